@@ -1,0 +1,60 @@
+"""The one page that both ends of the wire read: paths, file names, FIFO names and our own variables.
+
+The launcher writes by these names (plan, local run) and the scripts in the container read by them, so neither can
+drift from the other. Standard library only; imports nothing of this project.
+
+Source of the SageMaker names: AWS developer guide, "How Amazon SageMaker provides training information".
+"""
+
+from __future__ import annotations
+
+BASE_DIR = "/opt/ml"
+BASE_DIR_VARIABLE = "SAGEMAKER_BASE_DIR"  # names another place than BASE_DIR; the sagemaker-training toolkit honours it too
+
+# Below the base directory.
+INPUT_DIR = "input"
+CONFIG_DIR = "input/config"
+DATA_DIR = "input/data"
+MODEL_DIR = "model"
+CODE_DIR = "code"
+OUTPUT_DIR = "output"
+OUTPUT_DATA_DIR = "output/data"
+INTERMEDIATE_DIR = "output/intermediate"
+FAILURE_FILE = "output/failure"
+CHECKPOINT_DIR = "checkpoints"  # where CheckpointConfig.LocalPath is not given
+
+# Below CONFIG_DIR.
+HYPERPARAMETERS_FILE = "hyperparameters.json"
+INPUT_DATA_CONFIG_FILE = "inputdataconfig.json"
+RESOURCE_CONFIG_FILE = "resourceconfig.json"
+
+FAILURE_LIMIT = 1024  # characters of FAILURE_FILE that become FailureReason
+STOP_SECONDS = 120  # between SIGTERM and SIGKILL
+HOMOGENEOUS_GROUP = "homogeneousCluster"  # the instance group's name where the request names none
+SHARDED = "ShardedByS3Key"
+
+# The channel in which our code travels. It holds BOOT_FILE and CODE_ARCHIVE side by side.
+CODE_CHANNEL = "launcher_code"
+BOOT_FILE = "boot.py"
+CODE_ARCHIVE = "code.tar.gz"
+BUNDLED_PACKAGE = "entrypoints"  # an entry point `entrypoints/<name>.py` is one of the scripts that come with the launcher
+
+# Variables of ours. What a request's Environment carries:
+#   LAUNCHER_CONNECTOR_<n>   one per S3Connector channel, JSON with the CONNECTOR_* keys below: these channels are no
+#                            InputDataConfig entries, so SageMaker's own files know nothing of them
+CONNECTOR_VARIABLE = "LAUNCHER_CONNECTOR_"
+CONNECTOR_CHANNEL = "channel"
+CONNECTOR_S3_URI = "s3_uri"
+CONNECTOR_STYLE = "style"  # map | iterable
+CONNECTOR_CONTENT_TYPE = "content_type"  # absent where the spec gives none
+CONNECTOR_MAX_OBJECTS = "max_objects"  # set by `--local --sample N` only: read the first N objects
+
+# What a local run adds, because its hosts share one machine:
+MASTER_ADDR_VARIABLE = "LAUNCHER_MASTER_ADDR"  # where hosts[0] does not resolve by name (no namespaces)
+MASTER_PORT_VARIABLE = "LAUNCHER_MASTER_PORT"  # a port that is free on this machine
+DEFAULT_MASTER_PORT = 7777  # SDK v3's choice
+
+
+def fifo_name(channel: str, epoch: int) -> str:
+    """The name of a Pipe channel's FIFO below DATA_DIR; `epoch` counts from 0."""
+    return f"{channel}_{epoch}"

@@ -1,0 +1,86 @@
+"""Problems and errors: what is wrong, where, why and what to do; and the exit code that each kind of error ends with.
+
+A `Problem` is data. Parsing, checks and planning collect as many as there are and raise them together, so that one run
+shows all that is wrong with a file. Only the command line prints them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Path = tuple[str | int, ...]  # a place in a spec: ("channels", "train", "s3_uri")
+
+
+@dataclass(frozen=True)
+class Location:
+    """A place in a file; line and column count from 1, columns in characters."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong, or probably wrong, with a spec."""
+
+    path: Path
+    message: str  # what is wrong, why, and what to do
+    code: str  # stable and documented: people search for it
+    severity: Literal["error", "warning"] = "error"
+    location: Location | None = None
+
+    def __str__(self) -> str:
+        place = f"{self.location}: " if self.location else ""
+        where = f"{dotted(self.path)}: " if self.path else ""
+        return f"{place}{where}{self.message} [{self.code}]"
+
+
+def dotted(path: Path) -> str:
+    """The path as people write it: `channels.train.s3_uri`, `tags[2]`."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f".{part}" if text else part
+    return text
+
+
+class LaunchError(Exception):
+    """Ends the command with one clear message. Children differ by cause, and so do their exit codes."""
+
+    exit_code = 3
+
+
+class SpecError(LaunchError):
+    """The spec is wrong; `problems` holds every problem found, in the file's order."""
+
+    exit_code = 2
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = tuple(problems)
+
+
+class RefusedError(LaunchError):
+    """Something outside the spec stands in the way: a missing directory, an unreachable store, AWS's refusal."""
+
+    exit_code = 3
+
+
+class TrainingFailedError(LaunchError):
+    """The training ran and failed."""
+
+    exit_code = 4
+
+
+class StoppedError(LaunchError):
+    """The training was stopped before its end, by its time limit or by a signal."""
+
+    exit_code = 5
