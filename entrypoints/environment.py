@@ -2,8 +2,8 @@
 
 The three files below `input/config` and a few variables are all there is: nothing else says which hosts take part,
 which channels there are and how each arrives. Reading them is one function of two arguments (the root, the variables),
-so that a test, a notebook or a DataLoader worker reads the same as a job, and nothing happens at import. The dataclasses
-hold plain dicts and tuples: they pickle, which workers started by spawn need.
+so that a test, a notebook or a DataLoader worker reads the same as a job, and nothing happens at import. The
+dataclasses hold plain dicts and tuples: they pickle, which workers started by spawn need.
 
 The files differ by age and by who wrote them (see each reader below). What is absent gets the value that the
 sagemaker-training toolkit 5.1.4 gives it; what is damaged is one `ConfigError` that names the file.
