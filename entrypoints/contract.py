@@ -37,7 +37,8 @@ SHARDED = "ShardedByS3Key"
 CODE_CHANNEL = "launcher_code"
 BOOT_FILE = "boot.py"
 CODE_ARCHIVE = "code.tar.gz"
-BUNDLED_PACKAGE = "entrypoints"  # an entry point `entrypoints/<name>.py` is one of the scripts that come with the launcher
+BUNDLE_DIR = "launcher_bundle"  # in the archive, beside the user's own files: what comes with the launcher
+BUNDLED_PACKAGE = "entrypoints"  # the package in it; the entry point `entrypoints/train.py` is its script
 
 # Variables of ours. What a request's Environment carries:
 #   LAUNCHER_CONNECTOR_<n>   one per S3Connector channel, JSON with the CONNECTOR_* keys below: these channels are no

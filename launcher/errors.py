@@ -34,6 +34,7 @@ class Problem:
     code: str  # stable and documented: people search for it
     severity: Literal["error", "warning"] = "error"
     location: Location | None = None
+    meant: Path = ()  # for a misspelt key, the place that was probably meant: that it is missing is no news then
 
     def __str__(self) -> str:
         place = f"{self.location}: " if self.location else ""

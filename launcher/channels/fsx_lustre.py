@@ -1,0 +1,13 @@
+"""Channels on Amazon FSx for Lustre: the path begins with the file system's mount name, `/<MountName>/...`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from launcher.channels.efs import FileSystemChannel
+
+
+class FSxLustreChannel(FileSystemChannel):
+    """A directory of an FSx for Lustre file system."""
+
+    source: Literal["FSxLustre"]

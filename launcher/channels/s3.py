@@ -1,0 +1,57 @@
+"""Channels that SageMaker itself brings from S3: copied (File), mounted lazily (FastFile) or streamed (Pipe)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import model_validator
+
+from launcher.channels.base import BaseChannel
+from launcher.part import Part
+from launcher.values import Integer, Text
+
+_DATA_SOURCE = ("DataSource", "S3DataSource")
+
+
+class ShuffleConfig(Part):
+    """The order of the objects changes with every epoch, by this seed."""
+
+    seed: Integer | None = None
+
+
+class S3Channel(BaseChannel):
+    """A prefix or a manifest in S3. A bare `s3://...` in place of the mapping is its `s3_uri`."""
+
+    PLACES: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "s3_uri": _DATA_SOURCE,
+        "s3_data_type": _DATA_SOURCE,
+        "s3_data_distribution_type": _DATA_SOURCE,
+        "attribute_names": _DATA_SOURCE,
+        "instance_group_names": _DATA_SOURCE,
+    }
+
+    source: Literal["S3"] = "S3"
+    s3_uri: Text | None = None
+    """A prefix, or the manifest's own URI."""
+    s3_data_type: Text | None = "S3Prefix"
+    s3_data_distribution_type: Text | None = "FullyReplicated"
+    attribute_names: tuple[Text, ...] | None = None
+    """Attributes to send of each line of an augmented manifest, in this order."""
+    instance_group_names: tuple[Text, ...] | None = None
+    input_mode: Text | None = None
+    """How it arrives; the job's `training_input_mode` (File unless said) where absent."""
+    compression_type: Text | None = None
+    record_wrapper_type: Text | None = None
+    shuffle_config: ShuffleConfig | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _shorthand(cls, value: Any) -> Any:
+        return {"s3_uri": value} if isinstance(value, str) else value
+
+    def input_data_config(self, name: str, training_input_mode: str | None) -> dict[str, Any]:
+        values = {key: value for key, value in self if key != "source"}
+        if "input_mode" not in self.model_fields_set:
+            values["input_mode"] = training_input_mode
+        return self._entry(name, values)

@@ -1,0 +1,163 @@
+"""Rules on the code that travels with the job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from entrypoints import contract
+from launcher.checks.channels import MAX_CHANNELS
+from launcher.checks.rule import Draft, Found, Rule
+
+# Content types in which a reader finds the end of a record by itself; of anything else an object is one record.
+_BOUNDED = ("application/x-tar", "application/x-recordio", "application/jsonlines", "text/csv", "text/plain")
+
+
+def entry_point_can_be_run(draft: Draft) -> Iterator[Found]:
+    """The entry point is run by Python or bash, so its name must end in .py or .sh, and it lies inside the folder."""
+    code = draft.spec.code
+    if code is None:
+        return
+    if code.entry_point is None:
+        yield ("code", "entry_point"), "is missing; write the script to run, such as train.py or entrypoints/train.py"
+    elif not code.entry_point.endswith((".py", ".sh")):
+        yield ("code", "entry_point"), f"{code.entry_point!r} is neither a .py nor a .sh file"
+    elif code.entry_point.startswith(("/", "~")) or ".." in code.entry_point.split("/"):
+        yield ("code", "entry_point"), f"{code.entry_point!r} is outside code.directory; write a path inside it"
+    elif code.entry_point.endswith(".sh") and code.launcher == "torchrun":
+        yield (
+            ("code", "launcher"),
+            "torchrun runs Python scripts, not .sh files; use launcher: python or a .py entry point",
+        )
+
+
+def code_or_container_entrypoint(draft: Draft) -> Iterator[Found]:
+    """Code of ours is started by a ContainerEntrypoint of ours, so the spec cannot have another."""
+    if draft.spec.code is not None:
+        for key in ("container_entrypoint", "container_arguments"):
+            if getattr(draft.spec, key) is not None:
+                yield (key,), "stands beside code, which brings its own; delete one of them"
+
+
+def code_channel_is_ours(draft: Draft) -> Iterator[Found]:
+    """The code travels in a channel of its own, whose name no other can have."""
+    if contract.CODE_CHANNEL in draft.spec.all_channels:
+        yield ("channels", contract.CODE_CHANNEL), "is the name of the channel that carries the code; choose another"
+
+
+def by_toolkit(draft: Draft) -> bool:
+    """Whether the code is left to the sagemaker-training toolkit in the image, since it has no channel of its own."""
+    code = draft.spec.code
+    full = len(draft.request.get("InputDataConfig", ())) >= MAX_CHANNELS
+    return code is not None and (code.delivery == "submit_directory" or (code.delivery == "auto" and full))
+
+
+def a_channel_is_free_for_code(draft: Draft) -> Iterator[Found]:
+    """`delivery: channel` needs one of the 20 channels."""
+    code = draft.spec.code
+    if (
+        code is not None
+        and code.delivery == "channel"
+        and len(draft.request.get("InputDataConfig", ())) >= MAX_CHANNELS
+    ):
+        yield (
+            ("code", "delivery"),
+            f"needs a channel for the code, but all {MAX_CHANNELS} are taken; use auto or submit_directory",
+        )
+
+
+def toolkit_brings_the_code(draft: Draft) -> Iterator[Found]:
+    """Without a channel of its own the code is brought by sagemaker-training, which the image must then hold."""
+    if draft.spec.code is not None and by_toolkit(draft):
+        asked = draft.spec.code.delivery == "submit_directory"
+        why = "as asked" if asked else f"since all {MAX_CHANNELS} channels are taken"
+        yield (
+            ("code",),
+            f"travels by sagemaker_submit_directory, {why}; the image must hold the sagemaker-training toolkit",
+        )
+
+
+def toolkit_installs_requirements_txt(draft: Draft) -> Iterator[Found]:
+    """The toolkit installs a requirements.txt at the top of the code, and no file of another name."""
+    code = draft.spec.code
+    if code is not None and by_toolkit(draft) and code.requirements not in (None, "requirements.txt"):
+        message = (
+            f"{code.requirements!r} is not installed by the toolkit, which brings this code; name it requirements.txt"
+        )
+        yield ("code", "requirements"), message
+
+
+def whole_objects_through_a_pipe(draft: Draft) -> Iterator[Found]:
+    """A FIFO joins the objects, and without a record format the bundled scripts cannot tell where one ends."""
+    code = draft.spec.code
+    if code is None or not (code.entry_point or "").startswith(f"{contract.BUNDLED_PACKAGE}/"):
+        return
+    for entry in draft.entries:
+        content_type = re.split(r"\s*;", entry.get("ContentType") or "")[0].strip().lower()
+        if (
+            entry.get("InputMode") == "Pipe"
+            and entry.get("RecordWrapperType") != "RecordIO"
+            and content_type not in _BOUNDED
+        ):
+            what = f"content_type {content_type!r} has" if content_type else "objects have"
+            yield (
+                ("channels", entry.name),
+                f"{what} no boundaries in a stream, and {code.entry_point} could not tell them apart; add"
+                " record_wrapper_type: RecordIO, name a content_type that has them, such as application/x-tar, or use FastFile",
+            )
+
+
+def _pipe(keys: str) -> str:
+    return f"code: {{entry_point: entrypoints/read_channels.py}}\nchannels: {{a: {{s3_uri: s3://b/a/, input_mode: Pipe{keys}}}}}"
+
+
+def _twenty(delivery: str, count: int = MAX_CHANNELS) -> str:
+    channels = "".join(f"  c{index}: s3://bucket/c{index}/\n" for index in range(count))
+    return f"code: {{entry_point: train.py, delivery: {delivery}}}\nchannels:\n{channels}"
+
+
+RULES = (
+    Rule(
+        "code-entry-point",
+        "error",
+        entry_point_can_be_run,
+        wrong="code: {entry_point: train.ipynb}",
+        right="code: {entry_point: train.py}",
+    ),
+    Rule(
+        "code-or-container-entrypoint",
+        "error",
+        code_or_container_entrypoint,
+        wrong="code: {entry_point: train.py}\ncontainer_entrypoint: [python3, /opt/train.py]",
+        right="container_entrypoint: [python3, /opt/train.py]",
+    ),
+    Rule(
+        "code-channel-name",
+        "error",
+        code_channel_is_ours,
+        wrong=f"channels: {{{contract.CODE_CHANNEL}: s3://bucket/code/}}",
+        right="channels: {code: s3://bucket/code/}",
+    ),
+    Rule(
+        "code-needs-channel",
+        "error",
+        a_channel_is_free_for_code,
+        wrong=_twenty("channel"),
+        right=_twenty("channel", 19),
+    ),
+    Rule("code-needs-toolkit", "warning", toolkit_brings_the_code, wrong=_twenty("auto"), right=_twenty("auto", 19)),
+    Rule(
+        "code-requirements-toolkit",
+        "error",
+        toolkit_installs_requirements_txt,
+        wrong="code: {entry_point: train.py, requirements: more.txt, delivery: submit_directory}",
+        right="code: {entry_point: train.py, requirements: requirements.txt, delivery: submit_directory}",
+    ),
+    Rule(
+        "pipe-without-boundaries",
+        "error",
+        whole_objects_through_a_pipe,
+        wrong=_pipe(""),
+        right=_pipe(", content_type: text/csv"),
+    ),
+)

@@ -1,0 +1,165 @@
+"""The command line: argv -> spec -> plan -> one effect -> exit code. The only module that prints or exits.
+
+launch job.yaml --dry-run [--json]     show the request
+launch job.yaml --local [...]          run it here
+launch job.yaml                        submit it
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+import launcher
+from launcher import show
+from launcher.errors import LaunchError, Problem, RefusedError, SpecError, dotted
+
+_SPEC_ENDINGS = (".yaml", ".yml", ".json")
+
+
+class _SpecOrCommand(click.Group):
+    """`launch job.yaml` is the command `run`; whatever does not look like a spec is a command's name."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        words = [arg for arg in args if not arg.startswith("-") or arg == "-"]
+        if words and words[0] not in self.commands and any(_is_spec(arg) for arg in args):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args[0] not in self.commands:
+            raise click.UsageError(
+                f"{args[0]!r} is neither a command nor a spec (*.yaml, *.yml, *.json, or - for stdin)", ctx
+            )
+        return super().resolve_command(ctx, args)
+
+
+def _is_spec(argument: str) -> bool:
+    return argument == "-" or argument.lower().endswith(_SPEC_ENDINGS)
+
+
+@click.group(cls=_SpecOrCommand, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
+@click.version_option(package_name="sagemaker-launch", prog_name="launch")
+def cli() -> None:
+    """Train on SageMaker from one page of YAML: launch SPEC [OPTIONS].
+
+    \b
+    launch job.yaml --dry-run          show the request that would be sent
+    launch job.yaml --local --data DIR run the job on this machine
+    launch run --help                  every option
+    """
+
+
+@cli.command("run", short_help="Plan a spec, and show it, run it here, or submit it (`run` can be left out).")
+@click.argument("spec", type=click.Path(dir_okay=False, allow_dash=True))
+@click.option("--dry-run", is_flag=True, help="Print the CreateTrainingJob request, and do nothing.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print for machines: the request, the result or the problems as JSON."
+)
+@click.option("--name", help="The job's whole name, in place of the spec's.")
+@click.option("--local", is_flag=True, help="Run the job on this machine, as SageMaker would.")
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, exists=True, path_type=Path),
+    metavar="DIR",
+    help="With --local: a folder that stands for the cloud: DIR/s3/<bucket>/..., DIR/efs/<fs-id>/, DIR/fsx/<fs-id>/.",
+)
+@click.option(
+    "--mount",
+    "mounts",
+    multiple=True,
+    metavar="FS-ID=PATH",
+    help="With --local: the directory that stands for a file system. Can be given again.",
+)
+@click.option(
+    "--sample", type=click.IntRange(min=1), metavar="N", help="With --local: the first N objects of each channel only."
+)
+@click.option(
+    "--instance-count", type=click.IntRange(min=1), metavar="N", help="With --local: N hosts, whatever the spec says."
+)
+@click.option(
+    "--no-namespaces", is_flag=True, help="With --local: run without /opt/ml; SAGEMAKER_BASE_DIR names the place."
+)
+@click.option("--yes", is_flag=True, help="Ask nothing.")
+def run(spec: str, *, dry_run: bool, as_json: bool, name: str | None, local: bool, **local_options: Any) -> None:
+    """Plan SPEC, a YAML file or - for standard input, and do one thing with it."""
+    given = sorted(key for key, value in local_options.items() if value not in (None, False, ()))
+    if dry_run and local:
+        raise click.UsageError("--dry-run shows and --local runs; give one of them")
+    if given and not local and given != ["yes"]:
+        raise click.UsageError(f"--{given[0].replace('_', '-')} goes with --local".replace("--mounts", "--mount"))
+    plan = launcher.plan(launcher.load(spec), name=name)
+    for warning in plan.warnings:
+        _say(f"warning: {warning}", "yellow")
+    if dry_run:
+        sys.stdout.write(show.as_json(plan.request) if as_json else show.as_yaml(plan.request))
+    elif local:
+        from launcher.local.run import LocalOptions, run_local
+
+        sys.exit(run_local(plan, LocalOptions(as_json=as_json, **local_options)))
+    else:
+        raise RefusedError(
+            "submitting is not built yet; --dry-run shows the request, --local runs the job on this machine"
+        )
+
+
+def _say(text: str, colour: str | None = None) -> None:
+    click.secho(text, fg=colour, err=True)
+
+
+def _problem_line(problem: Problem) -> str:
+    return f"{problem.severity}: {problem}" if problem.severity == "warning" else str(problem)
+
+
+def _as_data(problem: Problem) -> dict[str, Any]:
+    location = asdict(problem.location) if problem.location else {}
+    return {
+        **location,
+        "path": dotted(problem.path),
+        "message": problem.message,
+        "code": problem.code,
+        "severity": problem.severity,
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """The `launch` command. Exit codes: `launcher.errors`; 1 is a bug of ours and shows a traceback."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    try:
+        sys.exit(cli.main(args, prog_name="launch", standalone_mode=False) or 0)
+    except click.exceptions.Exit as error:
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except SpecError as error:
+        if "--json" in args:
+            print(json.dumps({"problems": [_as_data(problem) for problem in error.problems]}, indent=2))
+        else:
+            for problem in error.problems:
+                _say(_problem_line(problem), "yellow" if problem.severity == "warning" else "red")
+        sys.exit(error.exit_code)
+    except LaunchError as error:
+        _say(str(error), "red")
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        _say("stopped")
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output has gone; there is nobody to tell
+        sys.exit(0)
+    except Exception:
+        traceback.print_exc()
+        _say("this is a bug of the launcher; please report it with the lines above", "red")
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

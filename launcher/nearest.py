@@ -1,0 +1,19 @@
+"""The nearest name for a misspelt one."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """The name most like `name`, whatever its case, if any is like it."""
+    by_folded = {known.casefold().replace("_", ""): known for known in names}
+    found = difflib.get_close_matches(name.casefold().replace("_", "").replace("-", ""), by_folded, n=1, cutoff=0.6)
+    return by_folded[found[0]] if found else None
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """`; did you mean X?`, or nothing where no name is near."""
+    found = nearest(name, names)
+    return f"; did you mean {found}?" if found else ""

@@ -1,0 +1,152 @@
+"""YAML text -> JobSpec; every problem with file, line and column, all at once.
+
+Where the file has problems of shape, what is left without the wrong parts is still checked against AWS's rules, so that
+one run names all there is to mend.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path as FilePath
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from launcher.channels import KINDS
+from launcher.checks import check_spec
+from launcher.errors import Path, Problem, RefusedError, SpecError
+from launcher.nearest import did_you_mean, nearest
+from launcher.spec import JobSpec
+from launcher.values import WRONG_TYPE
+from launcher.yaml_tree import read_tree
+
+
+def load(path: str | FilePath) -> JobSpec:
+    """Read a spec from a file, or from standard input for `-`.
+
+    Raises SpecError with every problem found, and RefusedError where the file cannot be read.
+    """
+    if str(path) == "-":
+        return parse_spec(sys.stdin.buffer.read(), "<stdin>")
+    try:
+        data = FilePath(path).read_bytes()
+    except OSError as error:
+        raise RefusedError(f"{path}: cannot be read: {error.strerror}; check the path") from None
+    spec = parse_spec(data, str(path))
+    spec._folder = str(FilePath(path).parent)
+    return spec
+
+
+def parse_spec(text: str | bytes, file: str = "<text>") -> JobSpec:
+    """Parse a spec. Raises SpecError with every problem found, in the file's order."""
+    tree = read_tree(text, file)
+    if not isinstance(tree.value, dict):
+        location = tree.locate(())
+        raise SpecError(
+            [Problem((), "is not a mapping; a spec is made of `key: value` lines", WRONG_TYPE, location=location)]
+        )
+    spec, problems = _validated(tree.value)
+    spec._locate = tree.locate
+    if not problems and not tree.problems:
+        return spec
+    judged = [place for problem in problems for place in (problem.path, problem.meant) if place]
+    more = [found for found in check_spec(spec) if found.severity == "error" and not _within(found.path, judged)]
+    located = [replace(found, location=tree.locate(found.path)) for found in problems + more]
+    raise SpecError(in_file_order(located + tree.problems))
+
+
+def in_file_order(problems: list[Problem]) -> list[Problem]:
+    """The problems as a reader of the file meets them."""
+    return sorted(problems, key=lambda p: (p.location.line, p.location.column) if p.location else (0, 0))
+
+
+def _within(path: Path, places: list[Path]) -> bool:
+    return any(path[: len(place)] == place for place in places)
+
+
+def _validated(value: Mapping[str, Any]) -> tuple[JobSpec, list[Problem]]:
+    """The spec of all that is right in `value`, and a problem for each thing that is not.
+
+    What is wrong is taken out, and the rest validated again, until it stands; each round takes out at least one thing.
+    """
+    problems: list[Problem] = []
+    while True:
+        try:
+            return JobSpec.model_validate(value), problems
+        except ValidationError as error:
+            found = [_problem(details, value) for details in error.errors(include_url=False)]
+            problems += found
+            for problem in found:
+                whole = problem.code == "unknown-source"  # of a channel of no kind, no key can be judged
+                value = _without(value, problem.path[:-1] if whole else problem.path)
+
+
+def _without(value: Any, path: Path) -> Any:
+    """A copy of `value` that lacks what stands at `path`. A wrong item takes its list along: items have an order."""
+    if len(path) > 1 and isinstance(value.get(path[0]), dict) and path[1] in value[path[0]]:
+        return {**value, path[0]: _without(value[path[0]], path[1:])}
+    return {key: item for key, item in value.items() if key != path[0]}
+
+
+def _problem(details: Mapping[str, Any], value: Mapping[str, Any]) -> Problem:
+    """One of pydantic's errors in our words."""
+    path = _spec_path(details["loc"])
+    match details["type"]:
+        case "extra_forbidden":
+            known = _known_keys(path[:-1], value)
+            near = nearest(str(path[-1]), known)
+            hint = f"did you mean {near}?" if near else f"known here: {', '.join(known)}"
+            meant = (*path[:-1], near) if near else ()
+            return Problem(path, f"is not a key of {_called(path[:-1])}; {hint}", "unknown-key", meant=meant)
+        case "union_tag_invalid":
+            source = details["ctx"]["tag"]
+            message = f"{source!r} is no kind of channel{did_you_mean(source, KINDS)}; one of {', '.join(KINDS)}"
+            return Problem((*path, "source"), message, "unknown-source")
+        case "model_type" | "model_attributes_type" | "dict_type":
+            return Problem(path, f"{_what(details['input'])}, but a mapping of `key: value` belongs here", WRONG_TYPE)
+        case "tuple_type" | "list_type":
+            return Problem(path, f"{_what(details['input'])}, but a list belongs here, such as [one, two]", WRONG_TYPE)
+        case "literal_error":
+            given = str(details["input"])
+            expected = details["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
+            message = f"{given!r} is not one of {', '.join(expected)}{did_you_mean(given, expected)}"
+            return Problem(path, message, "unknown-value")
+        case _:
+            return Problem(path, details["msg"], details["type"] if details["type"] == WRONG_TYPE else "invalid-value")
+
+
+def _spec_path(loc: tuple[str | int, ...]) -> Path:
+    """Pydantic's location without what it adds: the kind of a channel, and `[key]` for a problem of a key."""
+    path = tuple(part for part in loc if part != "[key]")
+    return path[:2] + path[3:] if path[:1] == ("channels",) and len(path) > 2 and path[2] in KINDS else path
+
+
+def _called(path: Path) -> str:
+    return "a spec" if not path else "a channel" if path[0] == "channels" and len(path) == 2 else str(path[-1])
+
+
+def _known_keys(path: Path, value: Mapping[str, Any]) -> list[str]:
+    """The keys that the mapping at `path` may have."""
+    model: Any = JobSpec
+    if path[:1] == ("channels",):
+        channel = value["channels"][path[1]]
+        model, path = KINDS.get(str(channel.get("source", "S3")), KINDS["S3"]), path[2:]
+    for part in path:
+        if isinstance(part, str):
+            model = _inner_model(model.model_fields[part].annotation)
+    return list(model.model_fields)
+
+
+def _inner_model(annotation: Any) -> type[BaseModel]:
+    """The model inside `Model | None` or `tuple[Model, ...] | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(_inner_model(inner) for inner in annotation.__args__ if inner not in (type(None), ...))
+
+
+def _what(value: Any) -> str:
+    if isinstance(value, dict):
+        return "is a mapping"
+    return "is a list" if isinstance(value, list) else f"is {str(value)!r}"

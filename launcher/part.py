@@ -1,0 +1,44 @@
+"""What every mapping of a spec has in common: frozen, strict about its keys, and named after AWS's members.
+
+A key is the AWS member's name in snake_case, so the way from a spec to the request and back is mechanical: `aws_name`
+and `spec_name`. What is not said is None and stays out of the request; a written `null` is None too, and so suppresses a
+default.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+_IRREGULAR = {"gb": "GB"}  # the only word of the request that is not simply capitalised
+
+
+class Part(BaseModel):
+    """One mapping of a spec."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    def to_request(self) -> dict[str, Any]:
+        """This mapping with the request's member names, without what is None."""
+        return {aws_name(key): as_request(value) for key, value in self if value is not None}
+
+
+def as_request(value: Any) -> Any:
+    """A field's value as plain dicts, lists and scalars of the request."""
+    if isinstance(value, Part):
+        return value.to_request()
+    if isinstance(value, tuple):
+        return [as_request(item) for item in value]
+    return dict(value) if isinstance(value, dict) else value
+
+
+def aws_name(key: str) -> str:
+    """`max_runtime_in_seconds` -> `MaxRuntimeInSeconds`."""
+    return "".join(_IRREGULAR.get(word, word[:1].upper() + word[1:]) for word in key.split("_"))
+
+
+def spec_name(member: str) -> str:
+    """`MaxRuntimeInSeconds` -> `max_runtime_in_seconds`; the inverse of `aws_name`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", member).lower()

@@ -1,0 +1,126 @@
+"""JobSpec -> Plan: exactly the request that is shown, sent, or run here.
+
+Pure: the clock, chance, files and the environment are the caller's, who hands over the job's name and the code archive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from entrypoints import contract
+from launcher.archive import CodeArchive
+from launcher.checks import check_spec
+from launcher.checks.channels import MAX_CHANNELS
+from launcher.errors import Problem, SpecError
+from launcher.nearest import did_you_mean
+from launcher.request import build_request
+from launcher.spec import Code, JobSpec
+
+TOOLKIT_PROGRAM = "sagemaker_program"
+TOOLKIT_DIRECTORY = "sagemaker_submit_directory"
+TOOLKIT_TORCHRUN = "sagemaker_torch_distributed_enabled"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will be done."""
+
+    request: dict[str, Any]
+    """The CreateTrainingJob request, member for member."""
+    spec: JobSpec
+    code: CodeArchive | None
+    """What is to lie at `code_uri` before the request is sent; None where no code travels."""
+    code_uri: str | None
+    warnings: tuple[Problem, ...]
+
+
+def make_plan(spec: JobSpec, *, job_name: str, code: CodeArchive | None = None) -> Plan:
+    """Plan one job. `code` is required where the spec has `code:`. Raises SpecError with every problem found."""
+    problems = check_spec(spec, job_name)
+    if spec.code is not None and code is not None:
+        problems += _missing_files(spec, code)
+    if any(problem.severity == "error" for problem in problems):
+        raise SpecError(problems)
+    request = build_request(spec, job_name)
+    uri = None
+    if spec.code is not None:
+        if code is None:
+            raise ValueError("the spec has code, so make_plan needs its archive: read_code(directory)")
+        uri = _code_uri(spec, code)
+        _add_code(request, spec.code, uri)
+    return Plan(request, spec, code, uri, tuple(problems))
+
+
+def _missing_files(spec: JobSpec, archive: CodeArchive) -> list[Problem]:
+    """Files that the spec names and the archive lacks."""
+    code, names = spec.code, archive.names()
+    problems = []
+    for key in ("entry_point", "requirements"):
+        name = getattr(code, key)
+        bundled = key == "entry_point" and f"{contract.BUNDLE_DIR}/{name}" in names
+        if name is not None and name not in names and not bundled:
+            path = ("code", key)
+            ours = f"{contract.BUNDLE_DIR}/"
+            known = [each.removeprefix(ours) for each in names]
+            message = (
+                f"{name!r} is not in {(code and code.directory) or 'the bundled scripts'}{did_you_mean(name, known)}"
+            )
+            problems.append(Problem(path, message, "code-file-missing", location=spec.locate(path)))
+    return problems
+
+
+def _code_uri(spec: JobSpec, archive: CodeArchive) -> str:
+    """Where the code lies: content-addressed, so that unchanged code is there already."""
+    code, output = spec.code, spec.output_data_config
+    place = (code and code.s3_uri) or f"{((output and output.s3_output_path) or '').rstrip('/')}/code"
+    return f"{place.rstrip('/')}/{archive.digest}/"
+
+
+def _add_code(request: dict[str, Any], code: Code, uri: str) -> None:
+    full = len(request.get("InputDataConfig", ())) >= MAX_CHANNELS
+    if code.delivery == "submit_directory" or (code.delivery == "auto" and full):
+        _add_for_toolkit(request, code, uri)
+    else:
+        _add_channel(request, code, uri)
+
+
+def _add_channel(request: dict[str, Any], code: Code, uri: str) -> None:
+    """The code as a channel of its own, started by our own boot.py: any image that has Python will do."""
+    source = {"S3DataType": "S3Prefix", "S3Uri": uri, "S3DataDistributionType": "FullyReplicated"}
+    entries = request.setdefault("InputDataConfig", [])
+    if any("InstanceGroupNames" in entry["DataSource"].get("S3DataSource", {}) for entry in entries):
+        # The service refuses a job in which only some channels name instance groups.
+        groups = request["ResourceConfig"]["InstanceGroups"]
+        source["InstanceGroupNames"] = [group["InstanceGroupName"] for group in groups]
+    entries.append({"ChannelName": contract.CODE_CHANNEL, "DataSource": {"S3DataSource": source}, "InputMode": "File"})
+    boot = f"{contract.BASE_DIR}/{contract.DATA_DIR}/{contract.CODE_CHANNEL}/{contract.BOOT_FILE}"
+    algorithm = request.setdefault("AlgorithmSpecification", {})
+    algorithm["ContainerEntrypoint"] = ["python3", boot]
+    algorithm["ContainerArguments"] = boot_arguments(code)
+
+
+def boot_arguments(code: Code) -> list[str]:
+    """What boot.py is told: the entry point, and how to start it where that is not plain."""
+    arguments = [str(code.entry_point)]
+    if code.launcher != "python":
+        arguments += ["--launcher", code.launcher]
+    if code.requirements is not None:
+        arguments += ["--requirements", code.requirements]
+    return arguments
+
+
+def _add_for_toolkit(request: dict[str, Any], code: Code, uri: str) -> None:
+    """The code by the sagemaker-training toolkit's own hyperparameters, for jobs that have no channel left."""
+    program = str(code.entry_point)
+    bundle = f"{contract.BASE_DIR}/{contract.CODE_DIR}/{contract.BUNDLE_DIR}"
+    if program.startswith(f"{contract.BUNDLED_PACKAGE}/"):
+        program = f"{contract.BUNDLE_DIR}/{program}"
+    parameters = request.setdefault("HyperParameters", {})
+    parameters[TOOLKIT_PROGRAM] = program
+    parameters[TOOLKIT_DIRECTORY] = uri + contract.CODE_ARCHIVE
+    if code.launcher == "torchrun":
+        parameters[TOOLKIT_TORCHRUN] = "true"
+    environment = request.setdefault("Environment", {})
+    inherited = environment.get("PYTHONPATH")
+    environment["PYTHONPATH"] = f"{bundle}:{inherited}" if inherited else bundle

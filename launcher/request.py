@@ -1,0 +1,95 @@
+"""JobSpec -> CreateTrainingJob request, and the way back for whatever is found wrong in the request.
+
+Keys of a spec are the request's members in snake_case, so only what stands elsewhere is written down here.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from entrypoints import contract
+from launcher.errors import Path
+from launcher.part import as_request, aws_name, spec_name
+from launcher.spec import JobSpec
+
+_ALGORITHM = "AlgorithmSpecification"
+# Keys whose member stands elsewhere than at the top of the request, or has a name of its own.
+_PLACES: dict[str, tuple[str, ...]] = {
+    "image": (_ALGORITHM, "TrainingImage"),
+    "algorithm_name": (_ALGORITHM, "AlgorithmName"),
+    "training_input_mode": (_ALGORITHM, "TrainingInputMode"),
+    "container_entrypoint": (_ALGORITHM, "ContainerEntrypoint"),
+    "container_arguments": (_ALGORITHM, "ContainerArguments"),
+    "metric_definitions": (_ALGORITHM, "MetricDefinitions"),
+    "enable_sage_maker_metrics_time_series": (_ALGORITHM, "EnableSageMakerMetricsTimeSeries"),
+    "hyperparameters": ("HyperParameters",),
+}
+_OURS = {"base_name", "training_job_name", "region", "profile", "code"}  # no member of their own
+
+
+def build_request(spec: JobSpec, job_name: str) -> dict[str, Any]:
+    """The request as the spec says it, before the code that travels with it is added."""
+    request: dict[str, Any] = {"TrainingJobName": job_name}
+    for key, value in spec:
+        if key in _OURS or value is None:
+            continue
+        if key == "channels":
+            _add_channels(request, spec)
+        elif key == "tags":
+            request["Tags"] = [{"Key": name, "Value": text} for name, text in value.items()]
+        elif key == "environment":
+            request.setdefault("Environment", {}).update(value)
+        else:
+            *above, member = _PLACES.get(key, (aws_name(key),))
+            level = request
+            for name in above:
+                level = level.setdefault(name, {})
+            level[member] = as_request(value)
+    return request
+
+
+def _add_channels(request: dict[str, Any], spec: JobSpec) -> None:
+    entries, connectors = [], []
+    for name, channel in spec.all_channels.items():
+        if (entry := channel.input_data_config(name, spec.training_input_mode)) is not None:
+            entries.append(entry)
+        if (told := channel.connector(name)) is not None:
+            connectors.append(told)
+    if entries:
+        request["InputDataConfig"] = entries
+    if connectors:
+        request.setdefault("Environment", {}).update(
+            {f"{contract.CONNECTOR_VARIABLE}{index}": json.dumps(told) for index, told in enumerate(connectors)}
+        )
+
+
+def spec_path(path: Path, request: dict[str, Any], spec: JobSpec) -> Path:
+    """The place in the spec that a place in its request came from."""
+    for key, place in _PLACES.items():
+        if path[: len(place)] == place:
+            return (key, *_inner(path[len(place) :], verbatim=key == "hyperparameters"))
+    match path:
+        case ("TrainingJobName", *_):
+            return (
+                ("base_name",)
+                if spec.training_job_name is None and spec.base_name is not None
+                else ("training_job_name",)
+            )
+        case ("InputDataConfig", int(index), *rest):
+            name = request["InputDataConfig"][index]["ChannelName"]
+            members = [part for part in rest if part not in ("DataSource", "S3DataSource", "FileSystemDataSource")]
+            return ("channels", name, *_inner(tuple(members) if members != ["ChannelName"] else (), verbatim=False))
+        case ("InputDataConfig",):
+            return ("channels",)
+        case ("Environment", str(name), *_) if name.startswith(contract.CONNECTOR_VARIABLE):
+            return ("channels", json.loads(request["Environment"][name])[contract.CONNECTOR_CHANNEL], "s3_uri")
+        case ("Environment", *rest):
+            return ("environment", *rest)
+        case ("Tags", int(index), *_):
+            return ("tags", request["Tags"][index]["Key"])
+    return _inner(path, verbatim=False)
+
+
+def _inner(path: Path, *, verbatim: bool) -> Path:
+    return path if verbatim else tuple(spec_name(part) if isinstance(part, str) else part for part in path)

@@ -1,0 +1,36 @@
+"""Plan -> text: the request as YAML or JSON, exactly as it would be sent."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import yaml
+
+_Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+# Text that no YAML reader, old or new, takes for anything but text.
+_PLAINLY_TEXT = re.compile(r"[A-Za-z/][A-Za-z0-9_./:@+-]*[A-Za-z0-9_/-]|[A-Za-z]")
+_WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
+
+
+class _RequestDumper(_Dumper):  # type: ignore[misc]
+    """Quotes every text that some reader could take for a number, a date or a boolean: `1e-3`, `012`, `no`."""
+
+
+def _represent_text(dumper: Any, text: str) -> Any:
+    plain = _PLAINLY_TEXT.fullmatch(text) and text.lower() not in _WORDS and ": " not in text
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if plain else '"' if "\n" in text else "'")
+
+
+_RequestDumper.add_representer(str, _represent_text)
+
+
+def as_yaml(request: dict[str, Any]) -> str:
+    """The request as YAML that reads back equal."""
+    return str(yaml.dump(request, Dumper=_RequestDumper, sort_keys=False, allow_unicode=True, width=4096))
+
+
+def as_json(request: dict[str, Any]) -> str:
+    """The request as JSON, which `aws sagemaker create-training-job --cli-input-json` takes as it is."""
+    return json.dumps(request, indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,112 @@
+"""How written scalars become values: the types of a spec's leaves.
+
+YAML's own guesses lose what was written: `1e-3` is text to one parser and a number to another, `012` is 10, `12:30` is
+750, `no` is false. So the parser keeps every unquoted scalar as it stands (`Plain`), and the field's type decides: where
+AWS wants a string, what is written is what is sent; where it wants a number, only a plain decimal is taken.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+WRONG_TYPE = "wrong-type"
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*(_[0-9]+)*)")
+_JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+_BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_OLD_BOOLEANS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
+_MAX_DIGITS = 19  # of a 64-bit integer; Python itself refuses to read more than 4,300
+
+
+class Plain(str):
+    """An unquoted scalar of a YAML file, exactly as written."""
+
+    __slots__ = ()
+
+
+def as_text(value: object) -> str:
+    """A string as AWS takes it: what is written, to the letter; lists and maps as JSON.
+
+    Raises PydanticCustomError `wrong-type` for null, which has no text.
+    """
+    if isinstance(value, str):
+        return str(value)
+    if value is None:
+        raise PydanticCustomError(WRONG_TYPE, "has no value; write it behind the colon, or '' for an empty text")
+    return as_json(value)
+
+
+def as_json(value: object) -> str:
+    """JSON of a parsed value, in which unquoted numbers keep their spelling."""
+    if isinstance(value, Plain):
+        if value in _BOOLEANS:
+            return str(value).lower()
+        return str(value) if _JSON_NUMBER.fullmatch(value) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, dict):
+        return (
+            "{" + ", ".join(f"{json.dumps(str(k), ensure_ascii=False)}: {as_json(v)}" for k, v in value.items()) + "}"
+        )
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(as_json, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _text(value: object) -> object:
+    if isinstance(value, dict | list):
+        kind = "a mapping" if isinstance(value, dict) else "a list"
+        raise PydanticCustomError(WRONG_TYPE, "is {kind}, but a single text belongs here", {"kind": kind})
+    return None if value is None else as_text(value)
+
+
+def _integer(value: object) -> object:
+    if isinstance(value, Plain) and _INTEGER.fullmatch(value) and len(value) <= _MAX_DIGITS:
+        return int(value)
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    raise PydanticCustomError(WRONG_TYPE, "{what}, but a whole number belongs here{advice}", _described(value, "3600"))
+
+
+def _boolean(value: object) -> object:
+    if isinstance(value, Plain) and value in _BOOLEANS:
+        return _BOOLEANS[value]
+    if value is None or isinstance(value, bool):
+        return value
+    context = _described(value, "true or false")
+    if isinstance(value, str) and value.lower() in _OLD_BOOLEANS:
+        context["advice"] = f"; write {_OLD_BOOLEANS[value.lower()]}"
+    raise PydanticCustomError(WRONG_TYPE, "{what}, but true or false belongs here{advice}", context)
+
+
+def _described(value: object, example: str) -> dict[str, Any]:
+    """The words for a value that does not fit: what it is, and what to write."""
+    if isinstance(value, Plain):
+        shown = str(value) if len(value) <= 40 else f"{value[:37]}..."
+        leading_zero = re.fullmatch(r"[-+]?0+[0-9]+", value)
+        advice = f"; write {value.lstrip('+-0') or '0'}" if leading_zero else f", such as {example}"
+        return {"what": f"is {shown!r}", "advice": advice}
+    if isinstance(value, str):
+        return {"what": f"is the text {value!r} in quotes", "advice": "; write it without quotes"}
+    kind = "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list) else repr(value)
+    return {"what": f"is {kind}", "advice": f", such as {example}"}
+
+
+def _setting(value: object) -> object:
+    return as_text(value)
+
+
+_SCALAR = {"type": ["string", "number", "boolean"]}
+
+# Fields of a spec are of these types. Each may be null, which suppresses a default.
+Text = Annotated[str, BeforeValidator(_text), WithJsonSchema(_SCALAR)]
+Integer = Annotated[int, BeforeValidator(_integer), WithJsonSchema({"type": "integer"})]
+Boolean = Annotated[bool, BeforeValidator(_boolean), WithJsonSchema({"type": "boolean"})]
+# A hyperparameter or an environment variable: anything but null, sent as text.
+Setting = Annotated[
+    str,
+    BeforeValidator(_setting),
+    WithJsonSchema({"type": ["string", "number", "boolean", "array", "object"]}),
+]

@@ -1,0 +1,215 @@
+"""YAML text -> plain dicts and lists with the place of everything in them.
+
+Built from the parser's events rather than with `yaml.load`, because load forgets places, takes the last of two equal keys
+without a word, turns `012` into 10, and falls over on deep nesting. Scalars stay as written (`launcher.values`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from launcher.errors import Location, Path, Problem, SpecError
+from launcher.values import Plain
+
+MAX_BYTES = 1_000_000
+MAX_DEPTH = 50
+MAX_VALUES = 100_000  # after aliases are followed: nine lines of YAML can stand for a billion values
+_NULLS = {"", "~", "null", "Null", "NULL"}
+_TAGS = {f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str", "map", "seq", "timestamp")}
+_MERGE = "<<"
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # 8 times as fast where PyYAML was built with libyaml
+
+
+@dataclass
+class Tree:
+    """A document: its value, and where each key and list item stands (line and column from 1)."""
+
+    file: str
+    value: Any = None
+    places: dict[Path, tuple[int, int]] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)  # of keys: twice the same, or none at all
+
+    def locate(self, path: Path) -> Location | None:
+        """The place of `path`, or of the nearest thing around it that was written."""
+        while path and path not in self.places:
+            path = path[:-1]
+        line, column = self.places.get(path, (1, 1))
+        return Location(self.file, line, column)
+
+
+@dataclass
+class _Node:
+    """A value with its place; `value` is None, a string, a list of nodes, or a list of pairs of nodes."""
+
+    kind: str  # scalar | sequence | mapping
+    value: Any
+    place: tuple[int, int]
+
+
+def read_tree(text: str | bytes, file: str) -> Tree:
+    """Parse one document. Raises SpecError where it is not YAML; what is wrong with keys is in the tree's problems."""
+    tree = Tree(file)
+    root = _compose(_decoded(text, file), file)
+    tree.places[()] = root.place
+    budget = iter(range(MAX_VALUES))
+    tree.value = _plain(root, (), tree, budget)
+    return tree
+
+
+def _decoded(text: str | bytes, file: str) -> str:
+    """The text as UTF-8, checked for what no parser should see."""
+    if len(text) > MAX_BYTES:
+        raise _refused(file, (1, 1), f"is larger than {MAX_BYTES:,} bytes; a spec is a page", "yaml-too-large")
+    if isinstance(text, bytes):
+        try:
+            text = text.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            before = text[: error.start]
+            place = (before.count(b"\n") + 1, error.start - (before.rfind(b"\n") + 1) + 1)
+            raise _refused(file, place, "is not UTF-8; save the file as UTF-8", "yaml-encoding") from None
+    if found := re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff\ud800-\udfff]", text):
+        message = f"holds the character U+{ord(found[0]):04X}, which YAML does not allow; delete it"
+        raise _refused(file, _place_of(text, found.start()), message, "yaml-character")
+    return text
+
+
+def _place_of(text: str, index: int) -> tuple[int, int]:
+    return text.count("\n", 0, index) + 1, index - (text.rfind("\n", 0, index) + 1) + 1
+
+
+def _refused(file: str, place: tuple[int, int], message: str, code: str) -> SpecError:
+    return SpecError([Problem((), message, code, location=Location(file, *place))])
+
+
+def _compose(text: str, file: str) -> _Node:
+    """The document as nodes, with aliases pointing at the node they name; no recursion, so no depth can break it."""
+    try:
+        root = _compose_events(text, file)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        raise _refused(file, place, _yaml_message(error, text, place[0]), "yaml-syntax") from None
+    except yaml.YAMLError as error:
+        raise _refused(file, (1, 1), f"is not YAML: {error}", "yaml-syntax") from None
+    if root is None:
+        raise _refused(file, (1, 1), "is empty; `launch --help` names an example to start from", "yaml-empty")
+    return root
+
+
+def _compose_events(text: str, file: str) -> _Node | None:
+    root: _Node | None = None
+    stack: list[_Node] = []
+    anchors: dict[str, _Node] = {}
+    for event in yaml.parse(text, Loader=_Loader):
+        place = (event.start_mark.line + 1, event.start_mark.column + 1)
+        if isinstance(event, yaml.DocumentStartEvent) and root is not None:
+            raise _refused(file, place, "starts a second document; one file is one job", "yaml-documents")
+        if isinstance(event, yaml.CollectionEndEvent):
+            stack.pop()
+        if not isinstance(event, yaml.NodeEvent):
+            continue
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor not in anchors:
+                raise _refused(file, place, f"*{event.anchor} names no anchor above it", "yaml-alias")
+            node = anchors[event.anchor]
+            if node in stack:
+                raise _refused(file, place, f"*{event.anchor} stands inside what it names", "yaml-alias")
+        else:
+            node = _node(event, place, file)
+            if event.anchor:
+                anchors[event.anchor] = node
+        if not stack:
+            root = node if root is None else root
+        else:
+            stack[-1].value.append(node if node.place == place else _Node(node.kind, node.value, place))
+        if isinstance(event, yaml.CollectionStartEvent):
+            stack.append(node)
+            if len(stack) > MAX_DEPTH:
+                raise _refused(file, place, f"is nested deeper than {MAX_DEPTH} levels", "yaml-depth")
+    return root
+
+
+def _node(event: yaml.NodeEvent, place: tuple[int, int], file: str) -> _Node:
+    if event.tag not in (None, "!") and event.tag not in _TAGS:
+        message = f"the tag {_short_tag(event.tag)} is not taken here; write the plain value"
+        raise _refused(file, place, message, "yaml-tag")
+    if isinstance(event, yaml.ScalarEvent):
+        plain = event.style in (None, "") and event.tag not in ("!", "tag:yaml.org,2002:str")
+        value = (None if event.value in _NULLS else Plain(event.value)) if plain else event.value
+        return _Node("scalar", value, place)
+    return _Node("mapping" if isinstance(event, yaml.MappingStartEvent) else "sequence", [], place)
+
+
+def _short_tag(tag: str) -> str:
+    return tag.replace("tag:yaml.org,2002:", "!!")
+
+
+def _plain(node: _Node, path: Path, tree: Tree, budget: Iterator[int]) -> Any:
+    """A node as dict, list or scalar; notes the place of everything and the problems of keys."""
+    if next(budget, None) is None:
+        raise _refused(
+            tree.file, node.place, f"stands for more than {MAX_VALUES:,} values through its aliases", "yaml-alias"
+        )
+    if node.kind == "scalar":
+        return node.value
+    if node.kind == "sequence":
+        items = []
+        for index, item in enumerate(node.value):
+            tree.places[(*path, index)] = item.place
+            items.append(_plain(item, (*path, index), tree, budget))
+        return items
+    values: dict[str, Any] = {}
+    merged: dict[str, Any] = {}
+    for key, item in zip(node.value[::2], node.value[1::2], strict=True):
+        if key.kind != "scalar" or key.value is None:
+            what = "an empty text" if key.kind == "scalar" else f"a {key.kind}"
+            tree.problems.append(_problem(path, f"{what} cannot be a key; write a name", "yaml-key", tree, key.place))
+        elif isinstance(key.value, Plain) and key.value == _MERGE:
+            merged = {**_merged(item, path, tree, budget), **merged}
+        elif key.value in values:
+            line = tree.places[(*path, str(key.value))][0]
+            message = f"is written twice, the first time on line {line}; delete one of them"
+            tree.problems.append(_problem((*path, str(key.value)), message, "duplicate-key", tree, key.place))
+        else:
+            name = str(key.value)
+            tree.places[(*path, name)] = key.place
+            values[name] = _plain(item, (*path, name), tree, budget)
+    return {**merged, **values}
+
+
+def _merged(node: _Node, path: Path, tree: Tree, budget: Iterator[int]) -> dict[str, Any]:
+    """What `<<: *anchor` or `<<: [*one, *two]` brings in; earlier ones win, and the mapping's own keys win over all."""
+    merged: dict[str, Any] = {}
+    for item in node.value if node.kind == "sequence" else [node]:
+        if item.kind != "mapping":
+            tree.problems.append(_problem(path, "<< takes a mapping, such as *defaults", "yaml-key", tree, item.place))
+            continue
+        for key, value in _plain(item, path, tree, budget).items():
+            merged.setdefault(key, value)
+    return merged
+
+
+def _problem(path: Path, message: str, code: str, tree: Tree, place: tuple[int, int]) -> Problem:
+    return Problem(path, message, code, location=Location(tree.file, *place))
+
+
+def _yaml_message(error: yaml.MarkedYAMLError, text: str, line_number: int) -> str:
+    """The parser's complaint in words that name the remedy."""
+    lines = text.splitlines()
+    line = lines[line_number - 1] if line_number <= len(lines) else ""
+    problem = error.problem or ""
+    if line[: len(line) - len(line.lstrip())].find("\t") >= 0 or "'\\t'" in problem:
+        return "is indented with a tab; YAML takes spaces only"
+    if "mapping values are not allowed" in problem:
+        return "has a ':' where none can stand; put the text in quotes, or check the indentation"
+    if "did not find expected" in problem or "could not find expected" in problem or "found unexpected" in problem:
+        context = f" {error.context}" if error.context else ""
+        return f"is not YAML:{context} {problem}; check the indentation, quotes and brackets around here"
+    if "undefined tag handle" in problem or "cannot start any token" in problem:
+        return f"is not YAML: {problem}; put the text in quotes"
+    return f"is not YAML: {problem or error}"
