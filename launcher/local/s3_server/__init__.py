@@ -1,0 +1,146 @@
+"""Serves a folder as S3 on this machine: `DIR/s3/<bucket>/<key>` is object `<key>` of `<bucket>`.
+
+A local run reads its channels from here, so that File, FastFile, Pipe and s3torchconnector speak to a real S3 endpoint. moto
+would do for small data, but reads the whole object into memory for every range. Here files are sent where they lie, by
+sendfile, and what is written goes to the run's own folder, never into the data (store.py).
+
+It answers as S3 does to what boto3, the AWS CRT (s3torchconnector, mount-s3), rclone and s3fs ask: buckets, objects with
+ranges and conditions, both listings, deletes, copies, multipart uploads; path-style only. What it does not speak it
+refuses as NotImplemented. Not like S3:
+
+- **Signatures are not checked**: it listens on 127.0.0.1 only, but whoever can connect there can read the data.
+- Checksums are accepted and not compared: loopback loses no bytes, and the length is checked.
+- A served file's ETag is made of its inode, size and time, so that it need not be read.
+- There are no versions, ACLs, tags or storage classes, and no region but us-east-1.
+
+wire.py is HTTP, this file says which operation a request is, buckets.py and objects.py do it. Latency or faults for
+measurements belong between them, as a function around `answer`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import TypeAlias
+from urllib.parse import parse_qsl, unquote
+
+from launcher.local.s3_server import buckets, objects
+from launcher.local.s3_server.call import Call
+from launcher.local.s3_server.documents import S3Error
+from launcher.local.s3_server.store import Store
+from launcher.local.s3_server.uploads import Uploads
+from launcher.local.s3_server.wire import Request, Response, listening
+
+_log = logging.getLogger(__name__)
+
+Operation: TypeAlias = Callable[[Call], Response]
+
+# What a request asks for: its method, what its path names, and the query parameter that names a part of that, if any.
+OPERATIONS: Mapping[tuple[str, str, str], Operation] = MappingProxyType(
+    {
+        ("GET", "service", ""): buckets.list_buckets,
+        ("HEAD", "bucket", ""): buckets.head_bucket,
+        ("GET", "bucket", ""): buckets.list_objects,
+        ("GET", "bucket", "location"): buckets.get_bucket_location,
+        ("GET", "bucket", "uploads"): buckets.list_multipart_uploads,
+        ("PUT", "bucket", ""): buckets.create_bucket,
+        ("POST", "bucket", "delete"): buckets.delete_objects,
+        ("GET", "object", ""): objects.get_object,
+        ("HEAD", "object", ""): objects.get_object,
+        ("GET", "object", "uploadId"): objects.list_parts,
+        ("PUT", "object", ""): objects.put_object,
+        ("PUT", "object", "uploadId"): objects.upload_part,
+        ("POST", "object", "uploads"): objects.create_multipart_upload,
+        ("POST", "object", "uploadId"): objects.complete_multipart_upload,
+        ("DELETE", "object", ""): objects.delete_object,
+        ("DELETE", "object", "uploadId"): objects.abort_multipart_upload,
+    }
+)
+_PARTS = frozenset(part for _, _, part in OPERATIONS if part)
+
+# Parameters that change nothing here. Any other that is not known, such as `acl` or `versioning`, asks for another operation.
+_PARAMETERS = frozenset(
+    (
+        *(
+            "prefix",
+            "delimiter",
+            "encoding-type",
+            "list-type",
+            "max-keys",
+            "marker",
+            "start-after",
+            "continuation-token",
+        ),
+        *("fetch-owner", "partNumber", "max-parts", "part-number-marker", "max-uploads", "key-marker"),
+        *("upload-id-marker", "max-buckets", "bucket-region", "x-id"),
+    )
+)
+_request_ids = itertools.count(1)
+
+
+@contextmanager
+def serve(data: Path, overlay: Path) -> Iterator[str]:
+    """Serves the buckets in the folder `data` until left; yields the endpoint, `http://127.0.0.1:<port>`.
+
+    `data` holds one folder per bucket, is only read and need not exist. All writes go to `overlay`, which is made when
+    the first comes and outlives the server; one server at a time may use it.
+
+    Measured on two cores, client and server sharing them: see tests/test_s3_server.py's module docstring.
+    """
+    store = Store(data, overlay)
+    try:
+        with listening(partial(answer, store, Uploads(store))) as (host, port):
+            yield f"http://{host}:{port}"
+    finally:
+        store.discard_unfinished()
+
+
+def answer(store: Store, uploads: Uploads, request: Request) -> Response:
+    """The answer to one request; an error is an answer too."""
+    request_id = f"{next(_request_ids):016X}"
+    try:
+        call = _read_call(store, uploads, request)
+        response = _find_operation(call)(call)
+    except S3Error as error:
+        _log.debug("%s %s: %s", request.method, request.path, error)
+        response = _refusal(error, request_id)
+    except ConnectionError:  # the client has gone: nobody to answer
+        raise
+    except Exception:  # noqa: BLE001 - one request must not end the server: S3 answers InternalError, the log says why
+        _log.exception("the local S3 server failed at %s %s", request.method, request.path)
+        response = _refusal(S3Error("InternalError"), request_id)
+    response.headers["x-amz-request-id"] = request_id
+    return response
+
+
+def _refusal(error: S3Error, request_id: str) -> Response:
+    return Response(error.status, {"Content-Type": "application/xml"}, error.document(request_id))
+
+
+def _read_call(store: Store, uploads: Uploads, request: Request) -> Call:
+    try:
+        path = unquote(request.path, errors="strict")
+        query = dict(parse_qsl(request.query, keep_blank_values=True, errors="strict")) if request.query else {}
+    except UnicodeDecodeError as error:
+        raise S3Error("InvalidURI") from error
+    bucket, _, key = path.removeprefix("/").partition("/")
+    return Call(store, uploads, request, bucket, key, query)
+
+
+def _find_operation(call: Call) -> Operation:
+    level = "object" if call.key else "bucket" if call.bucket else "service"
+    part = ""
+    for name in call.query:
+        if name in _PARTS:
+            part = name
+        elif name not in _PARAMETERS and not name.lower().startswith("x-amz-"):  # those sign the request
+            raise S3Error("NotImplemented", Parameter=name)
+    operation = OPERATIONS.get((call.request.method, level, part))
+    if operation is None:
+        raise S3Error("MethodNotAllowed", Method=call.request.method, ResourceType=part or level)
+    return operation

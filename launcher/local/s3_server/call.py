@@ -1,0 +1,46 @@
+"""What every operation of the embedded S3 server is given, and the forms in which operations answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from launcher.local.s3_server.documents import Pairs, S3Error, document
+from launcher.local.s3_server.store import Store
+from launcher.local.s3_server.uploads import Uploads
+from launcher.local.s3_server.wire import Request, Response
+
+_BODY_LIMIT = 8 * 1024 * 1024  # bytes of an XML body; 10,000 parts or 1,000 keys to delete are below it
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request, taken apart. `bucket` and `key` are empty where the path does not name them."""
+
+    store: Store
+    uploads: Uploads
+    request: Request
+    bucket: str
+    key: str
+    query: Mapping[str, str]
+
+    def number(self, name: str, default: int) -> int:
+        """A query parameter that is a count. S3Error InvalidArgument."""
+        text = self.query.get(name) or str(default)
+        if not (text.isascii() and text.isdigit()):
+            raise S3Error("InvalidArgument", ArgumentName=name, ArgumentValue=text)
+        return int(text)
+
+    def document_body(self) -> bytes:
+        """The whole body of a request that carries XML. S3Error MalformedXML where it is too large."""
+        content = bytearray()
+        while block := self.request.body.read(_BODY_LIMIT):
+            content += block
+            if len(content) > _BODY_LIMIT:
+                raise S3Error("MalformedXML")
+        return bytes(content)
+
+
+def xml(root: str, pairs: Pairs) -> Response:
+    """An answer that is an XML document."""
+    return Response(200, {"Content-Type": "application/xml"}, document(root, pairs))

@@ -1,0 +1,131 @@
+"""S3's XML: the documents and errors the embedded server answers with, and the two request bodies it reads.
+
+S3's answers are small and regular, so a document is written from a nested list of (element, value) pairs; a list of
+1,000 keys is the largest there is. Element names and messages are those of the Amazon S3 API reference (2006-03-01).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from types import MappingProxyType
+from typing import TypeAlias
+from xml.etree import ElementTree
+
+Value: TypeAlias = "str | int | Sequence[tuple[str, Value]]"
+Pairs: TypeAlias = "Sequence[tuple[str, Value]]"
+
+_NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
+_SPECIAL = re.compile(r"[&<>\"\x00-\x1f\x7f]")  # S3 writes control characters as references, legal in XML 1.0 or not
+
+# Code -> status and S3's message.
+ERRORS: Mapping[str, tuple[int, str]] = MappingProxyType(
+    {
+        "AccessDenied": (403, "Access Denied"),
+        "EntityTooSmall": (400, "Your proposed upload is smaller than the minimum allowed object size."),
+        "IncompleteBody": (400, "The number of bytes read is not the number that the Content-Length header gave."),
+        "InternalError": (500, "The local S3 server failed; its log says why."),
+        "InvalidArgument": (400, "Invalid Argument"),
+        "InvalidBucketName": (400, "The specified bucket is not valid."),
+        "InvalidPart": (400, "One or more of the specified parts could not be found, or its ETag differs."),
+        "InvalidPartOrder": (400, "The list of parts was not in ascending order of part numbers."),
+        "InvalidPartNumber": (416, "The requested partnumber is not satisfiable"),
+        "InvalidRange": (416, "The requested range is not satisfiable"),
+        "InvalidURI": (400, "Couldn't parse the specified URI."),
+        "KeyTooLongError": (400, "Your key is too long"),
+        "MalformedXML": (400, "The XML you provided was not well-formed or did not validate."),
+        "MethodNotAllowed": (405, "The specified method is not allowed against this resource."),
+        "MissingContentLength": (411, "You must provide the Content-Length HTTP header."),
+        "NoSuchBucket": (404, "The specified bucket does not exist"),
+        "NoSuchKey": (404, "The specified key does not exist."),
+        "NoSuchUpload": (404, "The specified multipart upload does not exist: it may have been aborted or completed."),
+        "NotImplemented": (501, "The local S3 server does not speak this part of S3."),
+        "PreconditionFailed": (412, "At least one of the pre-conditions you specified did not hold"),
+    }
+)
+
+
+class S3Error(Exception):
+    """An answer that is an error: a code of `ERRORS` and what S3 adds to it, such as the Key."""
+
+    def __init__(self, code: str, **details: str | int) -> None:
+        status, message = ERRORS[code]
+        super().__init__(f"{code}: {details}")
+        self.code = code
+        self.status = status
+        self.details = {"Message": message, **details}
+
+    def document(self, request_id: str) -> bytes:
+        """The body of the error's answer."""
+        return _serialise("Error", [("Code", self.code), *self.details.items(), ("RequestId", request_id)], "")
+
+
+def document(root: str, pairs: Pairs) -> bytes:
+    """A whole document: `root` in S3's namespace, its children in the order given; a list as a value nests."""
+    return _serialise(root, pairs, f' xmlns="{_NAMESPACE}"')
+
+
+def timestamp(seconds: float) -> str:
+    """S3's form of a time (in seconds since 1970), such as 2026-01-31T12:00:00.000Z."""
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
+def read_deletions(body: bytes) -> tuple[list[str], bool]:
+    """The keys of a DeleteObjects request, and whether it asked to be told of failures only.
+
+    Raises S3Error MalformedXML.
+    """
+    root = _parse(body)
+    keys = [_text(entry, "Key") for entry in root.findall("{*}Object")]
+    if not keys:
+        raise S3Error("MalformedXML")
+    return keys, (root.findtext("{*}Quiet") or "").strip().lower() == "true"
+
+
+def read_parts(body: bytes) -> list[tuple[int, str]]:
+    """Number and unquoted ETag of each part that a CompleteMultipartUpload request names, in its order.
+
+    Raises S3Error MalformedXML.
+    """
+    try:
+        parts = [
+            (int(_text(part, "PartNumber")), _text(part, "ETag").strip('"')) for part in _parse(body).findall("{*}Part")
+        ]
+    except ValueError as error:
+        raise S3Error("MalformedXML") from error
+    if not parts:
+        raise S3Error("MalformedXML")
+    return parts
+
+
+def _parse(body: bytes) -> ElementTree.Element:
+    try:
+        return ElementTree.fromstring(body)
+    except ElementTree.ParseError as error:
+        raise S3Error("MalformedXML") from error
+
+
+def _text(parent: ElementTree.Element, name: str) -> str:
+    text = parent.findtext("{*}" + name)
+    if not text:
+        raise S3Error("MalformedXML")
+    return text
+
+
+def _serialise(root: str, pairs: Pairs, attributes: str) -> bytes:
+    pieces = [f'<?xml version="1.0" encoding="UTF-8"?>\n<{root}{attributes}>']
+    _write(pieces, pairs)
+    pieces.append(f"</{root}>")
+    return "".join(pieces).encode()
+
+
+def _write(pieces: list[str], pairs: Pairs) -> None:
+    for name, value in pairs:
+        if isinstance(value, (str, int)):
+            text = _SPECIAL.sub(lambda found: f"&#{ord(found[0])};", str(value))
+            pieces.append(f"<{name}>{text}</{name}>")
+        else:
+            pieces.append(f"<{name}>")
+            _write(pieces, value)
+            pieces.append(f"</{name}>")

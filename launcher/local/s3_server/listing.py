@@ -1,0 +1,193 @@
+"""Keys in S3's order out of folders on disk.
+
+S3 lists keys in the order of their UTF-8 bytes, which for Python's strings is plain `<`. A folder's entries sorted with a
+slash after each sub-folder's name come out in exactly that order, because all keys below `name/` are neighbours. So a
+listing is a walk that can begin at any key: it opens only the folders on the way to that key and those after it, as far
+as the reader goes on. That is what makes pages and prefixes cheap.
+
+The sorted names of a folder are kept as long as the folder's modification time stays: a flat folder of 100,000 files is
+read once, not once per page of 1,000. Sizes and times of files are never kept.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+_MAX_NAME = 255  # bytes, on every file system we know
+_LAST = "\U0010ffff"  # no character sorts after it
+_NAMES_KEPT = 2_000_000  # names in all folders together; some 150 MB
+_SETTLED_NS = 2_000_000_000  # a folder changed less long ago may change again without a new time: FAT counts in 2 s
+
+
+def is_plain(key: str) -> bool:
+    """Whether a key can be a path below its bucket's folder as it stands: no way out of it and no other spelling."""
+    parts = key.split("/")
+    if "\0" in key or (len(key) * 4 > _MAX_NAME and any(len(part.encode()) > _MAX_NAME for part in parts)):
+        return False
+    return not any(part in ("", ".", "..") for part in parts)
+
+
+def after(key: str) -> str:
+    """The smallest string that sorts after `key`."""
+    return key + "\0"
+
+
+def beyond(prefix: str) -> str | None:
+    """The smallest string that sorts after everything that begins with `prefix`; None where nothing does."""
+    head = prefix.rstrip(_LAST)
+    return head[:-1] + chr(ord(head[-1]) + 1) if head else None
+
+
+@dataclass(frozen=True)
+class _Names:
+    changed: int  # the folder's modification time, ns
+    identity: tuple[int, int]  # device and inode
+    names: list[str]  # sorted; a sub-folder's ends in a slash
+
+
+class Walker:
+    """Walks folders in key order and remembers their sorted names. Safe to use from many threads."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, _Names] = {}
+        self._count = 0
+        self._lock = threading.Lock()
+
+    def walk(self, bucket: str, prefix: str, low: str) -> Iterator[tuple[str, str]]:
+        """Key and path of every file below the folder `bucket` whose key begins with `prefix` and is at least `low`.
+
+        Links are followed, except round in circles; names that are not UTF-8 have no key. Raises PermissionError for a
+        folder that cannot be read, since a listing that silently lacks keys would be taken for the whole.
+        """
+        base = prefix[: prefix.rfind("/") + 1]
+        if base and not is_plain(base[:-1]):
+            return
+        yield from self._below(f"{bucket}/{base}", prefix, (base, max(low, prefix)), ())
+
+    def _below(
+        self, folder: str, prefix: str, span: tuple[str, str], above: tuple[tuple[int, int], ...]
+    ) -> Iterator[tuple[str, str]]:
+        base, low = span  # the folder's own key, and where to begin
+        listed = self._names(folder)
+        if listed is None or listed.identity in above:
+            return
+        for name in islice(listed.names, _first(listed.names, base, low), None):
+            key = base + name
+            if not key.startswith(prefix):
+                return
+            if name.endswith("/"):
+                yield from self._below(folder + name, prefix, (key, low), (*above, listed.identity))
+            else:
+                yield key, folder + name
+
+    def _names(self, folder: str) -> _Names | None:
+        try:
+            state = Path(folder).stat()
+            kept = self._kept.get(folder)
+            identity = (state.st_dev, state.st_ino)
+            if kept is not None and kept.changed == state.st_mtime_ns and kept.identity == identity:
+                return kept
+            settled = time.time_ns() - state.st_mtime_ns > _SETTLED_NS
+            found = _Names(state.st_mtime_ns, identity, _scan(folder))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        with self._lock:
+            self._count -= len(kept.names) if (kept := self._kept.pop(folder, None)) else 0
+            if settled and len(found.names) <= _NAMES_KEPT:
+                if self._count + len(found.names) > _NAMES_KEPT:
+                    self._kept.clear()
+                    self._count = 0
+                self._kept[folder] = found
+                self._count += len(found.names)
+        return found
+
+
+def _first(names: list[str], base: str, low: str) -> int:
+    """The index of the first name that is, or may hold, a key of at least `low`."""
+    if not low.startswith(base):
+        return 0 if low < base else len(names)
+    rest = low[len(base) :]
+    index = bisect_left(names, rest)
+    if index and names[index - 1].endswith("/") and rest.startswith(names[index - 1]):
+        return index - 1
+    return index
+
+
+def _scan(folder: str) -> list[str]:
+    names = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            name = entry.name
+            if not name.isascii() and not _is_utf8(name):
+                continue
+            if entry.is_dir():
+                names.append(name + "/")
+            elif entry.is_file():  # not a FIFO, not a socket, not a link to nowhere
+                names.append(name)
+    names.sort()
+    return names
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:  # bytes that Python could only escape
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class Page:
+    """One answer's worth of a listing."""
+
+    keys: list[tuple[str, str]]  # key and path
+    common: list[str]  # common prefixes
+    last: str  # the last of both: the next page begins after it
+    truncated: bool  # whether there is a next page
+
+
+def make_page(
+    keys_from: Callable[[str], Iterator[tuple[str, str]]], prefix: str, delimiter: str, marker: str, limit: int
+) -> Page:
+    """The first `limit` keys and common prefixes that sort after `marker`.
+
+    `keys_from(low)` yields key and path from `low` on, all beginning with `prefix`. Keys that have the delimiter after
+    the prefix are rolled up, and the walk takes up again beyond what was rolled up instead of passing through it.
+    """
+    keys: list[tuple[str, str]] = []
+    common: list[str] = []
+    low: str | None = after(marker) if marker else ""
+    rolled = _rolled_up(marker, prefix, delimiter)
+    if rolled is not None:
+        low = beyond(rolled)  # S3 gives no common prefix again that does not sort after the marker
+    last = marker
+    while low is not None and limit:
+        for key, path in keys_from(low):
+            if len(keys) + len(common) == limit:
+                return Page(keys, common, last, True)
+            rolled = _rolled_up(key, prefix, delimiter)
+            if rolled is None:
+                keys.append((key, path))
+                last = key
+            else:
+                common.append(rolled)
+                last = rolled
+                low = beyond(rolled)
+                break
+        else:
+            break
+    return Page(keys, common, last, False)
+
+
+def _rolled_up(key: str, prefix: str, delimiter: str) -> str | None:
+    if not delimiter or not key.startswith(prefix):
+        return None
+    cut = key.find(delimiter, len(prefix))
+    return None if cut < 0 else key[: cut + len(delimiter)]

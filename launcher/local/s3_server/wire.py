@@ -1,0 +1,300 @@
+"""HTTP/1.1 for the embedded S3 server: requests off a socket, answers onto it, files by sendfile.
+
+Why not http.server: it parses headers with the email package, which costs more than all the rest of a small GET
+(measured on two cores: see `serve`), and its answers take one system call per header block and one per body.
+What S3 needs of HTTP is little: keep-alive, bodies by length or chunked, `Expect: 100-continue`.
+
+One thread per connection: S3 clients keep theirs open, and reading, sending and hashing all release the GIL.
+
+An `Answer` is any function from request to response. Latency and faults, when they come, are such functions around the
+server's own: they need nothing from this file.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import socket
+import socketserver
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import Any, TypeAlias
+
+_log = logging.getLogger(__name__)
+
+_BUFFER = 64 * 1024  # bytes; a file up to this size leaves with its headers in one packet
+_LINE_LIMIT = 64 * 1024  # bytes of one header line
+_SENDFILE_LIMIT = 1 << 30  # bytes per call; the kernel itself stops at 2 GB
+_SCRAP = bytearray(_BUFFER)  # takes what nobody wants, from all threads alike
+_PHRASES = {status.value: status.phrase for status in HTTPStatus}
+_CLOSING_SECONDS = 10.0  # how long the end of the server waits for requests under way
+
+
+@dataclass(frozen=True)
+class FileSlice:
+    """`count` bytes of an open file from `offset` on. Whoever sends it closes the descriptor."""
+
+    descriptor: int
+    offset: int
+    count: int
+
+
+@dataclass
+class Response:
+    """Status, headers and body; Content-Length follows from the body unless it is among the headers."""
+
+    status: int
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes | FileSlice = b""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request. Header names are in lower case; path and query are as they came, still quoted."""
+
+    method: str
+    path: str
+    query: str
+    headers: Mapping[str, str]
+    body: io.RawIOBase  # freed of HTTP's own chunks, not of S3's
+
+
+Answer: TypeAlias = Callable[[Request], Response]
+
+
+class _MalformedRequest(Exception):
+    """What came is not HTTP; the connection cannot go on."""
+
+
+class CountedBody(io.RawIOBase):
+    """The next `length` bytes of a stream. `start` runs before the first of them is read.
+
+    Raises ConnectionError where the stream ends earlier, so that half an object is never taken for a whole one.
+    """
+
+    def __init__(self, stream: io.BufferedReader, length: int, start: Callable[[], None] = lambda: None) -> None:
+        self._stream = stream
+        self._left = length
+        self._start: Callable[[], None] | None = start
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if self._start is not None and self._left:
+            self._start()
+            self._start = None
+        view = memoryview(buffer)[: self._left]
+        if not view:
+            return 0
+        count = self._stream.readinto(view)
+        if not count:
+            raise ConnectionError("the client went away in the middle of a body")
+        self._left -= count
+        return count
+
+
+class ChunkedBody(io.RawIOBase):
+    """A stream of chunks, each `<hex size>[;extension]` CRLF data CRLF, the last of size 0 and followed by trailers.
+
+    HTTP's chunked transfer coding and S3's aws-chunked content coding share this form; one can hold the other.
+    Raises ConnectionError where the stream ends or breaks the form earlier.
+    """
+
+    def __init__(self, stream: io.BufferedReader, start: Callable[[], None] = lambda: None) -> None:
+        self._stream = stream
+        self._left = 0  # of this chunk
+        self._chunks = 0
+        self._ended = False
+        self._start = start
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer)
+        if not view or self._ended or not (self._left or self._next_chunk()):
+            return 0
+        count = self._stream.readinto(view[: self._left])
+        if not count:
+            raise ConnectionError("the client went away in the middle of a chunk")
+        self._left -= count
+        return count
+
+    def _next_chunk(self) -> int:
+        if not self._chunks:
+            self._start()
+        elif self._stream.readline(_LINE_LIMIT).strip():
+            raise ConnectionError("a chunk is longer than it says")
+        self._chunks += 1
+        line = self._stream.readline(_LINE_LIMIT)
+        try:
+            self._left = int(line.partition(b";")[0], 16)
+        except ValueError as error:
+            raise ConnectionError(f"not the start of a chunk: {line[:40]!r}") from error
+        if not self._left:
+            self._ended = True
+            while self._stream.readline(_LINE_LIMIT).strip():  # trailers: checksums, which loopback does not need
+                pass
+        return self._left
+
+
+@contextmanager
+def listening(answer: Answer) -> Iterator[tuple[str, int]]:
+    """Answers on a free port of 127.0.0.1, which it yields; on leaving, every connection and thread is gone."""
+    server = _Server(answer)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.05}, name="s3-accept", daemon=True
+    )
+    thread.start()
+    try:
+        yield "127.0.0.1", server.server_address[1]
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+        server.hang_up()
+
+
+class _Server(socketserver.TCPServer):
+    allow_reuse_address = True
+    request_queue_size = 1024  # the CRT opens dozens of connections at once
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(("127.0.0.1", 0), socketserver.BaseRequestHandler)
+        self._answer = answer
+        self._open: dict[threading.Thread, socket.socket] = {}
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Gives the new connection a thread of its own, known to `hang_up` before it runs."""
+        thread = threading.Thread(target=self._converse, args=(request,), name="s3-connection", daemon=True)
+        self._open[thread] = request
+        thread.start()
+
+    def _converse(self, connection: socket.socket) -> None:
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with connection.makefile("rb") as stream:
+                while _exchange(stream, connection, self._answer):
+                    pass
+        except ConnectionError as error:
+            _log.debug("a connection ended: %s", error)
+        except Exception:  # noqa: BLE001 - the thread's last stop: into the log, not onto the user's terminal
+            _log.exception("the local S3 server lost a connection")
+        finally:
+            self.shutdown_request(connection)
+            del self._open[threading.current_thread()]
+
+    def hang_up(self) -> None:
+        """Ends every connection and waits for what was under way."""
+        connections = list(self._open.items())
+        for _, connection in connections:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        for thread, _ in connections:
+            thread.join(_CLOSING_SECONDS)
+
+
+def _exchange(stream: io.BufferedReader, connection: socket.socket, answer: Answer) -> bool:
+    """Reads one request and sends its answer; whether the connection goes on."""
+    waiting = False  # the client holds its body back until it is told to go on
+
+    def tell_to_go_on() -> None:
+        nonlocal waiting
+        if waiting:
+            waiting = False
+            connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    try:
+        request = _read_request(stream, tell_to_go_on)
+    except _MalformedRequest as error:
+        _send(connection, Response(400, {"Connection": "close"}, str(error).encode()), with_body=True)
+        return False
+    if request is None:
+        return False
+    waiting = request.headers.get("expect", "").lower() == "100-continue"
+    response = answer(request)
+    keep = request.headers.get("connection", "").lower() != "close" and not waiting
+    if not keep:
+        response.headers["Connection"] = "close"
+    _send(connection, response, with_body=request.method != "HEAD")
+    while keep and request.body.readinto(_SCRAP):  # what the answer did not want: the next request begins after it
+        pass
+    return keep
+
+
+def _read_request(stream: io.BufferedReader, start: Callable[[], None]) -> Request | None:
+    """The next request of a connection, None where the client has closed it."""
+    line = stream.readline(_LINE_LIMIT)
+    if line in (b"\r\n", b"\n"):  # a stray blank line between requests, which HTTP allows
+        line = stream.readline(_LINE_LIMIT)
+    if not line:
+        return None
+    words = line.decode("latin-1").split()
+    if len(words) != 3 or not words[2].startswith("HTTP/1."):
+        raise _MalformedRequest("not an HTTP/1.1 request")
+    headers: dict[str, str] = {}
+    while (line := stream.readline(_LINE_LIMIT)) not in (b"\r\n", b"\n"):
+        name, colon, value = line.decode("latin-1").partition(":")
+        if not colon:
+            raise _MalformedRequest("a header without a colon, or headers cut off")
+        headers[name.strip().lower()] = value.strip()
+    if words[2] == "HTTP/1.0":
+        headers["connection"] = "close"
+    path, _, query = words[1].partition("?")
+    return Request(words[0], path, query, headers, _body(stream, headers, start))
+
+
+def _body(stream: io.BufferedReader, headers: Mapping[str, str], start: Callable[[], None]) -> io.RawIOBase:
+    if "chunked" in headers.get("transfer-encoding", "").lower():
+        return ChunkedBody(stream, start)
+    length = headers.get("content-length", "0")
+    if not length.isascii() or not length.isdigit():
+        raise _MalformedRequest("Content-Length is not a number")
+    return CountedBody(stream, int(length), start)
+
+
+def _send(connection: socket.socket, response: Response, *, with_body: bool) -> None:
+    body = response.body
+    try:
+        lines = [f"HTTP/1.1 {response.status} {_PHRASES[response.status]}", f"Date: {formatdate(usegmt=True)}"]
+        lines += [f"{name}: {value}" for name, value in response.headers.items()]
+        if response.status not in (204, 304):
+            lines.append(f"Content-Length: {len(body) if isinstance(body, bytes) else body.count}")
+        head = "\r\n".join([*lines, "", ""]).encode("latin-1")
+        if not with_body:
+            connection.sendall(head)
+        elif isinstance(body, bytes):
+            connection.sendall(head + body)
+        elif body.count <= _BUFFER:
+            content = os.pread(body.descriptor, body.count, body.offset)
+            connection.sendall(head + content)
+            _check_whole(len(content), body)
+        else:
+            connection.sendall(head)
+            _check_whole(_send_file(connection, body), body)
+    finally:
+        if isinstance(body, FileSlice):
+            os.close(body.descriptor)
+
+
+def _send_file(connection: socket.socket, body: FileSlice) -> int:
+    sent = 0
+    while sent < body.count:
+        step = min(body.count - sent, _SENDFILE_LIMIT)
+        count = os.sendfile(connection.fileno(), body.descriptor, body.offset + sent, step)
+        if not count:
+            break
+        sent += count
+    return sent
+
+
+def _check_whole(sent: int, body: FileSlice) -> None:
+    """A file that shrank while it was sent must end the connection: the client waits for what was promised."""
+    if sent != body.count:
+        raise ConnectionError("the file became shorter while it was sent")
