@@ -21,6 +21,7 @@ OUTPUT_DIR = "output"
 OUTPUT_DATA_DIR = "output/data"
 INTERMEDIATE_DIR = "output/intermediate"
 FAILURE_FILE = "output/failure"
+PACKAGES_DIR = "packages"  # our own: what the script's requirements bring, beside the image's packages
 CHECKPOINT_DIR = "checkpoints"  # where CheckpointConfig.LocalPath is not given
 
 # Below CONFIG_DIR.
@@ -49,6 +50,8 @@ CONNECTOR_S3_URI = "s3_uri"
 CONNECTOR_STYLE = "style"  # map | iterable
 CONNECTOR_CONTENT_TYPE = "content_type"  # absent where the spec gives none
 CONNECTOR_MAX_OBJECTS = "max_objects"  # set by `--local --sample N` only: read the first N objects
+
+FIFO_WAIT_VARIABLE = "LAUNCHER_FIFO_WAIT_SECONDS"  # how long a Pipe's reader waits for an epoch's FIFO and its writer
 
 # What a local run adds, because its hosts share one machine:
 MASTER_ADDR_VARIABLE = "LAUNCHER_MASTER_ADDR"  # where hosts[0] does not resolve by name (no namespaces)
