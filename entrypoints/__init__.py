@@ -1,1 +1,89 @@
-"""The end of the wire that runs in the training container: what SageMaker put under /opt/ml, turned back into samples."""
+"""The end of the wire that runs in the training container: what SageMaker put under /opt/ml, turned back into samples.
+
+    from entrypoints import open_channel
+    for sample in open_channel("train"):
+        ...
+
+Names are imported when they are first used: importing the package costs nothing and needs the standard library only,
+whatever is installed.
+
+The package's name is also that of an old module on PyPI (entrypoints 0.4: get_single, get_group_all, ...), which images
+still carry because other packages import it. So a name that is not ours is looked up there, if that module is anywhere
+else on the path: whichever of the two Python finds first, both kinds of scripts work.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from entrypoints.channel import open_channel as open_channel
+    from entrypoints.checkpoint import load_checkpoint as load_checkpoint
+    from entrypoints.checkpoint import save_checkpoint as save_checkpoint
+    from entrypoints.environment import Channel as Channel
+    from entrypoints.environment import Environment as Environment
+    from entrypoints.environment import load_environment as load_environment
+    from entrypoints.errors import ChannelError as ChannelError
+    from entrypoints.errors import CorruptError as CorruptError
+    from entrypoints.lst import read_lst as read_lst
+    from entrypoints.torch_dataset import ChannelDataset as ChannelDataset
+    from entrypoints.torch_dataset import ConnectorMapDataset as ConnectorMapDataset
+    from entrypoints.torch_dataset import MountedMapDataset as MountedMapDataset
+
+# The public names, and the module of this package that has each.
+_EXPORTS = {
+    "open_channel": "channel",
+    "Channel": "environment",
+    "Environment": "environment",
+    "load_environment": "environment",
+    "ChannelError": "errors",
+    "CorruptError": "errors",
+    "read_lst": "lst",
+    "load_checkpoint": "checkpoint",
+    "save_checkpoint": "checkpoint",
+    "ChannelDataset": "torch_dataset",
+    "ConnectorMapDataset": "torch_dataset",
+    "MountedMapDataset": "torch_dataset",
+}
+
+_OLD_MODULE = "entrypoints._old_module"  # its place in sys.modules
+
+
+def __getattr__(name: str) -> Any:
+    if name in _EXPORTS:
+        value = getattr(importlib.import_module(f"{__name__}.{_EXPORTS[name]}"), name)
+        globals()[name] = value
+        return value
+    # Python asks for `__path__`, `__wrapped__` and their like of every module; and `from entrypoints import sharding`
+    # asks here before it looks for the file.
+    if not name.startswith("__") and not (Path(__file__).parent / f"{name}.py").is_file():
+        old = _old_module()
+        if old is not None and hasattr(old, name):
+            return getattr(old, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_EXPORTS})
+
+
+def _old_module() -> ModuleType | None:
+    """The module `entrypoints.py` of PyPI, if it lies in another directory of the path than this package."""
+    if _OLD_MODULE in sys.modules:
+        return sys.modules[_OLD_MODULE]
+    for directory in sys.path:
+        file = Path(directory or ".") / "entrypoints.py"
+        if file.is_file():
+            spec = importlib.util.spec_from_file_location(_OLD_MODULE, file)
+            if spec is None or spec.loader is None:
+                return None
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[_OLD_MODULE] = module
+            spec.loader.exec_module(module)
+            return module
+    return None

@@ -9,7 +9,9 @@ Source of the SageMaker names: AWS developer guide, "How Amazon SageMaker provid
 from __future__ import annotations
 
 BASE_DIR = "/opt/ml"
-BASE_DIR_VARIABLE = "SAGEMAKER_BASE_DIR"  # names another place than BASE_DIR; the sagemaker-training toolkit honours it too
+BASE_DIR_VARIABLE = (
+    "SAGEMAKER_BASE_DIR"  # names another place than BASE_DIR; the sagemaker-training toolkit honours it too
+)
 
 # Below the base directory.
 INPUT_DIR = "input"

@@ -1,0 +1,139 @@
+"""`.lst` index files: which image has which label, as MXNet's im2rec writes them and the built-in image classification reads.
+
+One line per image: `index<TAB>label[<TAB>label...]<TAB>relative path`. Lists are edited by hand and often, and lie elsewhere
+than the images (on EFS or FSx, say), so the two drift apart: an image without a line, a line without an image, a
+malformed line or a path that stands twice is an error, never a sample that is silently left out.
+
+A sample's path is its `__key__` where it is a whole object, and key + extension of one of its fields in a tar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from entrypoints.errors import ChannelError
+from entrypoints.sample import DATA, KEY, Sample
+
+LABELS = "labels"  # the field that a line's labels become
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a list: an image and its labels."""
+
+    index: int
+    labels: tuple[float, ...]
+    path: str  # relative, with forward slashes; no leading ./
+
+
+def read_lst(file: Path) -> dict[str, Line]:
+    """The lines of a list, by path, in the file's order. Blank lines are passed over.
+
+    Raises ChannelError, with file and line number, for a malformed line or a path that stands twice.
+    """
+    lines: dict[str, Line] = {}
+    for number, text in enumerate(_text(file).split("\n"), start=1):
+        if not text.strip():
+            continue
+        line = _parse(text.rstrip("\r"), f"{file}:{number}")
+        if line.path in lines:
+            raise ChannelError(f"{file}:{number}: {line.path!r} stands here a second time; remove one of its lines")
+        lines[line.path] = line
+    return lines
+
+
+def write_lst(file: Path, lines: Iterable[Line]) -> None:
+    """Writes a list. Raises ValueError for a path that a line cannot hold."""
+    with file.open("w", encoding="utf-8", errors="surrogateescape", newline="\n") as stream:
+        for line in lines:
+            if not line.path or set(line.path) & set("\t\n\r") or not line.labels:
+                raise ValueError(f"a line needs labels and a path without tabs and line ends: {line}")
+            labels = "\t".join(repr(float(label)) for label in line.labels)
+            stream.write(f"{line.index}\t{labels}\t{line.path}\n")
+
+
+def join_lst(samples: Iterable[Sample], lines: Mapping[str, Line], *, whole: bool = True) -> Iterator[Sample]:
+    """The samples, each with its line's labels in the field `labels` (a tuple of floats).
+
+    `whole` says that `samples` are all of the channel, not the share of one of several processes: then a line without a
+    sample is an error too, at the end. Raises ChannelError for a sample without a line, or with the line of an earlier one.
+    """
+    left = set(lines)
+    for sample in samples:
+        line = line_of(sample, lines)
+        if line.path not in left:
+            raise ChannelError(f"two images have the path {line.path!r}, and the list has one line for it")
+        left.remove(line.path)
+        yield {**sample, LABELS: line.labels}
+    if whole and left:
+        raise ChannelError(f"{len(left)} line(s) of the list have no image, the first of them {min(left)!r}")
+
+
+def add_labels(sample: Sample, lines: Mapping[str, Line]) -> Sample:
+    """One sample with its line's labels: for a dataset's `transform`, as `functools.partial(add_labels, lines=lines)`.
+
+    Raises ChannelError for a sample without a line; a line without a sample shows in no single process: `check_lst`.
+    """
+    return {**sample, LABELS: line_of(sample, lines).labels}
+
+
+def line_of(sample: Sample, lines: Mapping[str, Line]) -> Line:
+    """The line that belongs to a sample. Raises ChannelError where there is none, or more than one."""
+    paths = sample_paths(sample)
+    found = [lines[path] for path in paths if path in lines]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise ChannelError(f"sample {sample[KEY]!r} has {len(found)} lines in the list: {', '.join(map(repr, paths))}")
+    if not paths:
+        raise ChannelError(
+            "a sample without a key cannot be found in a list: a Pipe carries none; use tar shards or another input mode"
+        )
+    raise ChannelError(f"image {' or '.join(map(repr, paths))} has no line in the list")
+
+
+def check_lst(paths: Iterable[str], lines: Mapping[str, Line]) -> None:
+    """Compares a list with all its images' paths, before anything is read; ChannelError with one example of each kind."""
+    images = {_normal(path) for path in paths}
+    unlisted, lost = images - set(lines), set(lines) - images
+    found = []
+    if unlisted:
+        found.append(f"{len(unlisted)} image(s) have no line, the first of them {min(unlisted)!r}")
+    if lost:
+        found.append(f"{len(lost)} line(s) have no image, the first of them {min(lost)!r}")
+    if found:
+        raise ChannelError("the list and the images differ: " + "; ".join(found))
+
+
+def sample_paths(sample: Sample) -> list[str]:
+    """The paths by which a list can name a sample: its key, or, of a tar's group, each of its members."""
+    if KEY not in sample:
+        return []
+    key = _normal(sample[KEY])
+    return [key if field == DATA else f"{key}.{field}" for field in sample if field not in (KEY, LABELS)]
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_bytes().decode("utf-8", "surrogateescape")
+    except OSError as error:
+        raise ChannelError(f"{file}: the list cannot be read: {error.strerror}") from error
+
+
+def _parse(text: str, place: str) -> Line:
+    index, *labels, path = text.split("\t") if "\t" in text else (text, "")
+    path = _normal(path.strip())
+    try:
+        line = Line(int(float(index)), tuple(map(float, labels)), path)
+    except (ValueError, OverflowError) as error:
+        raise ChannelError(f"{place}: index and labels must be numbers: {error}") from None
+    if not labels or not path:
+        raise ChannelError(f"{place}: a line is index, label(s) and path with tabs between, not {text!r}")
+    return line
+
+
+def _normal(path: str) -> str:
+    """`tar -C images -cf shard.tar .` puts ./ before every name."""
+    return path.removeprefix("./")

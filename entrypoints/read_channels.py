@@ -1,0 +1,127 @@
+"""Reads every channel of a job, as its host has it, and reports what came: the probe that works in any job.
+
+    python -m entrypoints.read_channels [--num-workers N] [--epochs N] [--batch-size N] [--channels a,b]
+
+The options can be given as hyperparameters; any other hyperparameter is ignored. Per channel and epoch it prints one line for
+people and one line of JSON: count, bytes, seconds, rate, and a digest that is the same whichever way the samples came
+(digest.py). All results go to `output/data/read_channels-<host>-rank<k>.json`, what was read in total to the model
+directory. Where a job has several hosts or ranks, each reports its own share: counts and bytes of a channel add up, and
+so do the digests, modulo 2^256. Files, FastFile, EFS, FSx and the connector are read by all ranks and workers; a Pipe by
+one process per host without workers, since it has one reader.
+
+Workers need torch; without them (`--num-workers 0`) the standard library is enough.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from entrypoints.channel import default_share, find_channel, open_channel, pipe_place, place_of
+from entrypoints.digest import Tally
+from entrypoints.environment import Channel, ConfigError, Environment, load_environment
+from entrypoints.errors import ChannelError
+from entrypoints.readers import reader_of
+from entrypoints.sample import Sample
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the script; ends with one line and exit code 1 where a channel cannot be read."""
+    try:
+        _run(_options(arguments), load_environment())
+    except (ChannelError, ConfigError, ImportError) as error:
+        sys.exit(f"read_channels: {error}")
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(allow_abbrev=False, description="Reads every channel and reports what came.")
+    parser.add_argument("--num-workers", "--num_workers", type=int, default=0)
+    parser.add_argument(
+        "--batch-size", "--batch_size", type=int, default=64, help="samples a worker hands over at once"
+    )
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--channels", help="names with commas between; all if not given")
+    options, _ = parser.parse_known_args(arguments)
+    return options
+
+
+def _run(options: argparse.Namespace, environment: Environment) -> None:
+    place = place_of(environment)
+    names = options.channels.split(",") if options.channels else list(environment.channels)
+    results = []
+    for epoch in range(options.epochs):
+        for name in names:
+            channel = find_channel(environment, name.strip())
+            result = {
+                "channel": channel.name,
+                "epoch": epoch,
+                "mode": channel.mode,
+                "host": environment.current_host,
+                "rank": place.rank,
+                "world_size": place.world_size,
+                **_measure(_batches(channel, epoch, environment, options)),
+            }
+            results.append(result)
+            print(_for_people(result), json.dumps(result), sep="\n", flush=True)
+    file_name = f"read_channels-{environment.current_host}-rank{place.rank}.json"
+    total = {"samples": sum(result["count"] for result in results), "bytes": sum(result["bytes"] for result in results)}
+    for directory, content in ((environment.output_data_dir, results), (environment.model_dir, total)):
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / file_name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _batches(
+    channel: Channel, epoch: int, environment: Environment, options: argparse.Namespace
+) -> Iterable[Iterable[Sample]]:
+    """This rank's share of the channel, by DataLoader workers where they are asked for and the channel can feed them."""
+    if reader_of(channel).JOINED:
+        place = pipe_place(environment, place_of(environment))
+        if place is None:  # another rank of this host reads it
+            return []
+        return [open_channel(channel.name, epoch, environment=environment, share=default_share(channel, place))]
+    if options.num_workers == 0:
+        return [open_channel(channel.name, epoch, environment=environment)]
+    try:
+        from torch.utils.data import DataLoader
+    except ModuleNotFoundError as error:
+        raise ImportError("DataLoader workers need torch: pip install torch, or set num-workers to 0") from error
+    from entrypoints.torch_dataset import ChannelDataset
+
+    dataset = ChannelDataset(channel.name, environment=environment)
+    dataset.set_epoch(epoch)
+    # `list` leaves the samples as they are; torch's own collation would want tensors of one shape.
+    return DataLoader(dataset, options.batch_size, num_workers=options.num_workers, collate_fn=list)
+
+
+def _measure(batches: Iterable[Iterable[Sample]]) -> dict[str, Any]:
+    """Reads everything; what came, and how fast (with the digest's own time in it)."""
+    tally = Tally()
+    begin = time.perf_counter()
+    for batch in batches:
+        for sample in batch:
+            tally.add(sample)
+    seconds = time.perf_counter() - begin
+    return {
+        "count": tally.count,
+        "bytes": tally.bytes,
+        "seconds": round(seconds, 6),
+        "bytes_per_second": round(tally.bytes / seconds) if seconds else 0,
+        "digest": tally.hex,
+    }
+
+
+def _for_people(result: dict[str, Any]) -> str:
+    share = "" if result["world_size"] == 1 else f" (share of rank {result['rank']} of {result['world_size']})"
+    return (
+        f"{result['channel']} by {result['mode']}, epoch {result['epoch']}: {result['count']:,} samples, "
+        f"{result['bytes'] / 1e6:,.1f} MB in {result['seconds']:.2f} s, {result['bytes_per_second'] / 1e6:,.1f} MB/s, "
+        f"digest {result['digest'][:16]}{share}"
+    )
+
+
+if __name__ == "__main__":
+    main()

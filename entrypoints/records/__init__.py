@@ -1,0 +1,63 @@
+"""Where a record ends: one module per format, and the table that says which content type is which format.
+
+A format is a module with the members of `Format`. A new one is a new file here and a line in FORMATS; the tests that hold
+for every format run over the table.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+from entrypoints.errors import ChannelError
+from entrypoints.records import lines, objects, recordio, tar
+from entrypoints.sample import ByteStream, Sample
+
+
+class Format(Protocol):
+    """What a module of this package offers to those that read a channel."""
+
+    @property
+    def BOUNDARIES(self) -> bool:
+        """Whether records can be told apart in a stream of several objects joined, as a Pipe delivers them."""
+        ...
+
+    def split(self, stream: ByteStream, key: str | None, /) -> Iterator[Sample]:
+        """The samples of one object (or of objects joined), in order, in flat memory.
+
+        `key` is the object's, if known. Raises CorruptError, naming the offset, where the data is damaged or cut.
+        """
+        ...
+
+
+# A content type that is not here, or none, means whole objects.
+FORMATS: Mapping[str, Format] = {
+    "application/x-tar": tar,
+    "application/x-recordio": recordio,
+    "application/jsonlines": lines,
+    "text/csv": lines,
+    "text/plain": lines,
+}
+
+# For the `format` argument of open_channel: where a channel has no content type, or another than its data.
+SHORT_NAMES: Mapping[str, Format] = {"objects": objects, "tar": tar, "recordio": recordio, "lines": lines}
+
+
+def format_of(content_type: str | None) -> Format:
+    """The format of a content type or of a short name (`tar`); parameters (`; charset=utf-8`) do not matter.
+
+    Raises ChannelError for a word that is neither: a content type has a slash.
+    """
+    if content_type is None or not content_type.strip():
+        return objects
+    name = content_type.partition(";")[0].strip().lower()
+    if "/" in name:
+        return FORMATS.get(name, objects)
+    if name not in SHORT_NAMES:
+        near = difflib.get_close_matches(name, SHORT_NAMES, 1)
+        raise ChannelError(
+            f"format {content_type!r} is neither a content type nor one of {', '.join(SHORT_NAMES)}"
+            + (f"; did you mean {near[0]!r}?" if near else "")
+        )
+    return SHORT_NAMES[name]

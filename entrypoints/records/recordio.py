@@ -1,0 +1,134 @@
+"""RecordIO, MXNet's record format: what Pipe mode wraps objects in and image records come in.
+
+A record is a little-endian magic word, a word with a 3-bit flag and a 29-bit length, and the payload padded to 4 bytes. A
+payload that holds the magic word at a 4-byte boundary may have been split there (flags 1 first, 2 middle, 3 last part); the
+magic word comes back between the parts. Lengths are trusted and the magic word is never searched for: writers exist,
+SageMaker's among them, that leave it inside of whole records.
+
+Source: MXNet/dmlc-core `recordio.h`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
+
+from entrypoints.errors import CorruptError
+from entrypoints.records.window import Window
+from entrypoints.sample import ByteStream, Sample, whole_object
+
+BOUNDARIES = True
+
+MAGIC = 0xCED7230A
+MAX_LENGTH = (1 << 29) - 1  # bytes of one part
+_WHOLE, _FIRST, _MIDDLE, _LAST = 0, 1, 2, 3
+_HEADER = struct.Struct("<II")
+_MAGIC_BYTES = struct.pack("<I", MAGIC)
+
+
+def split(stream: ByteStream, key: str | None = None) -> Iterator[Sample]:
+    """The payloads of a stream's records."""
+    for payload in payloads(stream, key):
+        yield whole_object(payload, key)
+
+
+def payloads(stream: ByteStream, key: str | None = None) -> Iterator[bytes]:
+    """The payloads of a stream's records, parts put together; CorruptError names the offset of what is wrong."""
+    window = Window(stream)
+    view = window.view
+    unpack = _HEADER.unpack_from
+    parts: list[bytes] | None = None  # of the record that is being put together
+    started = 0  # where it began
+    while True:
+        # Whole records that lie in the window: nearly all there are, so without a call for each.
+        if parts is None:
+            start, end = window.position, window.end
+            while start + 8 <= end:
+                magic, length = unpack(view, start)
+                after = start + 8 + length + (-length & 3)
+                if magic != MAGIC or length > MAX_LENGTH or after > end:
+                    break
+                window.position = after
+                yield bytes(view[start + 8 : start + 8 + length])
+                start = after
+        # One record that spans windows, is in parts or is damaged.
+        offset = window.offset
+        part = _part(window, key)
+        if part is None:
+            if parts is not None:
+                raise _corrupt(key, offset, f"the stream ends inside of the record in parts begun at byte {started}")
+            return
+        flag, payload = part
+        if flag == _WHOLE and parts is None:
+            yield payload
+        elif flag == _FIRST and parts is None:
+            parts, started = [payload], offset
+        elif flag in (_MIDDLE, _LAST) and parts is not None:
+            parts.append(payload)
+            if flag == _LAST:
+                yield _MAGIC_BYTES.join(parts)
+                parts = None
+        else:
+            place = "outside of a record in parts" if parts is None else f"inside of the one begun at byte {started}"
+            raise _corrupt(key, offset, f"a record with continuation flag {flag} {place}")
+
+
+def _part(window: Window, key: str | None) -> tuple[int, bytes] | None:
+    """The next record as it is written, a whole one or a part: its flag and payload; None at the stream's end."""
+    offset = window.offset
+    header = window.take(8)
+    if not header:
+        return None
+    if len(header) < 8:
+        raise _corrupt(key, offset, f"the stream ends {8 - len(header)} bytes before the end of a record's header")
+    magic, word = _HEADER.unpack(header)
+    if magic != MAGIC:
+        raise _corrupt(key, offset, f"expected the magic word {MAGIC:#010x}, found {magic:#010x}")
+    length = word & MAX_LENGTH
+    payload = window.take(length)
+    missing = length - len(payload) + (-length & 3) - window.skip(-length & 3)
+    if missing:
+        raise _corrupt(key, offset, f"the stream ends {missing} bytes before the end of this record")
+    return word >> 29, payload
+
+
+def write(stream: BinaryIO, records: Iterable[bytes]) -> int:
+    """Writes payloads as records; how many. Raises ValueError for one of 512 MiB or more, the format's limit."""
+    count = 0
+    for payload in records:
+        stream.writelines(encode(payload))
+        count += 1
+    return count
+
+
+def encode(payload: bytes) -> Iterator[bytes]:
+    """The pieces that, joined, are one record; split where the payload holds the magic word, as MXNet's writer does."""
+    if len(payload) > MAX_LENGTH:
+        raise ValueError(f"a RecordIO record holds at most {MAX_LENGTH} bytes, not {len(payload)}")
+    parts = _parts(payload)
+    for number, part in enumerate(parts):
+        if len(parts) == 1:
+            flag = _WHOLE
+        else:
+            flag = _FIRST if number == 0 else _LAST if number == len(parts) - 1 else _MIDDLE
+        yield _HEADER.pack(MAGIC, flag << 29 | len(part))
+        yield part
+        yield bytes(-len(part) & 3)
+
+
+def _parts(payload: bytes) -> list[bytes]:
+    parts = []
+    start = place = 0
+    while (place := payload.find(_MAGIC_BYTES, place)) >= 0:
+        if place % 4:
+            place += 1
+            continue
+        parts.append(payload[start:place])
+        start = place = place + 4
+    return [*parts, payload[start:]]
+
+
+def _corrupt(key: str | None, offset: int, reason: str) -> CorruptError:
+    place = f"object {key!r}, " if key is not None else ""
+    return CorruptError(f"{place}byte {offset}: not RecordIO, or damaged: {reason}")

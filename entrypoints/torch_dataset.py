@@ -1,0 +1,155 @@
+"""Channels as PyTorch datasets; the only file here that imports torch at its top.
+
+`ChannelDataset` streams, whatever the mode; the map-style ones give random access where the way of arriving can:
+
+    loader = DataLoader(ChannelDataset("train", transform=decode), batch_size=32, num_workers=4)
+    for epoch in range(5):
+        loader.dataset.set_epoch(epoch)
+        with uneven_ranks(model):
+            for batch in loader: ...
+
+A stream's length is not known and ranks can get unequal parts of it, so DistributedSampler and drop_last do not help: DDP
+would wait forever for the rank that has run out. Nothing is dropped or repeated to even that out; `uneven_ranks` lets
+ranks finish at different times.
+"""
+
+# ruff: noqa: TID253 - torch is banned at the top of every other file
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, nullcontext
+from typing import Any
+
+import torch
+import torch.distributed
+from torch.distributed.algorithms.join import Join
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import Dataset, IterableDataset, get_worker_info
+
+from entrypoints.channel import default_share, find_channel, open_channel, place_of
+from entrypoints.environment import Channel, Environment, load_environment
+from entrypoints.errors import ChannelError
+from entrypoints.readers import mounted, reader_of, s3
+from entrypoints.sample import Sample, whole_object
+from entrypoints.sharding import Place, place_of_rank
+
+Transform = Callable[[Sample], Any]
+
+
+class ChannelDataset(IterableDataset[Any]):
+    """The samples of a channel that belong to this rank, divided among its DataLoader workers; each once per epoch.
+
+    `format` is as open_channel's. `transform` is applied to each sample in the worker that read it; it must pickle where
+    workers are started by spawn. Create it after the process group, if there is one that torchrun's variables do not
+    describe. Raises ChannelError for an unknown channel at once, for the rest when iterated.
+    """
+
+    def __init__(
+        self,
+        channel: str,
+        format: str | None = None,
+        transform: Transform | None = None,
+        *,
+        environment: Environment | None = None,
+    ) -> None:
+        self._environment = environment or load_environment()
+        self._channel = find_channel(self._environment, channel)
+        self._format = format
+        self._transform = transform
+        self._place = _place(self._environment)
+        # In shared memory, because workers that persist over epochs hold a copy of this object.
+        self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+
+    def set_epoch(self, epoch: int) -> None:
+        """Says which epoch the next iteration is, counting from 0; under Pipe each has its own FIFO."""
+        self._epoch[0] = epoch
+
+    def __iter__(self) -> Iterator[Any]:
+        info = get_worker_info()
+        worker, workers = (info.id, info.num_workers) if info else (0, 1)
+        samples = open_channel(
+            self._channel.name,
+            int(self._epoch[0]),
+            self._format,
+            environment=self._environment,
+            share=default_share(self._channel, self._place, worker, workers),
+        )
+        with closing(samples):
+            yield from samples if self._transform is None else map(self._transform, samples)
+
+
+class MountedMapDataset(Dataset[Any]):
+    """Random access to the files of a File, FastFile, EFS or FSx channel, each a sample with its `data`, sorted by path.
+
+    All the files that this host sees: under FullyReplicated a DistributedSampler divides them among the ranks; under
+    ShardedByS3Key it must divide among the host's own (num_replicas=LOCAL_WORLD_SIZE, rank=LOCAL_RANK).
+    """
+
+    def __init__(
+        self, channel: str, transform: Transform | None = None, *, environment: Environment | None = None
+    ) -> None:
+        self._channel = _channel_read_by(mounted, channel, environment)
+        self._transform = transform
+        self.keys = list(mounted.files(self._channel))  # of the samples, by index
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __getitem__(self, index: int) -> Any:
+        with closing(mounted.open_file(self._channel, self.keys[index])) as stream:
+            sample = whole_object(stream.read(), self.keys[index])
+        return sample if self._transform is None else self._transform(sample)
+
+
+class ConnectorMapDataset(Dataset[Any]):
+    """Random access to the objects of an S3Connector channel, each a sample with its `data`, in the order of keys.
+
+    Built on the connector's S3MapDataset. The prefix is listed once, here; a DistributedSampler divides it among ranks.
+    """
+
+    def __init__(
+        self, channel: str, transform: Transform | None = None, *, environment: Environment | None = None
+    ) -> None:
+        self._channel = _channel_read_by(s3, channel, environment)
+        self._transform = transform
+        found = [(item.bucket, item.key) for item in s3.objects(self._channel)]
+        self.keys = [s3.relative_key(self._channel, key) for _, key in found]  # of the samples, by index
+        self._objects = s3.map_dataset([f"s3://{bucket}/{key}" for bucket, key in found])
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __getitem__(self, index: int) -> Any:
+        with closing(self._objects[index]) as stream:
+            sample = whole_object(stream.read(), self.keys[index])
+        return sample if self._transform is None else self._transform(sample)
+
+
+def uneven_ranks(model: torch.nn.Module) -> AbstractContextManager[Any]:
+    """Around an epoch's loop: ranks of a DistributedDataParallel model may run out of batches at different times.
+
+    A rank that is done goes on answering the others' collective calls (torch's Join), also one that has no batch at
+    all; other models need nothing. Collective calls of one's own belong after the block: every rank is there then.
+    """
+    if isinstance(model, DistributedDataParallel):
+        return Join([model])
+    return nullcontext()
+
+
+def _place(environment: Environment) -> Place:
+    """This process's place, by the process group where there is one: not everyone starts ranks with torchrun."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        rank, world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        return place_of_rank(rank, world_size, len(environment.hosts), os.environ)
+    return place_of(environment)
+
+
+def _channel_read_by(reader: Any, name: str, environment: Environment | None) -> Channel:
+    channel = find_channel(environment or load_environment(), name)
+    if reader_of(channel) is not reader:
+        raise ChannelError(
+            f"channel {name!r} arrives by {channel.mode}, which this dataset does not read; use ChannelDataset"
+        )
+    return channel
