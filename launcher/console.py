@@ -1,0 +1,89 @@
+"""What a person sees while something runs: lines, warnings and progress; colour and moving bars on a terminal only."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+
+class Console:
+    """Speaks for one effect. The job's own lines go to stdout, ours to stderr; with `as_json` all lines go to stderr."""
+
+    def __init__(self, *, as_json: bool = False) -> None:
+        self._out = sys.stderr if as_json else sys.stdout
+        self._lock = threading.Lock()
+        self._bars: Any = None  # rich's Progress while one is shown
+        self._warned: set[str] = set()
+
+    def say(self, text: str = "", colour: str | None = None) -> None:
+        """One line of ours."""
+        self._write(click.style(text, fg=colour) if colour else text, sys.stderr)
+
+    def warn(self, text: str) -> None:
+        """Something that is not as it would be in SageMaker; said once, however many hosts find it."""
+        with self._lock:
+            if text in self._warned:
+                return
+            self._warned.add(text)
+        self.say(f"warning: {text}", "yellow")
+
+    def log(self, prefix: str, line: str, colour: str) -> None:
+        """One line of a host's output."""
+        self._write(f"{click.style(prefix, fg=colour)} {line}", self._out)
+
+    def _write(self, text: str, stream: Any) -> None:
+        with self._lock:
+            if self._bars is not None:
+                from rich.text import Text
+
+                self._bars.console.print(Text.from_ansi(text), soft_wrap=True)
+            else:
+                click.echo(text, file=stream)
+
+    @contextmanager
+    def progress(self, title: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+        """Show that something goes on; the function it gives takes bytes done since the last call, from any thread."""
+        if not sys.stderr.isatty() or self._out is sys.stderr:
+            yield from self._quiet_progress(title)
+            return
+        from rich import progress as bars
+        from rich.console import Console as RichConsole
+
+        size = [bars.BarColumn(), bars.DownloadColumn(), bars.TransferSpeedColumn()]
+        columns = [bars.SpinnerColumn(), bars.TextColumn("{task.description}"), *size, bars.TimeElapsedColumn()]
+        with bars.Progress(*columns, console=RichConsole(stderr=True), transient=True) as shown:
+            task = shown.add_task(title, total=total)
+            self._bars = shown
+            try:
+                yield lambda count: shown.advance(task, count)
+            finally:
+                self._bars = None
+
+    def _quiet_progress(self, title: str) -> Iterator[Callable[[int], None]]:
+        """No terminal: one line when it is done, if it took long enough to wonder."""
+        begun, done, lock = time.monotonic(), [0], threading.Lock()
+
+        def advance(count: int) -> None:
+            with lock:
+                done[0] += count
+
+        yield advance
+        seconds = time.monotonic() - begun
+        if seconds > 2:
+            size = f", {human_bytes(done[0])}" if done[0] else ""
+            self.say(f"{title}: done in {seconds:.1f} s{size}")
+
+
+def human_bytes(count: float) -> str:
+    """`1.5 MB`; decimal units, as AWS bills."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"

@@ -1,0 +1,78 @@
+"""The first process of a host of a local run: makes the host's own view of the file system, then becomes the job.
+
+Run inside new user, mount, UTS and PID namespaces (`sandbox`), where it is root without being so outside. It puts the
+host's directory at /opt/ml, mounts what the channels need, names the host, and execs the container's entrypoint, which
+thereby is PID 1 as it is in SageMaker's container.
+
+The new /opt is a tmpfs into which every entry of the real /opt is mounted, rather than an overlay: that keeps file systems
+mounted below /opt, works on kernels without overlays in user namespaces, and when the run itself lies below /opt.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+_KEPT_FLAGS = ("nosuid", "nodev", "noexec", "noatime", "relatime", "nodiratime")
+
+
+def enter(host: dict[str, Any]) -> None:
+    """Set up the namespaces and exec. `host` is what `sandbox.start` wrote."""
+    for bind in host["binds"]:
+        mount("--rbind", bind["source"], bind["target"])
+        if bind["read_only"]:
+            mount("-o", ",".join(["remount", "bind", "ro", *flags(bind["target"])]), bind["target"])
+    base = Path(host["base_dir"])
+    if host["root"] is not None:
+        show_at(base, Path(host["root"]), Path(host["stage"]))
+    mount("--bind", host["etc_hosts"], "/etc/hosts")
+    socket.sethostname(host["name"])
+    os.chdir("/")
+    os.execvpe(host["command"][0], host["command"], os.environ)
+
+
+def show_at(base: Path, root: Path, stage: Path) -> None:
+    """Show `root` at `base`, whose parent keeps all its other entries."""
+    mount("-t", "tmpfs", "-o", "mode=755", "none", str(stage))
+    for entry in base.parent.iterdir():
+        here = stage / entry.name
+        if entry.name == base.name:
+            continue
+        if entry.is_symlink():
+            here.symlink_to(entry.readlink())
+        elif entry.is_dir():
+            here.mkdir()
+            mount("--rbind", str(entry), str(here))
+        else:
+            here.touch()
+            mount("--bind", str(entry), str(here))
+    (stage / base.name).mkdir()
+    mount("--rbind", str(root), str(stage / base.name))
+    mount("--rbind", str(stage), str(base.parent))
+
+
+def mount(*arguments: str) -> None:
+    """Run mount(8); its complaint is ours."""
+    done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"cannot set up the host: mount {' '.join(arguments)}: {done.stderr.strip()}")
+
+
+def flags(target: str) -> list[str]:
+    """The flags of the mount at `target` that a remount may not drop: the kernel locks them in a user namespace."""
+    found: list[str] = []
+    with open("/proc/self/mountinfo", encoding="utf-8") as lines:  # noqa: PTH123 - a stream of the kernel's
+        for line in lines:
+            fields = line.split()
+            if fields[4].encode().decode("unicode_escape") == target:
+                found = [flag for flag in fields[5].split(",") if flag in _KEPT_FLAGS]
+    return found
+
+
+if __name__ == "__main__":
+    enter(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))

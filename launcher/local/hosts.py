@@ -1,0 +1,181 @@
+"""What a host of a local run finds when it starts: its /opt/ml, its environment, its command."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import site
+import socket
+import sys
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from entrypoints import contract
+from launcher.local.cluster import Host, config_files
+from launcher.local.delivery import BindMount, Store
+from launcher.local.objects import list_prefix
+from launcher.local.outputs import local_place
+from launcher.local.s3_reading import parse_s3_uri, read_object
+from launcher.local.sandbox import HostProcess
+from launcher.plan import boot_arguments
+
+if TYPE_CHECKING:
+    from launcher.local.run import LocalRun
+
+_FOLDERS = (contract.CONFIG_DIR, contract.DATA_DIR, contract.MODEL_DIR, contract.OUTPUT_DATA_DIR)
+# Of this machine's environment a job sees only what programs need to run here, never what happens to be exported.
+_PASSED_ON = (
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "LD_LIBRARY_PATH",
+    "TMPDIR",
+    "VIRTUAL_ENV",
+    "OMP_NUM_THREADS",
+    "CUDA_VISIBLE_DEVICES",
+)
+_PASSED_ON_NETWORK = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "http_proxy", "https_proxy", "no_proxy")
+
+
+def write_code(run: LocalRun, host: Host) -> None:
+    """Put boot.py and the code archive where the code channel brings them; the run never uploads anything."""
+    if run.plan.code is None or run.plan.code_uri is None:
+        return
+    uploaded = local_place(run.plan.code_uri, run.s3_folder)
+    if not uploaded.is_dir():
+        uploaded.mkdir(parents=True)
+        (uploaded / contract.BOOT_FILE).write_bytes(run.plan.code.boot())
+        (uploaded / contract.CODE_ARCHIVE).write_bytes(run.plan.code.tar_gz())
+    shutil.copytree(uploaded, run.root(host) / contract.DATA_DIR / contract.CODE_CHANNEL)
+
+
+def restore_checkpoints(run: LocalRun, store: Store) -> None:
+    """Copy what lies under CheckpointConfig.S3Uri to the run's own folder, which the hosts then share as they share S3."""
+    config = run.plan.request.get("CheckpointConfig")
+    if config is None:
+        return
+    folder = local_place(config["S3Uri"], run.s3_folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    place = parse_s3_uri(config["S3Uri"])
+    for found in list_prefix(store.client, place):
+        target = folder / found.path
+        if folder.resolve() not in target.resolve().parents or target.exists():
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("wb") as file:
+            for chunk in read_object(store.client, found.place):
+                file.write(chunk)
+
+
+def prepare_host(run: LocalRun, host: Host, store: Store, binds: tuple[BindMount, ...]) -> HostProcess:
+    """Write the host's files and say how to start it."""
+    root, folder = run.root(host), run.host_folder(host)
+    for name in (*_FOLDERS, "../home", "../stage"):
+        (root / name).resolve().mkdir(parents=True, exist_ok=True)
+    for name, content in config_files(run.plan.request, host, run.hosts).items():
+        (root / contract.CONFIG_DIR / name).write_text(json.dumps(content), encoding="utf-8")
+    etc_hosts = folder / "hosts"
+    etc_hosts.write_text(_etc_hosts(run.hosts), encoding="utf-8")
+    return HostProcess(
+        name=host.name,
+        root=root,
+        stage=folder / "stage",
+        command=_command(run, root),
+        environ=_environ(run, host, store),
+        binds=(*binds, *_checkpoints(run, root)),
+        etc_hosts=etc_hosts,
+    )
+
+
+def _etc_hosts(hosts: tuple[Host, ...]) -> str:
+    """This machine's names, and each host under a loopback address of its own."""
+    here = Path("/etc/hosts")
+    known = here.read_text(encoding="utf-8") if here.exists() else "127.0.0.1 localhost\n"
+    return known.rstrip("\n") + "\n" + "".join(f"127.0.1.{index} {host.name}\n" for index, host in enumerate(hosts, 1))
+
+
+def _checkpoints(run: LocalRun, root: Path) -> tuple[BindMount, ...]:
+    """The shared folder of checkpoints at the host's LocalPath: SageMaker syncs it during the run, here it is the same."""
+    config = run.plan.request.get("CheckpointConfig")
+    if config is None:
+        return ()
+    local_path = config.get("LocalPath", f"{contract.BASE_DIR}/{contract.CHECKPOINT_DIR}").rstrip("/")
+    if not local_path.startswith(f"{contract.BASE_DIR}/"):
+        run.console.warn(
+            f"checkpoint_config.local_path {local_path} lies outside {contract.BASE_DIR} and is not kept here"
+        )
+        return ()
+    target = root / local_path.removeprefix(f"{contract.BASE_DIR}/")
+    shared = local_place(config["S3Uri"], run.s3_folder)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if run.namespaces:
+        target.mkdir()
+        return (BindMount(shared, target, read_only=False),)
+    target.symlink_to(shared)
+    return ()
+
+
+def _command(run: LocalRun, root: Path) -> tuple[str, ...]:
+    """What PID 1 runs: the request's ContainerEntrypoint, with /opt/ml named as this machine can reach it."""
+    algorithm = run.plan.request.get("AlgorithmSpecification", {})
+    if "ContainerEntrypoint" in algorithm:
+        command = [*algorithm["ContainerEntrypoint"], *algorithm.get("ContainerArguments", ())]
+    else:
+        run.console.warn(
+            "the sagemaker-training toolkit of the image would start this code; here boot.py stands in for it"
+        )
+        assert run.plan.spec.code is not None, "run_local refuses plans with neither code nor entrypoint"
+        boot = f"{contract.BASE_DIR}/{contract.DATA_DIR}/{contract.CODE_CHANNEL}/{contract.BOOT_FILE}"
+        command = ["python3", boot, *boot_arguments(run.plan.spec.code)]
+    if not run.namespaces:
+        prefix = f"{contract.BASE_DIR}/"
+        command = [f"{root}/{word.removeprefix(prefix)}" if word.startswith(prefix) else word for word in command]
+    return tuple(command)
+
+
+def _environ(run: LocalRun, host: Host, store: Store) -> dict[str, str]:
+    """What SageMaker sets, the way to the store, and what programs need on this machine."""
+    name = run.plan.request["TrainingJobName"]
+    region = store.environ["AWS_REGION"]
+    passed = {key: os.environ[key] for key in (*_PASSED_ON, *_PASSED_ON_NETWORK) if key in os.environ}
+    passed |= {key: value for key, value in os.environ.items() if key.startswith("PIP_")}
+    environ = {
+        **passed,
+        # `python3` of the entrypoint is the Python that runs the launcher, with its packages.
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "HOME": str(run.host_folder(host) / "home"),
+        "PYTHONUSERBASE": site.getuserbase(),
+        **store.environ,
+        "TRAINING_JOB_NAME": name,
+        "TRAINING_JOB_ARN": f"arn:aws:sagemaker:{region}:000000000000:training-job/{name}",
+        contract.MASTER_PORT_VARIABLE: str(_free_port(str(run.folder))),
+        **_sampled(run.plan.request.get("Environment", {}), run.options.sample),
+    }
+    if not run.namespaces:
+        environ[contract.BASE_DIR_VARIABLE] = str(run.root(host))
+        environ[contract.MASTER_ADDR_VARIABLE] = "127.0.0.1"
+    return environ
+
+
+def _sampled(environment: Mapping[str, str], sample: int | None) -> dict[str, str]:
+    """The request's Environment, in which the connector is told to stop after the first `sample` objects."""
+    if sample is None:
+        return dict(environment)
+    return {
+        key: json.dumps({**json.loads(value), contract.CONNECTOR_MAX_OBJECTS: sample})
+        if key.startswith(contract.CONNECTOR_VARIABLE)
+        else value
+        for key, value in environment.items()
+    }
+
+
+@cache
+def _free_port(run_folder: str) -> int:
+    """One port a run, the same for all its hosts: they share this machine, and other runs may too."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,111 @@
+"""Starts and ends the process of one host, in namespaces of its own where the machine allows them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+
+from entrypoints import contract
+from launcher.local import enter
+from launcher.local.delivery import BindMount
+
+_UNSHARE = (
+    "unshare",
+    "--user",
+    "--map-root-user",
+    "--mount",
+    "--uts",
+    "--pid",
+    "--fork",
+    "--kill-child",
+    "--mount-proc",
+)
+_TOOLS = ("unshare", "setpriv", "mount")
+
+
+@dataclass(frozen=True)
+class HostProcess:
+    """What is needed to start one host."""
+
+    name: str
+    root: Path  # what the job sees as /opt/ml
+    stage: Path  # an empty directory for the launcher's own use
+    command: tuple[str, ...]
+    environ: Mapping[str, str]
+    binds: tuple[BindMount, ...]
+    etc_hosts: Path
+
+
+@cache
+def why_no_namespaces() -> str | None:
+    """Why /opt/ml cannot be shown here, or None where it can; found out by doing it once."""
+    if not sys.platform.startswith("linux"):
+        return f"{sys.platform} has no mount namespaces"
+    if missing := [tool for tool in _TOOLS if shutil.which(tool) is None]:
+        return f"{', '.join(missing)} not found (package util-linux)"
+    base = Path(contract.BASE_DIR)
+    if not base.parent.is_dir():
+        return f"{base.parent} does not exist"
+    trial = f"mount -t tmpfs none {base.parent} && mkdir {base} && mount --bind /dev/null /etc/hosts"
+    done = subprocess.run([*_UNSHARE, "sh", "-c", trial], capture_output=True, text=True, check=False)
+    return None if done.returncode == 0 else (done.stderr.strip().splitlines() or ["unshare failed"])[-1]
+
+
+def start(host: HostProcess, *, namespaces: bool) -> subprocess.Popen[bytes]:
+    """Start the host's process; its output comes merged through `stdout`."""
+    if namespaces:
+        order = {
+            "name": host.name,
+            "root": str(host.root),
+            "base_dir": contract.BASE_DIR,
+            "stage": str(host.stage),
+            "etc_hosts": str(host.etc_hosts),
+            "binds": [{**asdict(bind), "source": str(bind.source), "target": str(bind.target)} for bind in host.binds],
+            "command": list(host.command),
+        }
+        order_file = host.stage.with_suffix(".json")
+        order_file.write_text(json.dumps(order), encoding="utf-8")
+        # -I: the launcher's own folder must not become the job's idea of where modules are.
+        command: Sequence[str] = [*_UNSHARE, sys.executable, "-I", enter.__file__, str(order_file)]
+    else:
+        command = host.command
+    if shutil.which("setpriv"):
+        command = ["setpriv", "--pdeathsig", "KILL", *command]  # nothing outlives a launcher that is killed outright
+    return subprocess.Popen(
+        command,
+        cwd="/",
+        env=dict(host.environ),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,  # the terminal's Ctrl-C is ours to pass on
+    )
+
+
+def send(process: subprocess.Popen[bytes], signal_number: int, *, namespaces: bool) -> None:
+    """Send a signal to the host's PID 1; SIGKILL ends everything that the host started."""
+    with contextlib.suppress(ProcessLookupError):
+        if signal_number == signal.SIGKILL:
+            os.killpg(process.pid, signal_number)  # --kill-child takes the whole PID namespace along
+        elif namespaces:
+            for child in _children(process.pid):
+                os.kill(child, signal_number)
+        else:
+            os.kill(process.pid, signal_number)
+
+
+def _children(pid: int) -> list[int]:
+    """`unshare` keeps SIGTERM to itself, so PID 1 of the namespace, its child, is looked up."""
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:
+        return []

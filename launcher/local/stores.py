@@ -1,0 +1,77 @@
+"""The S3 that a run reads from: the `--data` folder served on loopback, or whatever the environment names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from launcher.errors import RefusedError
+from launcher.local.delivery import Store
+
+if TYPE_CHECKING:
+    from launcher.spec import JobSpec
+
+_LOCAL_REGION = "us-east-1"
+# Not secrets: the embedded server checks no signature, but clients insist on signing.
+_LOCAL_CREDENTIALS = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local"}
+_PASSED_ON = ("AWS_CA_BUNDLE", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
+
+
+@contextmanager
+def embedded_store(data: Path, overlay: Path) -> Iterator[Store]:
+    """Serve `data`/s3 on loopback; what the job writes goes to `overlay`."""
+    from launcher.local.s3_server import serve
+
+    with serve(data / "s3", overlay) as endpoint:
+        environ = {**_LOCAL_CREDENTIALS, "AWS_REGION": _LOCAL_REGION, "AWS_ENDPOINT_URL": endpoint}
+        yield Store(_client(environ), environ, remote=False)
+
+
+@contextmanager
+def remote_store(spec: JobSpec) -> Iterator[Store]:
+    """AWS, or the S3-compatible store that `AWS_ENDPOINT_URL` names, with the credentials boto3 finds."""
+    import boto3
+    from botocore.exceptions import BotoCoreError
+
+    try:
+        session = boto3.Session(profile_name=spec.profile, region_name=spec.region or os.environ.get("AWS_REGION"))
+        credentials = session.get_credentials()
+    except BotoCoreError as error:
+        raise RefusedError(f"AWS cannot be reached: {error}; check profile and the AWS configuration") from None
+    if credentials is None:
+        raise RefusedError(
+            "no AWS credentials found; configure them (`aws configure`), or give --data DIR to read from a folder instead"
+        )
+    frozen = credentials.get_frozen_credentials()
+    environ = {
+        "AWS_ACCESS_KEY_ID": frozen.access_key,
+        "AWS_SECRET_ACCESS_KEY": frozen.secret_key,
+        **({"AWS_SESSION_TOKEN": frozen.token} if frozen.token else {}),
+        "AWS_REGION": session.region_name or _LOCAL_REGION,
+        **{name: os.environ[name] for name in _PASSED_ON if name in os.environ},
+    }
+    # s3torchconnector honours AWS_ENDPOINT_URL only; boto3 prefers the service's own variable, and so do we.
+    if endpoint := environ.get("AWS_ENDPOINT_URL_S3"):
+        environ["AWS_ENDPOINT_URL"] = endpoint
+    yield Store(_client(environ), environ, remote=True)
+
+
+def _client(environ: Mapping[str, str]) -> Any:
+    import boto3
+    from botocore.config import Config
+
+    endpoint = environ.get("AWS_ENDPOINT_URL")
+    config = Config(
+        max_pool_connections=32,
+        retries={"mode": "standard", "max_attempts": 4},
+        s3={"addressing_style": "path" if endpoint else "auto"},
+    )
+    return boto3.Session(
+        aws_access_key_id=environ["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=environ["AWS_SECRET_ACCESS_KEY"],
+        aws_session_token=environ.get("AWS_SESSION_TOKEN"),
+        region_name=environ["AWS_REGION"],
+    ).client("s3", endpoint_url=endpoint, config=config, verify=environ.get("AWS_CA_BUNDLE"))

@@ -1,0 +1,131 @@
+"""Watches the hosts of a run to their end: their lines, their exit codes, the time limit, and Ctrl-C."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from entrypoints import contract
+from launcher.errors import StoppedError, TrainingFailedError
+from launcher.local import sandbox
+
+if TYPE_CHECKING:
+    from launcher.local.run import LocalRun
+
+_COLOURS = ("cyan", "magenta", "green", "blue", "yellow")
+_LONGEST_LINE = 1 << 20  # bytes; a job that prints no line breaks must not fill the memory
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    status: Literal["Completed", "Failed", "Stopped"]
+    exit_codes: tuple[int, ...]  # of the hosts, negative for signals
+    seconds: float
+    metrics: dict[str, float]
+    exit_code: int  # of the command
+    reason: str = ""
+
+
+@dataclass
+class _Watch:
+    run: LocalRun
+    failures: list[Exception]
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    metrics: dict[str, float] = field(default_factory=dict)
+
+    def follow(self, host: str, process: subprocess.Popen[bytes], colour: str) -> None:
+        """Show and keep each line of a host's output."""
+        patterns = [
+            (metric["Name"], re.compile(metric["Regex"]))
+            for metric in self.run.plan.request.get("AlgorithmSpecification", {}).get("MetricDefinitions", ())
+        ]
+        assert process.stdout is not None, "started with a pipe"
+        with (self.run.folder / f"{host}.log").open("wb", buffering=0) as log:
+            while line := process.stdout.readline(_LONGEST_LINE):
+                log.write(line)
+                text = line.decode("utf-8", "replace").rstrip("\r\n")
+                for name, pattern in patterns:
+                    if found := pattern.search(text):
+                        self._keep_metric(name, found[1] if pattern.groups else found[0])
+                self.run.console.log(f"{host} |", text, colour)
+
+    def _keep_metric(self, name: str, text: str) -> None:
+        try:
+            self.metrics[name] = float(text)
+        except ValueError:
+            self.run.console.warn(f"metric {name}: {text!r} is not a number; mend its regex")
+
+    def running(self) -> list[subprocess.Popen[bytes]]:
+        return [process for process in self.processes if process.poll() is None]
+
+    def send(self, number: int) -> None:
+        for process in self.running():
+            sandbox.send(process, number, namespaces=self.run.namespaces)
+
+    def wait(self, deadline: float) -> None:
+        """Until every host has ended, one has failed, a channel has failed, or the time is up."""
+        while self.running() and not self.failures and time.monotonic() < deadline:
+            if any(process.poll() for process in self.processes):
+                return
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """SIGTERM, and SIGKILL after SageMaker's 120 s; a second Ctrl-C kills at once."""
+        try:
+            self.send(signal.SIGTERM)
+            end = time.monotonic() + contract.STOP_SECONDS
+            while self.running() and time.monotonic() < end:
+                time.sleep(0.05)
+        except KeyboardInterrupt:
+            self.run.console.say("killing")
+        self.send(signal.SIGKILL)
+        for process in self.processes:
+            process.wait()
+
+
+def watch(hosts: Sequence[sandbox.HostProcess], run: LocalRun, failures: list[Exception]) -> Outcome:
+    """Start the hosts and follow them; returns when the last of their processes has ended."""
+    state = _Watch(run, failures)
+    begun = time.monotonic()
+    limit = run.plan.request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds", float("inf"))
+    interrupted = False
+    threads = []
+    with ExitStack() as stack:
+        stack.callback(state.stop)
+        try:
+            for index, host in enumerate(hosts):
+                process = sandbox.start(host, namespaces=run.namespaces)
+                state.processes.append(process)
+                arguments = (host.name, process, _COLOURS[index % len(_COLOURS)])
+                threads.append(threading.Thread(target=state.follow, args=arguments, daemon=True))
+                threads[-1].start()
+            state.wait(begun + limit)
+        except KeyboardInterrupt:
+            interrupted = True
+            run.console.say(f"stopping (up to {contract.STOP_SECONDS} s; Ctrl-C again kills)", "yellow")
+        timed_out = time.monotonic() >= begun + limit and bool(state.running())
+        ended = [process.poll() for process in state.processes]
+        state.stop()
+    for thread in threads:
+        thread.join(timeout=10)
+    codes = tuple(process.returncode for process in state.processes)
+    seconds = time.monotonic() - begun
+    if interrupted or timed_out:
+        reason = "" if interrupted else f"MaxRuntimeInSeconds ({limit}) is over"
+        return Outcome("Stopped", codes, seconds, state.metrics, 130 if interrupted else StoppedError.exit_code, reason)
+    if failures:
+        return Outcome("Failed", codes, seconds, state.metrics, TrainingFailedError.exit_code, str(failures[0]))
+    if any(ended):
+        # Hosts that were stopped because another failed are not to blame for their exit codes.
+        blamed = tuple(code or 0 for code in ended)
+        return Outcome("Failed", blamed, seconds, state.metrics, TrainingFailedError.exit_code)
+    return Outcome("Completed", codes, seconds, state.metrics, 0)

@@ -1,0 +1,223 @@
+"""YAML text into a spec: values as written, and every problem with its place, reason and remedy."""
+
+from __future__ import annotations
+
+import json
+import string
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from launcher import JobSpec, Problem, SpecError, parse_spec
+from launcher.checks import check_spec
+from launcher.checks.examples import BASE, laid_over_base
+
+
+def problems_of(text: str | bytes) -> list[str]:
+    with pytest.raises(SpecError) as caught:
+        parse_spec(text, "job.yaml")
+    return [str(problem) for problem in caught.value.problems]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "1e-3",
+        "012",
+        "1_000",
+        "0123456701",
+        "12:30",
+        "no",
+        "on",
+        "true",
+        "True",
+        "2024-01-01",
+        "2024-13-45",
+        "0x1f",
+        ".5",
+        "=",
+        "1" * 5000,
+    ],
+)
+def test_hyperparameters_are_sent_as_written(written: str) -> None:
+    spec = parse_spec(laid_over_base(f"hyperparameters: {{value: {written}}}\nenvironment: {{VALUE: {written}}}"))
+    assert spec.hyperparameters == {"value": written}
+    assert spec.environment == {"VALUE": written}
+
+
+@pytest.mark.parametrize(
+    ("written", "sent"),
+    [
+        ("'1e-3'", "1e-3"),
+        ("''", ""),
+        ("[1, 1e-3, a, true, null]", '[1, 1e-3, "a", true, null]'),
+        ("{a: 1, b: 'x'}", '{"a": 1, "b": "x"}'),
+    ],
+)
+def test_other_hyperparameters(written: str, sent: str) -> None:
+    spec = parse_spec(laid_over_base(f"hyperparameters: {{value: {written}}}"))
+    assert spec.hyperparameters == {"value": sent}
+
+
+@pytest.mark.parametrize(
+    ("overlay", "place", "words"),
+    [
+        ("base_nam: x", "1: base_nam:", "did you mean base_name?"),
+        ("channels: {train: {s3_urri: s3://b/}}", "20: channels.train.s3_urri:", "did you mean s3_uri?"),
+        ("channels: {train: {source: EBS}}", "20: channels.train.source:", "one of S3, EFS, FSxLustre, S3Connector"),
+        ("channels: [train]", "1: channels:", "a mapping"),
+        ("tags: 3", "1: tags:", "a mapping"),
+        ("hyperparameters: {a: }", "19: hyperparameters.a:", "'' for an empty text"),
+        (
+            "stopping_condition: {max_runtime_in_seconds: 012}",
+            "22: stopping_condition.max_runtime_in_seconds:",
+            "write 12",
+        ),
+        ("stopping_condition: {max_runtime_in_seconds: 1e3}", "22:", "a whole number"),
+        ("stopping_condition: {max_runtime_in_seconds: '60'}", "22:", "without quotes"),
+        ("enable_managed_spot_training: yes", "1: enable_managed_spot_training:", "write true"),
+        ("code: {entry_point: a.py, launcher: torchrum}", "27: code.launcher:", "did you mean torchrun?"),
+        ("container_arguments: one", "1: container_arguments:", "a list"),
+        ("container_arguments: [[one]]", "23: container_arguments[0]:", "a single text"),
+        ("role_arn: arn:aws:iam::1:role/x", "1: role_arn:", "[aws-pattern]"),
+        (
+            "channels: {train: {s3_uri: s3://b/a/, input_mode: Fastfile}}",
+            "39: channels.train.input_mode:",
+            "did you mean FastFile?",
+        ),
+    ],
+)
+def test_problem_has_place_reason_and_remedy(overlay: str, place: str, words: str) -> None:
+    (found,) = map(str, every_problem(laid_over_base(overlay)))
+    file, line, rest = found.split(":", 2)
+    assert file == "job.yaml"
+    assert int(line) == len(laid_over_base(overlay).splitlines())
+    assert rest.startswith(place)
+    assert words in rest
+
+
+def every_problem(text: str) -> Sequence[Problem]:
+    try:
+        return check_spec(parse_spec(text, "job.yaml"))
+    except SpecError as error:
+        return error.problems
+
+
+def test_all_problems_at_once_in_the_files_order() -> None:
+    lines = problems_of(
+        "image: x\n"
+        "base_name: a_b\n"
+        "role_arn: arn:aws:iam::nobody:role/x\n"
+        "resource_config: {instance_type: ml.m5.xlarg, instance_count: two}\n"
+        "output_data_config: {s3_output_path: S3://b/}\n"
+        "channels:\n"
+        "  a: {s3_uri: s3://b/a/, input_mode: FastFile, compression_type: Gzip}\n"
+        "  b: {source: EFS, file_system_id: fs-0123456789abcdef0, directory_path: x}\n"
+        "  a: s3://b/\n"
+    )
+    assert [line.split(":")[1] for line in lines] == ["2", "3", "4", "4", "5", "7", "8", "8", "9"]
+    assert [line.rsplit("[", 1)[1][:-1] for line in lines] == [
+        "aws-pattern",
+        "aws-pattern",
+        "aws-enum",
+        "wrong-type",
+        "aws-pattern",
+        "channel-gzip-needs-pipe",
+        "file-system-needs-vpc",
+        "directory-path-absolute",
+        "duplicate-key",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "code"),
+    [
+        ("", "job.yaml:1:1:", "yaml-empty"),
+        ("# nothing\n", "job.yaml:1:1:", "yaml-empty"),
+        ("- a\n", "job.yaml:1:1:", "wrong-type"),
+        ("a: 1\n\tb: 2\n", "job.yaml:2:1:", "yaml-syntax"),
+        ("a: !!python/object/apply:os.system [x]\n", "job.yaml:1:4:", "yaml-tag"),
+        ("a: !mine 3\n", "job.yaml:1:4:", "yaml-tag"),
+        ("a: 1\n---\nb: 2\n", "job.yaml:2:1:", "yaml-documents"),
+        ("a: b: c\n", "job.yaml:1:5:", "yaml-syntax"),
+        ("a: [1, 2\n", "job.yaml:2:1:", "yaml-syntax"),
+        ("a: *nothing\n", "job.yaml:1:4:", "yaml-alias"),
+        ("a: &x [*x]\n", "job.yaml:1:8:", "yaml-alias"),
+        ("a: \x00\n", "job.yaml:1:4:", "yaml-character"),
+        (b"a: \xff\n", "job.yaml:1:4:", "yaml-encoding"),
+        ("a: 1\n".encode("utf-16"), "job.yaml:1:1:", "yaml-encoding"),
+        ("a: " + "[" * 10_000, "job.yaml:1:53:", "yaml-depth"),
+        ("a: " + "x" * 1_000_000, "job.yaml:1:1:", "yaml-too-large"),
+        (
+            "a: &a [x,x,x,x,x,x,x,x,x]\n"
+            + "".join(f"{c}: &{c} [{','.join(['*' + p] * 9)}]\n" for p, c in zip("abcdefg", "bcdefgh", strict=True)),
+            "job.yaml:",
+            "yaml-alias",
+        ),
+        ("? [a]\n: b\n", "job.yaml:1:3:", "yaml-key"),
+        ("base_name: a\nbase_name: b\n", "job.yaml:2:1:", "duplicate-key"),
+        ("base_name: {1: a, 1: b}\n", "job.yaml:1:19:", "duplicate-key"),
+    ],
+)
+def test_yaml_trouble_is_one_clear_line(text: str | bytes, place: str, code: str) -> None:
+    matching = [line for line in problems_of(text) if line.endswith(f"[{code}]")]
+    assert len(matching) == 1
+    assert matching[0].startswith(place)
+
+
+def test_anchors_and_merge_keys() -> None:
+    spec = parse_spec(
+        laid_over_base(
+            "channels:\n"
+            "  a: &common {s3_uri: s3://bucket/a/, input_mode: FastFile}\n"
+            "  b: {<<: *common, s3_uri: s3://bucket/b/}\n"
+        )
+    )
+    b = spec.all_channels["b"].input_data_config("b", "File")
+    assert b is not None
+    assert b["InputMode"] == "FastFile"
+    assert b["DataSource"]["S3DataSource"]["S3Uri"] == "s3://bucket/b/"
+
+
+def test_a_byte_order_mark_is_no_problem() -> None:
+    assert parse_spec(BASE.encode("utf-8-sig")).model_dump() == parse_spec(BASE).model_dump()
+
+
+def test_specs_are_frozen() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        parse_spec(BASE).image = "other"  # type: ignore[misc]
+
+
+def test_python_values_are_taken_too() -> None:
+    spec = JobSpec.model_validate({"hyperparameters": {"epochs": 5, "rate": 0.1, "flag": True, "layers": [1, 2]}})
+    assert spec.hyperparameters == {"epochs": "5", "rate": "0.1", "flag": "true", "layers": "[1, 2]"}
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(alphabet=string.printable + "é\u2028", max_size=200))
+def test_no_text_is_a_traceback(text: str) -> None:
+    try:
+        parse_spec(text)
+    except SpecError as error:
+        assert error.problems
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from(["source", "s3_uri", "seed", "x"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(st.sampled_from([*JobSpec.model_fields, "unknown"]), _VALUES, max_size=5))
+def test_no_spec_is_a_traceback(value: dict[str, object]) -> None:
+    try:
+        parse_spec(json.dumps(value))
+    except SpecError as error:
+        assert all(problem.location for problem in error.problems)

@@ -1,0 +1,247 @@
+"""The plan: exactly one request, the same for the same spec, with the code's place known beforehand."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+
+import botocore.session
+import pytest
+import yaml
+from botocore.validate import ParamValidator
+
+import launcher
+from launcher import SpecError, show
+from launcher.archive import read_code
+from launcher.checks.examples import BASE, laid_over_base
+from launcher.names import job_name
+from launcher.part import aws_name, spec_name
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "train.py").write_text("print('training')\n")
+    (tmp_path / "job.yaml").write_text(laid_over_base("code: {directory: src, entry_point: train.py}"))
+    return tmp_path / "job.yaml"
+
+
+def channels(request: dict[str, object]) -> list[str]:
+    entries = request.get("InputDataConfig", [])
+    assert isinstance(entries, list)
+    return [entry["ChannelName"] for entry in entries]
+
+
+def test_what_is_not_said_is_absent() -> None:
+    request = launcher.plan(launcher.parse_spec(BASE), name="one").request
+    assert request == {
+        "TrainingJobName": "one",
+        "AlgorithmSpecification": {
+            "TrainingImage": "123456789012.dkr.ecr.eu-west-1.amazonaws.com/training:1",
+            "TrainingInputMode": "File",
+        },
+        "RoleArn": "arn:aws:iam::123456789012:role/training",
+        "ResourceConfig": {"InstanceType": "ml.m5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 50},
+        "StoppingCondition": {"MaxRuntimeInSeconds": 3600},
+        "OutputDataConfig": {"S3OutputPath": "s3://bucket/out/"},
+        "InputDataConfig": [
+            {
+                "ChannelName": "train",
+                "DataSource": {
+                    "S3DataSource": {
+                        "S3Uri": "s3://bucket/train/",
+                        "S3DataType": "S3Prefix",
+                        "S3DataDistributionType": "FullyReplicated",
+                    }
+                },
+                "InputMode": "File",
+            }
+        ],
+    }
+
+
+def test_null_suppresses_a_default() -> None:
+    overlay = "channels: {train: {s3_uri: s3://b/t/, input_mode: null, s3_data_distribution_type: ~}}\nstopping_condition: null"
+    request = launcher.plan(launcher.parse_spec(laid_over_base(overlay)), name="one").request
+    (entry,) = request["InputDataConfig"]
+    assert entry == {
+        "ChannelName": "train",
+        "DataSource": {"S3DataSource": {"S3Uri": "s3://b/t/", "S3DataType": "S3Prefix"}},
+    }
+    assert "StoppingCondition" not in request
+
+
+def test_a_channel_takes_the_jobs_mode_where_it_says_none() -> None:
+    overlay = "training_input_mode: FastFile\nchannels: {a: s3://b/a/, b: {s3_uri: s3://b/b/, input_mode: Pipe}}"
+    request = launcher.plan(launcher.parse_spec(laid_over_base(overlay)), name="one").request
+    assert [entry["InputMode"] for entry in request["InputDataConfig"]] == ["FastFile", "Pipe"]
+
+
+def test_empty_things_survive() -> None:
+    spec = launcher.parse_spec(laid_over_base("hyperparameters: {}\ntags: {}\nenvironment: {EMPTY: ''}"))
+    request = launcher.plan(spec, name="one").request
+    assert (request["HyperParameters"], request["Tags"], request["Environment"]) == ({}, [], {"EMPTY": ""})
+
+
+def test_the_code_takes_a_channel_of_its_own(job: Path) -> None:
+    plan = launcher.plan(job, name="one")
+    assert plan.code is not None
+    assert channels(plan.request) == ["train", "launcher_code"]
+    uri = plan.request["InputDataConfig"][1]["DataSource"]["S3DataSource"]["S3Uri"]
+    assert uri == plan.code_uri == f"s3://bucket/out/code/{plan.code.digest}/"
+    assert plan.request["AlgorithmSpecification"]["ContainerEntrypoint"] == [
+        "python3",
+        "/opt/ml/input/data/launcher_code/boot.py",
+    ]
+    assert plan.request["AlgorithmSpecification"]["ContainerArguments"] == ["train.py"]
+
+
+def test_the_digest_follows_the_content_only(job: Path) -> None:
+    first = launcher.plan(job, name="one").code
+    script = job.parent / "src" / "train.py"
+    script.touch()
+    (job.parent / "src" / "__pycache__").mkdir()
+    (job.parent / "src" / "__pycache__" / "train.pyc").write_bytes(b"x")
+    assert first is not None
+    assert launcher.plan(job, name="one").code == first
+    assert first.tar_gz() == read_code(job.parent / "src").tar_gz()
+    script.write_text("print('other')\n")
+    changed = launcher.plan(job, name="one").code
+    assert changed is not None
+    assert changed.digest != first.digest
+
+
+def test_with_20_channels_the_toolkit_brings_the_code(job: Path) -> None:
+    names = "".join(f"  c{index}: s3://bucket/c{index}/\n" for index in range(20))
+    overlay = f"code: {{directory: src, entry_point: train.py, launcher: torchrun}}\nchannels:\n{names}"
+    job.write_text(laid_over_base(overlay))
+    plan = launcher.plan(job, name="one")
+    assert len(channels(plan.request)) == 20
+    assert plan.request["HyperParameters"] == {
+        "sagemaker_program": "train.py",
+        "sagemaker_submit_directory": f"{plan.code_uri}code.tar.gz",
+        "sagemaker_torch_distributed_enabled": "true",
+    }
+    assert "ContainerEntrypoint" not in plan.request["AlgorithmSpecification"]
+    assert [warning.code for warning in plan.warnings] == ["code-needs-toolkit"]
+
+
+def test_the_code_channel_joins_the_instance_groups(job: Path) -> None:
+    job.write_text(
+        laid_over_base(
+            "code: {directory: src, entry_point: train.py}\n"
+            "resource_config: {volume_size_in_gb: 9, instance_groups: [{instance_group_name: g, instance_type: ml.m5.large, instance_count: 1}]}\n"
+            "channels: {train: {s3_uri: s3://b/t/, instance_group_names: [g]}}"
+        )
+    )
+    code = launcher.plan(job, name="one").request["InputDataConfig"][1]
+    assert code["DataSource"]["S3DataSource"]["InstanceGroupNames"] == ["g"]
+
+
+def test_the_connector_is_told_by_the_environment() -> None:
+    overlay = "channels: {images: {source: S3Connector, s3_uri: s3://b/i/, content_type: application/x-tar}}"
+    request = launcher.plan(launcher.parse_spec(laid_over_base(overlay)), name="one").request
+    assert "InputDataConfig" not in request
+    assert json.loads(request["Environment"]["LAUNCHER_CONNECTOR_0"]) == {
+        "channel": "images",
+        "s3_uri": "s3://b/i/",
+        "style": "iterable",
+        "content_type": "application/x-tar",
+    }
+
+
+def test_a_missing_entry_point_is_named(job: Path) -> None:
+    job.write_text(laid_over_base("code: {directory: src, entry_point: trian.py}"))
+    with pytest.raises(SpecError) as caught:
+        launcher.plan(job)
+    (problem,) = caught.value.problems
+    assert "did you mean train.py?" in problem.message
+    assert problem.location is not None
+
+
+def test_names_are_legal_and_differ() -> None:
+    spec = launcher.parse_spec(laid_over_base(f"base_name: {'a' * 60}"))
+    now = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+    names = {job_name(spec, now) for _ in range(20)}
+    assert len(names) > 1
+    assert all(len(name) == 63 and "-20260102-030405-" in name for name in names)
+
+
+def test_yaml_and_json_read_back_equal() -> None:
+    awkward = {
+        "a": [
+            "1e-3",
+            "012",
+            "no",
+            "12:30",
+            "x: y",
+            "",
+            " ",
+            "~",
+            "null",
+            "a\nb",
+            "2024-01-01",
+            "#x",
+            "é",
+            "1_0",
+            "=",
+            "<<",
+            "0x1",
+        ]
+    }
+    assert yaml.safe_load(show.as_yaml(awkward)) == awkward
+    assert json.loads(show.as_json(awkward)) == awkward
+    quoted = show.as_yaml({"rate": "1e-3"})
+    assert quoted == "rate: '1e-3'\n"  # plain, a YAML 1.2 reader would make a number of it
+
+
+def test_names_of_members_are_mechanical() -> None:
+    model = botocore.session.get_session().get_service_model("sagemaker")
+    shapes = [model.operation_model("CreateTrainingJob").input_shape]
+    seen = set()
+    while shapes:
+        shape = shapes.pop()
+        if shape.name in seen:
+            continue
+        seen.add(shape.name)
+        for name, member in getattr(shape, "members", {}).items():
+            assert aws_name(spec_name(name)) == name
+            shapes.append(member)
+        shapes += [inner for inner in (getattr(shape, "member", None), getattr(shape, "value", None)) if inner]
+
+
+def test_the_clis_own_model_takes_the_request(job: Path) -> None:
+    shape = (
+        botocore.session.get_session().get_service_model("sagemaker").operation_model("CreateTrainingJob").input_shape
+    )
+    report = ParamValidator().validate(json.loads(show.as_json(launcher.plan(job, name="one").request)), shape)
+    assert not report.has_errors(), report.generate_report()
+
+
+def test_planning_is_pure(job: Path) -> None:
+    """A dry run opens no socket, writes no file and imports nothing heavy, with an environment that names nothing."""
+    program = """
+import os, sys
+heavy = {"boto3", "botocore", "sagemaker", "torch", "rich", "s3torchconnector"}
+def audit(event, args):
+    if event.startswith("socket.") or event in ("os.mkdir", "os.remove", "os.rename", "subprocess.Popen"):
+        raise RuntimeError(f"{event} {args}")
+    if event == "open" and isinstance(args[2], int) and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+        raise RuntimeError(f"{event} {args}")
+sys.addaudithook(audit)
+sys.dont_write_bytecode = True
+from launcher.cli import main
+try:
+    main([sys.argv[1], "--dry-run", "--name", "one"])
+finally:
+    print(sorted(heavy & set(sys.modules)), file=sys.stderr)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(job)], env={}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "[]\n"
+    assert yaml.safe_load(done.stdout) == launcher.plan(job, name="one").request
