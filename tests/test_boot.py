@@ -1,0 +1,270 @@
+"""boot.py, run for real as the container's first program: what it runs, what that sees, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from entrypoints import boot, contract
+from launcher.archive import read_code
+
+SHOW = "import json, os, sys; print(json.dumps([sys.argv, dict(os.environ), os.getcwd()]))\n"
+
+
+class Container:
+    """A root as SageMaker makes it, with the code channel as the launcher uploads it."""
+
+    def __init__(self, root: Path, code: Mapping[str, str], **files: Any) -> None:
+        self.root = root
+        source = root.parent / f"{root.name}-source"
+        for name, content in code.items():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            (source / name).write_text(content, encoding="utf-8")
+        archive = read_code(source if code else None)
+        channel = root / contract.DATA_DIR / contract.CODE_CHANNEL
+        channel.mkdir(parents=True)
+        (root / contract.CONFIG_DIR).mkdir(parents=True)
+        (channel / contract.BOOT_FILE).write_bytes(archive.boot())
+        (channel / contract.CODE_ARCHIVE).write_bytes(archive.tar_gz())
+        for name, content in files.items():
+            (root / contract.CONFIG_DIR / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+
+    def start(self, *arguments: str, **environ: str) -> subprocess.Popen[str]:
+        """The container's first program; its root is found by the place of boot.py."""
+        program = self.root / contract.DATA_DIR / contract.CODE_CHANNEL / contract.BOOT_FILE
+        kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        return subprocess.Popen(
+            [sys.executable, str(program), *arguments],
+            env=kept | environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        process = self.start(*arguments, **environ)
+        output, errors = process.communicate(timeout=120)
+        return subprocess.CompletedProcess(arguments, process.returncode, output, errors)
+
+    @property
+    def failure(self) -> str | None:
+        path = self.root / contract.FAILURE_FILE
+        return path.read_text(encoding="utf-8") if path.exists() else None
+
+
+def shown(finished: subprocess.CompletedProcess[str]) -> tuple[list[str], dict[str, str], str]:
+    """What the script SHOW saw: its arguments, variables and directory."""
+    assert finished.returncode == 0, finished.stderr
+    arguments, environ, directory = json.loads(finished.stdout.splitlines()[-1])
+    return arguments, environ, directory
+
+
+def test_the_standalone_part_says_what_the_contract_says() -> None:
+    names = ("BASE_DIR_VARIABLE", "CODE_ARCHIVE", "CODE_DIR", "BUNDLE_DIR", "BUNDLED_PACKAGE", "FAILURE_FILE")
+    assert {name: getattr(boot, name) for name in names} == {name: getattr(contract, name) for name in names}
+    place = Path(contract.DATA_DIR, contract.CODE_CHANNEL, contract.BOOT_FILE)
+    assert len(place.parents) == 4  # boot.py finds the root by its own place
+
+
+def test_a_script_with_argparse(tmp_path: Path) -> None:
+    script = (
+        "import argparse, helper\n"
+        "parser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--learning-rate', type=float)\n"
+        "parser.add_argument('-b', type=int)\n"
+        "print(parser.parse_args(), helper.NAME)\n"
+    )
+    code = {"sub/train.py": script, "helper.py": "NAME = 'found'"}
+    container = Container(tmp_path / "ml", code, hyperparameters={"learning-rate": "1e-3", "b": "64"})
+    finished = container.run("sub/train.py")
+    assert (finished.returncode, finished.stdout) == (0, "Namespace(learning_rate=0.001, b=64) found\n")
+    assert container.failure is None
+
+
+def test_what_the_script_sees(tmp_path: Path) -> None:
+    channel = {"TrainingInputMode": "File", "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"}
+    channels = {"train": channel, contract.CODE_CHANNEL: channel}
+    container = Container(tmp_path / "ml", {"train.py": SHOW}, hyperparameters={"a": "1"}, inputdataconfig=channels)
+    finished = container.run("train.py", PYTHONPATH="/else/where", MASTER_PORT="1", SM_HP_A="x", MINE="kept")
+    arguments, environ, directory = shown(finished)
+    root = container.root
+    assert (arguments, directory) == (["train.py", "-a", "1"], str(root / "code"))
+    assert environ["SM_CHANNEL_TRAIN"] == str(root / "input/data/train")
+    assert environ["SM_USER_ENTRY_POINT"] == "train.py"
+    assert (environ["SM_CHANNELS"], environ["SM_HP_A"], environ["MINE"]) == ('["train"]', "1", "kept")
+    assert (environ["MASTER_ADDR"], environ["MASTER_PORT"]) == ("algo-1", "1")  # the job's own Environment wins
+    assert environ[contract.BASE_DIR_VARIABLE] == str(root)
+    assert environ["PYTHONPATH"].split(":") == [str(root / "code"), str(root / "code/launcher_bundle"), "/else/where"]
+
+
+ODD = {
+    "quote": 'it\'s "so"',
+    "dollar": "$HOME `id` $(id) %s ~ * \\",
+    "lines": "one\ntwo\r\n",
+    "accent": "Zürich 東京 🙂",
+    "empty": "",
+    "dash": "--flag",
+}
+
+
+@pytest.mark.parametrize("entry_point", ["train.py", "train.sh"])
+def test_odd_characters_survive(entry_point: str, tmp_path: Path) -> None:
+    code = {"train.py": SHOW, "train.sh": f'exec "{sys.executable}" train.py "$@"'}
+    container = Container(tmp_path / "ml", code, hyperparameters=ODD)
+    arguments, environ, _ = shown(container.run(entry_point, LC_ALL="C.UTF-8"))
+    assert arguments[1:] == [part for name, value in sorted(ODD.items()) for part in (f"--{name}", value)]
+    assert {name: environ[f"SM_HP_{name.upper()}"] for name in ODD} == ODD
+    assert json.loads(environ["SM_HPS"]) == ODD
+
+
+def test_what_no_variable_can_hold_is_left_out(tmp_path: Path) -> None:
+    parameters = {f"p{number}": "x" * 2500 for number in range(60)} | {"a=b": "1"}
+    container = Container(tmp_path / "ml", {"train.py": SHOW}, hyperparameters=parameters)
+    finished = container.run("train.py")
+    _, environ, _ = shown(finished)
+    assert environ["SM_HP_P0"] == "x" * 2500
+    assert {"SM_HPS", "SM_TRAINING_ENV", "SM_HP_A=B", "SM_HP_A"} & set(environ) == set()
+    assert "'SM_HPS' is left out" in finished.stderr
+    assert "xxx" not in finished.stderr  # values may be secrets
+
+
+def test_a_bundled_script_runs_as_a_module(tmp_path: Path) -> None:
+    container = Container(tmp_path / "ml", {"notes.txt": ""})
+    bundle = tmp_path / "ml-bundle"  # a bundle with one script more, so that this test depends on no other script
+    (bundle / "entrypoints").mkdir(parents=True)
+    (bundle / "entrypoints" / "show.py").write_text("import entrypoints.contract\n" + SHOW)
+    archive = container.root / contract.DATA_DIR / contract.CODE_CHANNEL / contract.CODE_ARCHIVE
+    with tarfile.open(archive) as tar:
+        members = [(member, tar.extractfile(member)) for member in tar.getmembers()]
+        with tarfile.open(archive.with_suffix(".new"), "w:gz") as new:
+            for member, content in members:
+                new.addfile(member, content)
+            new.add(bundle, contract.BUNDLE_DIR)
+    archive.with_suffix(".new").rename(archive)
+    arguments, environ, _ = shown(container.run("entrypoints/show.py"))
+    assert arguments == [str(container.root / "code/launcher_bundle/entrypoints/show.py")]
+    assert environ["SM_USER_ENTRY_POINT"] == "entrypoints/show.py"
+
+
+def test_names_of_the_users_files_do_not_disturb_the_start(tmp_path: Path) -> None:
+    broken = "raise RuntimeError('the wrong module')"
+    code = {"train.py": "print('ran')"} | dict.fromkeys(("json.py", "entrypoints.py", "signal.py"), broken)
+    finished = Container(tmp_path / "ml", code).run("train.py")
+    assert (finished.returncode, finished.stdout) == (0, "ran\n"), finished.stderr
+
+
+def wheel(folder: Path, name: str, content: str) -> None:
+    """The least that pip takes for a wheel: no build, no network."""
+    info = f"{name}-0.4.dist-info"
+    with zipfile.ZipFile(folder / f"{name}-0.4-py3-none-any.whl", "w") as archive:
+        archive.writestr(f"{name}.py", content)
+        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.4\n")
+        archive.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(f"{info}/entry_points.txt", f"[console_scripts]\n{name}-command = {name}:command\n")
+        archive.writestr(f"{info}/RECORD", "")
+
+
+def test_requirements_go_to_a_folder_of_the_run(tmp_path: Path) -> None:
+    wheel(tmp_path, "brought", "def command(): print('command ran')")
+    script = (
+        "import subprocess, brought, entrypoints\n"
+        "from entrypoints import load_environment\n"
+        "print(brought.__file__, load_environment().root)\n"
+        "subprocess.run(['brought-command'], check=True)\n"
+    )
+    # pytest is there already: nothing may be fetched for it.
+    requirements = f"--no-index\n--find-links {tmp_path}\nbrought\npytest\n"
+    container = Container(tmp_path / "ml", {"train.py": script, "needs.txt": requirements})
+    finished = container.run("train.py", "--requirements", "needs.txt")
+    assert finished.returncode == 0, finished.stderr
+    *_, brought, command = finished.stdout.splitlines()
+    assert brought.startswith(str(container.root / "packages")) and brought.endswith(str(container.root))
+    assert command == "command ran"
+    probe = subprocess.run([sys.executable, "-c", "import brought"], capture_output=True, text=True)
+    assert "No module named 'brought'" in probe.stderr
+
+
+def test_the_old_module_of_our_name_in_the_requirements(tmp_path: Path) -> None:
+    wheel(tmp_path, "entrypoints", "def get_group_all(group): return ['old', group]")
+    script = "import entrypoints\nprint(entrypoints.get_group_all('x'), entrypoints.load_environment().current_host)\n"
+    requirements = f"--no-index\n--find-links {tmp_path}\nentrypoints\n"
+    container = Container(tmp_path / "ml", {"train.py": script, "needs.txt": requirements})
+    finished = container.run("train.py", "--requirements", "needs.txt")
+    assert finished.stdout.splitlines()[-1] == "['old', 'x'] algo-1", finished.stderr
+
+
+def test_a_requirement_that_does_not_exist_is_the_failure(tmp_path: Path) -> None:
+    code = {"train.py": "print('never')", "needs.txt": "--no-index\nno-such-package-of-ours\n"}
+    container = Container(tmp_path / "ml", code)
+    finished = container.run("train.py", "--requirements", "needs.txt")
+    assert finished.returncode == 1 and "never" not in finished.stdout
+    first, _, rest = str(container.failure).partition("\n\n")
+    assert first.startswith("installing needs.txt ended with exit code 1: ERROR: ")
+    assert "No matching distribution found for no-such-package-of-ours" in rest
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+TORCH = """
+import os, sys, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+total = torch.ones(1) * (dist.get_rank() + 1)
+dist.all_reduce(total)
+print("sum", total.item(), "of", dist.get_world_size(), os.environ["GROUP_RANK"], os.environ["SM_CURRENT_HOST_RANK"])
+if sys.argv[1:] == ["--fail", "2"] and dist.get_rank() == 1:
+    raise ValueError("rank one's own reason")
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+
+def torchrun(
+    folder: Path, hyperparameters: Mapping[str, str]
+) -> Sequence[tuple[Container, subprocess.CompletedProcess[str]]]:
+    """Two hosts on this machine, run to their end."""
+    hosts = ["algo-1", "algo-2"]
+    environ = {contract.MASTER_ADDR_VARIABLE: "127.0.0.1", contract.MASTER_PORT_VARIABLE: str(free_port())}
+    containers = []
+    for host in hosts:
+        resources = {"current_host": host, "hosts": hosts, "network_interface_name": "lo"}
+        container = Container(
+            folder / host, {"train.py": TORCH}, resourceconfig=resources, hyperparameters=hyperparameters
+        )
+        containers.append((container, container.start("train.py", "--launcher", "torchrun", **environ)))
+    results = []
+    for container, process in containers:
+        output, errors = process.communicate(timeout=120)
+        results.append((container, subprocess.CompletedProcess([], process.returncode, output, errors)))
+    return results
+
+
+def test_torchrun_over_two_hosts(tmp_path: Path) -> None:
+    results = torchrun(tmp_path, {})
+    for rank, (container, finished) in enumerate(results):
+        assert (finished.returncode, container.failure) == (0, None), finished.stderr
+        assert finished.stdout == f"sum 3.0 of 2 {rank} {rank}\n"
+
+
+def test_a_failing_workers_reason_comes_before_torchruns(tmp_path: Path) -> None:
+    _, (container, finished) = torchrun(tmp_path, {"fail": "2"})
+    assert finished.returncode == 1
+    assert str(container.failure).startswith(
+        "ValueError: rank one's own reason\n\nTraceback (most recent call last):\n"
+    )
+    assert len(str(container.failure)) <= contract.FAILURE_LIMIT
