@@ -1,0 +1,44 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`. Both make the environment in .venv first.
+
+PYTHON ?= python3
+TORCH  ?= torch==2.13.0
+BIN    := .venv/bin
+DEMO   := .launch/demo
+
+.PHONY: demo test check format lock env clean
+
+demo: env
+	$(BIN)/python -m launcher.demo $(DEMO)/data
+	$(BIN)/launch channel_specs/image-classification.yaml --local --data $(DEMO)/data
+
+test: check
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+check: env
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: env
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+env: .venv/ready
+
+# torch comes first and without hashes: its build differs by machine (CPU, CUDA), and the rest is content with any.
+.venv/ready: requirements.lock pyproject.toml Makefile
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or later is needed: make PYTHON=python3.12")'
+	$(PYTHON) -m venv --clear .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check '$(TORCH)'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $@
+
+# Pins every package but torch, for every Python and platform at once.
+lock:
+	$(PYTHON) -m venv .venv/lock && .venv/lock/bin/python -m pip install --quiet uv
+	.venv/lock/bin/uv pip compile pyproject.toml --group dev --group torch-needs --extra torch --extra s3 --universal \
+		--python-version 3.10 --generate-hashes --no-emit-package torch --no-annotate --no-header --quiet --output-file requirements.lock
+
+clean:
+	rm -rf .venv .launch .mypy_cache .ruff_cache .pytest_cache .hypothesis
