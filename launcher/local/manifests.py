@@ -1,0 +1,129 @@
+"""The two kinds of manifest a channel can name: a JSON list of keys, and an augmented manifest of JSON lines.
+
+Both are written by hand or by small scripts, so whatever is wrong in one is said with the manifest's URI and the entry
+or line. An augmented manifest can hold millions of lines: it is copied to disk once, checked to its end, and then read
+line by line, in any order, from the places where its lines begin.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from array import array
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from launcher.errors import RefusedError
+from launcher.local.s3_reading import Place, parse_s3_uri, read_object
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+REFERENCE = "-ref"  # the ending of attributes whose value is the S3 URI of what is to be sent
+_FORM = '[{"prefix": "s3://bucket/folder/"}, "key1", "key2"]'
+
+
+def read_manifest(client: S3Client, uri: str) -> tuple[Place, list[str]]:
+    """The prefix of a ManifestFile, and the entries that continue it to whole keys, in its order.
+
+    Raises RefusedError where the object cannot be read or is not of the form `[{"prefix": "s3://..."}, "key", ...]`.
+    """
+    text = b"".join(read_object(client, parse_s3_uri(uri)))
+    try:
+        content = json.loads(text.decode("utf-8-sig"))
+    except ValueError as error:
+        raise RefusedError(f"{uri}: this manifest is no JSON ({error}); write {_FORM}") from error
+    head = content[0] if isinstance(content, list) and content else None
+    if not isinstance(head, dict) or not isinstance(head.get("prefix"), str):
+        raise RefusedError(f'{uri}: a manifest is a JSON list that begins with {{"prefix": "s3://..."}}; write {_FORM}')
+    prefix, entries = head["prefix"], content[1:]
+    for index, entry in enumerate(entries, 1):
+        if not isinstance(entry, str) or not entry:
+            raise RefusedError(f"{uri}: entry {index} is {json.dumps(entry)}, not the rest of a key; write {_FORM}")
+        if entry.startswith("s3://"):
+            raise RefusedError(
+                f"{uri}: entry {index}, {entry!r}, is a whole URI, but every entry continues the prefix {prefix!r} "
+                "(one bucket per manifest); write only what follows the prefix"
+            )
+    return parse_s3_uri(prefix), entries
+
+
+class AugmentedManifest:
+    """The lines of an augmented manifest: `len()` of them, `values(index)` of one. It keeps a file open: close it."""
+
+    def __init__(self, client: S3Client, uri: str, names: Sequence[str], sample: int | None = None) -> None:
+        """Copies the manifest (its first `sample` lines count) and checks that every line has every attribute.
+
+        Raises RefusedError for the first line that is no JSON object, lacks an attribute, or has a reference that is
+        no S3 URI; and where there are no lines or no names.
+        """
+        if not names:
+            raise RefusedError(f"{uri}: an augmented manifest needs AttributeNames, which pick what is sent")
+        self._uri, self._names = uri, tuple(names)
+        self._starts = array("Q")
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as this object
+        try:
+            self._copy(client, sample)
+        except BaseException:
+            self.close()
+            raise
+
+    def _copy(self, client: S3Client, sample: int | None) -> None:
+        self._file.writelines(read_object(client, parse_s3_uri(self._uri)))
+        self._file.seek(0)
+        start = 0
+        for number, line in enumerate(self._file, 1):
+            if line.strip() and (sample is None or len(self) < sample):
+                self._parse(line, f"line {number}")
+                self._starts.append(start)
+            start += len(line)
+        if not self._starts:
+            raise RefusedError(f"{self._uri}: this augmented manifest has no lines; write one JSON object per line")
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def values(self, index: int) -> list[bytes | Place]:
+        """What line `index` (from 0, blank lines not counted) sends, in the order of the names.
+
+        Bytes for a value that stands in the line itself: a string's text, JSON for anything else. A place in S3 for a
+        reference. Not for several threads at once.
+        """
+        self._file.seek(self._starts[index])
+        return self._parse(self._file.readline(), f"the line at byte {self._starts[index]}")
+
+    def _parse(self, line: bytes, where: str) -> list[bytes | Place]:
+        try:
+            attributes = json.loads(line.decode("utf-8-sig"))
+        except ValueError as error:
+            raise RefusedError(f"{self._uri}: {where} is no JSON ({error}); write one JSON object per line") from error
+        if not isinstance(attributes, dict):
+            raise RefusedError(f"{self._uri}: {where} is no JSON object; write one JSON object per line")
+        values: list[bytes | Place] = []
+        for name in self._names:
+            if name not in attributes:
+                raise RefusedError(
+                    f"{self._uri}: {where} has no attribute {name!r} (it has {', '.join(attributes)}); "
+                    "correct the line or AttributeNames"
+                )
+            value = attributes[name]
+            if not name.endswith(REFERENCE):
+                values.append((value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).encode())
+            elif isinstance(value, str):
+                values.append(parse_s3_uri(value))
+            else:
+                raise RefusedError(f"{self._uri}: {where}: {name!r} is no S3 URI; write s3://bucket/key")
+        return values
+
+    def close(self) -> None:
+        """Gives the file back."""
+        self._file.close()
+
+    def __enter__(self) -> AugmentedManifest:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,168 @@
+"""Pipe mode: a FIFO per epoch, `<channel>_0`, `<channel>_1`, and so on without end, each filled while it is read.
+
+The FIFO of the next epoch appears when the present one has been read to its end, or closed before it; the present one
+then goes, since nobody would ever write to it again. One thread per channel does this. It never blocks in the kernel, so
+that leaving is prompt whether a reader is there, is slow, or never came.
+
+When the store fails in the middle of an epoch, the reader must not take what it has for the whole: `on_error` is told, so
+that the runner can end the job, and until then the pipe stays open and silent, so the reader waits instead of seeing an end.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import select
+import sys
+import termios
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from threading import Event, Thread
+
+from entrypoints.contract import fifo_name
+from launcher.errors import RefusedError
+from launcher.local.delivery import BindMount, Delivery
+from launcher.local.providers.pipe_content import Epochs, open_epochs
+from launcher.local.providers.read_ahead import read_ahead
+
+_CAPACITY = 1 << 20  # bytes of the pipe, of 64 KiB by default: fewer switches between writer and reader
+_SHORT, _LONG = 0.001, 0.02  # seconds between two looks for a reader: at first, and once it takes its time
+_LOOK_MILLISECONDS = 100  # between two looks at the stop sign while the pipe is full
+
+
+@contextmanager
+def provide(delivery: Delivery) -> Iterator[Sequence[BindMount]]:
+    """The FIFO of epoch 0, those of later epochs in their time, and their content; none of them is left on leaving.
+
+    Raises RefusedError where the content cannot be found (see `open_epochs`), or something has the FIFO's name.
+    """
+    delivery.data_dir.mkdir(parents=True, exist_ok=True)
+    with open_epochs(delivery) as epochs:
+        stop = Event()
+        first = _make_fifo(delivery, 0)
+        feeder = Thread(target=_feed, args=(delivery, epochs, first, stop), name=f"pipe-{delivery.name}", daemon=True)
+        feeder.start()
+        try:
+            yield ()
+        finally:
+            stop.set()
+            feeder.join()
+
+
+def _make_fifo(delivery: Delivery, epoch: int) -> Path:
+    path = delivery.data_dir / fifo_name(delivery.name, epoch)
+    try:
+        os.mkfifo(path)
+    except OSError as error:
+        raise RefusedError(
+            f"channel {delivery.name!r}: cannot make the FIFO of epoch {epoch}, {path} ({error.strerror}); "
+            "if another channel has this name, rename it"
+        ) from error
+    return path
+
+
+def _feed(delivery: Delivery, epochs: Epochs, path: Path, stop: Event) -> None:
+    """The feeder thread: one epoch after another, until `stop`."""
+    for epoch in count():
+        try:
+            with read_ahead(epochs(epoch), stop) as chunks:
+                _feed_epoch(delivery, path, chunks, stop)
+            if stop.is_set():
+                return
+            following = _make_fifo(delivery, epoch + 1)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the thread that runs the job has to know
+            _fail(delivery, error, stop)
+            return
+        finally:
+            path.unlink(missing_ok=True)
+        path = following
+
+
+def _feed_epoch(delivery: Delivery, path: Path, chunks: Iterator[bytes], stop: Event) -> None:
+    """Returns when the reader has taken the whole epoch, or has closed; or at the stop sign."""
+    pipe = _open_when_read(path, stop)
+    if pipe is None:
+        return
+    try:
+        _send(delivery, pipe, chunks, stop)
+    except BrokenPipeError:
+        return  # the reader has closed before the end: on to the next epoch
+    except Exception as error:  # noqa: BLE001 - whatever it is, the thread that runs the job has to know
+        _fail(delivery, error, stop)
+    finally:
+        os.close(pipe)
+    _wait_until_read(path, stop)
+
+
+def _fail(delivery: Delivery, error: Exception, stop: Event) -> None:
+    """Tells the runner, and keeps everything as it is until it leaves: a pipe that is open never comes to its end."""
+    delivery.on_error(error)
+    stop.wait()
+
+
+def _open_when_read(path: Path, stop: Event) -> int | None:
+    """The FIFO's writing end, non-blocking, once a reader has opened it; None at the stop sign.
+
+    A FIFO that the job has removed is one that it does not want: None at the stop sign, too.
+    """
+    pause = _SHORT
+    while not stop.wait(pause):
+        try:
+            pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        except FileNotFoundError:
+            stop.wait()
+            return None
+        except OSError as error:
+            if error.errno != errno.ENXIO:  # nobody reads it yet
+                raise
+        else:
+            _widen(pipe)
+            return pipe
+        pause = min(2 * pause, _LONG)
+    return None
+
+
+def _widen(pipe: int) -> None:
+    if hasattr(fcntl, "F_SETPIPE_SZ"):  # Linux
+        with suppress(OSError):  # past the user's limit for all pipes together, pipes keep their size
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _CAPACITY)
+
+
+def _send(delivery: Delivery, pipe: int, chunks: Iterable[bytes], stop: Event) -> None:
+    writable = select.poll()
+    writable.register(pipe, select.POLLOUT)
+    for chunk in chunks:
+        rest = memoryview(chunk)
+        while rest:
+            if stop.is_set():
+                return
+            try:
+                sent = os.write(pipe, rest)
+            except BlockingIOError:
+                writable.poll(_LOOK_MILLISECONDS)
+            else:
+                rest = rest[sent:]
+                delivery.on_bytes(sent)
+
+
+def _wait_until_read(path: Path, stop: Event) -> None:
+    """Returns when the reader has taken what is still in the closed pipe, or has closed it.
+
+    To see that, the pipe is opened again for a moment; a reader that comes to its end just then waits that moment.
+    """
+    pause = _SHORT
+    while not stop.wait(pause):
+        try:
+            pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:  # nobody reads it any more
+            return
+        try:
+            left = int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+        finally:
+            os.close(pipe)
+        if not left:
+            return
+        pause = min(2 * pause, _LONG)

@@ -1,0 +1,105 @@
+"""The programs that can show a folder of a bucket as a lazy, read-only FUSE mount: how each is called.
+
+Keys travel in the environment only, since everybody on the machine can read a command line. Every program runs in the
+foreground as a process of ours, so that it can be ended with certainty.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from launcher.local.s3_reading import Place
+
+_DEFAULT_REGION = "us-east-1"
+
+
+@dataclass(frozen=True)
+class View:
+    """What to show where: everything in `folder` (whose key is empty, or ends in `/`) at `directory`."""
+
+    folder: Place
+    directory: Path
+    scratch: Path  # for logs and caches
+    store_environ: Mapping[str, str]
+    only: Path | None = None  # a file with the paths to show, one a line; None shows all
+
+    @property
+    def endpoint(self) -> str:
+        """The URL of an S3-compatible store; empty for AWS itself."""
+        return self.store_environ.get("AWS_ENDPOINT_URL_S3") or self.store_environ.get("AWS_ENDPOINT_URL") or ""
+
+    @property
+    def region(self) -> str:
+        """The region that requests are signed for."""
+        return self.store_environ.get("AWS_REGION") or self.store_environ.get("AWS_DEFAULT_REGION") or _DEFAULT_REGION
+
+
+@dataclass(frozen=True)
+class MountTool:
+    """One program, its command line, and the variables by which it finds the store and the keys to it."""
+
+    program: str
+    options: Callable[[View], list[str]]  # the command line behind its name
+    environ: Callable[[View], dict[str, str]]
+    can_select: bool  # whether it understands `View.only`
+
+
+def _mount_s3(view: View) -> list[str]:
+    options = ["--foreground", "--read-only", "--region", view.region]
+    if view.endpoint:
+        options += ["--endpoint-url", view.endpoint, "--force-path-style"]
+    if view.folder.key:
+        options += ["--prefix", view.folder.key]
+    return [*options, view.folder.bucket, str(view.directory)]
+
+
+def _rclone(view: View) -> list[str]:
+    # Times from the listing, since asking for each object's own is a request per file; the data does not change, so
+    # neither directories nor attributes are asked for twice.
+    options = ["--read-only", "--use-server-modtime", "--dir-cache-time=24h", "--attr-timeout=1h", "--poll-interval=0"]
+    options += ["--buffer-size=4M", "--vfs-read-chunk-size=16M"]  # a quarter of the memory per open file; no slower
+    if view.only:
+        options.append(f"--files-from-raw={view.only}")
+    return ["mount", *options, f":s3:{view.folder.bucket}/{view.folder.key}", str(view.directory)]
+
+
+def _rclone_environ(view: View) -> dict[str, str]:
+    settings = {
+        **{name: value for name, value in view.store_environ.items() if name != "AWS_CA_BUNDLE"},
+        "RCLONE_CONFIG": os.devnull,
+        "RCLONE_CACHE_DIR": str(view.scratch),
+        "RCLONE_S3_ENV_AUTH": "true",
+        "RCLONE_S3_PROVIDER": "Other" if view.endpoint else "AWS",
+        "RCLONE_S3_ENDPOINT": view.endpoint,
+        "RCLONE_S3_REGION": view.region,
+        "RCLONE_S3_LIST_VERSION": "2",
+        "RCLONE_S3_FORCE_PATH_STYLE": "true" if view.endpoint else "false",
+    }
+    if bundle := view.store_environ.get("AWS_CA_BUNDLE"):
+        settings["RCLONE_CA_CERT"] = bundle  # rclone's own name for it; 1.60 cannot start with AWS_CA_BUNDLE set
+    return settings
+
+
+def _s3fs(view: View) -> list[str]:
+    options = ["ro", f"endpoint={view.region}", f"tmpdir={view.scratch}", f"uid={os.getuid()}", f"gid={os.getgid()}"]
+    options += ["umask=0022", "compat_dir"]  # folders that are only parts of keys, as everywhere in S3
+    if view.endpoint:
+        options += [f"url={view.endpoint}", "use_path_request_style"]
+    folder = f":/{view.folder.key.rstrip('/')}" if view.folder.key else ""
+    return [f"{view.folder.bucket}{folder}", str(view.directory), "-f", "-o", ",".join(options)]
+
+
+TOOLS = (  # in the order of preference
+    MountTool("mount-s3", _mount_s3, lambda view: dict(view.store_environ), can_select=False),
+    MountTool("rclone", _rclone, _rclone_environ, can_select=True),
+    MountTool("s3fs", _s3fs, lambda view: dict(view.store_environ), can_select=False),
+)
+
+
+def tool_environ(tool: MountTool, view: View, inherited: Mapping[str, str]) -> dict[str, str]:
+    """The environment to start the tool with: nothing inherited that could lead it to another store."""
+    kept = {name: value for name, value in inherited.items() if not name.startswith(("AWS_", "RCLONE_"))}
+    return {**kept, **tool.environ(view)}

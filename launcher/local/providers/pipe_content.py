@@ -1,0 +1,175 @@
+"""What flows through the FIFO of one epoch: the objects one after another, unzipped and wrapped as the channel asks.
+
+An epoch is a sequence of streams, one per object or value of a manifest's line. A stream opens nothing before its first
+chunk is asked for, and holds one chunk at a time; `launcher.local.providers.read_ahead` runs a few of them at once.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import SpooledTemporaryFile
+from typing import IO
+
+from launcher.errors import RefusedError
+from launcher.local.delivery import Delivery
+from launcher.local.manifests import AugmentedManifest
+from launcher.local.objects import S3Object, host_items, list_objects
+from launcher.local.s3_reading import CHUNK, Place, Stream, read_object
+
+Epochs = Callable[[int], Iterator[Stream]]  # the epoch's number, from 0 -> its streams, in order
+
+MAGIC = struct.pack("<I", 0xCED7230A)
+_LENGTH_LIMIT = 1 << 29  # bytes; a RecordIO header has 29 bits for a length
+_WHOLE, _FIRST, _MIDDLE, _LAST = range(4)  # and 3 bits for which part of a record follows
+_IN_MEMORY = 4 << 20  # bytes of a record that is being measured; a longer one goes to disk
+
+
+@contextmanager
+def open_epochs(delivery: Delivery) -> Iterator[Epochs]:
+    """What each epoch of the channel sends to this host.
+
+    Raises RefusedError, before anything is sent, where there are no objects, where a manifest is malformed, or where an
+    object is too long for a record.
+    """
+    source = delivery.channel["DataSource"]["S3DataSource"]
+    client = delivery.store.client
+    with ExitStack() as stack:
+        if source["S3DataType"] == "AugmentedManifestFile":
+            names = source.get("AttributeNames", ())
+            manifest = stack.enter_context(AugmentedManifest(client, source["S3Uri"], names, delivery.sample))
+
+            def of_manifest(epoch: int) -> Iterator[Stream]:
+                for index in host_items(range(len(manifest)), delivery, epoch):
+                    for value in manifest.values(index):
+                        yield _stream(delivery, value)
+
+            yield of_manifest
+        else:
+            objects = list_objects(delivery.channel, client, delivery.sample)
+            _refuse_long_records(delivery, objects)
+            yield lambda epoch: (_stream(delivery, found.place) for found in host_items(objects, delivery, epoch))
+
+
+def _zipped(delivery: Delivery) -> bool:
+    return delivery.channel.get("CompressionType") == "Gzip"
+
+
+def _wrapped(delivery: Delivery) -> bool:
+    return delivery.channel.get("RecordWrapperType") == "RecordIO"
+
+
+def _refuse_long_records(delivery: Delivery, objects: Sequence[S3Object]) -> None:
+    """Says before the start what a record's own check would say in the middle of the run, where sizes are known."""
+    if _wrapped(delivery) and not _zipped(delivery):
+        for found in objects:
+            if found.size >= _LENGTH_LIMIT:
+                raise _too_long(str(found.place))
+
+
+def _too_long(what: str) -> RefusedError:
+    return RefusedError(
+        f"{what}: {_LENGTH_LIMIT} bytes or more do not fit into a RecordIO record; split the object, or use "
+        "RecordWrapperType None"
+    )
+
+
+def _stream(delivery: Delivery, value: bytes | Place) -> Stream:
+    """One object, or one value that stands in a manifest, as it goes through the pipe."""
+    if isinstance(value, bytes):
+        stream, what = _inline(value), "a value of the manifest"
+    else:
+        stream, what = read_object(delivery.store.client, value), str(value)
+        if _zipped(delivery):
+            stream = gunzip(stream, what)
+    return as_record(stream, what, delivery.scratch) if _wrapped(delivery) else stream
+
+
+def _inline(value: bytes) -> Stream:
+    yield value
+
+
+def gunzip(chunks: Stream, what: str) -> Stream:
+    """The unzipped bytes of any number of gzip members, at most CHUNK at a time; zeros after a member are padding.
+
+    Raises RefusedError, naming `what`, where the bytes are no gzip, damaged, or cut off.
+    """
+    member, started = None, False
+    for chunk in chunks:
+        data, more = chunk, True
+        while more:
+            if member is None:
+                data = data.lstrip(b"\0") if started else data
+                if not data:
+                    break
+                member, started = zlib.decompressobj(wbits=31), True
+            try:
+                out = member.decompress(data, CHUNK)
+            except zlib.error as error:
+                raise RefusedError(
+                    f"{what}: not readable as gzip ({error}); zip it, or use CompressionType None"
+                ) from error
+            if out:
+                yield out
+            if member.eof:
+                data, member = member.unused_data, None
+            else:  # a full answer can leave output inside zlib, even when it has taken all the input
+                data = member.unconsumed_tail
+                more = bool(data) or len(out) == CHUNK
+    if member is not None:
+        raise RefusedError(f"{what}: ends in the middle of its gzip data; upload it again")
+
+
+def as_record(chunks: Stream, what: str, scratch: Path) -> Stream:
+    """One RecordIO record of all the bytes: header, payload, padding to 4 bytes.
+
+    Where the payload holds the magic word at a multiple of 4, it is split there into parts without that word, as MXNet
+    writes it, so that readers which look for the magic find no false one. That has to be known before the first header,
+    so the payload waits in memory, or in `scratch` if it is long. Raises RefusedError at 2^29 bytes.
+    """
+    scratch.mkdir(parents=True, exist_ok=True)
+    with SpooledTemporaryFile(_IN_MEMORY, mode="w+b", dir=str(scratch)) as payload:
+        length = 0
+        for chunk in chunks:
+            length += len(chunk)
+            if length >= _LENGTH_LIMIT:
+                raise _too_long(what)
+            payload.write(chunk)
+        cuts = _find_magic(payload)
+        start = 0
+        for index, end in enumerate([*cuts, length]):
+            part = _WHOLE if not cuts else _FIRST if index == 0 else _LAST if index == len(cuts) else _MIDDLE
+            yield from _part(payload, start, end, part)
+            start = end + len(MAGIC)
+
+
+def _find_magic(payload: IO[bytes]) -> array[int]:
+    """Where the magic word stands at a multiple of 4, in bytes from the start. CHUNK is one, so no chunk cuts a word."""
+    places = array("Q")
+    payload.seek(0)
+    base = 0
+    while chunk := payload.read(CHUNK):
+        at = chunk.find(MAGIC)
+        while at >= 0:
+            if at % 4 == 0:
+                places.append(base + at)
+            at = chunk.find(MAGIC, at + 1)
+        base += len(chunk)
+    return places
+
+
+def _part(payload: IO[bytes], start: int, end: int, part: int) -> Stream:
+    left = end - start
+    head = MAGIC + struct.pack("<I", part << 29 | left)
+    padding = bytes(-left % 4)
+    payload.seek(start)
+    while left > CHUNK:
+        chunk = payload.read(CHUNK)
+        left -= len(chunk)
+        yield head + chunk
+        head = b""
+    yield head + payload.read(left) + padding
