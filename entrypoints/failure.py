@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import signal
+from itertools import takewhile
 from pathlib import Path
 
 from entrypoints import contract
@@ -85,7 +86,8 @@ def _without_torchrun(lines: list[str]) -> list[str]:
     for number, line in enumerate(lines):
         if "torch/distributed/elastic/" in line and " failed (exitcode" in line:
             return lines[:number]
-        if line == TRACEBACK and any("torch/distributed/run.py" in later for later in lines[number + 1 : number + 8]):
+        frames = takewhile(lambda later: later.startswith(" "), lines[number + 1 :])
+        if line == TRACEBACK and any("torch/distributed/run.py" in frame for frame in frames):
             return lines[:number]
     return lines
 

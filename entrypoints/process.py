@@ -188,16 +188,14 @@ def _send(pid: int, number: signal.Signals) -> None:
 
 
 def _parents() -> dict[int, int]:
-    """Every process that runs, with its parent; empty without /proc."""
+    """Every process, those that wait to be reaped too, with its parent; empty without /proc."""
     parents = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            # After the name, which can hold anything: state and parent.
-            state, parent = (folder / "stat").read_bytes().rpartition(b")")[2].split()[:2]
-        except (OSError, ValueError):
+            stat = (folder / "stat").read_bytes()
+        except OSError:
             continue  # it has just ended
-        if state not in (b"Z", b"X"):
-            parents[int(folder.name)] = int(parent)
+        parents[int(folder.name)] = int(stat.rpartition(b")")[2].split()[1])  # after the name, which can hold anything
     return parents
 
 

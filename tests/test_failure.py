@@ -1,0 +1,150 @@
+"""The first 1,024 characters of output/failure say why a training failed: the exception first, then what fits."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from entrypoints import contract
+from entrypoints.failure import failure_text, fitted, how_it_ended, write_failure
+
+
+def stderr_of(script: str, folder: Path) -> str:
+    """What Python itself writes when a script fails."""
+    (folder / "train.py").write_text(script)
+    command = [sys.executable, "train.py"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stderr
+
+
+@pytest.mark.parametrize(
+    ("script", "first"),
+    [
+        ("raise ValueError('too many\\nchannels')", "ValueError: too many"),
+        ("import nothing_of_that_name", "ModuleNotFoundError: No module named 'nothing_of_that_name'"),
+        ("import json\njson.loads('{')", "json.decoder.JSONDecodeError: Expecting property name"),
+        ("class Own(Exception): pass\nraise Own", "Own"),
+        ("def f():\n    class E(Exception): pass\n    raise E(1)\nf()", "__main__.f.<locals>.E: 1"),
+        ("try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise KeyError('k') from e", "KeyError: 'k'"),
+        ("def f(:\n    pass", "SyntaxError: invalid syntax"),
+        ("import sys\nsys.stderr.write('\\r 10%\\r 20%')\nraise ValueError('in a bar')", "ValueError: in a bar"),
+        ("import os\nos.write(2, b'Warning: a\\n' * 3000)\nassert 0, 'far down'", "AssertionError: far down"),
+    ],
+)
+def test_the_exception_comes_first_and_then_its_traceback(script: str, first: str, tmp_path: Path) -> None:
+    text = failure_text("train.py", 1, stderr_of(script, tmp_path))
+    head, _, rest = text.partition("\n\n")
+    assert head.removeprefix("__main__.").startswith(first.removeprefix("__main__."))
+    assert rest.startswith(("Traceback (most recent call last):\n", '  File "')) and head in rest
+
+
+def test_a_long_traceback_is_cut_at_its_beginning(tmp_path: Path) -> None:
+    script = "def deep(n):\n    raise ValueError('x' * 300) if n == 0 else deep(n - 1) or None\ndef a(n):\n    b(n)\n"
+    script += "def b(n):\n    a(n - 1) if n else deep(0)\na(20)\n"
+    text = failure_text("train.py", 1, stderr_of(script, tmp_path))
+    head, _, rest = text.partition("\n\n")
+    assert head == "ValueError: " + "x" * 300
+    assert rest.startswith("...\n  ") and rest.endswith(head)
+    assert 800 < len(text) <= contract.FAILURE_LIMIT
+
+
+def test_a_message_longer_than_the_limit_keeps_its_beginning() -> None:
+    stderr = 'Traceback (most recent call last):\n  File "a.py", line 1\nValueError: ' + "".join(map(str, range(2000)))
+    text = failure_text("train.py", 1, stderr)
+    assert text.startswith("ValueError: 0123") and len(text) == contract.FAILURE_LIMIT
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "first"),
+    [
+        (2, "train.py ended with exit code 2"),
+        (137, "train.py was ended by SIGKILL (exit code 137); the machine may have run out of memory"),
+        (139, "train.py was ended by SIGSEGV (exit code 139)"),
+        (255, "train.py ended with exit code 255"),
+    ],
+)
+def test_without_an_exception_the_end_of_stderr_tells(exit_code: int, first: str) -> None:
+    # A traceback that the script caught and logged is not the reason: Python would have ended with 1.
+    caught = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\nOSError: caught\n'
+    text = failure_text("train.py", exit_code, caught + "usage: train.py\ntrain.py: error: unrecognized arguments: --x")
+    assert text.startswith(f"{first}\n\n") and text.endswith("error: unrecognized arguments: --x")
+    assert failure_text("train.py", exit_code, "") == first
+
+
+# As torch 2.13 writes it; `{code}` is the worker's exit code.
+TORCHRUN = """\
+[rank1]: Traceback (most recent call last):
+[rank0]: Traceback (most recent call last):
+[rank1]:   File "/opt/ml/code/train.py", line 9, in <module>
+[rank0]:   File "/opt/ml/code/train.py", line 12, in <module>
+[rank1]:     raise ValueError("the reason")
+[rank1]: ValueError: the reason
+[rank0]:     dist.barrier()
+[rank0]: RuntimeError: Connection closed by peer [127.0.0.1]:1234
+E1121 04:00:00.000000 77 torch/distributed/elastic/multiprocessing/api.py:1082] failed (exitcode: 1) local_rank: 1 (pid: 80)
+Traceback (most recent call last):
+  File "<frozen runpy>", line 198, in _run_module_as_main
+  File "/lib/torch/distributed/run.py", line 1010, in <module>
+    main()
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+train.py FAILED
+------------------------------------------------------------
+Failures:
+  <NO_OTHER_FAILURES>
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2025-11-21_04:00:00
+  host      : algo-1
+  rank      : 1 (local_rank: 1)
+  exitcode  : {code} (pid: 80)
+  error_file: <N/A>
+  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
+============================================================
+"""
+
+
+def test_under_torchrun_the_rank_that_failed_first_tells() -> None:
+    text = failure_text("train.py", 1, TORCHRUN.format(code=1))
+    assert text == (
+        "ValueError: the reason\n\nTraceback (most recent call last):\n"
+        '  File "/opt/ml/code/train.py", line 9, in <module>\n'
+        '    raise ValueError("the reason")\nValueError: the reason'
+    )
+
+
+def test_under_torchrun_without_a_process_group_the_workers_traceback_tells() -> None:
+    unmarked = "\n".join(line for line in TORCHRUN.format(code=1).split("\n") if "rank0" not in line)
+    text = failure_text("train.py", 1, unmarked.replace("[rank1]: ", ""))
+    assert text.startswith("ValueError: the reason\n\nTraceback") and "elastic" not in text
+
+
+def test_under_torchrun_a_killed_worker_is_named() -> None:
+    text = failure_text("train.py", 1, "loading\n" + TORCHRUN[TORCHRUN.index("E1121") :].format(code=-9))
+    assert text == (
+        "rank 1 of train.py was ended by SIGKILL (exit code 137); the machine may have run out of memory\n\nloading"
+    )
+
+
+def test_the_headline_and_the_details_fit() -> None:
+    for length in (0, 10, 1019, 1020, 1021, 1022, 1023, 1024, 2000):
+        text = fitted("h" * length, "\n".join(["detail" * 10] * 100))
+        assert len(text) <= contract.FAILURE_LIMIT
+        assert text.startswith("h" * min(length, contract.FAILURE_LIMIT))
+
+
+def test_every_exit_code_has_words() -> None:
+    for exit_code in range(1, 256):
+        assert str(exit_code) in how_it_ended(exit_code)
+
+
+def test_the_scripts_own_reason_stays(tmp_path: Path) -> None:
+    path = tmp_path / "output" / "failure"
+    write_failure(path, "ours \udcff")
+    assert path.read_text(encoding="utf-8") == "ours ?"
+    path.write_text("the script's")
+    write_failure(path, "ours")
+    assert path.read_text() == "the script's"
