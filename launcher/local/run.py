@@ -205,7 +205,8 @@ def _finish(run: LocalRun, outcome: Outcome) -> int:
     }
     (run.folder / "result.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     for host in run.hosts:
-        shutil.rmtree(run.host_folder(host) / "scratch", ignore_errors=True)
+        for leftover in ("scratch", "stage", "home"):
+            shutil.rmtree(run.host_folder(host) / leftover, ignore_errors=True)
     if run.options.as_json:
         print(json.dumps(result, indent=2))  # noqa: T201 - the answer that --json asked for
     _summarise(run, result)

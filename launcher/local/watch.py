@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from launcher.local.run import LocalRun
 
 _COLOURS = ("cyan", "magenta", "green", "blue", "yellow")
+_ABANDONED_SECONDS = 10  # for hosts whose job has failed elsewhere: torchrun may sit in a barrier that nobody will join
 _LONGEST_LINE = 1 << 20  # bytes; a job that prints no line breaks must not fill the memory
 
 
@@ -78,11 +79,11 @@ class _Watch:
                 return
             time.sleep(0.05)
 
-    def stop(self) -> None:
-        """SIGTERM, and SIGKILL after SageMaker's 120 s; a second Ctrl-C kills at once."""
+    def stop(self, seconds: float = contract.STOP_SECONDS) -> None:
+        """SIGTERM, and SIGKILL after `seconds`, SageMaker's 120 unless said; a second Ctrl-C kills at once."""
         try:
             self.send(signal.SIGTERM)
-            end = time.monotonic() + contract.STOP_SECONDS
+            end = time.monotonic() + seconds
             while self.running() and time.monotonic() < end:
                 time.sleep(0.05)
         except KeyboardInterrupt:
@@ -114,7 +115,8 @@ def watch(hosts: Sequence[sandbox.HostProcess], run: LocalRun, failures: list[Ex
             run.console.say(f"stopping (up to {contract.STOP_SECONDS} s; Ctrl-C again kills)", "yellow")
         timed_out = time.monotonic() >= begun + limit and bool(state.running())
         ended = [process.poll() for process in state.processes]
-        state.stop()
+        failed = any(ended) or bool(failures)
+        state.stop(_ABANDONED_SECONDS if failed and not interrupted else contract.STOP_SECONDS)
     for thread in threads:
         thread.join(timeout=10)
     codes = tuple(process.returncode for process in state.processes)
@@ -124,7 +126,7 @@ def watch(hosts: Sequence[sandbox.HostProcess], run: LocalRun, failures: list[Ex
         return Outcome("Stopped", codes, seconds, state.metrics, 130 if interrupted else StoppedError.exit_code, reason)
     if failures:
         return Outcome("Failed", codes, seconds, state.metrics, TrainingFailedError.exit_code, str(failures[0]))
-    if any(ended):
+    if failed:
         # Hosts that were stopped because another failed are not to blame for their exit codes.
         blamed = tuple(code or 0 for code in ended)
         return Outcome("Failed", blamed, seconds, state.metrics, TrainingFailedError.exit_code)
