@@ -21,7 +21,7 @@ from launcher.nearest import did_you_mean
 
 REQUEST = "CreateTrainingJobRequest"
 _SERVICE = "sagemaker/2017-07-24/service-2.json.gz"
-_JSON_TYPES = {
+_JSON_TYPES: dict[str, Any] = {
     "string": str,
     "integer": int,
     "long": int,

@@ -87,7 +87,7 @@ def _add_code(request: dict[str, Any], code: Code, uri: str) -> None:
 
 def _add_channel(request: dict[str, Any], code: Code, uri: str) -> None:
     """The code as a channel of its own, started by our own boot.py: any image that has Python will do."""
-    source = {"S3DataType": "S3Prefix", "S3Uri": uri, "S3DataDistributionType": "FullyReplicated"}
+    source: dict[str, Any] = {"S3DataType": "S3Prefix", "S3Uri": uri, "S3DataDistributionType": "FullyReplicated"}
     entries = request.setdefault("InputDataConfig", [])
     if any("InstanceGroupNames" in entry["DataSource"].get("S3DataSource", {}) for entry in entries):
         # The service refuses a job in which only some channels name instance groups.

@@ -136,7 +136,7 @@ class JobSpec(Part):
     channels: dict[Text, Channel] | None = None
 
     _folder: str = PrivateAttr(default=".")
-    _locate: Callable[[Path], Location] | None = PrivateAttr(default=None)
+    _locate: Callable[[Path], Location | None] | None = PrivateAttr(default=None)
 
     def locate(self, path: Path) -> Location | None:
         """Where `path`, or the nearest thing around it, stands in the file this spec was read from."""

@@ -61,15 +61,17 @@ def read_tree(text: str | bytes, file: str) -> Tree:
     return tree
 
 
-def _decoded(text: str | bytes, file: str) -> str:
+def _decoded(source: str | bytes, file: str) -> str:
     """The text as UTF-8, checked for what no parser should see."""
-    if len(text) > MAX_BYTES:
+    if len(source) > MAX_BYTES:
         raise _refused(file, (1, 1), f"is larger than {MAX_BYTES:,} bytes; a spec is a page", "yaml-too-large")
-    if isinstance(text, bytes):
+    if isinstance(source, str):
+        text = source
+    else:
         try:
-            text = text.decode("utf-8-sig")
+            text = source.decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            before = text[: error.start]
+            before = source[: error.start]
             place = (before.count(b"\n") + 1, error.start - (before.rfind(b"\n") + 1) + 1)
             raise _refused(file, place, "is not UTF-8; save the file as UTF-8", "yaml-encoding") from None
     if found := re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff\ud800-\udfff]", text):
@@ -92,7 +94,7 @@ def _compose(text: str, file: str) -> _Node:
         root = _compose_events(text, file)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        place = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        place = (1, 1) if mark is None else (mark.line + 1, mark.column + 1)
         raise _refused(file, place, _yaml_message(error, text, place[0]), "yaml-syntax") from None
     except yaml.YAMLError as error:
         raise _refused(file, (1, 1), f"is not YAML: {error}", "yaml-syntax") from None
@@ -134,7 +136,7 @@ def _compose_events(text: str, file: str) -> _Node | None:
     return root
 
 
-def _node(event: yaml.NodeEvent, place: tuple[int, int], file: str) -> _Node:
+def _node(event: Any, place: tuple[int, int], file: str) -> _Node:
     if event.tag not in (None, "!") and event.tag not in _TAGS:
         message = f"the tag {_short_tag(event.tag)} is not taken here; write the plain value"
         raise _refused(file, place, message, "yaml-tag")
@@ -160,8 +162,9 @@ def _plain(node: _Node, path: Path, tree: Tree, budget: Iterator[int]) -> Any:
     if node.kind == "sequence":
         items = []
         for index, item in enumerate(node.value):
-            tree.places[(*path, index)] = item.place
-            items.append(_plain(item, (*path, index), tree, budget))
+            below: Path = (*path, index)
+            tree.places[below] = item.place
+            items.append(_plain(item, below, tree, budget))
         return items
     values: dict[str, Any] = {}
     merged: dict[str, Any] = {}
@@ -171,14 +174,15 @@ def _plain(node: _Node, path: Path, tree: Tree, budget: Iterator[int]) -> Any:
             tree.problems.append(_problem(path, f"{what} cannot be a key; write a name", "yaml-key", tree, key.place))
         elif isinstance(key.value, Plain) and key.value == _MERGE:
             merged = {**_merged(item, path, tree, budget), **merged}
-        elif key.value in values:
-            line = tree.places[(*path, str(key.value))][0]
-            message = f"is written twice, the first time on line {line}; delete one of them"
-            tree.problems.append(_problem((*path, str(key.value)), message, "duplicate-key", tree, key.place))
         else:
             name = str(key.value)
-            tree.places[(*path, name)] = key.place
-            values[name] = _plain(item, (*path, name), tree, budget)
+            below = (*path, name)
+            if name in values:
+                message = f"is written twice, the first time on line {tree.places[below][0]}; delete one of them"
+                tree.problems.append(_problem(below, message, "duplicate-key", tree, key.place))
+                continue
+            tree.places[below] = key.place
+            values[name] = _plain(item, below, tree, budget)
     return {**merged, **values}
 
 

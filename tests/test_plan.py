@@ -133,7 +133,8 @@ def test_the_code_channel_joins_the_instance_groups(job: Path) -> None:
     job.write_text(
         laid_over_base(
             "code: {directory: src, entry_point: train.py}\n"
-            "resource_config: {volume_size_in_gb: 9, instance_groups: [{instance_group_name: g, instance_type: ml.m5.large, instance_count: 1}]}\n"
+            "resource_config: {volume_size_in_gb: 9, instance_groups: ["
+            "{instance_group_name: g, instance_type: ml.m5.large, instance_count: 1}]}\n"
             "channels: {train: {s3_uri: s3://b/t/, instance_group_names: [g]}}"
         )
     )

@@ -45,8 +45,8 @@ def remote_store(spec: JobSpec) -> Iterator[Store]:
         raise RefusedError(
             "no AWS credentials found; configure them (`aws configure`), or give --data DIR to read from a folder instead"
         )
-    frozen = credentials.get_frozen_credentials()
-    environ = {
+    frozen: Any = credentials.get_frozen_credentials()
+    environ: dict[str, str] = {
         "AWS_ACCESS_KEY_ID": frozen.access_key,
         "AWS_SECRET_ACCESS_KEY": frozen.secret_key,
         **({"AWS_SESSION_TOKEN": frozen.token} if frozen.token else {}),

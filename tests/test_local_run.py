@@ -1,0 +1,381 @@
+"""The local run as a person meets it: the `launch` command, real processes, real FIFOs and mounts, and what is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.checks.examples import laid_over_base
+from launcher.local.sandbox import why_no_namespaces
+
+EFS, FSX = "fs-0123456789abcdef0", "fs-0123456789abcdef1"
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """A folder with data and code for a job."""
+    for index in range(6):
+        for folder in ("s3/bucket/train", "s3/bucket/train_old", f"efs/{EFS}/lists", f"fsx/{FSX}/abcdefgh/lists"):
+            file = tmp_path / "data" / folder / f"{index}.txt"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(f"{folder.rsplit('/', 1)[1]} {index}\n")
+    (tmp_path / "src").mkdir()
+    return tmp_path
+
+
+def write_job(here: Path, script: str, overlay: str = "", name: str = "train.py", code: str = "") -> None:
+    (here / "src" / name).write_text(script)
+    (here / "job.yaml").write_text(laid_over_base(f"code: {{directory: src, entry_point: {name}{code}}}\n{overlay}"))
+
+
+def command(*options: str) -> list[str]:
+    return [sys.executable, "-m", "launcher.cli", "job.yaml", "--local", "--data", "data", "--name", "job", *options]
+
+
+def launch(here: Path, *options: str, code: int = 0) -> str:
+    done = subprocess.run(command(*options), cwd=here, capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert_nothing_is_left(here)
+    return done.stdout + done.stderr
+
+
+def result(here: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((here / ".launch/job/result.json").read_text())
+    return loaded
+
+
+def assert_nothing_is_left(here: Path) -> None:
+    """No mount, no FIFO, no process that has to do with this run."""
+    assert str(here) not in Path("/proc/self/mounts").read_text()
+    assert [path for path in (here / ".launch").rglob("*") if path.is_fifo()] == []
+    assert processes_of(here) == []
+
+
+def processes_of(here: Path) -> list[bytes]:
+    """The command lines of processes that have to do with this run."""
+    lines = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            lines.append(file.read_bytes())
+    return [line for line in lines if f"{here}/.launch".encode() in line]
+
+
+def namespaces() -> None:
+    if reason := why_no_namespaces():
+        pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
+
+
+def test_file_mode_keeps_relative_keys(here: Path) -> None:
+    script = "import os\nfor p, d, f in os.walk(os.environ['SM_CHANNEL_TRAIN']):\n    print(p, sorted(f))"
+    write_job(here, script, "channels: {train: s3://bucket/train}")
+    output = launch(here)
+    assert "input/data/train ['0.txt', '1.txt', '2.txt', '3.txt', '4.txt', '5.txt']" in output
+    assert "input/data/train/train_old ['0.txt'" in output  # a prefix takes its siblings too
+    assert result(here)["TrainingJobStatus"] == "Completed"
+
+
+def test_the_scripts_own_paths_work_unchanged(here: Path) -> None:
+    namespaces()
+    script = """
+import json, os, socket, sys
+config = json.load(open("/opt/ml/input/config/inputdataconfig.json"))
+print("config", config["train"])
+print("me", os.getpid() != 1, socket.gethostname(), os.getcwd(), sorted(os.listdir("/opt")) != ["ml"])
+epochs = [open(f"/opt/ml/input/data/train_{epoch}").read().splitlines() for epoch in (0, 1)]
+print("same lines", sorted(epochs[0]) == sorted(epochs[1]), "shuffled", epochs[0] != epochs[1], len(epochs[0]))
+open("/opt/ml/model/model.bin", "w").write("weights")
+open("/opt/ml/output/data/notes.txt", "w").write("notes")
+print("args", sys.argv[1:])
+"""
+    overlay = (
+        'hyperparameters: {learning-rate: 1e-3, n: "it\'s $HOME"}\n'
+        "channels: {train: {s3_uri: s3://bucket/train/, input_mode: Pipe, content_type: text/plain, shuffle_config: {seed: 1}}}"
+    )
+    write_job(here, script, overlay)
+    output = launch(here)
+    assert "'TrainingInputMode': 'Pipe', 'S3DistributionType': 'FullyReplicated', 'RecordWrapperType': 'None'" in output
+    assert "me True algo-1 /opt/ml/code" in output
+    assert "same lines True shuffled True 6" in output
+    assert """args ['--learning-rate', '0.001', '-n', "it's $HOME"]""" in output
+    place = here / ".launch/job/s3/bucket/out/job/output"
+    with tarfile.open(place / "model.tar.gz") as tar:
+        assert tar.getnames() == ["model.bin"]
+    with tarfile.open(place / "output.tar.gz") as tar:
+        assert tar.getnames() == ["notes.txt"]
+
+
+@pytest.mark.parametrize("options", [[], ["--no-namespaces"]])
+def test_file_systems_are_read_only_unless_said(here: Path, options: list[str]) -> None:
+    if not options:
+        namespaces()
+    overlay = (
+        "vpc_config: {security_group_ids: [sg-0123456789abcdef0], subnets: [subnet-0123456789abcdef0]}\n"
+        "channels:\n"
+        f"  lists: {{source: EFS, file_system_id: {EFS}, directory_path: /lists}}\n"
+        f"  notes: {{source: FSxLustre, file_system_id: {FSX}, directory_path: /abcdefgh/lists, file_system_access_mode: rw}}\n"
+    )
+    script = """
+import os
+for name in ("LISTS", "NOTES"):
+    folder = os.environ[f"SM_CHANNEL_{name}"]
+    print(name, len(os.listdir(folder)))
+    try:
+        open(folder + "/new.txt", "w").write("new")
+    except OSError as error:
+        print(name, error.strerror)
+"""
+    write_job(here, script, overlay)
+    output = launch(here, *options)
+    assert "LISTS 6" in output
+    assert "NOTES 6" in output
+    assert not (here / f"data/efs/{EFS}/lists/new.txt").exists()
+    assert (here / f"data/fsx/{FSX}/abcdefgh/lists/new.txt").read_text() == "new"
+    assert ("LISTS Read-only file system" in output) is (not options)
+    assert "can write to" in output  # the announcement
+
+
+def test_mount_names_a_file_system(here: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere/lists").mkdir(parents=True)
+    (tmp_path / "elsewhere/lists/one").touch()
+    overlay = (
+        "vpc_config: {security_group_ids: [sg-0123456789abcdef0], subnets: [subnet-0123456789abcdef0]}\n"
+        f"channels: {{lists: {{source: EFS, file_system_id: {EFS}, directory_path: /lists}}}}"
+    )
+    write_job(here, "import os\nprint(os.listdir(os.environ['SM_CHANNEL_LISTS']))", overlay)
+    assert "['one']" in launch(here, "--mount", f"{EFS}=elsewhere")
+
+
+def test_fast_file_is_a_lazy_read_only_mount(here: Path, fuse: None) -> None:
+    script = """
+import os
+folder = os.environ["SM_CHANNEL_TRAIN"]
+print("mounted", os.path.ismount(folder), open(folder + "/3.txt").read())
+try:
+    open(folder + "/new.txt", "w")
+except OSError as error:
+    print("refused", error.strerror)
+"""
+    write_job(here, script, "channels: {train: {s3_uri: s3://bucket/train/, input_mode: FastFile}}")
+    output = launch(here)
+    assert "mounted True train 3" in output
+    assert "refused Read-only file system" in output
+
+
+@pytest.mark.parametrize("options", [[], ["--no-namespaces"]])
+def test_torchrun_across_hosts(here: Path, options: list[str]) -> None:
+    script = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+total = torch.ones(1)
+dist.all_reduce(total)
+print(f"rank {dist.get_rank()} of {dist.get_world_size()} sums {total.item():.0f}")
+dist.destroy_process_group()
+"""
+    overlay = "resource_config: {instance_type: ml.m5.large, instance_count: 2, volume_size_in_gb: 9}"
+    write_job(here, script, overlay, code=", launcher: torchrun")
+    output = launch(here, *options)
+    assert "algo-1 | rank 0 of 2 sums 2" in output
+    assert "algo-2 | rank 1 of 2 sums 2" in output
+
+
+def test_sharded_hosts_get_their_share_and_groups_their_channels(here: Path) -> None:
+    overlay = (
+        "resource_config: {volume_size_in_gb: 9, instance_groups: ["
+        "{instance_group_name: big, instance_type: ml.m5.large, instance_count: 2},"
+        "{instance_group_name: small, instance_type: ml.c5.xlarge, instance_count: 1}]}\n"
+        "channels:\n"
+        "  a: {s3_uri: s3://bucket/train/, s3_data_distribution_type: ShardedByS3Key, instance_group_names: [big]}\n"
+        "  b: {s3_uri: s3://bucket/train/, instance_group_names: [small, big]}\n"
+    )
+    script = """
+import json, os
+for name in json.loads(os.environ["SM_CHANNELS"]):
+    print(os.environ["SM_CURRENT_INSTANCE_GROUP"], name, sorted(os.listdir("%s/%s" % (os.environ["SM_INPUT_DIR"], "data/" + name))))
+print(os.environ["SM_RESOURCE_CONFIG"])
+"""
+    write_job(here, script, overlay)
+    output = launch(here)
+    shares = re.findall(r"algo-[12] \| big a (\[.*?\])", output)
+    assert sorted(re.findall(r"[0-9][.]txt", str(shares))) == [f"{index}.txt" for index in range(6)]
+    assert len(shares) == 2
+    assert "algo-3 | small b" in output
+    assert "small a" not in output
+
+
+def test_sample_and_instance_count_make_it_small(here: Path) -> None:
+    overlay = (
+        "resource_config: {instance_type: ml.m5.large, instance_count: 16, volume_size_in_gb: 9}\n"
+        "channels:\n  train: s3://bucket/train/\n"
+        "  images: {source: S3Connector, s3_uri: s3://bucket/train/}\n"
+    )
+    (here / "job.yaml").write_text(laid_over_base(f"code: {{entry_point: entrypoints/read_channels.py}}\n{overlay}"))
+    output = launch(here, "--sample", "2", "--instance-count", "1")
+    assert "1 host(s)" in output
+    counts = [json.loads(line.split("| ", 1)[1])["count"] for line in output.splitlines() if "| {" in line]
+    assert counts == [2, 2]
+
+
+def test_a_failure_becomes_the_reason(here: Path) -> None:
+    write_job(here, "raise ValueError('no such column: label')")
+    output = launch(here, code=4)
+    assert result(here)["TrainingJobStatus"] == "Failed"
+    assert result(here)["FailureReason"].startswith("ValueError: no such column: label")
+    assert "no such column" in output
+    assert not (here / ".launch/job/s3/bucket/out/job/output/model.tar.gz").exists()
+
+
+def test_one_failed_host_ends_the_others(here: Path) -> None:
+    script = "import os, sys, time\nif os.environ['SM_CURRENT_HOST'] == 'algo-2': sys.exit(7)\ntime.sleep(100)"
+    overlay = "resource_config: {instance_type: ml.m5.large, instance_count: 2, volume_size_in_gb: 9}"
+    write_job(here, script, overlay)
+    begun = time.monotonic()
+    launch(here, code=4)
+    assert time.monotonic() - begun < 60
+    assert "exit code 7" in result(here)["FailureReason"] or "7" in result(here)["FailureReason"]
+
+
+def test_metrics_and_checkpoints(here: Path) -> None:
+    restored = here / "data/s3/bucket/checkpoints/epoch-1.pt"
+    restored.parent.mkdir()
+    restored.write_text("one")
+    overlay = (
+        "checkpoint_config: {s3_uri: s3://bucket/checkpoints/}\n"
+        "metric_definitions: [{name: accuracy, regex: 'accuracy=([0-9.]+)'}]"
+    )
+    script = """
+import os, pathlib
+folder = pathlib.Path(os.environ.get("SAGEMAKER_BASE_DIR", "/opt/ml"), "checkpoints")
+print("restored", sorted(path.name for path in folder.iterdir()))
+(folder / "epoch-2.pt").write_text("two")
+print("accuracy=0.5")
+print("accuracy=0.75")
+"""
+    write_job(here, script, overlay)
+    output = launch(here)
+    assert "restored ['epoch-1.pt']" in output
+    assert result(here)["Metrics"] == {"accuracy": 0.75}
+    assert (here / ".launch/job/s3/bucket/checkpoints/epoch-2.pt").read_text() == "two"
+    assert not (here / "data/s3/bucket/checkpoints/epoch-2.pt").exists()
+
+
+def test_the_time_limit_stops_with_sigterm(here: Path) -> None:
+    script = (
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *a: (print('saving'), sys.exit(0)))\n"
+        "print('ready', flush=True)\ntime.sleep(60)"
+    )
+    write_job(here, script, "stopping_condition: {max_runtime_in_seconds: 3}")
+    output = launch(here, code=5)
+    assert "saving" in output
+    assert result(here)["TrainingJobStatus"] == "Stopped"
+
+
+@pytest.mark.parametrize("options", [[], ["--no-namespaces"]])
+def test_ctrl_c_stops_and_leaves_nothing(here: Path, options: list[str]) -> None:
+    script = (
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *a: (print('saving'), sys.exit(0)))\n"
+        "print('ready', flush=True)\ntime.sleep(60)"
+    )
+    channels = (
+        "channels: {train: {s3_uri: s3://bucket/train/, input_mode: Pipe},"
+        " v: {s3_uri: s3://bucket/train/, input_mode: FastFile}}"
+    )
+    write_job(here, script, channels)
+    with subprocess.Popen(
+        command(*options), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if "ready" in line:
+                process.send_signal(signal.SIGINT)
+        process.wait(timeout=60)
+    assert process.returncode == 130, lines
+    assert any("saving" in line for line in lines)
+    assert result(here)["TrainingJobStatus"] == "Stopped"
+    assert_nothing_is_left(here)
+
+
+def test_a_second_ctrl_c_kills(here: Path) -> None:
+    script = (
+        "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('ready', flush=True)\ntime.sleep(60)"
+    )
+    write_job(here, script)
+    with subprocess.Popen(command(), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "ready" in line or "Ctrl-C again kills" in line:
+                process.send_signal(signal.SIGINT)
+        process.wait(timeout=60)
+    assert process.returncode == 130
+    assert_nothing_is_left(here)
+
+
+def test_nothing_outlives_a_killed_launcher(here: Path) -> None:
+    write_job(
+        here, "import os, time\nprint('ready', flush=True)\ntime.sleep(60)", "channels: {train: s3://bucket/train/}"
+    )
+    with subprocess.Popen(command(), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "ready" in line:
+                process.kill()
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and processes_of(here):
+        time.sleep(0.1)
+    assert_nothing_is_left(here)
+
+
+def test_an_earlier_run_is_not_overwritten(here: Path) -> None:
+    write_job(here, "print('done')")
+    launch(here)
+    before = (here / ".launch/job/algo-1.log").stat()
+    assert "holds an earlier run of this name" in launch(here, code=3)
+    assert (here / ".launch/job/algo-1.log").stat() == before
+
+
+@pytest.mark.parametrize(
+    ("overlay", "words"),
+    [
+        ("channels: {train: s3://bucket/nowhere/}", "s3://bucket/nowhere/"),
+        ("channels: {train: s3://nobucket/x/}", "nobucket"),
+        (
+            "vpc_config: {security_group_ids: [sg-0123456789abcdef0], subnets: [subnet-0123456789abcdef0]}\n"
+            "channels: {lists: {source: EFS, file_system_id: fs-0123456789abcdef9, directory_path: /lists}}",
+            "--mount fs-0123456789abcdef9=PATH",
+        ),
+    ],
+)
+def test_what_is_not_there_is_one_clear_line(here: Path, overlay: str, words: str) -> None:
+    write_job(here, "print('never')", overlay)
+    output = launch(here, code=3)
+    assert words in output
+    assert "Traceback" not in output
+
+
+def test_the_users_environment_stays_outside(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_SECRET_TOKEN", "hush")
+    write_job(here, "import os\nprint(sorted(os.environ))", "environment: {SAID: 'yes'}")
+    output = launch(here)
+    assert "'SAID'" in output
+    assert "MY_SECRET_TOKEN" not in output
+
+
+def test_json_is_the_only_thing_on_stdout(here: Path) -> None:
+    write_job(here, "print('hello')")
+    done = subprocess.run(command("--json"), cwd=here, capture_output=True, text=True, check=True, timeout=100)
+    assert json.loads(done.stdout)["TrainingJobStatus"] == "Completed"
+    assert "algo-1 | hello" in done.stderr
