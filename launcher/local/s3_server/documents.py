@@ -122,10 +122,16 @@ def _serialise(root: str, pairs: Pairs, attributes: str) -> bytes:
 
 def _write(pieces: list[str], pairs: Pairs) -> None:
     for name, value in pairs:
-        if isinstance(value, (str, int)):
-            text = _SPECIAL.sub(lambda found: f"&#{ord(found[0])};", str(value))
+        if isinstance(value, int):
+            pieces.append(f"<{name}>{value}</{name}>")
+        elif isinstance(value, str):
+            text = _SPECIAL.sub(_reference, value) if _SPECIAL.search(value) else value
             pieces.append(f"<{name}>{text}</{name}>")
         else:
             pieces.append(f"<{name}>")
             _write(pieces, value)
             pieces.append(f"</{name}>")
+
+
+def _reference(found: re.Match[str]) -> str:
+    return f"&#{ord(found[0])};"

@@ -127,12 +127,12 @@ class Store:
         self.require_bucket(bucket)
         changes = self._journal.of(bucket)
         overlay, data = self._folders(bucket)
-        layers = [self._walker.walk(overlay, prefix, low), self._walker.walk(data, prefix, low)]
-        if changes.odd:
-            odd = sorted(key for key in changes.odd.copy() if key >= low and key.startswith(prefix))
-            layers.insert(1, ((key, str(self._odd_path(bucket, key))) for key in odd))
-        if changes.deleted:
-            layers[-1] = ((key, path) for key, path in layers.pop() if key not in changes.deleted)
+        odd = sorted(key for key in changes.odd.copy() if key >= low and key.startswith(prefix))
+        layers = (
+            self._walker.walk(overlay, prefix, low),
+            ((key, str(self._odd_path(bucket, key))) for key in odd),
+            (pair for pair in self._walker.walk(data, prefix, low) if pair[0] not in changes.deleted),
+        )
         last = None
         for key, path in heapq.merge(*layers, key=itemgetter(0)):  # of equal keys the overlay's comes first
             if key != last:
@@ -142,7 +142,7 @@ class Store:
     def describe(self, bucket: str, key: str, path: str) -> Stored | None:
         """What S3 says of an object that `keys` gave; None where it is gone since."""
         try:
-            return self._describe(bucket, key, Path(path).stat())
+            return self._describe(bucket, key, os.stat(path))  # noqa: PTH116 - a Path costs more than the call itself
         except FileNotFoundError:
             return None
 

@@ -1,8 +1,7 @@
 """HTTP/1.1 for the embedded S3 server: requests off a socket, answers onto it, files by sendfile.
 
-Why not http.server: it parses headers with the email package, which costs more than all the rest of a small GET
-(measured on two cores: see `serve`), and its answers take one system call per header block and one per body.
-What S3 needs of HTTP is little: keep-alive, bodies by length or chunked, `Expect: 100-continue`.
+Why not http.server: it tells a client to send its body before anybody has looked at the request, knows no chunked bodies,
+and is slower by a fifth (7,100 to 8,500 GETs of 10 KB a second, one connection on a machine of two cores), for no less code.
 
 One thread per connection: S3 clients keep theirs open, and reading, sending and hashing all release the GIL.
 

@@ -1,0 +1,245 @@
+"""The embedded S3 server answers as S3 does: every test here also runs against moto, over HTTP.
+
+Three endpoints: our server with the objects lying in its data folder, our server with the objects put by the client
+(so they lie in the overlay), and moto.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError
+from moto.server import ThreadedMotoServer
+
+from launcher.local.s3_server import serve
+
+# In an order that is not theirs: `-` and `.` sort before `/`, and UTF-16 would put the last two the other way round.
+KEYS = ("b", "a/c/d", "a.txt", "a/b", "a-b", "a0", "Z", "é/x y+z%20?", "a/c/\N{LATIN SMALL LIGATURE FF}", "a/c/😀")
+BODY = b"0123456789"
+PART = 5 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    url: str
+    bucket: str
+    client: Any
+    store: Callable[[str, bytes], object]
+
+    def error_of(self, operation: str, **arguments: Any) -> tuple[str, int]:
+        with pytest.raises(ClientError) as caught:
+            getattr(self.client, operation)(**{"Bucket": self.bucket, **arguments})
+        response: Any = caught.value.response
+        return response["Error"]["Code"], response["ResponseMetadata"]["HTTPStatusCode"]
+
+    def read(self, key: str, **arguments: Any) -> bytes:
+        return self.client.get_object(Bucket=self.bucket, Key=key, **arguments)["Body"].read()
+
+
+@pytest.fixture(scope="module")
+def moto_url() -> Iterator[str]:
+    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server.start()
+    yield "http://{}:{}".format(*server.get_host_and_port())
+    server.stop()
+
+
+@pytest.fixture(autouse=True)
+def credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name, value in {"ACCESS_KEY_ID": "test", "SECRET_ACCESS_KEY": "test", "REGION": "us-east-1"}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+
+
+@pytest.fixture(params=["folder", "overlay", "moto"])
+def s3(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Endpoint]:
+    bucket = f"bucket-{uuid.uuid4().hex[:12]}"
+    if request.param == "moto":
+        yield connect(request.getfixturevalue("moto_url"), bucket)
+    else:
+        with serve(tmp_path / "s3", tmp_path / "overlay") as url:
+            endpoint = connect(url, bucket)
+            if request.param == "folder":
+
+                def store(key: str, body: bytes) -> None:
+                    path = tmp_path / "s3" / bucket / key
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(body)
+
+                (tmp_path / "s3" / bucket).mkdir(parents=True)
+                endpoint = Endpoint(url, bucket, endpoint.client, store)
+            yield endpoint
+
+
+def connect(url: str, bucket: str) -> Endpoint:
+    client = boto3.client(
+        "s3",
+        endpoint_url=url,
+        region_name="us-east-1",
+        config=Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 1}),
+    )
+    client.create_bucket(Bucket=bucket)
+    return Endpoint(url, bucket, client, lambda key, body: client.put_object(Bucket=bucket, Key=key, Body=body))
+
+
+def expected_page(prefix: str, delimiter: str, after: str) -> list[str]:
+    """What S3's documentation says a listing holds, worked out key by key."""
+    names = set()
+    for key in KEYS:
+        if key.startswith(prefix):
+            head, found, _ = key[len(prefix) :].partition(delimiter) if delimiter else (key, "", "")
+            names.add(prefix + head + found if found else key)
+    return sorted((name for name in names if name > after), key=str.encode)
+
+
+def names_of(answer: dict[str, Any]) -> list[str]:
+    names = [entry["Key"] for entry in answer.get("Contents", ())]
+    return sorted(names + [entry["Prefix"] for entry in answer.get("CommonPrefixes", ())], key=str.encode)
+
+
+def test_reading(s3: Endpoint) -> None:
+    s3.store("a/b.bin", BODY)
+    s3.store("empty", b"")
+    got = s3.client.get_object(Bucket=s3.bucket, Key="a/b.bin")
+    assert got["Body"].read() == BODY and got["ContentLength"] == 10 and got["AcceptRanges"] == "bytes"
+    head = s3.client.head_object(Bucket=s3.bucket, Key="a/b.bin")
+    listed = s3.client.list_objects_v2(Bucket=s3.bucket, Prefix="a/")["Contents"][0]
+    assert got["ETag"] == head["ETag"] == listed["ETag"] and got["ETag"].strip('"') != got["ETag"]
+    assert got["LastModified"] == head["LastModified"] == listed["LastModified"].replace(microsecond=0)
+    assert got["ContentType"] == head["ContentType"] == "binary/octet-stream"
+    assert head["ContentLength"] == listed["Size"] == 10
+    assert s3.read("empty") == b""
+
+
+def test_what_is_not_there(s3: Endpoint) -> None:
+    s3.store("a/b", BODY)
+    assert s3.error_of("get_object", Key="missing") == ("NoSuchKey", 404)
+    assert s3.error_of("get_object", Key="a") == ("NoSuchKey", 404), "a folder is no object"
+    assert s3.error_of("get_object", Key="a/b/c") == ("NoSuchKey", 404)
+    assert s3.error_of("head_object", Key="a/") == ("404", 404)
+    for operation, more in {
+        "get_object": {"Key": "k"},
+        "list_objects_v2": {},
+        "put_object": {"Key": "k", "Body": b"x"},
+        "create_multipart_upload": {"Key": "k"},
+        "get_bucket_location": {},
+    }.items():
+        assert s3.error_of(operation, Bucket="no-such-bucket", **more) == ("NoSuchBucket", 404), operation
+    assert s3.error_of("head_bucket", Bucket="no-such-bucket") == ("404", 404)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ("bytes=0-0", b"0"),
+        ("bytes=2-4", b"234"),
+        ("bytes=9-9", b"9"),
+        ("bytes=5-", b"56789"),
+        ("bytes=-3", b"789"),
+        ("bytes=-100", BODY),
+        ("bytes=4-100", b"456789"),
+    ],
+)
+def test_ranges(s3: Endpoint, asked: str, expected: bytes) -> None:
+    s3.store("k", BODY)
+    got = s3.client.get_object(Bucket=s3.bucket, Key="k", Range=asked)
+    assert got["Body"].read() == expected and got["ContentLength"] == len(expected)
+    start = BODY.index(expected)
+    assert got["ContentRange"] == f"bytes {start}-{start + len(expected) - 1}/10"
+    assert got["ResponseMetadata"]["HTTPStatusCode"] == 206
+    head = s3.client.head_object(Bucket=s3.bucket, Key="k", Range=asked)
+    assert head["ContentLength"] == len(expected)
+
+
+def test_ranges_that_cannot_be_had(s3: Endpoint) -> None:
+    s3.store("k", BODY)
+    s3.store("empty", b"")
+    for asked in ("bytes=10-", "bytes=10-20", "bytes=-0"):
+        assert s3.error_of("get_object", Key="k", Range=asked) == ("InvalidRange", 416), asked
+    assert s3.error_of("get_object", Key="empty", Range="bytes=0-") == ("InvalidRange", 416)
+    for asked in ("bytes=x-y", "bytes=5-2"):
+        assert s3.read("k", Range=asked) == BODY, asked
+
+
+def test_conditions(s3: Endpoint) -> None:
+    s3.store("k", BODY)
+    head = s3.client.head_object(Bucket=s3.bucket, Key="k")
+    tag, changed = head["ETag"], head["LastModified"]
+    assert s3.read("k", IfMatch=tag) == s3.read("k", IfNoneMatch='"other"') == BODY
+    assert s3.error_of("get_object", Key="k", IfMatch='"other"') == ("PreconditionFailed", 412)
+    assert s3.error_of("get_object", Key="k", IfNoneMatch=tag) == ("304", 304)
+    assert s3.error_of("get_object", Key="k", IfModifiedSince=changed) == ("304", 304)
+    assert s3.error_of("get_object", Key="k", IfUnmodifiedSince=changed.replace(year=2001))[1] == 412
+    assert s3.error_of("put_object", Key="k", Body=b"new", IfNoneMatch="*") == ("PreconditionFailed", 412)
+    s3.client.put_object(Bucket=s3.bucket, Key="new", Body=b"new", IfNoneMatch="*")
+    assert (s3.read("k"), s3.read("new")) == (BODY, b"new")
+
+
+@pytest.mark.parametrize("delimiter", ["", "/", "c"])
+def test_listing(s3: Endpoint, request: pytest.FixtureRequest, delimiter: str) -> None:
+    for key in KEYS:
+        s3.store(key, key.encode())
+    # moto forgets keys between the pages of the first form where there is a delimiter.
+    first_form = [] if delimiter and "moto" in request.node.callspec.id else ["list_objects"]
+    for prefix in ("", "a", "a/", "a/c", "a/c/", "é/", "nothing", "a/b/"):
+        expected = expected_page(prefix, delimiter, "")
+        asked = {"Bucket": s3.bucket, "Prefix": prefix, "Delimiter": delimiter}
+        whole = s3.client.list_objects_v2(**asked)
+        assert names_of(whole) == expected and whole["KeyCount"] == len(expected) and not whole["IsTruncated"]
+        assert [entry["Key"] for entry in whole.get("Contents", ())] == [name for name in expected if name in KEYS]
+        assert all(entry["Size"] == len(entry["Key"].encode()) for entry in whole.get("Contents", ()))
+        for operation in ("list_objects_v2", *first_form):
+            pages = list(s3.client.get_paginator(operation).paginate(**asked, PaginationConfig={"PageSize": 2}))
+            assert [name for page in pages for name in names_of(page)] == expected, (operation, prefix)
+            assert all(page["MaxKeys"] == 2 for page in pages)
+        for after in ("a", "a/b", "a/c", "a/c/d", "zzz"):
+            later = expected_page(prefix, delimiter, after)
+            assert names_of(s3.client.list_objects_v2(**asked, StartAfter=after)) == later, (prefix, after)
+            if first_form:
+                assert names_of(s3.client.list_objects(**asked, Marker=after)) == later, (prefix, after)
+
+
+def test_listing_nothing(s3: Endpoint) -> None:
+    s3.store("k", BODY)
+    none = s3.client.list_objects_v2(Bucket=s3.bucket, MaxKeys=0)
+    assert none["KeyCount"] == 0 and not none["IsTruncated"] and "Contents" not in none
+
+
+@pytest.mark.parametrize("key", ["a//b", "/a", "a/", "a/./b", "../a", "..", "a b+c%2F?#&é", "x" * 1024, "<&>'"])
+def test_keys_that_are_no_paths(s3: Endpoint, key: str) -> None:
+    s3.client.put_object(Bucket=s3.bucket, Key=key, Body=key.encode())
+    assert s3.read(key) == key.encode()
+    assert names_of(s3.client.list_objects_v2(Bucket=s3.bucket)) == [key]
+    s3.client.delete_object(Bucket=s3.bucket, Key=key)
+    assert s3.error_of("get_object", Key=key) == ("NoSuchKey", 404)
+
+
+def test_keys_that_are_objects_and_folders(s3: Endpoint) -> None:
+    for key in ("a", "a/b", "a/", "a/b/c"):
+        s3.client.put_object(Bucket=s3.bucket, Key=key, Body=key.encode())
+    assert names_of(s3.client.list_objects_v2(Bucket=s3.bucket)) == ["a", "a/", "a/b", "a/b/c"]
+    assert names_of(s3.client.list_objects_v2(Bucket=s3.bucket, Delimiter="/")) == ["a", "a/"]
+    assert [s3.read(key) for key in ("a", "a/b", "a/", "a/b/c")] == [b"a", b"a/b", b"a/", b"a/b/c"]
+    s3.client.delete_object(Bucket=s3.bucket, Key="a")
+    s3.client.put_object(Bucket=s3.bucket, Key="a/b", Body=b"again")
+    assert names_of(s3.client.list_objects_v2(Bucket=s3.bucket)) == ["a/", "a/b", "a/b/c"]
+    assert s3.read("a/b") == b"again"
+
+
+def test_buckets(s3: Endpoint) -> None:
+    other = s3.bucket + "-2"
+    s3.client.create_bucket(Bucket=other)
+    s3.client.create_bucket(Bucket=other)
+    assert {s3.bucket, other} <= {bucket["Name"] for bucket in s3.client.list_buckets()["Buckets"]}
+    assert s3.client.get_bucket_location(Bucket=other)["LocationConstraint"] is None

@@ -1,0 +1,255 @@
+"""What is the embedded S3 server's own: its folders, its overlay, what it survives and what it costs."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from launcher.local.s3_server import serve
+
+BUCKET = "bucket"
+
+
+class Local:
+    """A served folder, and a client of it."""
+
+    def __init__(self, root: Path) -> None:
+        self.data, self.overlay = root / "s3", root / "overlay"
+        self.objects = self.data / BUCKET
+        self.objects.mkdir(parents=True)
+        self._stack = ExitStack()
+
+    def start(self) -> None:
+        self.url = self._stack.enter_context(serve(self.data, self.overlay))
+        self.client: Any = boto3.client(
+            "s3",
+            endpoint_url=self.url,
+            aws_access_key_id="test",
+            aws_secret_access_key="test",
+            region_name="us-east-1",
+            config=Config(s3={"addressing_style": "path"}, max_pool_connections=32, retries={"total_max_attempts": 1}),
+        )
+
+    def stop(self) -> None:
+        self._stack.close()
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def put(self, key: str, body: bytes, **more: Any) -> str:
+        return self.client.put_object(Bucket=BUCKET, Key=key, Body=body, **more)["ETag"]
+
+    def get(self, key: str) -> bytes | None:
+        try:
+            return self.client.get_object(Bucket=BUCKET, Key=key)["Body"].read()
+        except ClientError as error:
+            assert error.response["Error"]["Code"] == "NoSuchKey"
+            return None
+
+    def delete(self, key: str) -> None:
+        self.client.delete_object(Bucket=BUCKET, Key=key)
+
+    def keys(self, **asked: Any) -> list[str]:
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, **asked)
+        return [entry["Key"] for page in pages for entry in page.get("Contents", ())]
+
+    def send(self, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=20)
+        connection.request(method, path, body, headers)
+        response = connection.getresponse()
+        answer = response.status, response.read()
+        connection.close()
+        return answer
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[Local]:
+    served = Local(tmp_path)
+    served.start()
+    yield served
+    served.stop()
+
+
+def tree(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def test_data_is_never_changed_and_writes_lie_in_the_overlay(local: Local) -> None:
+    (local.objects / "train").mkdir()
+    for name in ("1", "2", "3"):
+        (local.objects / "train" / name).write_bytes(b"data")
+    before = tree(local.data)
+    assert not local.overlay.exists(), "nothing is made before the first write"
+    local.put("train/1", b"new")
+    local.put("out/job/model.tar.gz", b"model")
+    local.delete("train/2")
+    assert tree(local.data) == before
+    assert (local.overlay / BUCKET / "out/job/model.tar.gz").read_bytes() == b"model"
+    assert local.keys() == ["out/job/model.tar.gz", "train/1", "train/3"]
+    assert [local.get(f"train/{name}") for name in ("1", "2", "3")] == [b"new", None, b"data"]
+    local.delete("train/1")
+    assert local.get("train/1") is None and local.keys(Prefix="train/") == ["train/3"]
+    local.put("train/2", b"again")
+    assert local.get("train/2") == b"again" and local.keys(Prefix="train/") == ["train/2", "train/3"]
+    local.delete("out/job/model.tar.gz")
+    assert not (local.overlay / BUCKET / "out").exists(), "empty folders go with their last object"
+
+
+def test_a_new_server_knows_what_the_last_one_did(local: Local) -> None:
+    (local.objects / "gone").write_bytes(b"data")
+    tag = local.put("a", b"1", Metadata={"k": "v"})
+    local.put("a/b", b"2")
+    local.put("b/", b"")
+    local.put("c/", b"")
+    local.delete("c/")
+    local.delete("gone")
+    local.client.create_multipart_upload(Bucket=BUCKET, Key="unfinished")
+    with (local.overlay / ".s3/changes.jsonl").open("a") as journal:
+        journal.write('\n{"bucket": "bu')  # a server was killed here
+    local.restart()
+    assert local.keys() == ["a", "a/b", "b/"] and local.get("a/b") == b"2" and local.get("gone") is None
+    head = local.client.head_object(Bucket=BUCKET, Key="a")
+    assert (head["ETag"], head["Metadata"]) == (tag, {"k": "v"})
+    local.put("d", b"after the cut line")
+    local.restart()
+    assert local.keys() == ["a", "a/b", "b/", "d"]
+    assert {path.name for path in (local.overlay / ".s3").iterdir()} == {"changes.jsonl", "odd"}
+    (local.overlay / BUCKET / "a").write_bytes(b"changed by hand")
+    head = local.client.head_object(Bucket=BUCKET, Key="a")
+    assert head["ETag"] != tag and head["Metadata"] == {} and local.get("a") == b"changed by hand"
+
+
+def test_a_served_etag_follows_the_file_and_is_no_md5(local: Local) -> None:
+    path = local.objects / "k"
+    path.write_bytes(b"one")
+    tags = [local.client.head_object(Bucket=BUCKET, Key="k")["ETag"] for _ in range(2)]
+    assert tags[0] == tags[1] and "-" in tags[0]
+    os.utime(path, ns=(1, 1))
+    assert local.client.head_object(Bucket=BUCKET, Key="k")["ETag"] != tags[0]
+
+
+@pytest.mark.parametrize(
+    "path", ["/bucket/../secret", "/bucket/%2e%2e/secret", "/bucket/a/..%2f..%2fsecret", "/../secret"]
+)
+def test_no_request_leaves_its_bucket(local: Local, path: str) -> None:
+    for folder in (local.data, local.data.parent, local.overlay):
+        folder.mkdir(exist_ok=True)
+        (folder / "secret").write_bytes(b"secret")
+    (local.objects / "a").mkdir()
+    before = tree(local.data.parent)
+    assert local.send("GET", path)[0] == 404
+    assert local.send("PUT", path, b"overwritten")[0] in (200, 404)
+    local.send("DELETE", path)
+    after = {name: body for name, body in tree(local.data.parent).items() if not name.startswith("overlay/.s3/")}
+    assert after == before
+    assert local.send("GET", "/.s3/changes.jsonl")[0] == 404
+
+
+def test_links_are_read_through_and_never_written_through(local: Local, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "x").write_bytes(b"linked")
+    (local.objects / "link").symlink_to(elsewhere)
+    (local.objects / "loop").symlink_to(local.objects)
+    (local.objects / "nowhere").symlink_to(tmp_path / "missing")
+    assert local.keys() == ["link/x"] and local.get("link/x") == b"linked" and local.get("nowhere") is None
+    (local.overlay / BUCKET).mkdir(parents=True)
+    (local.overlay / BUCKET / "out").symlink_to(elsewhere)
+    local.put("out/x", b"new")
+    local.put("link/x", b"new")
+    local.delete("link/x")
+    with pytest.raises(ClientError, match="link"):
+        local.delete("out/x")
+    assert tree(elsewhere) == {"x": b"linked"}
+
+
+def test_what_is_no_file_is_no_object(local: Local) -> None:
+    os.mkfifo(local.objects / "fifo")
+    (local.objects / "empty-folder").mkdir()
+    (local.objects / "a").write_bytes(b"a")
+    os.close(os.open(os.fsencode(local.objects) + b"/\xff", os.O_CREAT | os.O_WRONLY))
+    assert local.keys() == ["a"] and local.get("fifo") is None and local.get("empty-folder") is None
+    assert "CommonPrefixes" not in local.client.list_objects_v2(Bucket=BUCKET, Delimiter="/")
+
+
+def test_a_cut_upload_leaves_nothing(local: Local) -> None:
+    for start in (b"Content-Length: 100000\r\n\r\nxyz", b"Transfer-Encoding: chunked\r\n\r\n400\r\nxyz"):
+        with socket.create_connection(urlsplit(local.url).netloc.split(":")) as connection:
+            connection.sendall(b"PUT /bucket/k HTTP/1.1\r\nHost: x\r\n" + start)
+    wrong = {"x-amz-decoded-content-length": "11", "Content-Encoding": "aws-chunked"}
+    status, answer = local.send("PUT", "/bucket/k", b"a\r\n0123456789\r\n0\r\n\r\n", **wrong)
+    assert status == 400 and b"IncompleteBody" in answer
+    local.restart()  # waits for the threads of the cut connections
+    assert local.get("k") is None and tree(local.overlay) == {}
+
+
+def test_requests_it_does_not_speak(local: Local) -> None:
+    (local.objects / "k").write_bytes(b"k")
+    connection = http.client.HTTPConnection(urlsplit(local.url).netloc, timeout=20)
+    for method, path, body, expected in (
+        ("GET", "/bucket/k?acl", b"", (501, b"NotImplemented")),
+        ("PUT", "/bucket/k?tagging", b"<Tagging/>", (501, b"NotImplemented")),
+        ("PATCH", "/bucket/k", b"x" * 100_000, (405, b"MethodNotAllowed")),
+        ("POST", "/bucket?delete", b"<not xml", (400, b"MalformedXML")),
+        ("GET", "/bucket/%ff", b"", (400, b"InvalidURI")),
+        ("GET", "/bucket?max-keys=many", b"", (400, b"InvalidArgument")),
+        ("GET", "/bucket?list-type=2&continuation-token=%25", b"", (400, b"InvalidArgument")),
+        ("GET", "/bucket?encoding-type=base85", b"", (400, b"InvalidArgument")),
+        ("PUT", "/Not_A-Name", b"", (400, b"InvalidBucketName")),
+        ("PUT", "/bucket/" + "x" * 1025, b"", (400, b"KeyTooLongError")),
+        ("GET", "/bucket/k", b"", (200, b"k")),
+    ):
+        connection.request(method, path, body)  # all on one connection, which an error must not break
+        response = connection.getresponse()
+        answer = response.read()
+        assert response.status == expected[0] and expected[1] in answer, (method, path, answer)
+    connection.close()
+
+
+def test_many_clients_at_once(local: Local) -> None:
+    def work(number: int) -> bool:
+        body = str(number).encode() * 5000
+        local.put(f"{number % 7}/{number:03d}", body)
+        local.put("shared", body)
+        whole = local.get("shared")
+        assert whole is not None and whole == whole[: len(whole) // 5000] * 5000, "two writers in one object"
+        return local.get(f"{number % 7}/{number:03d}") == body
+
+    with ThreadPoolExecutor(32) as pool:
+        assert all(pool.map(work, range(200)))
+    assert local.keys() == sorted([*(f"{number % 7}/{number:03d}" for number in range(200)), "shared"])
+
+
+def test_it_ends_without_a_trace(local: Local) -> None:
+    idle = socket.create_connection(urlsplit(local.url).netloc.split(":"))
+    local.get("k")
+    local.stop()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("s3-")]
+    assert idle.recv(1) == b"", "the server hangs up"
+    idle.close()
+    assert not local.overlay.exists()
+
+
+def test_a_file_that_shrinks_while_it_is_sent_is_an_error(local: Local) -> None:
+    path = local.objects / "k"
+    with path.open("wb") as file:
+        file.truncate(64 << 20)
+    body = local.client.get_object(Bucket=BUCKET, Key="k")["Body"]
+    body.read(1)
+    os.truncate(path, 1)
+    with pytest.raises(Exception, match=r"(?i)incomplete|broken|reset"):
+        body.read()
