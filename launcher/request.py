@@ -41,12 +41,17 @@ def build_request(spec: JobSpec, job_name: str) -> dict[str, Any]:
         elif key == "environment":
             request.setdefault("Environment", {}).update(value)
         else:
-            *above, member = _PLACES.get(key, (aws_name(key),))
+            *above, member = member_place(key)
             level = request
             for name in above:
                 level = level.setdefault(name, {})
             level[member] = as_request(value)
     return request
+
+
+def member_place(key: str) -> tuple[str, ...]:
+    """Where the member of a spec's key stands in the request."""
+    return _PLACES.get(key, (aws_name(key),))
 
 
 def _add_channels(request: dict[str, Any], spec: JobSpec) -> None:

@@ -107,7 +107,8 @@ def _compose_events(text: str, file: str) -> _Node | None:
     root: _Node | None = None
     stack: list[_Node] = []
     anchors: dict[str, _Node] = {}
-    for event in yaml.parse(text, Loader=_Loader):
+    events: Iterator[Any] = yaml.parse(text, Loader=_Loader)
+    for event in events:
         place = (event.start_mark.line + 1, event.start_mark.column + 1)
         if isinstance(event, yaml.DocumentStartEvent) and root is not None:
             raise _refused(file, place, "starts a second document; one file is one job", "yaml-documents")

@@ -1,0 +1,86 @@
+"""The documentation is true: what is generated is current, every YAML block plans, every code and option is named."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+import jsonschema
+import pytest
+import yaml
+
+import channel_specs
+import launcher
+from launcher import cli, docs, schema
+from launcher.checks import RULES
+
+ROOT = Path(launcher.__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_generated_parts_are_current() -> None:
+    assert docs.updated(README) == README, "python -m launcher.docs README.md"
+
+
+def test_the_schema_is_current() -> None:
+    kept = (ROOT / "channel_specs/schema.json").read_text(encoding="utf-8")
+    assert json.loads(kept) == schema.schema(), "python -m launcher.schema > channel_specs/schema.json"
+
+
+@pytest.mark.parametrize("name", channel_specs.names())
+def test_editors_accept_the_bundled_specs(name: str) -> None:
+    jsonschema.validate(yaml.safe_load(channel_specs.path(name).read_text(encoding="utf-8")), schema.schema())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"base_nam": "x"},
+        {"channels": {"train": {"source": "EBS"}}},
+        {"channels": {"train": {"s3_uri": "s3://b/", "input_mode": "Fastfile"}}},
+        {"resource_config": {"instance_type": "ml.m5.xlarg"}},
+        {"role_arn": "nobody"},
+    ],
+)
+def test_editors_refuse_what_the_parser_refuses(wrong: dict[str, Any]) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(wrong, schema.schema())
+
+
+def test_every_yaml_block_of_the_readme_plans(tmp_path: Path) -> None:
+    blocks = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+    specs = [block for block in blocks if yaml.safe_load(block) is not None]
+    assert specs
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/train.py").touch()
+    (tmp_path / "src/requirements.txt").touch()
+    for block in specs:
+        (tmp_path / "job.yaml").write_text(block)
+        assert launcher.plan(tmp_path / "job.yaml").request["RoleArn"]
+
+
+def test_every_code_is_documented() -> None:
+    used = set(docs.OTHER_CODES) | {rule.code for rule in RULES}
+    sources = [
+        file.read_text(encoding="utf-8")
+        for file in [*(ROOT / "launcher").glob("*.py"), *(ROOT / "launcher/checks").glob("*.py")]
+    ]
+    written = set(re.findall(r'"((?:yaml|aws|unknown|wrong|duplicate|invalid|code)-[a-z-]+)"', "\n".join(sources)))
+    assert written <= used | {f"aws-{bound}" for bound in ("min", "max")}
+    assert all(f"`{code}`" in README for code in used)
+
+
+def test_every_option_is_documented() -> None:
+    command = cli.cli.commands["run"]
+    options = [
+        option for parameter in command.params if isinstance(parameter, click.Option) for option in parameter.opts
+    ]
+    assert [option for option in options if option not in README] == []
+
+
+def test_links_lead_somewhere() -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", README):
+        assert (ROOT / target).exists(), target
