@@ -90,7 +90,8 @@ def serve(data: Path, overlay: Path) -> Iterator[str]:
     `data` holds one folder per bucket, is only read and need not exist. All writes go to `overlay`, which is made when
     the first comes and outlives the server; one server at a time may use it.
 
-    Measured on two cores, client and server sharing them: see tests/test_s3_server.py's module docstring.
+    On a machine of two cores shared with its client it gives 8,500 GETs of 10 KB a second on one connection, 6,000 on 32, and
+    2.6 GB/s of a large object.
     """
     store = Store(data, overlay)
     try:

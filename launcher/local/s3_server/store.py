@@ -203,16 +203,28 @@ class Store:
             self.discard(arrived)
 
     def delete(self, bucket: str, key: str) -> None:
-        """Removes an object, or hides it where it lies in the data folder; none there is no error. NoSuchBucket."""
+        """Removes an object, or hides it where it lies in the data folder; none there is no error.
+
+        S3Error NoSuchBucket; AccessDenied where only a link in the overlay leads to it.
+        """
         with self._lock:
             self.require_bucket(bucket)
             if self._existing(bucket, key) is None:
                 return
-            hide = is_plain(key) and Path(self._data, bucket, key).is_file()
+            plain = is_plain(key)
+            written = Path(self._overlay, bucket, key) if plain else None
+            if written is not None and self._behind_link(written):
+                raise S3Error(
+                    "AccessDenied", Message=f"{written} lies behind a link, and nothing is removed through one"
+                )
+            hide = plain and Path(self._data, bucket, key).is_file()
             self._journal.delete(bucket, key, hide=hide)  # first, so that no reader sees the data folder's come back
-            if is_plain(key):
-                self._remove_path(bucket, key)
             self._odd_path(bucket, key).unlink(missing_ok=True)
+            if written is not None and written.is_file():
+                written.unlink()
+                for folder in written.parents[: key.count("/")]:  # those that are empty without it
+                    with suppress(OSError):
+                        folder.rmdir()
 
     def _folders(self, bucket: str) -> tuple[str, str]:
         if not _BUCKET.fullmatch(bucket):
@@ -265,18 +277,6 @@ class Store:
                 raise
             return False
         return True
-
-    def _remove_path(self, bucket: str, key: str) -> None:
-        """Removes the overlay's file if there is one, and the folders that are empty without it."""
-        path = Path(self._overlay, bucket, key)
-        if not path.is_file():
-            return
-        if self._behind_link(path):
-            raise S3Error("AccessDenied", Message=f"{path} lies behind a link, and nothing is removed through one")
-        path.unlink()
-        for folder in path.parents[: key.count("/")]:
-            with suppress(OSError):  # not empty
-                folder.rmdir()
 
     def _behind_link(self, path: Path) -> bool:
         folders = path.parents[: len(path.relative_to(self._overlay).parts) - 1]  # the bucket's and those below it

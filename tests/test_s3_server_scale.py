@@ -1,0 +1,169 @@
+"""What the embedded S3 server must bear: large objects in flat memory, and listings right and cheap at any size."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import boto3
+import pytest
+from botocore.config import Config
+
+from launcher.local.s3_server import serve
+from launcher.local.s3_server.listing import make_page
+from launcher.local.s3_server.store import Store
+
+MB = 1 << 20
+SERVER = """
+import resource, sys
+from pathlib import Path
+from launcher.local.s3_server import serve
+with serve(Path(sys.argv[1]), Path(sys.argv[2])) as url:
+    print(url, flush=True)
+    for line in sys.stdin:
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024), flush=True)
+"""
+
+
+def connect(url: str) -> Any:
+    return boto3.client(
+        "s3",
+        endpoint_url=url,
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+        region_name="us-east-1",
+        config=Config(s3={"addressing_style": "path"}),
+    )
+
+
+@contextmanager
+def server_process(root: Path) -> Iterator[tuple[str, Any]]:
+    """A server alone in its process: its endpoint, and a function that tells its greatest memory so far, in bytes."""
+    command = [sys.executable, "-c", SERVER, str(root / "s3"), str(root / "overlay")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
+        assert process.stdin is not None and process.stdout is not None
+
+        def memory() -> int:
+            process.stdin.write("\n")
+            return int(process.stdout.readline())
+
+        yield process.stdout.readline().strip(), memory
+        process.stdin.close()
+        assert process.wait(20) == 0
+
+
+def test_large_objects_in_flat_memory(tmp_path: Path) -> None:
+    bucket = tmp_path / "s3/bucket"
+    bucket.mkdir(parents=True)
+    with (bucket / "big").open("wb") as file:
+        file.truncate(400 * MB)
+        file.seek(399 * MB)
+        file.write(b"near the end")
+    with server_process(tmp_path) as (url, memory):
+        client = connect(url)
+        client.get_object(Bucket="bucket", Key="big", Range="bytes=0-0")["Body"].read()
+        before = memory()
+        body = client.get_object(Bucket="bucket", Key="big")["Body"]
+        assert sum(len(block) for block in body.iter_chunks(MB)) == 400 * MB
+        last = client.get_object(Bucket="bucket", Key="big", Range=f"bytes={399 * MB}-")["Body"].read()
+        assert len(last) == MB and last.startswith(b"near the end")
+        client.upload_file(str(bucket / "big"), "bucket", "parts")
+        connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
+        with (bucket / "big").open("rb") as file:
+            connection.request("PUT", "/bucket/whole", file, {"Content-Length": str(400 * MB)})
+        assert connection.getresponse().read() == b""
+        connection.close()
+        assert memory() - before < 32 * MB
+    for name in ("parts", "whole"):
+        with (tmp_path / "overlay/bucket" / name).open("rb") as file:
+            assert file.seek(0, os.SEEK_END) == 400 * MB
+            file.seek(399 * MB)
+            assert file.read(12) == b"near the end"
+
+
+def test_a_large_folder_is_read_once_and_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bucket = tmp_path / "s3/bucket"
+    for folder in ("a", "b", "b/c", "d"):
+        (bucket / folder).mkdir(parents=True)
+        for number in range(1200):
+            (bucket / folder / f"{number:04d}").touch()
+    for folder in (bucket, *bucket.rglob("*/")):
+        os.utime(folder, (0, 0))  # settled
+    scanned = []
+    scandir = os.scandir
+
+    def counting(path: Any) -> Any:
+        scanned.append(str(Path(path).relative_to(bucket)))
+        return scandir(path)
+
+    with serve(tmp_path / "s3", tmp_path / "overlay") as url:
+        monkeypatch.setattr(os, "scandir", counting)
+        pages = list(connect(url).get_paginator("list_objects_v2").paginate(Bucket="bucket", Prefix="b/"))
+        assert [page["KeyCount"] for page in pages] == [1000, 1000, 400]
+        assert scanned == ["b", "b/c"]
+
+
+def test_a_listing_is_never_stale(tmp_path: Path) -> None:
+    folder = tmp_path / "s3/bucket"
+    folder.mkdir(parents=True)
+    store = Store(tmp_path / "s3", tmp_path / "overlay")
+    now = time.time_ns()
+    for number in range(10):
+        (folder / f"{number:03d}").touch()
+        os.utime(folder, ns=(now, now))  # as on a file system whose clock is coarse
+        assert len(list(store.keys("bucket", "", ""))) == number + 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_pages_are_those_of_the_sorted_keys(tmp_path: Path, seed: int) -> None:
+    """Random objects in data folder, overlay and beside it, some deleted; pages worked out from the sorted keys."""
+    choose = random.Random(seed)
+    store = Store(tmp_path / "s3", tmp_path / "overlay")
+    store.create_bucket("bucket")
+
+    def text(longest: int) -> str:
+        return "".join(choose.choices("ab/-é\U0010ffff", k=choose.randint(0, longest)))
+
+    keys = set()
+    for key in {text(6) for _ in range(60)} - {""}:
+        path = tmp_path / "s3/bucket" / key
+        plain = all(key.split("/")) and not path.exists() and not any(up.is_file() for up in path.parents)
+        if plain and choose.random() < 0.5:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"data")
+        if not (plain and path.exists()) or choose.random() < 0.3:
+            put(store, key)
+        keys.add(key)
+    for key in choose.sample(sorted(keys), 15):
+        store.delete("bucket", key)
+        keys.discard(key)
+
+    for _ in range(100):
+        prefix, delimiter, marker = text(3), choose.choice(["", "/", "a", "b/"]), choose.choice([text(5), ""])
+        limit = choose.choice([1, 2, 5, 1000])
+        names = set()
+        for key in keys:
+            head, found, _ = key[len(prefix) :].partition(delimiter) if delimiter else (key, "", "")
+            if key.startswith(prefix):
+                names.add(prefix + head + found if found else key)
+        expected = sorted(name for name in names if name > marker)
+        page = make_page(lambda low, prefix=prefix: store.keys("bucket", prefix, low), prefix, delimiter, marker, limit)
+        assert sorted([key for key, _ in page.keys] + page.common) == expected[:limit]
+        assert page.truncated == (len(expected) > limit)
+        assert all(store.describe("bucket", key, path) for key, path in page.keys)
+
+
+def put(store: Store, key: str) -> None:
+    read, write = os.pipe()
+    os.close(write)
+    with os.fdopen(read, "rb", buffering=0) as empty:
+        store.put(("bucket", key), store.receive(empty), {})
