@@ -1,0 +1,185 @@
+"""Makes the data that the bundled specs read: `python -m launcher.demo DIR`, then `launch SPEC --local --data DIR`.
+
+1,797 real handwritten digits, 8 x 8 grey pixels each (the NIST-derived set that scikit-learn ships: no download), split
+into train, validation and test, and laid out as the cloud that a local run reads from:
+
+    DIR/s3/my-bucket/digits/train/00042.png ...       one PNG an image; validation/ and test/ likewise
+    DIR/s3/my-bucket/digits/train-tar/                the same training images in tar shards,
+                            train-recordio/           in RecordIO shards,
+                            train.manifest            named by a manifest
+                            train.augmented-manifest  and, with their classes, by an augmented manifest
+                            train-lines/              their pixels as gzipped JSON lines,
+                            train-csv/                and as CSV
+    DIR/s3/my-bucket/digits/lists/test/               test.lst: index, label, path
+    DIR/efs/fs-0123456789abcdef0/digits/              train/ once more, and lists/train/train.lst
+    DIR/fsx/fs-0123456789abcdef1/abcdefgh/digits/     train/ once more, and lists/validation/validation.lst
+
+The one part of the launcher that writes records, so the one that uses the writers of `entrypoints` beside its contract.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+
+from entrypoints.lst import Line, write_lst
+from entrypoints.records import recordio, tar_write
+from entrypoints.sample import KEY
+from launcher.errors import LaunchError, RefusedError
+
+BUCKET = "my-bucket"
+EFS = "fs-0123456789abcdef0"
+FSX = "fs-0123456789abcdef1"
+FSX_MOUNT_NAME = "abcdefgh"
+
+SPLIT = (1297, 250, 250)  # images of train, validation, test
+SHARD = 200  # images in a tar or RecordIO shard, lines in a file; real shards have 100 MB or more
+_NOTE = "README.txt"  # written last: where it is, the data is whole
+_SEED = 0
+
+
+@dataclass(frozen=True)
+class Digit:
+    """One image."""
+
+    index: int  # its place in scikit-learn's set
+    label: int  # 0 to 9
+    pixels: tuple[int, ...]  # 64, row by row, 0 (paper) to 16 (ink)
+
+    @property
+    def name(self) -> str:
+        """Its key, without the extension."""
+        return f"{self.index:05d}"
+
+    def png(self) -> bytes:
+        """The image as a PNG of 8 x 8 grey pixels."""
+        from PIL import Image
+
+        file = BytesIO()
+        grey = bytes(round(pixel * 255 / 16) for pixel in self.pixels)
+        Image.frombytes("L", (8, 8), grey).save(file, "PNG")
+        return file.getvalue()
+
+
+def make_demo(directory: Path, split: tuple[int, int, int] = SPLIT) -> bool:
+    """Makes the data in `directory`; False where it is there already. The same `split` gives the same images.
+
+    Raises RefusedError where the directory holds something else, and where scikit-learn or Pillow are missing.
+    """
+    note = f"Made by python -m launcher.demo, images of train, validation, test: {split}. May be deleted.\n"
+    if directory.exists() and any(directory.iterdir()):
+        if (directory / _NOTE).is_file() and (directory / _NOTE).read_text(encoding="utf-8") == note:
+            return False
+        raise RefusedError(f"{directory} holds something else than this demo data; name another folder, or delete it")
+    digits = _digits()
+    train, rest = digits[: split[0]], digits[split[0] :]
+    validation, test = rest[: split[1]], rest[split[1] : split[1] + split[2]]
+    unfinished = directory.with_name(f".{directory.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    _write_s3(unfinished / "s3" / BUCKET / "digits", train, validation, test)
+    for root, name, listed in (
+        (unfinished / "efs" / EFS / "digits", "train", train),
+        (unfinished / "fsx" / FSX / FSX_MOUNT_NAME / "digits", "validation", validation),
+    ):
+        _write_images(root / "train", train)
+        _write_list(root / "lists" / name, name, listed)
+    (unfinished / _NOTE).write_text(note, encoding="utf-8")
+    if directory.exists():
+        directory.rmdir()
+    unfinished.rename(directory)
+    return True
+
+
+def _digits() -> list[Digit]:
+    """All images in a random order that is always the same: the set is sorted by who wrote them."""
+    try:
+        import PIL  # noqa: F401 - its absence is to be known before anything is written
+        from sklearn.datasets import load_digits
+    except ModuleNotFoundError as error:
+        raise RefusedError(
+            f"{error.name} is missing, which the demo data is made with: pip install scikit-learn pillow"
+        ) from error
+    images, labels = load_digits(return_X_y=True)
+    digits = [
+        Digit(index, int(label), tuple(map(int, pixels)))
+        for index, (pixels, label) in enumerate(zip(images, labels, strict=True))
+    ]
+    random.Random(_SEED).shuffle(digits)
+    return digits
+
+
+def _write_s3(root: Path, train: Sequence[Digit], validation: Sequence[Digit], test: Sequence[Digit]) -> None:
+    for name, digits in (("train", train), ("validation", validation), ("test", test)):
+        _write_images(root / name, digits)
+    _write_list(root / "lists" / "test", "test", test)
+    for number, shard in enumerate(_shards(train)):
+        pngs = [digit.png() for digit in shard]
+        with _create(root / "train-tar" / f"train-{number:03d}.tar").open("wb") as file:
+            tar_write.write(file, ({KEY: digit.name, "png": png} for digit, png in zip(shard, pngs, strict=True)))
+        with _create(root / "train-recordio" / f"train-{number:03d}.rec").open("wb") as file:
+            recordio.write(file, pngs)
+        lines = "".join(json.dumps({"index": d.index, "class": d.label, "pixels": d.pixels}) + "\n" for d in shard)
+        _create(root / "train-lines" / f"train-{number:03d}.jsonl.gz").write_bytes(
+            gzip.compress(lines.encode(), mtime=0)
+        )
+        rows = "".join(",".join(map(str, (d.label, *d.pixels))) + "\n" for d in shard)
+        _create(root / "train-csv" / f"train-{number:03d}.csv").write_text(rows, encoding="utf-8", newline="\n")
+    prefix = f"s3://{BUCKET}/digits/train/"
+    manifest = [{"prefix": prefix}, *(f"{digit.name}.png" for digit in train)]
+    (root / "train.manifest").write_text(json.dumps(manifest, indent=0) + "\n", encoding="utf-8")
+    augmented = ({"source-ref": f"{prefix}{digit.name}.png", "class": digit.label} for digit in train)
+    (root / "train.augmented-manifest").write_text(
+        "".join(json.dumps(line) + "\n" for line in augmented), encoding="utf-8"
+    )
+
+
+def _shards(digits: Sequence[Digit]) -> Iterator[Sequence[Digit]]:
+    for start in range(0, len(digits), SHARD):
+        yield digits[start : start + SHARD]
+
+
+def _write_images(folder: Path, digits: Iterable[Digit]) -> None:
+    folder.mkdir(parents=True)
+    for digit in digits:
+        (folder / f"{digit.name}.png").write_bytes(digit.png())
+
+
+def _write_list(folder: Path, name: str, digits: Iterable[Digit]) -> None:
+    write_lst(
+        _create(folder / f"{name}.lst"),
+        (Line(digit.index, (float(digit.label),), f"{digit.name}.png") for digit in digits),
+    )
+
+
+def _create(file: Path) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return file
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command; its exit code."""
+    if len(arguments) != 1 or arguments[0].startswith("-"):
+        sys.stderr.write("usage: python -m launcher.demo DIR\n")
+        return 2
+    directory = Path(arguments[0])
+    try:
+        made = make_demo(directory)
+    except LaunchError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    sys.stderr.write(
+        f"{directory}: {sum(SPLIT):,} handwritten digits, {'made' if made else 'made earlier'}; read them with\n"
+        f"  launch channel_specs/image-classification.yaml --local --data {directory}\n"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
