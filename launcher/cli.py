@@ -101,7 +101,8 @@ def run(spec: str, *, dry_run: bool, as_json: bool, name: str | None, local: boo
     if dry_run:
         sys.stdout.write(show.as_json(plan.request) if as_json else show.as_yaml(plan.request))
     elif local:
-        from launcher.local.run import LocalOptions, run_local
+        from launcher.local.run import run_local
+        from launcher.local.workspace import LocalOptions
 
         sys.exit(run_local(plan, LocalOptions(as_json=as_json, **local_options)))
     else:

@@ -6,13 +6,13 @@ A new rule is one function and one row of a subject's `RULES`; a new subject is 
 from __future__ import annotations
 
 from launcher.aws_model import Violation, violations
-from launcher.checks import channels, code, job, resources
+from launcher.checks import channels, code, file_systems, job, resources
 from launcher.checks.rule import Draft, Rule
 from launcher.errors import Problem
 from launcher.request import build_request, spec_path
 from launcher.spec import JobSpec
 
-RULES: tuple[Rule, ...] = (*job.RULES, *code.RULES, *resources.RULES, *channels.RULES)
+RULES: tuple[Rule, ...] = (*job.RULES, *code.RULES, *resources.RULES, *channels.RULES, *file_systems.RULES)
 
 
 def check_spec(spec: JobSpec, job_name: str | None = None) -> list[Problem]:

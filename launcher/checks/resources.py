@@ -1,4 +1,4 @@
-"""Rules on the machines and the network."""
+"""Rules on the machines."""
 
 from __future__ import annotations
 
@@ -33,20 +33,6 @@ def counts_are_positive(draft: Draft) -> Iterator[Found]:
         yield ("resource_config", "instance_count"), "is 0; a job needs at least 1"
 
 
-def file_systems_need_a_vpc(draft: Draft) -> Iterator[Found]:
-    """EFS and FSx are reached through the job's own network (developer guide, model-access-training-data)."""
-    if draft.get("VpcConfig") is None:
-        for entry in draft.entries:
-            if entry.is_file_system:
-                yield (
-                    ("channels", entry.name),
-                    "is a file system, which is reached only from inside its VPC; add"
-                    " vpc_config: {security_group_ids: [sg-...], subnets: [subnet-...]}",
-                )
-
-
-_EFS = "channels: {train: {source: EFS, file_system_id: fs-0123456789abcdef0, directory_path: /data}}\n"
-
 RULES = (
     Rule(
         "resource-alternatives",
@@ -61,12 +47,5 @@ RULES = (
         counts_are_positive,
         wrong="resource_config: {instance_type: ml.m5.large, instance_count: 0}",
         right="resource_config: {instance_type: ml.m5.large, instance_count: 2}",
-    ),
-    Rule(
-        "file-system-needs-vpc",
-        "error",
-        file_systems_need_a_vpc,
-        wrong=_EFS,
-        right=_EFS + "vpc_config: {security_group_ids: [sg-0123456789abcdef0], subnets: [subnet-0123456789abcdef0]}",
     ),
 )

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from entrypoints import contract
 from launcher.local.cluster import Host, config_files
@@ -20,10 +19,8 @@ from launcher.local.objects import list_prefix
 from launcher.local.outputs import local_place
 from launcher.local.s3_reading import parse_s3_uri, read_object
 from launcher.local.sandbox import HostProcess
+from launcher.local.workspace import LocalRun
 from launcher.plan import boot_arguments
-
-if TYPE_CHECKING:
-    from launcher.local.run import LocalRun
 
 _FOLDERS = (contract.CONFIG_DIR, contract.DATA_DIR, contract.MODEL_DIR, contract.OUTPUT_DATA_DIR)
 # Of this machine's environment a job sees only what programs need to run here, never what happens to be exported.

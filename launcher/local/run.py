@@ -16,7 +16,7 @@ import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -25,7 +25,7 @@ from entrypoints import contract
 from launcher.console import Console, human_bytes
 from launcher.errors import RefusedError
 from launcher.local import outputs, sandbox
-from launcher.local.cluster import Host, channels_of, hosts_of, sharing
+from launcher.local.cluster import channels_of, hosts_of, sharing
 from launcher.local.delivery import BindMount, Delivery, Store
 from launcher.local.hosts import prepare_host, restore_checkpoints, write_code
 from launcher.local.objects import total_bytes
@@ -33,48 +33,11 @@ from launcher.local.providers import provide
 from launcher.local.providers.file_system import place_without_mounts
 from launcher.local.stores import embedded_store, remote_store
 from launcher.local.watch import Outcome, watch
+from launcher.local.workspace import LocalOptions, LocalRun
 from launcher.plan import Plan
 
 RUNS_FOLDER = ".launch"
 _ASK_ABOVE = 1_000_000_000  # bytes from a remote store
-
-
-@dataclass(frozen=True)
-class LocalOptions:
-    """What the command line may say about a local run."""
-
-    data: Path | None = None
-    mounts: tuple[str, ...] = ()
-    sample: int | None = None
-    instance_count: int | None = None
-    no_namespaces: bool = False
-    yes: bool = False
-    as_json: bool = False
-
-
-@dataclass(frozen=True)
-class LocalRun:
-    """One run: the plan, where it happens, and who speaks for it."""
-
-    plan: Plan
-    options: LocalOptions
-    folder: Path
-    hosts: tuple[Host, ...]
-    console: Console
-    namespaces: bool
-
-    @property
-    def s3_folder(self) -> Path:
-        """What stands for S3 where the job writes."""
-        return self.folder / "s3"
-
-    def host_folder(self, host: Host) -> Path:
-        """A host's part of the run's folder."""
-        return self.folder / host.name
-
-    def root(self, host: Host) -> Path:
-        """What the host sees as /opt/ml."""
-        return self.host_folder(host) / "ml"
 
 
 def run_local(plan: Plan, options: LocalOptions) -> int:

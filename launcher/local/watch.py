@@ -10,14 +10,12 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from entrypoints import contract
 from launcher.errors import StoppedError, TrainingFailedError
 from launcher.local import sandbox
-
-if TYPE_CHECKING:
-    from launcher.local.run import LocalRun
+from launcher.local.workspace import LocalRun
 
 _COLOURS = ("cyan", "magenta", "green", "blue", "yellow")
 _ABANDONED_SECONDS = 10  # for hosts whose job has failed elsewhere: torchrun may sit in a barrier that nobody will join

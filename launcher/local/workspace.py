@@ -1,0 +1,48 @@
+"""One local run: what was asked for, the plan, where it happens, and who speaks for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from launcher.console import Console
+from launcher.local.cluster import Host
+from launcher.plan import Plan
+
+
+@dataclass(frozen=True)
+class LocalOptions:
+    """What the command line may say about a local run."""
+
+    data: Path | None = None
+    mounts: tuple[str, ...] = ()
+    sample: int | None = None
+    instance_count: int | None = None
+    no_namespaces: bool = False
+    yes: bool = False
+    as_json: bool = False
+
+
+@dataclass(frozen=True)
+class LocalRun:
+    """One run: the plan, where it happens, and who speaks for it."""
+
+    plan: Plan
+    options: LocalOptions
+    folder: Path
+    hosts: tuple[Host, ...]
+    console: Console
+    namespaces: bool
+
+    @property
+    def s3_folder(self) -> Path:
+        """What stands for S3 where the job writes."""
+        return self.folder / "s3"
+
+    def host_folder(self, host: Host) -> Path:
+        """A host's part of the run's folder."""
+        return self.folder / host.name
+
+    def root(self, host: Host) -> Path:
+        """What the host sees as /opt/ml."""
+        return self.host_folder(host) / "ml"
