@@ -67,7 +67,8 @@ def run_entry_point(root: Path, environ: Mapping[str, str], asked: Asked) -> int
         )
         if asked.launcher == "torchrun":
             _check_torch(packages)
-            wait_for_hosts([] if contract.MASTER_ADDR_VARIABLE in environ else environment.hosts, HOST_SECONDS)
+            if len(environment.hosts) > 1 and contract.MASTER_ADDR_VARIABLE not in environ:
+                wait_for_hosts(environment.hosts, HOST_SECONDS)
             script = [*_torchrun(variables, machine), *script]
         command = [*_interpreter(asked), *script, *command_line_arguments(environment)]
         outcome = _run(command, _child_environ(environment, environ, variables, packages), environment.code_dir)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import tarfile
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from entrypoints import boot, contract
+from entrypoints.entry_point import StartError, wait_for_hosts
 from launcher.archive import read_code
 
 SHOW = "import json, os, sys; print(json.dumps([sys.argv, dict(os.environ), os.getcwd()]))\n"
@@ -23,6 +23,8 @@ SHOW = "import json, os, sys; print(json.dumps([sys.argv, dict(os.environ), os.g
 
 class Container:
     """A root as SageMaker makes it, with the code channel as the launcher uploads it."""
+
+    flags: Sequence[str] = ()  # of Python
 
     def __init__(self, root: Path, code: Mapping[str, str], **files: Any) -> None:
         self.root = root
@@ -44,7 +46,7 @@ class Container:
         program = self.root / contract.DATA_DIR / contract.CODE_CHANNEL / contract.BOOT_FILE
         kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         return subprocess.Popen(
-            [sys.executable, str(program), *arguments],
+            [sys.executable, *self.flags, str(program), *arguments],
             env=kept | environ,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -215,56 +217,54 @@ def test_a_requirement_that_does_not_exist_is_the_failure(tmp_path: Path) -> Non
     assert "No matching distribution found for no-such-package-of-ours" in rest
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+@pytest.mark.parametrize(
+    ("script", "exit_code", "failure"),
+    [
+        ("print('fine')", 0, None),
+        ("raise ValueError('why')", 1, "ValueError: why\n\nTraceback (most recent call last):\n"),
+        ("import sys; sys.exit(3)", 3, "train.py ended with exit code 3"),
+        ("import sys; open('../output/failure', 'w').write('own'); sys.exit(4)", 4, "own"),
+    ],
+)
+def test_how_it_ends(script: str, exit_code: int, failure: str | None, tmp_path: Path) -> None:
+    container = Container(tmp_path / "ml", {"train.py": script})
+    (container.root / "output").mkdir()
+    assert container.run("train.py").returncode == exit_code
+    assert container.failure is None if failure is None else str(container.failure).startswith(failure)
 
 
-TORCH = """
-import os, sys, torch, torch.distributed as dist
-dist.init_process_group("gloo")
-total = torch.ones(1) * (dist.get_rank() + 1)
-dist.all_reduce(total)
-print("sum", total.item(), "of", dist.get_world_size(), os.environ["GROUP_RANK"], os.environ["SM_CURRENT_HOST_RANK"])
-if sys.argv[1:] == ["--fail", "2"] and dist.get_rank() == 1:
-    raise ValueError("rank one's own reason")
-dist.barrier()
-dist.destroy_process_group()
-"""
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["missing.py"], "entry point 'missing.py' is not in the code"),
+        (["entrypoints/missing.py"], "entry point 'entrypoints/missing.py' is not in the code"),
+        (["../../input/data/launcher_code/boot.py"], "is not a path inside the code"),
+        (["train.py", "--requirements", "missing.txt"], "requirements 'missing.txt' are not in the code"),
+        (["train.sh", "--launcher", "torchrun"], "torchrun runs a Python file, not 'train.sh'"),
+        (["train.py", "--launcher", "torchrun"], "needs the Python module torch"),
+        (["train.py", "--launcher", "mpirun"], "invalid choice: 'mpirun'"),
+        ([], "the following arguments are required: entry_point"),
+    ],
+)
+def test_what_cannot_start_is_one_line(arguments: list[str], reason: str, tmp_path: Path) -> None:
+    container = Container(tmp_path / "ml", {"train.py": "print('never')", "train.sh": "echo never"})
+    container.flags = ["-S"]  # without site-packages, so without torch
+    finished = container.run(*arguments)
+    assert (finished.returncode, finished.stdout) == (1, "")
+    assert reason in str(container.failure)
+    assert finished.stderr == f"boot: {container.failure}\n" and finished.stderr.count("\n") == 1
 
 
-def torchrun(
-    folder: Path, hyperparameters: Mapping[str, str]
-) -> Sequence[tuple[Container, subprocess.CompletedProcess[str]]]:
-    """Two hosts on this machine, run to their end."""
-    hosts = ["algo-1", "algo-2"]
-    environ = {contract.MASTER_ADDR_VARIABLE: "127.0.0.1", contract.MASTER_PORT_VARIABLE: str(free_port())}
-    containers = []
-    for host in hosts:
-        resources = {"current_host": host, "hosts": hosts, "network_interface_name": "lo"}
-        container = Container(
-            folder / host, {"train.py": TORCH}, resourceconfig=resources, hyperparameters=hyperparameters
-        )
-        containers.append((container, container.start("train.py", "--launcher", "torchrun", **environ)))
-    results = []
-    for container, process in containers:
-        output, errors = process.communicate(timeout=120)
-        results.append((container, subprocess.CompletedProcess([], process.returncode, output, errors)))
-    return results
+def test_damaged_files_of_the_container_are_named(tmp_path: Path) -> None:
+    container = Container(tmp_path / "ml", {"train.py": "print('never')"}, hyperparameters=[1])
+    assert container.run("train.py").returncode == 1
+    assert "hyperparameters.json holds a JSON list" in str(container.failure)
+    archive = container.root / contract.DATA_DIR / contract.CODE_CHANNEL / contract.CODE_ARCHIVE
+    archive.write_bytes(archive.read_bytes()[:-100])
+    assert container.run("train.py").returncode == 1
+    assert "code.tar.gz is damaged" in str(container.failure)
 
 
-def test_torchrun_over_two_hosts(tmp_path: Path) -> None:
-    results = torchrun(tmp_path, {})
-    for rank, (container, finished) in enumerate(results):
-        assert (finished.returncode, container.failure) == (0, None), finished.stderr
-        assert finished.stdout == f"sum 3.0 of 2 {rank} {rank}\n"
-
-
-def test_a_failing_workers_reason_comes_before_torchruns(tmp_path: Path) -> None:
-    _, (container, finished) = torchrun(tmp_path, {"fail": "2"})
-    assert finished.returncode == 1
-    assert str(container.failure).startswith(
-        "ValueError: rank one's own reason\n\nTraceback (most recent call last):\n"
-    )
-    assert len(str(container.failure)) <= contract.FAILURE_LIMIT
+def test_hosts_that_do_not_resolve_are_named() -> None:
+    with pytest.raises(StartError, match=r"^no-such-host\.invalid: the name did not resolve"):
+        wait_for_hosts(["localhost", "no-such-host.invalid"], 0)
