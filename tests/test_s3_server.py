@@ -24,7 +24,6 @@ from launcher.local.s3_server import serve
 # In an order that is not theirs: `-` and `.` sort before `/`, and UTF-16 would put the last two the other way round.
 KEYS = ("b", "a/c/d", "a.txt", "a/b", "a-b", "a0", "Z", "é/x y+z%20?", "a/c/\N{LATIN SMALL LIGATURE FF}", "a/c/😀")
 BODY = b"0123456789"
-PART = 5 * 1024 * 1024
 
 
 @dataclass(frozen=True)

@@ -148,7 +148,7 @@ def listening(answer: Answer) -> Iterator[tuple[str, int]]:
     """Answers on a free port of 127.0.0.1, which it yields; on leaving, every connection and thread is gone."""
     server = _Server(answer)
     thread = threading.Thread(
-        target=server.serve_forever, kwargs={"poll_interval": 0.05}, name="s3-accept", daemon=True
+        target=server.serve_forever, kwargs={"poll_interval": 0.02}, name="s3-accept", daemon=True
     )
     thread.start()
     try:
