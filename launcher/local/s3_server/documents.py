@@ -19,6 +19,8 @@ Pairs: TypeAlias = "Sequence[tuple[str, Value]]"
 _NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 _SPECIAL = re.compile(r"[&<>\"\x00-\x1f\x7f]")  # S3 writes control characters as references, legal in XML 1.0 or not
 
+_NAMED = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"}
+
 # Code -> status and S3's message.
 ERRORS: Mapping[str, tuple[int, str]] = MappingProxyType(
     {
@@ -134,4 +136,4 @@ def _write(pieces: list[str], pairs: Pairs) -> None:
 
 
 def _reference(found: re.Match[str]) -> str:
-    return f"&#{ord(found[0])};"
+    return _NAMED.get(found[0]) or f"&#{ord(found[0])};"
