@@ -51,7 +51,8 @@ class ArgumentParser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str]) -> int:
     """Runs the job; the container's exit code."""
-    signal.signal(signal.SIGTERM, _stop)  # PID 1 would ignore it
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _stop)  # PID 1 would ignore it
     here = Path(__file__).absolute().parent
     root = Path(os.environ.get(BASE_DIR_VARIABLE) or here.parents[2]).absolute()
     try:
@@ -137,7 +138,7 @@ def _write_failure(root: Path, text: str) -> None:
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    """SIGTERM while no program of the user's runs yet: nothing has to be saved."""
+    """A stop while no program of the user's runs yet: nothing has to be saved."""
     raise SystemExit(128 + number)
 
 

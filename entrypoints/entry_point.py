@@ -52,6 +52,8 @@ def run_entry_point(root: Path, environ: Mapping[str, str], asked: Asked) -> int
     try:
         environment = load_environment(root, environ)
         bundled = _check(environment, asked)
+        for directory in (environment.model_dir, environment.output_data_dir):
+            directory.mkdir(parents=True, exist_ok=True)  # scripts write there without asking
         packages = None
         if asked.requirements is not None:
             packages = root / contract.PACKAGES_DIR
@@ -85,7 +87,11 @@ def wait_for_hosts(hosts: Iterable[str], seconds: float) -> None:
     """Returns when every host's name resolves. Raises StartError, naming those that do not, after `seconds`."""
     until = time.monotonic() + seconds
     missing = list(hosts)
+    told = False
     while missing := [host for host in missing if not _resolves(host)]:
+        if not told:
+            print(f"boot: waiting for {', '.join(missing)}", flush=True)
+            told = True
         if time.monotonic() > until:
             raise StartError(
                 f"{', '.join(missing)}: the name did not resolve within {seconds:.0f} s, and torchrun needs every host; "

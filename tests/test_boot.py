@@ -103,6 +103,7 @@ def test_what_the_script_sees(tmp_path: Path) -> None:
     assert (arguments, directory) == (["train.py", "-a", "1"], str(root / "code"))
     assert environ["SM_CHANNEL_TRAIN"] == str(root / "input/data/train")
     assert environ["SM_USER_ENTRY_POINT"] == "train.py"
+    assert Path(environ["SM_MODEL_DIR"]).is_dir() and Path(environ["SM_OUTPUT_DATA_DIR"]).is_dir()
     assert (environ["SM_CHANNELS"], environ["SM_HP_A"], environ["MINE"]) == ('["train"]', "1", "kept")
     assert (environ["MASTER_ADDR"], environ["MASTER_PORT"]) == ("algo-1", "1")  # the job's own Environment wins
     assert environ[contract.BASE_DIR_VARIABLE] == str(root)
@@ -268,3 +269,14 @@ def test_damaged_files_of_the_container_are_named(tmp_path: Path) -> None:
 def test_hosts_that_do_not_resolve_are_named() -> None:
     with pytest.raises(StartError, match=r"^no-such-host\.invalid: the name did not resolve"):
         wait_for_hosts(["localhost", "no-such-host.invalid"], 0)
+
+
+def test_a_stop_while_waiting_for_hosts(tmp_path: Path) -> None:
+    resources = {"current_host": "algo-1.invalid", "hosts": ["algo-1.invalid", "algo-2.invalid"]}
+    container = Container(tmp_path / "ml", {"train.py": "print('never')"}, resourceconfig=resources)
+    process = container.start("train.py", "--launcher", "torchrun")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "boot: waiting for algo-1.invalid, algo-2.invalid\n"
+    process.terminate()
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output, errors) == (128 + 15, "", "")
