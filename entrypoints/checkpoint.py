@@ -22,8 +22,14 @@ def save_checkpoint(state: Any, place: str | Path) -> None:
     import torch
 
     if _in_s3(place):
-        with _bucket().writer(str(place)) as writer:
+        writer = _bucket().writer(str(place))
+        try:
             torch.save(state, writer)
+        except BaseException:
+            # Its destructor would close it, and so put half a checkpoint in the place of the last whole one.
+            writer.close = lambda: None
+            raise
+        writer.close()
         return
     file = Path(place)
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -50,7 +56,7 @@ def load_checkpoint(place: str | Path, map_location: Any = "cpu") -> Any:
         return torch.load(place, map_location=map_location, weights_only=True)
     reader = _bucket().reader(str(place))
     try:
-        reader.seek(0, os.SEEK_END)  # asks for the object's size, before torch reads anything
+        reader.read(1)  # begins the request; what has been read stays in the reader
         reader.seek(0)
     except s3.s3_exception() as error:
         # The connector has one exception for everything.

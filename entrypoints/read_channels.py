@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -51,11 +52,12 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _run(options: argparse.Namespace, environment: Environment) -> None:
     place = place_of(environment)
-    names = options.channels.split(",") if options.channels else list(environment.channels)
+    # `a,b`, and `["a", "b"]`, which is what a list among the hyperparameters becomes
+    names = re.findall(r"[\w.-]+", options.channels) if options.channels else list(environment.channels)
     results = []
     for epoch in range(options.epochs):
         for name in names:
-            channel = find_channel(environment, name.strip())
+            channel = find_channel(environment, name)
             result = {
                 "channel": channel.name,
                 "epoch": epoch,

@@ -1,0 +1,323 @@
+"""How bytes arrive: a directory, a FIFO, S3 through the connector; each gives the same objects in the same order."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from entrypoints.environment import Channel
+from entrypoints.errors import ChannelError
+from entrypoints.readers import READERS, fifo, mounted, reader_of, s3
+from entrypoints.sharding import EVERYTHING, Share
+from launcher.local.s3_server import serve
+
+REPOSITORY = Path(__file__).parent.parent
+KEYS = ["a-b/1", "a.b", "a/1", "a/b/c", "a0", ".hidden", "Z", "ü/é", "sp ace#1"]
+
+
+def channel(path: Path, mode: str = "File", distribution: str = "FullyReplicated") -> Channel:
+    return Channel("train", mode, None, distribution, "None", path)
+
+
+def connector(uri: str, style: str = "iterable", max_objects: int | None = None) -> Channel:
+    return Channel("train", "S3Connector", None, "FullyReplicated", "None", Path("/none"), uri, style, max_objects)
+
+
+def fill(directory: Path, keys: list[str]) -> None:
+    for key in keys:
+        file = directory / key
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(key.encode())
+
+
+def read(source: Channel, share: Share = EVERYTHING, epoch: int = 0) -> list[tuple[str | None, bytes]]:
+    found = []
+    for key, stream in reader_of(source).open_streams(source, epoch, share):
+        found.append((key, stream.read()))
+        stream.close()
+    return found
+
+
+# A directory
+
+
+def test_a_directory_in_the_order_of_s3(tmp_path: Path) -> None:
+    fill(tmp_path, KEYS)
+    (tmp_path / "empty").mkdir()
+    assert read(channel(tmp_path)) == [(key, key.encode()) for key in sorted(KEYS, key=str.encode)]
+
+
+names = st.text("a.b/-", min_size=1, max_size=6).filter(lambda name: all(part.strip(".") for part in name.split("/")))
+
+
+@given(st.sets(names, max_size=12))
+def test_any_directory_is_sorted_by_whole_paths(tmp_path_factory: pytest.TempPathFactory, keys: set[str]) -> None:
+    keys = {key for key in keys if not any(other.startswith(key + "/") for other in keys)}
+    directory = tmp_path_factory.mktemp("tree")
+    fill(directory, list(keys))
+    assert list(mounted.files(channel(directory))) == sorted(keys, key=str.encode)
+
+
+def test_shares_of_a_directory(tmp_path: Path) -> None:
+    fill(tmp_path, KEYS)
+    parts = [read(channel(tmp_path), Share(index, 4)) for index in range(4)]
+    assert sorted(item for part in parts for item in part if item[0]) == sorted(read(channel(tmp_path)))
+
+
+def test_names_that_are_no_unicode(tmp_path: Path) -> None:
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.bin")).write_bytes(b"x")
+    assert read(channel(tmp_path)) == [("\udcff.bin", b"x")]
+
+
+def test_nothing_outside_the_channel_is_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "key").write_bytes(b"secret")
+    root = tmp_path / "data"
+    fill(root, ["a", "d/b"])
+    (root / "inside").symlink_to("d/b")
+    (root / "outside").symlink_to(secret / "key")
+    (root / "outside_directory").symlink_to(secret)
+    (root / "loop").symlink_to(".")
+    (root / "dangling").symlink_to("nothing")
+    os.mkfifo(root / "pipe")
+    with socket.socket(socket.AF_UNIX) as server, caplog.at_level(logging.WARNING):
+        server.bind(str(root / "socket"))
+        found = read(channel(root))
+    assert found == [("a", b"a"), ("d/b", b"d/b"), ("inside", b"d/b")]
+    passed_over = {Path(str(record.args[0])).name for record in caplog.records if isinstance(record.args, tuple)}
+    assert passed_over == {"outside", "outside_directory", "loop", "dangling", "pipe", "socket"}
+
+
+def test_a_channel_that_is_itself_a_link(tmp_path: Path) -> None:
+    fill(tmp_path / "real", ["a"])
+    (tmp_path / "link").symlink_to("real")
+    assert read(channel(tmp_path / "link")) == [("a", b"a")]
+
+
+def test_a_missing_directory(tmp_path: Path) -> None:
+    with pytest.raises(ChannelError, match=r"channel 'train': .*/none is not a directory; its input mode is FastFile"):
+        read(channel(tmp_path / "none", "FastFile"))
+    # A host can be left without any object.
+    assert read(channel(tmp_path / "none", distribution="ShardedByS3Key")) == []
+
+
+# A FIFO
+
+
+def feed(path: Path, data: bytes) -> threading.Thread:
+    """Writes into a FIFO as SageMaker does: made, filled, and gone when it has been read or closed."""
+
+    def run() -> None:
+        if not path.exists():
+            os.mkfifo(path)
+        try:
+            with path.open("wb", buffering=0) as stream:
+                view = memoryview(data)
+                while view:
+                    view = view[stream.write(view) :]
+        except BrokenPipeError:
+            pass
+        path.unlink()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
+def test_a_fifo_per_epoch(tmp_path: Path) -> None:
+    pipe = channel(tmp_path / "train", "Pipe")
+    data = os.urandom(3_000_000)
+    for epoch in (0, 1):
+        feeder = feed(tmp_path / f"train_{epoch}", data[epoch:])
+        assert read(pipe, epoch=epoch) == [(None, data[epoch:])]
+        feeder.join()
+
+
+def test_a_fifo_is_waited_for(tmp_path: Path) -> None:
+    timer = threading.Timer(0.1, lambda: feed(tmp_path / "train_0", b"late").join())
+    timer.start()
+    assert read(channel(tmp_path / "train", "Pipe")) == [(None, b"late")]
+    timer.join()
+
+
+def test_a_slow_writer_is_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "train_0")
+    timer = threading.Timer(0.1, lambda: feed(tmp_path / "train_0", b"late").join())
+    timer.start()
+    assert read(channel(tmp_path / "train", "Pipe")) == [(None, b"late")]
+    timer.join()
+
+
+def test_an_empty_fifo(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "train_0")
+    feeder = feed(tmp_path / "train_0", b"")
+    assert read(channel(tmp_path / "train", "Pipe")) == [(None, b"")]
+    feeder.join()
+
+
+def test_closing_early_ends_the_writer(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "train_0")
+    feeder = feed(tmp_path / "train_0", bytes(50_000_000))
+    [(_, stream)] = fifo.open_streams(channel(tmp_path / "train", "Pipe"), 0, EVERYTHING)
+    assert stream.read(10)
+    stream.close()
+    feeder.join(timeout=10)
+    assert not feeder.is_alive()
+
+
+def test_a_fifo_that_never_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAUNCHER_FIFO_WAIT_SECONDS", "0.05")
+    pipe = channel(tmp_path / "train", "Pipe")
+    with pytest.raises(ChannelError, match=r"channel 'train': the FIFO .*/train_3 did not appear within 0.05 s"):
+        read(pipe, epoch=3)
+    os.mkfifo(tmp_path / "train_0")
+    with pytest.raises(
+        ChannelError, match=r"channel 'train': nothing was written to the FIFO .*/train_0 within 0.05 s"
+    ):
+        read(pipe)
+    (tmp_path / "train_1").write_bytes(b"")
+    with pytest.raises(ChannelError, match=r"train_1 is not a FIFO"):
+        read(pipe, epoch=1)
+
+
+# S3
+
+
+@pytest.fixture
+def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder that is served as s3://bucket."""
+    folder = tmp_path / "s3" / "bucket"
+    folder.mkdir(parents=True)
+    with serve(tmp_path / "s3", tmp_path / "overlay") as endpoint:
+        for name, value in {
+            "AWS_ENDPOINT_URL": endpoint,
+            "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": "any",
+            "AWS_SECRET_ACCESS_KEY": "any",
+        }.items():
+            monkeypatch.setenv(name, value)
+        yield folder
+
+
+@pytest.mark.parametrize("style", ["iterable", "map"])
+def test_objects_under_a_prefix(bucket: Path, style: str) -> None:
+    fill(bucket / "data", KEYS)
+    (bucket / "data" / "folder").mkdir()
+    wanted = [(key, key.encode()) for key in sorted(KEYS, key=str.encode)]
+    assert read(connector("s3://bucket/data/", style)) == wanted
+    assert read(connector("s3://bucket/data/", style, max_objects=4)) == wanted[:4]
+    assert read(connector("s3://bucket/data/", style, max_objects=5), Share(1, 2)) == wanted[1:5:2]
+
+
+@pytest.mark.parametrize(
+    ("uri", "keys"),
+    [
+        ("s3://bucket/t/train/", ["a", "b/c"]),
+        ("s3://bucket/t/train", ["a", "b/c", "train_old/a"]),
+        ("s3://bucket/t/tr", ["train/a", "train/b/c", "train_old/a"]),
+        ("s3://bucket/t/train/a", ["a"]),
+        ("s3://bucket/t", ["train/a", "train/b/c", "train_old/a"]),
+        ("s3://bucket/", ["t/train/a", "t/train/b/c", "t/train_old/a"]),
+        ("s3://bucket", ["t/train/a", "t/train/b/c", "t/train_old/a"]),
+    ],
+)
+def test_keys_are_relative_as_in_file_mode(bucket: Path, uri: str, keys: list[str]) -> None:
+    fill(bucket / "t", ["train/a", "train/b/c", "train_old/a"])
+    assert [key for key, _ in read(connector(uri))] == keys
+
+
+def test_folder_markers_are_no_objects(bucket: Path) -> None:
+    fill(bucket, ["p/a"])
+    client = boto3.client("s3")
+    for key in ("p/", "p/b/"):
+        client.put_object(Bucket="bucket", Key=key, Body=b"")
+    assert [item["Key"] for item in client.list_objects_v2(Bucket="bucket")["Contents"]] == ["p/", "p/a", "p/b/"]
+    assert read(connector("s3://bucket/p/", max_objects=1)) == [("a", b"p/a")]
+
+
+def test_a_big_object_in_pieces(bucket: Path) -> None:
+    data = os.urandom(30_000_001)
+    (bucket / "big").write_bytes(data)
+    [(key, stream)] = s3.open_streams(connector("s3://bucket/big"), 0, EVERYTHING)
+    buffer = bytearray(1 << 20)
+    found = stream.read(10)
+    while count := stream.readinto(memoryview(buffer)):
+        found += buffer[:count]
+    assert (key, found) == ("big", data)
+    stream.close()
+    assert stream.read() == b""
+
+
+def test_closing_an_object_early(bucket: Path) -> None:
+    (bucket / "big").write_bytes(bytes(30_000_000))
+    [(_, stream)] = s3.open_streams(connector("s3://bucket/big"), 0, EVERYTHING)
+    assert stream.read(5) == bytes(5)
+    stream.close()
+    assert stream.read(5) == b""
+
+
+def test_what_cannot_be_listed(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ChannelError, match=r"channel 'train': no object under s3://bucket/none; correct s3_uri"):
+        read(connector("s3://bucket/none"))
+    with pytest.raises(ChannelError, match=r"channel 'train': s3://no-bucket/x cannot be listed: .*does not exist"):
+        read(connector("s3://no-bucket/x"))
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    monkeypatch.delenv("AWS_REGION")
+    with pytest.raises(ChannelError, match=r"set AWS_REGION"):
+        read(connector("s3://bucket/x"))
+
+
+def test_an_object_that_went_away(bucket: Path) -> None:
+    fill(bucket, ["a"])
+    [(_, stream)] = s3.open_streams(connector("s3://bucket/a"), 0, EVERYTHING)
+    (bucket / "a").unlink()
+    with pytest.raises(ChannelError, match=r"s3://bucket/a cannot be read: .*does not exist"):
+        stream.read()
+
+
+def test_the_endpoint_of_the_environment() -> None:
+    environ = {"AWS_ENDPOINT_URL": "http://minio:9000", "AWS_DEFAULT_REGION": "eu-west-1"}
+    found = s3.connection(environ)
+    assert (found["endpoint"], found["region"]) == ("http://minio:9000", "eu-west-1")
+    assert found["s3client_config"].force_path_style is True
+    found = s3.connection({**environ, "AWS_ENDPOINT_URL_S3": "http://other", "AWS_REGION": "us-west-2"})
+    assert (found["endpoint"], found["region"]) == ("http://other", "us-west-2")
+    at_aws = s3.connection({"AWS_REGION": "us-west-2"})
+    assert at_aws["endpoint"] is None
+    assert at_aws["s3client_config"].force_path_style is False
+
+
+def test_without_the_connector_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "s3torchconnector", None)
+    with pytest.raises(ImportError, match=r"pip install 'sagemaker-launch\[s3\]'"):
+        read(connector("s3://bucket/x"))
+
+
+# The table
+
+
+def test_an_unknown_mode(tmp_path: Path) -> None:
+    with pytest.raises(ChannelError, match=r"input mode 'FasFile' is none of .*; did you mean 'FastFile'"):
+        reader_of(channel(tmp_path, "FasFile"))
+    assert {"File", "FastFile", "Pipe"} <= set(READERS)
+
+
+def test_importing_the_readers_needs_the_standard_library_only() -> None:
+    code = (
+        "import sys, entrypoints.channel, entrypoints.checkpoint, entrypoints.read_channels, entrypoints.lst\n"
+        "third = {name.partition('.')[0] for name in sys.modules} - set(sys.stdlib_module_names)\n"
+        "assert third <= {'entrypoints', '__main__'}, third\n"
+    )
+    subprocess.run([sys.executable, "-S", "-c", code], check=True, cwd=REPOSITORY)
