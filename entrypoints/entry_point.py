@@ -214,7 +214,10 @@ def _failure(program: str, outcome: Outcome) -> str:
 
 
 def _pip_failure(requirements: str, pip: Outcome) -> str:
-    errors = [line for line in pip.stderr.splitlines() if line.startswith("ERROR: ")]
     if pip.stopped_by is not None:
         return f"installing {requirements} was stopped by {pip.stopped_by.name}"
-    return fitted(f"installing {requirements} {how_it_ended(pip.exit_code)}: {errors[0] if errors else ''}", pip.stderr)
+    lines = pip.stderr.splitlines()
+    reason = next(
+        (line for line in lines if line.startswith("ERROR: ")), lines[-1] if lines else "pip does not say why"
+    )
+    return fitted(f"installing {requirements} {how_it_ended(pip.exit_code)}: {reason}", pip.stderr)

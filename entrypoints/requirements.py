@@ -9,7 +9,10 @@ outside is removed. The script itself runs by the image's Python and finds the f
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import site
+import subprocess
 import sys
 import sysconfig
 import venv
@@ -29,8 +32,10 @@ def install_requirements(
 
     pip's output is passed through; the outcome holds the end of what it wrote to stderr.
     """
-    # Without pip of its own: it sees the image's, and some images cannot make environments with pip.
-    venv.EnvBuilder(symlinks=True, with_pip=False).create(folder)
+    # It sees the image's pip. Only where there is none it gets its own, and where that cannot be had, either, the
+    # outcome says that there is no module pip.
+    with contextlib.suppress(subprocess.CalledProcessError):
+        venv.EnvBuilder(symlinks=True, with_pip=importlib.util.find_spec("pip") is None).create(folder)
     seen = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
     lines = [f"import site; site.addsitedir({path!r})" for path in seen]
     (packages_folder(folder) / "image.pth").write_text("\n".join(lines) + "\n", encoding="utf-8")
