@@ -10,6 +10,10 @@ import pytest
 OPTIONAL = {"fusermount3": "FUSE (package fuse3)", "rclone": "rclone"}
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rewrite-golden", action="store_true", help="write tests/golden anew from the bundled specs")
+
+
 @pytest.fixture
 def fuse() -> None:
     """Needs a FUSE tool; where it is missing, CI fails and a laptop skips."""
