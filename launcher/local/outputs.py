@@ -18,6 +18,11 @@ def local_place(uri: str, s3_folder: Path) -> Path:
     return s3_folder.joinpath(bucket, *parts)
 
 
+def local_bucket(uri: str, s3_folder: Path) -> Path:
+    """The folder of a URI's bucket, which must exist before anything can be put into the bucket."""
+    return s3_folder / uri.partition("://")[2].partition("/")[0]
+
+
 def collect_outputs(
     request: Mapping[str, Any], roots: Sequence[Path], s3_folder: Path, *, failed: bool
 ) -> dict[str, str]:

@@ -62,6 +62,7 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
         )
         _ask_about_size(run, store)
         folder.mkdir(parents=True)
+        outputs.local_bucket(plan.request["OutputDataConfig"]["S3OutputPath"], run.s3_folder).mkdir(parents=True)
         outcome = _carry_out(run, store, file_systems, stack)
         _ignore_signals()  # what follows is short, and must not be cut in half
         return _finish(run, outcome)
