@@ -11,6 +11,7 @@ import json
 import tempfile
 from array import array
 from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -52,8 +53,10 @@ def read_manifest(client: S3Client, uri: str) -> tuple[Place, list[str]]:
 class AugmentedManifest:
     """The lines of an augmented manifest: `len()` of them, `values(index)` of one. It keeps a file open: close it."""
 
-    def __init__(self, client: S3Client, uri: str, names: Sequence[str], sample: int | None = None) -> None:
-        """Copies the manifest (its first `sample` lines count) and checks that every line has every attribute.
+    def __init__(
+        self, client: S3Client, uri: str, names: Sequence[str], sample: int | None = None, scratch: Path | None = None
+    ) -> None:
+        """Copies the manifest to a file in `scratch` and checks that each of its first `sample` lines has every attribute.
 
         Raises RefusedError for the first line that is no JSON object, lacks an attribute, or has a reference that is
         no S3 URI; and where there are no lines or no names.
@@ -62,7 +65,7 @@ class AugmentedManifest:
             raise RefusedError(f"{uri}: an augmented manifest needs AttributeNames, which pick what is sent")
         self._uri, self._names = uri, tuple(names)
         self._starts = array("Q")
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as this object
+        self._file = tempfile.TemporaryFile(dir=scratch)  # noqa: SIM115 - it lives as long as this object
         try:
             self._copy(client, sample)
         except BaseException:

@@ -35,6 +35,10 @@ _HEADS_AT_ONCE = 8  # requests under way for the sizes of a manifest's objects
 _SIBLINGS = 1000  # names looked at for the nearest one: a single request
 
 
+class NoObjectsError(RefusedError):
+    """The channel's URI means no object."""
+
+
 @dataclass(frozen=True)
 class S3Object:
     """One object of a channel; `path` is its place below the channel's directory, `size` is in bytes."""
@@ -65,7 +69,7 @@ def relative_path(prefix: str, key: str) -> str:
 def list_objects(channel: Mapping[str, Any], client: S3Client, sample: int | None = None) -> list[S3Object]:
     """The objects of an S3Prefix or ManifestFile channel, in S3's or the manifest's order; the first `sample` of them.
 
-    Raises RefusedError where there are none, where the store refuses, or where the manifest is malformed.
+    Raises NoObjectsError where there are none, RefusedError where the store refuses or the manifest is malformed.
     """
     source = channel["DataSource"]["S3DataSource"]
     find = {"S3Prefix": objects_under, "ManifestFile": _of_manifest}.get(source["S3DataType"])
@@ -88,11 +92,11 @@ def list_prefix(client: S3Client, place: Place) -> Iterator[S3Object]:
 
 
 def objects_under(uri: str, client: S3Client, sample: int | None = None) -> list[S3Object]:
-    """The objects whose key begins with the URI's, the first `sample` of them; RefusedError where there are none."""
+    """The objects whose key begins with the URI's, the first `sample` of them; NoObjectsError where there are none."""
     place = parse_s3_uri(uri)
     found = list(islice(list_prefix(client, place), sample))
     if not found:
-        raise RefusedError(
+        raise NoObjectsError(
             f"{uri}: no object begins with this at {client.meta.endpoint_url}{_nearest_sibling(client, place)}"
         )
     return found
@@ -113,9 +117,9 @@ def _nearest_sibling(client: S3Client, place: Place) -> str:
 
 def _of_manifest(uri: str, client: S3Client, sample: int | None) -> list[S3Object]:
     (bucket, prefix), entries = read_manifest(client, uri)
-    if not entries:
-        raise RefusedError(f"{uri}: the manifest names no objects; list keys after its prefix")
     keys = [prefix + entry for entry in entries if not entry.endswith("/")][:sample]
+    if not keys:
+        raise NoObjectsError(f"{uri}: the manifest names no objects; list keys after its prefix")
     sizes = object_sizes(client, [Place(bucket, key) for key in keys])
     return [S3Object(bucket, key, size, relative_path(prefix, key)) for key, size in zip(keys, sizes, strict=True)]
 

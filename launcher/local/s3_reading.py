@@ -71,10 +71,10 @@ def parse_s3_uri(uri: str) -> Place:
     """
     scheme, separator, rest = uri.partition("://")
     host, _, key = rest.partition("/")
-    if scheme == "https" and _PATH_STYLE.fullmatch(host):
-        host, _, key = key.partition("/")
-    elif scheme == "https" and (match := _HOST_STYLE.fullmatch(host)):
+    if scheme == "https" and (match := _HOST_STYLE.fullmatch(host)):
         host = match["bucket"]
+    elif scheme == "https" and _PATH_STYLE.fullmatch(host):
+        host, _, key = key.partition("/")
     if not separator or scheme not in ("s3", "https") or not host:
         raise RefusedError(f"{uri!r} is no S3 URI; write s3://bucket/key")
     return Place(host, key)
@@ -130,7 +130,7 @@ def read_object(client: S3Client, place: Place) -> Stream:
                     while chunk := body.read(CHUNK):
                         position, failures = position + len(chunk), 0
                         yield chunk
-            except (bc.HTTPClientError, bc.IncompleteReadError):  # noqa: PERF203 - what the loop is for
+            except (bc.HTTPClientError, bc.IncompleteReadError):
                 failures += 1
                 if failures == _ATTEMPTS:
                     raise

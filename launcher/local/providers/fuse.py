@@ -21,6 +21,7 @@ Which = Callable[[str], str | None]  # shutil.which, or a stand-in that hides or
 
 _LIVE_SECONDS = 30.0  # from the program's start to a live mount
 _BUSY_SECONDS = 3.0  # for files that are still open in the mount to be closed
+_RETRY_SECONDS = 0.2
 _QUIT_SECONDS = 5.0  # from SIGTERM to SIGKILL
 _LOOK_SECONDS = 0.02  # between two looks
 _UNMOUNT = (["fusermount3", "-u"], ["fusermount", "-u"], ["umount"])
@@ -95,7 +96,7 @@ def _unmount(directory: Path) -> None:
         if late:
             return
         if is_mounted(directory):
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_RETRY_SECONDS)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

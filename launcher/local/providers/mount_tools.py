@@ -85,16 +85,22 @@ def _rclone_environ(view: View) -> dict[str, str]:
 
 def _s3fs(view: View) -> list[str]:
     options = ["ro", f"endpoint={view.region}", f"tmpdir={view.scratch}", f"uid={os.getuid()}", f"gid={os.getgid()}"]
-    options += ["umask=0022", "compat_dir"]  # folders that are only parts of keys, as everywhere in S3
+    options.append("umask=0022")
     if view.endpoint:
         options += [f"url={view.endpoint}", "use_path_request_style"]
     folder = f":/{view.folder.key.rstrip('/')}" if view.folder.key else ""
     return [f"{view.folder.bucket}{folder}", str(view.directory), "-f", "-o", ",".join(options)]
 
 
-TOOLS = (  # in the order of preference
+def _s3fs_with_folders(view: View) -> list[str]:
+    # Folders that are only parts of keys, as everywhere in S3: a matter of course until 1.91, an option since.
+    return [*_s3fs(view), "-o", "compat_dir"]
+
+
+TOOLS = (  # in the order of preference; one that fails gives way to the next
     MountTool("mount-s3", _mount_s3, lambda view: dict(view.store_environ), can_select=False),
     MountTool("rclone", _rclone, _rclone_environ, can_select=True),
+    MountTool("s3fs", _s3fs_with_folders, lambda view: dict(view.store_environ), can_select=False),
     MountTool("s3fs", _s3fs, lambda view: dict(view.store_environ), can_select=False),
 )
 

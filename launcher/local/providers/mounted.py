@@ -17,7 +17,7 @@ from pathlib import Path
 
 from launcher.errors import RefusedError
 from launcher.local.delivery import BindMount, Delivery
-from launcher.local.objects import S3Object, as_tree, host_items, objects_under
+from launcher.local.objects import NoObjectsError, S3Object, as_tree, host_items, objects_under
 from launcher.local.providers.copied import copied
 from launcher.local.providers.fuse import MountFailedError, Which, mounted
 from launcher.local.providers.mount_tools import TOOLS, MountTool, View
@@ -66,8 +66,8 @@ def _folder(delivery: Delivery) -> _Folder:
         place = Place(place.bucket, f"{place.key}/")
     try:
         found = as_tree(objects_under(str(place), delivery.store.client, delivery.sample))
-    except RefusedError as error:
-        raise RefusedError(f"{error} ({what} takes a folder, not the beginning of a name)") from error
+    except NoObjectsError as error:
+        raise NoObjectsError(f"{error} ({what} takes a folder, not the beginning of a name)") from error
     if partial_name:
         delivery.on_warning(
             f"{what} reads {source['S3Uri']} as the folder {place}; end it with '/': SageMaker documents that it takes "
@@ -83,12 +83,12 @@ def _mount_by_any(stack: ExitStack, delivery: Delivery, folder: _Folder, which: 
         return f"{_FUSE} is not there, or not for this user"
     installed = [tool for tool in TOOLS if which(tool.program)]
     if not installed:
-        return f"none of {', '.join(tool.program for tool in TOOLS)} is installed"
+        return f"none of {', '.join(dict.fromkeys(tool.program for tool in TOOLS))} is installed"
     reasons = []
     for tool in sorted(installed, key=lambda tool: not folder.whole and not tool.can_select):
         try:
             stack.enter_context(_shown(delivery, folder, tool, which))
-        except MountFailedError as error:  # noqa: PERF203 - the next one may work
+        except MountFailedError as error:
             reasons.append(str(error))
         else:
             return ""
@@ -104,21 +104,20 @@ def _shown(delivery: Delivery, folder: _Folder, tool: MountTool, which: Which) -
     with ExitStack() as stack:
         directory = stack.enter_context(empty_directory(delivery)).resolve()
         only, root = None, directory
-        if not folder.whole:
-            if tool.can_select and not any("\n" in path or "\r" in path for path in paths):
-                only = scratch / "only.txt"
-                only.write_text("".join(f"{path}\n" for path in paths), encoding="utf-8")
-            else:
-                root = scratch / "all"
-                root.mkdir()
+        if not folder.whole and tool.can_select:
+            only = scratch / "only.txt"
+            only.write_text("".join(f"{path}\n" for path in paths), encoding="utf-8")
+        elif not folder.whole:
+            root = scratch / "all"
+            root.mkdir()
         view = View(folder.place, root, scratch, delivery.store.environ, only)
         stack.enter_context(mounted(tool, view, which, delivery.on_warning))
-        try:
-            (root / paths[0]).stat()
-        except OSError as error:
-            raise MountFailedError(
-                f"{tool.program} does not show {paths[0]} ({error.strerror}; logs in {scratch})"
-            ) from error
+        for path in [
+            paths[0],
+            *(path for path in paths if not path.isprintable()),
+        ]:  # rclone respells control characters
+            if not _is_shown(root / path):
+                raise MountFailedError(f"{tool.program} does not show {path!r} (logs in {scratch})")
         if root is not directory:
             delivery.on_warning(
                 f"channel {delivery.name!r}: its files are links to {root}, since {tool.program} cannot show a part of "
@@ -129,6 +128,15 @@ def _shown(delivery: Delivery, folder: _Folder, tool: MountTool, which: Which) -
         yield
 
 
+def _is_shown(path: Path) -> bool:
+    """Whether the file is there; a program without access to the store answers with any error."""
+    try:
+        path.stat()
+    except OSError:
+        return False
+    return True
+
+
 def _link_all(directory: Path, root: Path, paths: Sequence[str]) -> None:
     for path in paths:
         link = directory / path
@@ -137,8 +145,6 @@ def _link_all(directory: Path, root: Path, paths: Sequence[str]) -> None:
 
 
 def _remove_links(directory: Path, delivery: Delivery) -> None:
-    for entry in list(directory.iterdir()):
-        if entry.is_symlink():
-            entry.unlink()
-        else:
-            remove_tree(entry, delivery.on_warning)
+    """Leaves the directory empty again, whatever the job put beside the links; nothing is mounted on it."""
+    remove_tree(directory, delivery.on_warning)
+    directory.mkdir(exist_ok=True)

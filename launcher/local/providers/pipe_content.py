@@ -38,10 +38,13 @@ def open_epochs(delivery: Delivery) -> Iterator[Epochs]:
     """
     source = delivery.channel["DataSource"]["S3DataSource"]
     client = delivery.store.client
+    delivery.scratch.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         if source["S3DataType"] == "AugmentedManifestFile":
             names = source.get("AttributeNames", ())
-            manifest = stack.enter_context(AugmentedManifest(client, source["S3Uri"], names, delivery.sample))
+            manifest = stack.enter_context(
+                AugmentedManifest(client, source["S3Uri"], names, delivery.sample, delivery.scratch)
+            )
 
             def of_manifest(epoch: int) -> Iterator[Stream]:
                 for index in host_items(range(len(manifest)), delivery, epoch):
@@ -131,7 +134,6 @@ def as_record(chunks: Stream, what: str, scratch: Path) -> Stream:
     writes it, so that readers which look for the magic find no false one. That has to be known before the first header,
     so the payload waits in memory, or in `scratch` if it is long. Raises RefusedError at 2^29 bytes.
     """
-    scratch.mkdir(parents=True, exist_ok=True)
     with SpooledTemporaryFile(_IN_MEMORY, mode="w+b", dir=str(scratch)) as payload:
         length = 0
         for chunk in chunks:

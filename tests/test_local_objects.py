@@ -1,0 +1,256 @@
+"""Which objects a channel means: against a real endpoint (moto, which takes any key)."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.errors import RefusedError
+from launcher.local.delivery import Delivery
+from launcher.local.manifests import AugmentedManifest
+from launcher.local.objects import (
+    NoObjectsError,
+    S3Object,
+    as_tree,
+    epoch_order,
+    host_items,
+    host_share,
+    list_objects,
+    relative_path,
+    total_bytes,
+)
+from launcher.local.s3_reading import Place
+from launcher.local.stores import embedded_store
+
+BUCKET = "bucket"
+
+
+@pytest.fixture(scope="module")
+def moto_client() -> Iterator[Any]:
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    session = boto3.Session(aws_access_key_id="a", aws_secret_access_key="s", region_name="us-east-1")
+    yield session.client("s3", endpoint_url=f"http://{host}:{port}")
+    server.stop()
+
+
+@pytest.fixture
+def client(moto_client: Any) -> Iterator[Any]:
+    moto_client.create_bucket(Bucket=BUCKET)
+    yield moto_client
+    urllib.request.urlopen(f"{moto_client.meta.endpoint_url}/moto-api/reset", data=b"").close()
+
+
+def put(client: Any, *keys: str, body: bytes = b"12345") -> None:
+    for key in keys:
+        client.put_object(Bucket=BUCKET, Key=key, Body=body)
+
+
+def s3_channel(uri: str, kind: str = "S3Prefix", **source: Any) -> dict[str, Any]:
+    return {
+        "ChannelName": "train",
+        "InputMode": "Pipe",
+        "DataSource": {"S3DataSource": {"S3DataType": kind, "S3Uri": uri, **source}},
+    }
+
+
+def listed(client: Any, uri: str, kind: str = "S3Prefix", sample: int | None = None) -> dict[str, str]:
+    return {found.key: found.path for found in list_objects(s3_channel(uri, kind), client, sample)}
+
+
+@pytest.mark.parametrize(
+    ("prefix", "key", "path"),
+    [
+        ("", "a/b", "a/b"),
+        ("train/", "train/a/b", "a/b"),
+        ("train", "train/a/b", "a/b"),
+        ("train", "train_old/a", "train_old/a"),
+        ("data/part-", "data/part-000", "part-000"),
+        ("data/part-", "data/part-0/x", "part-0/x"),
+        ("data/one.csv", "data/one.csv", "one.csv"),
+        ("one.csv", "one.csv", "one.csv"),
+        ("train", "train//a", "/a"),
+    ],
+)
+def test_relative_path(prefix: str, key: str, path: str) -> None:
+    assert relative_path(prefix, key) == path
+
+
+def test_prefix_is_the_beginning_of_a_key_and_folder_markers_are_no_objects(client: Any) -> None:
+    put(client, "train/", "train/a", "train/sub/", "train/sub/b", "train_old/c", "other")
+    assert listed(client, "s3://bucket/train") == {"train/a": "a", "train/sub/b": "sub/b", "train_old/c": "train_old/c"}
+    assert listed(client, "s3://bucket/train/") == {"train/a": "a", "train/sub/b": "sub/b"}
+    assert listed(client, "s3://bucket/train/a") == {"train/a": "a"}
+    assert len(listed(client, "s3://bucket")) == 4
+
+
+def test_every_page_is_read_and_a_sample_is_its_beginning(tmp_path: Path) -> None:
+    keys = [f"many/{number:04}" for number in range(1003)]
+    (tmp_path / "data/s3/bucket/many").mkdir(parents=True)
+    for key in keys:
+        (tmp_path / "data/s3/bucket" / key).touch()
+    with embedded_store(tmp_path / "data", tmp_path / "overlay") as store:
+        assert list(listed(store.client, "s3://bucket/many/")) == keys
+        assert list(listed(store.client, "s3://bucket/many/", sample=3)) == keys[:3]
+
+
+def test_nothing_there_names_the_nearest(client: Any) -> None:
+    put(client, "data/train/a", "data/test/b")
+    with pytest.raises(NoObjectsError, match=r"s3://bucket/data/trian/: no object .*did you mean data/train/\?"):
+        listed(client, "s3://bucket/data/trian/")
+    with pytest.raises(NoObjectsError, match=r"beside it there are data/"):
+        listed(client, "s3://bucket/zzzzzzzz/")
+
+
+def test_missing_bucket_is_named(client: Any) -> None:
+    with pytest.raises(
+        RefusedError, match=r"s3://nowhere/a at http://127.*: there is no such bucket; .*DIR/s3/nowhere"
+    ):
+        listed(client, "s3://nowhere/a")
+
+
+def test_manifest_keys_continue_its_prefix(client: Any) -> None:
+    put(client, "p/x/1", "p/2", "p/not-in-it")
+    put(client, "m.json", body=json.dumps([{"prefix": "s3://bucket/p/"}, "x/1", "2"]).encode("utf-8-sig"))
+    assert listed(client, "s3://bucket/m.json", "ManifestFile") == {"p/x/1": "x/1", "p/2": "2"}
+    assert listed(client, "s3://bucket/m.json", "ManifestFile", sample=1) == {"p/x/1": "x/1"}
+    assert total_bytes(s3_channel("s3://bucket/m.json", "ManifestFile"), client) == 10
+
+
+@pytest.mark.parametrize(
+    ("manifest", "message"),
+    [
+        (b"{nonsense", "is no JSON"),
+        (b"\xff\xfe", "is no JSON"),
+        (b"{}", "begins with"),
+        (b"[]", "begins with"),
+        (b'["a"]', "begins with"),
+        (b'[{"prefix": 3}, "a"]', "begins with"),
+        (b'[{"prefix": "p/"}, "a"]', "'p/' is no S3 URI"),
+        (b'[{"prefix": "s3://bucket/p/"}]', "names no objects"),
+        (b'[{"prefix": "s3://bucket/p/"}, "a", 7]', "entry 2 is 7, not the rest of a key"),
+        (b'[{"prefix": "s3://bucket/p/"}, "s3://other/a"]', "entry 1, 's3://other/a', is a whole URI"),
+        (b'[{"prefix": "s3://bucket/p/"}, "gone"]', "s3://bucket/p/gone at .*: there is no such object"),
+    ],
+)
+def test_malformed_manifest_is_refused(client: Any, manifest: bytes, message: str) -> None:
+    put(client, "m.json", body=manifest)
+    with pytest.raises(RefusedError, match=message):
+        listed(client, "s3://bucket/m.json", "ManifestFile")
+
+
+def test_augmented_manifest_picks_and_orders_attributes(client: Any) -> None:
+    lines = [
+        {"label": 3, "image-ref": "s3://other/a.png", "name": "é\u2028x", "unused": 1},
+        {"label": {"a": [1.5, None]}, "image-ref": "s3://bucket/b.png", "name": ""},
+    ]
+    put(client, "m.jsonl", body="\n\n".join(json.dumps(line, ensure_ascii=False) for line in lines).encode())
+    with AugmentedManifest(client, "s3://bucket/m.jsonl", ["image-ref", "label", "name"]) as manifest:
+        assert [manifest.values(index) for index in (1, 0)] == [
+            [Place("bucket", "b.png"), b'{"a": [1.5, null]}', b""],
+            [Place("other", "a.png"), b"3", "é\u2028x".encode()],
+        ]
+    with AugmentedManifest(client, "s3://bucket/m.jsonl", ["label"], sample=1) as manifest:
+        assert len(manifest) == 1
+
+
+def test_total_bytes_of_an_augmented_manifest_counts_what_it_refers_to(client: Any) -> None:
+    put(client, "a.png", "b.png")
+    put(client, "m.jsonl", body=b'{"i-ref": "s3://bucket/a.png", "l": 10}\n{"i-ref": "s3://bucket/b.png", "l": 7}\n')
+    channel = s3_channel("s3://bucket/m.jsonl", "AugmentedManifestFile", AttributeNames=["i-ref", "l"])
+    assert total_bytes(channel, client) == 5 + 2 + 5 + 1
+    assert total_bytes(channel, client, sample=1) == 5 + 2
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "message"),
+    [
+        (b'{"a": 1}\n{"a"', ["a"], "line 2 is no JSON"),
+        (b"[1]", ["a"], "line 1 is no JSON object"),
+        (b'{"a": 1}\n\n{"b": 1}', ["a"], r"line 3 has no attribute 'a' \(it has b\)"),
+        (b'{"a-ref": 1}', ["a-ref"], "'a-ref' is no S3 URI"),
+        (b'{"a-ref": "a.png"}', ["a-ref"], "'a.png' is no S3 URI"),
+        (b" \n", ["a"], "has no lines"),
+        (b'{"a": 1}', [], "needs AttributeNames"),
+    ],
+)
+def test_malformed_augmented_manifest_is_refused(client: Any, text: bytes, names: list[str], message: str) -> None:
+    put(client, "m.jsonl", body=text)
+    with pytest.raises(RefusedError, match=message):
+        AugmentedManifest(client, "s3://bucket/m.jsonl", names)
+
+
+def objects(*paths: str) -> list[S3Object]:
+    return [S3Object(BUCKET, f"k/{path}", 1, path) for path in paths]
+
+
+@pytest.mark.parametrize("path", ["../x", "a/../../x", "/x", "a//x", "./x", "a/.", "..", "", "a\0b"])
+def test_key_that_cannot_be_a_file_is_refused_by_name(path: str) -> None:
+    with pytest.raises(RefusedError) as caught:
+        as_tree(objects("good", path))
+    assert f"s3://bucket/k/{path}: this key cannot be" in str(caught.value)
+
+
+@pytest.mark.parametrize("paths", [("a", "a/b"), ("a/b/c", "x", "a"), ("a/b", "a/b/c/d")])
+def test_key_that_is_also_a_folder_is_refused(paths: tuple[str, ...]) -> None:
+    with pytest.raises(RefusedError, match="is an object and also a folder"):
+        as_tree(objects(*paths))
+
+
+def test_two_keys_of_one_path_are_refused_but_one_key_twice_is_one_file() -> None:
+    tree = objects("train_old/a", "..a", "a.", "ä b")
+    assert as_tree([*tree, tree[0]]) == tree
+    with pytest.raises(RefusedError, match="has the same path 'train_old/a'"):
+        as_tree([*tree, replace(tree[0], key="elsewhere")])
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 40])
+def test_epoch_order_is_a_pure_shuffle_that_differs_from_epoch_to_epoch(count: int) -> None:
+    items = list(range(count))
+    orders = [epoch_order(items, 7, epoch) for epoch in range(6)]
+    assert all(sorted(order) == items for order in orders)
+    assert orders == [epoch_order(items, 7, epoch) for epoch in range(6)]
+    assert all(one != following for one, following in itertools.pairwise(orders))
+    if count == 40:
+        assert epoch_order(items, 7, 0) != epoch_order(items, 8, 0)
+        assert len({tuple(order) for order in orders}) == 6
+
+
+def test_epoch_order_of_nothing_is_nothing() -> None:
+    assert epoch_order([], 1, 5) == []
+
+
+@pytest.mark.parametrize(("items", "hosts"), [(10, 3), (2, 4), (0, 2), (5, 1)])
+def test_host_shares_cover_everything_once_and_evenly(items: int, hosts: int) -> None:
+    shares = [host_share(range(items), index, hosts) for index in range(hosts)]
+    assert sorted(itertools.chain(*shares)) == list(range(items))
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+def deliveries(channel: dict[str, Any], hosts: int) -> list[Delivery]:
+    names = tuple(f"algo-{number + 1}" for number in range(hosts))
+    store: Any = None  # selecting asks no store
+    return [Delivery(channel, name, names, Path("in"), Path("scratch"), store, {}) for name in names]
+
+
+def test_sharded_and_shuffled_hosts_get_other_objects_in_the_next_epoch() -> None:
+    channel = s3_channel("s3://bucket/", S3DataDistributionType="ShardedByS3Key") | {"ShuffleConfig": {"Seed": 3}}
+    epochs = [[host_items(range(20), one, epoch) for one in deliveries(channel, 2)] for epoch in range(2)]
+    assert all(sorted(first + second) == list(range(20)) for first, second in epochs)
+    assert set(epochs[0][0]) != set(epochs[1][0])
+
+
+def test_unsharded_hosts_get_everything_in_the_listing_order() -> None:
+    channel = s3_channel("s3://bucket/", S3DataDistributionType="FullyReplicated")
+    assert [host_items([3, 1, 2], one, epoch=4) for one in deliveries(channel, 2)] == [[3, 1, 2], [3, 1, 2]]

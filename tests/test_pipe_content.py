@@ -1,0 +1,174 @@
+"""Unzipping, wrapping and reading ahead, without a store or a pipe."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import os
+import random
+import struct
+import threading
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from launcher.errors import RefusedError
+from launcher.local.providers.pipe_content import MAGIC, as_record, gunzip
+from launcher.local.providers.read_ahead import read_ahead
+from launcher.local.s3_reading import CHUNK, Stream
+
+
+def stream(data: bytes, size: int = CHUNK) -> Stream:
+    for start in range(0, len(data), size):
+        yield data[start : start + size]
+
+
+def parse_records(data: bytes) -> Iterator[bytes]:
+    """MXNet's rules, written once more: by length, and the magic word put back between parts."""
+    parts: list[bytes] = []
+    while data:
+        magic, word = struct.unpack_from("<4sI", data)
+        assert magic == MAGIC
+        flag, length = word >> 29, word & (1 << 29) - 1
+        parts.append(data[8 : 8 + length])
+        assert len(parts[-1]) == length
+        assert not any(data[8 + length : 8 + (length + 3) // 4 * 4])
+        assert flag in ((0, 1) if len(parts) == 1 else (2, 3))
+        data = data[8 + (length + 3) // 4 * 4 :]
+        if flag in (0, 3):
+            yield MAGIC.join(parts)
+            parts = []
+    assert not parts
+
+
+def wrapped(data: bytes, scratch: Path, size: int = CHUNK) -> bytes:
+    return b"".join(as_record(stream(data, size), "x", scratch))
+
+
+PIECES = st.lists(st.one_of(st.just(MAGIC), st.binary(max_size=6)), max_size=8).map(b"".join)
+
+
+@given(payloads=st.lists(PIECES, max_size=4), size=st.integers(1, 9))
+@example(payloads=[b"", MAGIC, MAGIC * 2, b"abc" + MAGIC, MAGIC + b"abc", b"abcd" + MAGIC + b"e"], size=3)
+def test_records_are_read_back_and_show_no_false_magic(
+    payloads: list[bytes], size: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    scratch = tmp_path_factory.getbasetemp()
+    records = [wrapped(payload, scratch, size) for payload in payloads]
+    assert list(parse_records(b"".join(records))) == payloads
+    for record, payload in zip(records, payloads, strict=True):
+        aligned = sum(record[start : start + 4] == MAGIC for start in range(0, len(record), 4))
+        inside = sum(payload[start : start + 4] == MAGIC for start in range(0, len(payload), 4))
+        assert aligned == inside + 1
+
+
+def test_long_record_with_a_magic_word_at_a_chunk_boundary(tmp_path: Path) -> None:
+    payload = random.Random(0).randbytes(CHUNK - 4) + MAGIC + random.Random(1).randbytes(5 * CHUNK) + MAGIC + b"end"
+    assert list(parse_records(wrapped(payload, tmp_path, 70_001))) == [payload]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_record_of_two_to_the_29_bytes_is_refused(tmp_path: Path) -> None:
+    block = bytes(16 << 20)
+    chunks: Stream = (block for _ in range(32))
+    with pytest.raises(RefusedError, match="s3://b/k: 536870912 bytes or more do not fit into a RecordIO record"):
+        next(as_record(chunks, "s3://b/k", tmp_path))
+
+
+@pytest.mark.parametrize("size", [1, 7, CHUNK])
+@pytest.mark.parametrize(
+    ("zipped", "plain"),
+    [
+        (gzip.compress(b"abc" * 1000), b"abc" * 1000),
+        (gzip.compress(b"one") + gzip.compress(b"") + gzip.compress(b"two"), b"onetwo"),
+        (gzip.compress(b"padded") + bytes(100), b"padded"),
+        (b"", b""),
+    ],
+    ids=["one", "three members", "padded", "empty object"],
+)
+def test_gzip_of_any_number_of_members_is_undone(zipped: bytes, plain: bytes, size: int) -> None:
+    assert b"".join(gunzip(stream(zipped, size), "x")) == plain
+
+
+def test_unzipping_a_small_object_of_huge_content_holds_little() -> None:
+    zipped = gzip.compress(bytes(64 << 20))
+    tracemalloc.start()
+    total = sum(len(chunk) for chunk in gunzip(stream(zipped), "x"))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert total == 64 << 20
+    assert peak < 4 << 20
+
+
+DAMAGED = gzip.compress(os.urandom(1000))
+DAMAGED = DAMAGED[:500] + bytes([DAMAGED[500] ^ 1]) + DAMAGED[501:]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"plain text", "not readable as gzip"),
+        (DAMAGED, "not readable as gzip"),
+        (gzip.compress(b"abc" * 99)[:-5], "ends in the middle"),
+        (gzip.compress(b"a") + b"\x1f", "ends in the middle"),
+        (gzip.compress(b"a") + b"rubbish", "not readable as gzip"),
+    ],
+    ids=["plain", "damaged", "cut", "cut second member", "rubbish behind"],
+)
+def test_what_is_no_whole_gzip_is_refused(data: bytes, message: str) -> None:
+    with pytest.raises(RefusedError, match=f"s3://b/k: {message}"):
+        list(gunzip(stream(data), "s3://b/k"))
+
+
+def test_streams_come_in_order_whichever_is_faster() -> None:
+    streams = (stream(bytes([number]) * (number * 3), 2) for number in range(20))
+    with read_ahead(streams, threading.Event()) as chunks:
+        assert b"".join(chunks) == b"".join(bytes([number]) * (number * 3) for number in range(20))
+
+
+def test_the_next_stream_is_read_while_the_first_is_not_taken_and_no_further() -> None:
+    taken: list[tuple[int, int]] = []
+    second = threading.Event()
+
+    def counted(number: int) -> Stream:
+        for chunk in range(50):
+            taken.append((number, chunk))
+            if number == 1:
+                second.set()
+            yield b"x"
+
+    with read_ahead(map(counted, itertools.count()), threading.Event()) as chunks:
+        next(chunks)
+        assert second.wait(10)
+    assert max(number for number, _ in taken) < 4
+    assert max(chunk for _, chunk in taken) < 5
+
+
+def test_error_of_a_stream_comes_in_its_turn_and_nothing_runs_on() -> None:
+    def failing() -> Stream:
+        yield b"half"
+        raise RefusedError("gone")
+
+    before = threading.active_count()
+    with read_ahead(iter([stream(b"whole"), failing(), stream(b"never")]), threading.Event()) as chunks:
+        assert [next(chunks), next(chunks)] == [b"whole", b"half"]
+        with pytest.raises(RefusedError, match="gone"):
+            next(chunks)
+    assert threading.active_count() == before
+
+
+def test_stop_sign_ends_waiting_for_a_stream_that_hangs() -> None:
+    stop, go_on = threading.Event(), threading.Event()
+
+    def hanging() -> Stream:
+        go_on.wait(20)
+        yield b"late"
+
+    with read_ahead(iter([hanging()]), stop) as chunks:
+        threading.Timer(0.05, stop.set).start()
+        assert list(chunks) == []
+        go_on.set()

@@ -1,0 +1,297 @@
+"""Every way of arriving, with real data from a real endpoint: what is there on entering, and that nothing is on leaving."""
+
+from __future__ import annotations
+
+import _thread
+import os
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.errors import RefusedError
+from launcher.local.delivery import Delivery
+from launcher.local.objects import S3Object
+from launcher.local.providers import PROVIDERS, copied, mounted, provide, way_of
+from launcher.local.providers.fuse import is_mounted
+from launcher.local.stores import embedded_store
+
+FILES = {"a.txt": b"first", "sub dir/b,ü.bin": os.urandom(70_000), "sub dir/deep/c": b"", "z": b"last"}
+FILE_SYSTEM = "fs-0123456789abcdef0"
+Deliver = Callable[..., Delivery]
+
+
+def write_files(folder: Path, files: dict[str, bytes]) -> None:
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+def read_files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def deliver(tmp_path: Path) -> Iterator[Deliver]:
+    """Makes deliveries of channel `train` from FILES in S3 (`s3://bucket/train/`) and in a file system (`/train`)."""
+    write_files(tmp_path / "data/s3/bucket/train", FILES)
+    write_files(tmp_path / "data/fs/train", FILES)
+
+    with embedded_store(tmp_path / "data", tmp_path / "overlay") as store:
+
+        def make(way: str, source: dict[str, Any] | None = None, **changes: Any) -> Delivery:
+            s3 = {"S3DataType": "S3Prefix", "S3Uri": "s3://bucket/train/", "S3DataDistributionType": "FullyReplicated"}
+            files = {"FileSystemId": FILE_SYSTEM, "FileSystemType": way, "DirectoryPath": "/train"}
+            data_source: dict[str, Any] = {"S3DataSource": {**s3, **(source or {})}}
+            if way in ("EFS", "FSxLustre"):
+                data_source = {"FileSystemDataSource": {**files, "FileSystemAccessMode": "ro", **(source or {})}}
+            delivery = Delivery(
+                channel={
+                    "ChannelName": "train",
+                    "InputMode": way if "S3DataSource" in data_source else "File",
+                    "DataSource": data_source,
+                },
+                host="algo-1",
+                hosts=("algo-1",),
+                data_dir=tmp_path / "ml/input/data",
+                scratch=tmp_path / "scratch",
+                store=store,
+                file_systems={FILE_SYSTEM: tmp_path / "data/fs"},
+            )
+            return Delivery(**{**vars(delivery), **changes})
+
+        yield make
+
+
+def leftovers(delivery: Delivery) -> list[str]:
+    threads = [each.name for each in threading.enumerate() if each.name.startswith(("pipe-", "copy-"))]
+    return threads + sorted(str(path) for path in delivery.data_dir.glob("**/*"))
+
+
+@pytest.mark.parametrize("way", PROVIDERS)
+@pytest.mark.usefixtures("fuse")
+def test_every_provider_brings_the_channel_and_leaves_nothing(deliver: Deliver, way: str) -> None:
+    delivery = deliver(way)
+    with provide(delivery) as binds:
+        if way == "Pipe":
+            assert (delivery.data_dir / "train_0").read_bytes() == b"".join(FILES[name] for name in sorted(FILES))
+        else:
+            folder = binds[0].source if binds else delivery.directory
+            assert read_files(folder) == FILES
+    assert leftovers(delivery) == []
+
+
+@pytest.mark.parametrize("way", PROVIDERS)
+@pytest.mark.usefixtures("fuse")
+def test_every_provider_leaves_nothing_when_a_later_step_fails(deliver: Deliver, way: str) -> None:
+    delivery = deliver(way)
+    with pytest.raises(ZeroDivisionError), ExitStack() as stack:
+        stack.enter_context(provide(delivery))
+        _ = 1 / 0
+    assert leftovers(delivery) == []
+
+
+@pytest.mark.parametrize("way", PROVIDERS)
+def test_every_provider_refuses_what_is_not_there_in_one_line_and_leaves_nothing(deliver: Deliver, way: str) -> None:
+    delivery = deliver(
+        way, {"DirectoryPath": "/gone/gone"} if way in ("EFS", "FSxLustre") else {"S3Uri": "s3://bucket/gone/"}
+    )
+    with pytest.raises(RefusedError, match="gone") as caught, provide(delivery):
+        pytest.fail("entered")
+    assert "\n" not in str(caught.value)
+    assert leftovers(delivery) == []
+
+
+def test_unknown_way_is_refused(deliver: Deliver) -> None:
+    assert way_of(deliver("EFS").channel) == "EFS"
+    with pytest.raises(RefusedError, match="nothing here brings 'Teleport' channels; there are File, FastFile"):
+        provide(deliver("Teleport"))
+
+
+@pytest.mark.parametrize("way", ["File", "FastFile"])
+@pytest.mark.usefixtures("fuse")
+def test_sharded_hosts_get_every_file_once(deliver: Deliver, way: str) -> None:
+    hosts = tuple(f"algo-{number}" for number in range(1, 6))
+    shares = []
+    for host in hosts:
+        delivery = deliver(way, {"S3DataDistributionType": "ShardedByS3Key"}, host=host, hosts=hosts)
+        with provide(delivery):
+            shares.append(read_files(delivery.directory))
+    assert sum(map(len, shares)) == len(FILES)
+    assert {name: content for share in shares for name, content in share.items()} == FILES
+    assert shares[-1] == {}  # five hosts, four objects
+
+
+@pytest.mark.parametrize("way", ["File", "FastFile"])
+@pytest.mark.usefixtures("fuse")
+def test_sample_takes_the_first_objects(deliver: Deliver, way: str) -> None:
+    delivery = deliver(way, sample=2)
+    with provide(delivery):
+        assert read_files(delivery.directory) == dict(list(FILES.items())[:2])
+
+
+def test_copy_tells_its_bytes_as_they_come(deliver: Deliver) -> None:
+    counts: list[int] = []
+    with provide(deliver("File", on_bytes=counts.append)):
+        assert sum(counts) == sum(map(len, FILES.values()))
+
+
+def test_interrupted_copy_leaves_nothing(deliver: Deliver) -> None:
+    """Ctrl-C raises in the main thread while the copying threads are in the middle of a file."""
+    go_on = threading.Event()
+
+    def interrupt(count: int) -> None:
+        if not go_on.is_set():
+            _thread.interrupt_main()
+            go_on.wait(10)
+
+    delivery = deliver("File", on_bytes=interrupt)
+    threading.Timer(0.2, go_on.set).start()
+    with pytest.raises(KeyboardInterrupt), provide(delivery):
+        pytest.fail("entered")
+    assert leftovers(delivery) == []
+
+
+def test_copy_never_writes_through_a_link_or_over_what_is_there(deliver: Deliver, tmp_path: Path) -> None:
+    delivery = deliver("File")
+    delivery.data_dir.mkdir(parents=True)
+    (tmp_path / "outside").mkdir()
+    delivery.directory.symlink_to(tmp_path / "outside")
+    with pytest.raises(RefusedError, match=r"cannot make .*/train"), provide(delivery):
+        pytest.fail("entered")
+    assert list((tmp_path / "outside").iterdir()) == []
+    assert [path.name for path in delivery.data_dir.iterdir()] == ["train"]
+
+
+def test_key_that_no_disk_takes_is_refused_and_leaves_nothing(deliver: Deliver) -> None:
+    delivery = deliver("File")
+    long = "x" * 200
+    delivery.store.client.put_object(Bucket="bucket", Key=f"train/{long}/y", Body=b"")
+    with provide(delivery):
+        assert (delivery.directory / long / "y").is_file()
+    objects = [S3Object("bucket", "train/a.txt", 5, "x" * 300)]
+    with (
+        pytest.raises(RefusedError, match=r"train/a\.txt: cannot be written"),
+        copied.copied(delivery, objects),
+    ):
+        pytest.fail("entered")
+    assert leftovers(delivery) == []
+
+
+@pytest.mark.usefixtures("fuse")
+def test_mount_is_live_read_only_lazy_and_seen_in_a_namespace(deliver: Deliver) -> None:
+    warnings: list[str] = []
+    delivery = deliver("FastFile", on_warning=warnings.append)
+    with provide(delivery):
+        assert is_mounted(delivery.directory)
+        with pytest.raises(OSError, match="Read-only"):
+            (delivery.directory / "new").touch()
+        # Written behind its back into a file that was never opened: a copy would show the old content.
+        delivery.store.client.put_object(Bucket="bucket", Key="train/a.txt", Body=b"newer")
+        command = ["unshare", "-Urm", "cat", str(delivery.directory / "a.txt")]
+        inside = subprocess.run(command, capture_output=True, check=False)
+        assert inside.stdout == b"newer" or b"unshare" in inside.stderr
+        for line in Path("/proc").glob("[0-9]*/cmdline"):
+            command_line = line.read_bytes() if line.exists() else b""
+            assert str(delivery.directory).encode() not in command_line or b"AWS_" not in command_line
+    assert not is_mounted(delivery.directory)
+    assert warnings == []
+
+
+@pytest.mark.usefixtures("fuse")
+def test_mount_goes_although_a_file_in_it_is_open(deliver: Deliver) -> None:
+    delivery = deliver("FastFile")
+    with provide(delivery):
+        opened = os.open(delivery.directory / "a.txt", os.O_RDONLY)
+    assert leftovers(delivery) == []
+    with pytest.raises(OSError, match="not connected"):
+        os.close(opened)
+
+
+def test_without_a_tool_fast_file_is_a_copy_that_says_what_to_install(deliver: Deliver) -> None:
+    warnings: list[str] = []
+    delivery = deliver("FastFile", on_warning=warnings.append)
+    with mounted.provide(delivery, which=lambda name: None):
+        assert read_files(delivery.directory) == FILES
+        assert not is_mounted(delivery.directory)
+    assert len(warnings) == 1
+    assert "FastFile is a copy here" in warnings[0]
+    assert "apt-get install fuse3 rclone" in warnings[0]
+    assert leftovers(delivery) == []
+
+
+@pytest.mark.usefixtures("fuse")
+def test_tool_that_fails_gives_way_to_the_copy_and_is_quoted(deliver: Deliver, tmp_path: Path) -> None:
+    broken = tmp_path / "mount-s3"
+    broken.write_text("#!/bin/sh\necho 'no such luck' >&2\nexit 7\n")
+    broken.chmod(0o755)
+    warnings: list[str] = []
+    delivery = deliver("FastFile", on_warning=warnings.append)
+    with mounted.provide(delivery, which=lambda name: str(broken) if name == "mount-s3" else None):
+        assert read_files(delivery.directory) == FILES
+    assert "mount-s3 ended with exit code 7 (no such luck" in warnings[0]
+    assert leftovers(delivery) == []
+
+
+# What mount-s3 is told, done by rclone: no package index has mount-s3, but its command line can be tried.
+MOUNT_S3 = """#!/bin/sh
+while [ $# -gt 2 ]; do
+    case $1 in --prefix) prefix=$2; shift ;; --endpoint-url) url=$2; shift ;; --region) region=$2; shift ;; esac
+    shift
+done
+RCLONE_CONFIG=/dev/null RCLONE_S3_ENV_AUTH=true RCLONE_S3_ENDPOINT=$url RCLONE_S3_REGION=$region \\
+    exec rclone mount --read-only ":s3:$1/$prefix" "$2"
+"""
+
+
+@pytest.mark.usefixtures("fuse")
+def test_tool_that_cannot_select_shows_a_share_as_links(deliver: Deliver, tmp_path: Path) -> None:
+    script = tmp_path / "mount-s3"
+    script.write_text(MOUNT_S3)
+    script.chmod(0o755)
+    warnings: list[str] = []
+    delivery = deliver("FastFile", sample=2, on_warning=warnings.append)
+    with mounted.provide(delivery, which=lambda name: str(script) if name == "mount-s3" else None):
+        assert read_files(delivery.directory) == dict(list(FILES.items())[:2])
+        (delivery.directory / "by the job").touch()
+    assert ["its files are links" in warning for warning in warnings] == [True]
+    assert leftovers(delivery) == []
+
+
+@pytest.mark.usefixtures("fuse")
+def test_name_that_the_tool_would_respell_makes_it_a_copy(deliver: Deliver) -> None:
+    warnings: list[str] = []
+    delivery = deliver("FastFile", on_warning=warnings.append)
+    delivery.store.client.put_object(Bucket="bucket", Key="train/y\n", Body=b"odd")
+    with provide(delivery):
+        assert read_files(delivery.directory) == {**FILES, "y\n": b"odd"}
+    assert "rclone does not show 'y\\n'" in warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("uri", "works"), [("s3://bucket/train", True), ("s3://bucket/tra", False), ("s3://bucket/train/a.txt", False)]
+)
+@pytest.mark.usefixtures("fuse")
+def test_fast_file_takes_folders_only(deliver: Deliver, uri: str, works: bool) -> None:
+    warnings: list[str] = []
+    delivery = deliver("FastFile", {"S3Uri": uri}, on_warning=warnings.append)
+    if works:
+        with provide(delivery):
+            assert read_files(delivery.directory) == FILES
+        assert "end it with '/'" in warnings[0]
+    else:
+        with pytest.raises(RefusedError, match="takes a folder"), provide(delivery):
+            pytest.fail("entered")
+
+
+def test_fast_file_takes_no_manifest(deliver: Deliver) -> None:
+    with (
+        pytest.raises(RefusedError, match="S3Prefix only, not ManifestFile"),
+        provide(deliver("FastFile", {"S3DataType": "ManifestFile"})),
+    ):
+        pytest.fail("entered")

@@ -1,0 +1,139 @@
+"""EFS and FSx for Lustre: which directory a channel means, and how it is shown where nothing can be mounted."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.errors import RefusedError
+from launcher.local.delivery import BindMount, Delivery
+from launcher.local.providers.file_system import place_without_mounts, provide
+
+FILE_SYSTEM = "fs-0123456789abcdef0"
+
+
+def delivery_of(root: Path, kind: str, path: str, access: str = "ro", **changes: Any) -> Delivery:
+    source = {
+        "FileSystemId": FILE_SYSTEM,
+        "FileSystemType": kind,
+        "DirectoryPath": path,
+        "FileSystemAccessMode": access,
+    }
+    store: Any = None  # no byte comes from S3
+    delivery = Delivery(
+        channel={"ChannelName": "lists", "InputMode": "File", "DataSource": {"FileSystemDataSource": source}},
+        host="algo-1",
+        hosts=("algo-1",),
+        data_dir=root / "ml",
+        scratch=root / "scratch",
+        store=store,
+        file_systems={FILE_SYSTEM: root / "fs"},
+    )
+    return Delivery(**{**vars(delivery), **changes})
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "there", "found", "said"),
+    [
+        ("EFS", "/lists/train", "fs/lists/train", "fs/lists/train", False),
+        ("EFS", "/", "fs", "fs", False),
+        ("FSxLustre", "/abcdefgh/lists", "fs/lists", "fs/lists", True),
+        ("FSxLustre", "/abcdefgh", "fs", "fs", True),
+        ("FSxLustre", "/abcdefgh/lists", "fs/abcdefgh/lists", "fs/abcdefgh/lists", False),
+    ],
+)
+def test_directory_path_is_found(tmp_path: Path, kind: str, path: str, there: str, found: str, said: bool) -> None:
+    (tmp_path / there).mkdir(parents=True)
+    warnings: list[str] = []
+    with provide(delivery_of(tmp_path, kind, path, on_warning=warnings.append)) as binds:
+        assert binds == (BindMount(tmp_path / found, tmp_path / "ml/lists", read_only=True),)
+        assert list((tmp_path / "ml/lists").iterdir()) == []
+    assert list((tmp_path / "ml").iterdir()) == []
+    assert [("mount name" in warning and str(tmp_path / found) in warning) for warning in warnings] == [True] * said
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "message"),
+    [
+        (
+            "EFS",
+            "/gone",
+            r"'/gone' is no directory there \(looked for .*/fs/gone\); .*--mount fs-0123456789abcdef0=PATH",
+        ),
+        ("EFS", "/file", "'/file' is no directory"),
+        ("EFS", "/../outside", r"leaves the file system; write it without '\.\.'"),
+        ("EFS", "/there/../../outside", "leaves the file system"),
+        ("EFS", "/abcdefgh/there", "is no directory"),
+        ("FSxLustre", "/abcdefgh/gone", r"looked for .*/fs/abcdefgh/gone and .*/fs/gone\)"),
+    ],
+)
+def test_directory_that_is_not_there_is_refused(tmp_path: Path, kind: str, path: str, message: str) -> None:
+    (tmp_path / "fs/there").mkdir(parents=True)
+    (tmp_path / "fs/file").touch()
+    (tmp_path / "outside").mkdir()
+    with pytest.raises(RefusedError, match=message), provide(delivery_of(tmp_path, kind, path)):
+        pytest.fail("entered")
+
+
+def test_file_system_without_a_directory_is_refused(tmp_path: Path) -> None:
+    delivery = delivery_of(tmp_path, "EFS", "/", file_systems={})
+    with (
+        pytest.raises(RefusedError, match=r"no directory here stands for this file system; .*--mount"),
+        provide(delivery),
+    ):
+        pytest.fail("entered")
+
+
+def test_writable_file_system_is_announced(tmp_path: Path) -> None:
+    (tmp_path / "fs").mkdir()
+    warnings: list[str] = []
+    with provide(delivery_of(tmp_path, "EFS", "/", "rw", on_warning=warnings.append)) as binds:
+        assert [bind.read_only for bind in binds] == [False]
+    assert f"can write to {tmp_path / 'fs'}" in warnings[0]
+
+
+@pytest.mark.parametrize("taken", ["file", "folder"])
+def test_taken_place_is_refused_and_kept(tmp_path: Path, taken: str) -> None:
+    (tmp_path / "fs").mkdir()
+    place = tmp_path / "ml/lists"
+    if taken == "file":
+        place.parent.mkdir()
+        place.touch()
+    else:
+        (place / "something").mkdir(parents=True)
+    with pytest.raises(RefusedError, match=r"cannot make .*/ml/lists"), provide(delivery_of(tmp_path, "EFS", "/")):
+        pytest.fail("entered")
+    assert place.exists()
+
+
+@pytest.mark.parametrize("access", ["ro", "rw"])
+def test_without_mounts_ro_is_a_copy_that_protects_the_source_and_rw_a_link(tmp_path: Path, access: str) -> None:
+    source = tmp_path / "fs"
+    (source / "sub").mkdir(parents=True)
+    (source / "sub/a").write_text("kept")
+    (source / "inner").symlink_to("sub/a")
+    warnings: list[str] = []
+    with provide(delivery_of(tmp_path, "EFS", "/", access)) as binds:
+        (bind,) = binds
+        with place_without_mounts(bind, warnings.append):
+            assert (bind.target / "sub/a").read_text() == "kept"
+            (bind.target / "inner").write_text("changed")
+            (bind.target / "new").touch()
+        assert list(bind.target.iterdir()) == []
+    assert (source / "sub/a").read_text() == ("changed" if access == "rw" else "kept")
+    assert (source / "new").exists() == (access == "rw")
+    assert ("is a link to" if access == "rw" else "is a copy of") in warnings[0]
+    assert list((tmp_path / "ml").iterdir()) == []
+
+
+def test_copy_that_fails_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "fs").mkdir()
+    os.mkfifo(tmp_path / "fs/pipe")
+    (tmp_path / "target").mkdir()
+    bind = BindMount(tmp_path / "fs", tmp_path / "target", read_only=True)
+    with pytest.raises(RefusedError, match="fs/pipe: cannot be copied"), place_without_mounts(bind, lambda text: None):
+        pytest.fail("entered")
+    assert list((tmp_path / "target").iterdir()) == []
