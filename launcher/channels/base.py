@@ -35,6 +35,10 @@ class BaseChannel(Part):
         """What the container must be told to read this channel by itself, or None where SageMaker brings it."""
         return None
 
+    def described(self, training_input_mode: str | None) -> str:
+        """Where it lies and how it arrives, in a few words for people."""
+        raise NotImplementedError
+
     def _entry(self, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
         """An InputDataConfig entry of these values (key -> value), each at its place, without what is None."""
         entry: dict[str, Any] = {"ChannelName": name, "DataSource": {}}

@@ -31,6 +31,9 @@ class FileSystemChannel(BaseChannel):
         values = {key: value for key, value in self if key != "source"}
         return self._entry(name, {"file_system_type": self.source, **values})
 
+    def described(self, training_input_mode: str | None) -> str:
+        return f"{self.file_system_id}:{self.directory_path} on {self.source}, {self.file_system_access_mode}"
+
 
 class EFSChannel(FileSystemChannel):
     """A directory of an EFS file system."""

@@ -52,6 +52,11 @@ class S3Channel(BaseChannel):
 
     def input_data_config(self, name: str, training_input_mode: str | None) -> dict[str, Any]:
         values = {key: value for key, value in self if key != "source"}
-        if "input_mode" not in self.model_fields_set:
-            values["input_mode"] = training_input_mode
-        return self._entry(name, values)
+        return self._entry(name, {**values, "input_mode": self._mode(training_input_mode)})
+
+    def described(self, training_input_mode: str | None) -> str:
+        sharded = f", {self.s3_data_distribution_type}" if self.s3_data_distribution_type != "FullyReplicated" else ""
+        return f"{self.s3_uri} by {self._mode(training_input_mode) or 'File'}{sharded}"
+
+    def _mode(self, training_input_mode: str | None) -> str | None:
+        return self.input_mode if "input_mode" in self.model_fields_set else training_input_mode

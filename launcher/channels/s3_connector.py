@@ -24,6 +24,9 @@ class S3ConnectorChannel(BaseChannel):
     def input_data_config(self, name: str, training_input_mode: str | None) -> dict[str, Any] | None:
         return None
 
+    def described(self, training_input_mode: str | None) -> str:
+        return f"{self.s3_uri} by the S3 Connector, {self.style}"
+
     def connector(self, name: str) -> dict[str, str]:
         told = {
             contract.CONNECTOR_CHANNEL: name,

@@ -11,8 +11,6 @@ Nothing outside that folder is written, a file system mounted `rw` excepted. In 
 
 from __future__ import annotations
 
-import json
-import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -31,6 +29,7 @@ from launcher.local.hosts import prepare_host, restore_checkpoints, write_code
 from launcher.local.objects import total_bytes
 from launcher.local.providers import provide
 from launcher.local.providers.file_system import place_without_mounts
+from launcher.local.report import announce, report
 from launcher.local.stores import embedded_store, remote_store
 from launcher.local.watch import Outcome, watch
 from launcher.local.workspace import LocalOptions, LocalRun
@@ -65,7 +64,7 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
         outputs.local_bucket(plan.request["OutputDataConfig"]["S3OutputPath"], run.s3_folder).mkdir(parents=True)
         outcome = _carry_out(run, store, file_systems, stack)
         _ignore_signals()  # what follows is short, and must not be cut in half
-        return _finish(run, outcome)
+        return report(run, outcome)
 
 
 def _refuse_what_cannot_run(plan: Plan) -> None:
@@ -113,7 +112,7 @@ def _is_read_from_store(entry: dict[str, Any]) -> bool:
 def _carry_out(run: LocalRun, store: Store, file_systems: dict[str, Path], stack: ExitStack) -> Outcome:
     """Bring the channels, start the hosts, and watch them to their end."""
     console, request = run.console, run.plan.request
-    console.say(f"{request['TrainingJobName']}: {len(run.hosts)} host(s) in {run.folder}", "cyan")
+    announce(run)
     failures: list[Exception] = []
     restore_checkpoints(run, store)
     with console.progress("bringing the channels") as advance:
@@ -151,52 +150,6 @@ def _placed(run: LocalRun, binds: list[BindMount], stack: ExitStack) -> tuple[Bi
     for bind in binds:
         stack.enter_context(place_without_mounts(bind, run.console.warn))
     return ()
-
-
-def _finish(run: LocalRun, outcome: Outcome) -> int:
-    """Keep what the job left behind, drop the rest, and say how it ended."""
-    roots = [run.root(host) for host in run.hosts]
-    artifacts = outputs.collect_outputs(run.plan.request, roots, run.s3_folder, failed=outcome.status == "Failed")
-    reason = outcome.reason or (outputs.failure_reason(roots, outcome.exit_codes) if outcome.status == "Failed" else "")
-    result: dict[str, Any] = {
-        "TrainingJobName": run.plan.request["TrainingJobName"],
-        "TrainingJobStatus": outcome.status,
-        "FailureReason": reason,
-        "TrainingTimeInSeconds": round(outcome.seconds, 1),
-        "Metrics": outcome.metrics,
-        "Artifacts": artifacts,
-        "Folder": str(run.folder),
-    }
-    (run.folder / "result.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    for host in run.hosts:
-        for leftover in ("scratch", "stage", "home"):
-            shutil.rmtree(run.host_folder(host) / leftover, ignore_errors=True)
-    if run.options.as_json:
-        print(json.dumps(result, indent=2))  # noqa: T201 - the answer that --json asked for
-    _summarise(run, result)
-    return outcome.exit_code
-
-
-def _summarise(run: LocalRun, result: dict[str, Any]) -> None:
-    say = run.console.say
-    colour = {"Completed": "green", "Failed": "red"}.get(result["TrainingJobStatus"], "yellow")
-    say()
-    say(f"{result['TrainingJobName']}: {result['TrainingJobStatus']} after {result['TrainingTimeInSeconds']} s", colour)
-    if result["FailureReason"]:
-        say(f"  reason   {result['FailureReason']}")
-    for name, value in result["Metrics"].items():
-        say(f"  metric   {name} = {value:g}")
-    for name, path in result["Artifacts"].items():
-        say(f"  {name:8} {path} ({human_bytes(_size(Path(path)))})")
-    say(f"  logs     {', '.join(str(run.folder / f'{host.name}.log') for host in run.hosts)}")
-
-
-def _size(path: Path) -> int:
-    return (
-        path.stat().st_size
-        if path.is_file()
-        else sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-    )
 
 
 @contextmanager
