@@ -3,6 +3,7 @@
 PYTHON ?= python3
 TORCH  ?= torch==2.13.0
 BIN    := .venv/bin
+PIP     = $(BIN)/python -m pip --disable-pip-version-check install
 DEMO   := .launch/demo
 
 .PHONY: demo test check format lock env clean
@@ -27,12 +28,14 @@ env: .venv/ready
 
 # torch comes first and without hashes: its build differs by machine (CPU, CUDA), and the rest is content with any.
 .venv/ready: requirements.lock pyproject.toml Makefile
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or later is needed: make PYTHON=python3.12")'
-	$(PYTHON) -m venv --clear .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check '$(TORCH)'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	touch $@
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or later is needed: make PYTHON=python3.12")'
+	@echo 'Making the environment in .venv. This takes a minute or more.'
+	@$(PYTHON) -m venv --clear .venv
+	@$(PIP) '$(TORCH)'
+	@echo 'Installing the packages of requirements.lock'
+	@$(PIP) --quiet --no-deps --require-hashes -r requirements.lock
+	@$(PIP) --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
 
 # Pins every package but torch, for every Python and platform at once.
 lock:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import click
@@ -78,6 +80,12 @@ class Console:
         if seconds > 2:
             size = f", {human_bytes(done[0])}" if done[0] else ""
             self.say(f"{title}: done in {seconds:.1f} s{size}")
+
+
+def shown_path(path: str | Path) -> str:
+    """A path as a person would type it here: relative where that is shorter."""
+    relative = os.path.relpath(path)
+    return relative if len(relative) < len(str(path)) else str(path)
 
 
 def human_bytes(count: float) -> str:

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from launcher.console import human_bytes
+from launcher.console import human_bytes, shown_path
 from launcher.local import outputs
 from launcher.local.watch import Outcome
 from launcher.local.workspace import LocalRun
@@ -16,7 +16,9 @@ from launcher.local.workspace import LocalRun
 def announce(run: LocalRun) -> None:
     """The job, its hosts, and each channel: where it lies and how it arrives."""
     spec, count = run.plan.spec, len(run.hosts)
-    run.console.say(f"{run.plan.request['TrainingJobName']}: {count} host{'s' * (count > 1)} in {run.folder}", "cyan")
+    run.console.say(
+        f"{run.plan.request['TrainingJobName']}: {count} host{'s' * (count > 1)} in {shown_path(run.folder)}", "cyan"
+    )
     width = max(map(len, spec.all_channels), default=0)
     for name, channel in spec.all_channels.items():
         run.console.say(f"  {name:{width}}  {channel.described(spec.training_input_mode)}")
@@ -56,8 +58,8 @@ def _summarise(run: LocalRun, result: dict[str, Any]) -> None:
     for name, value in result["Metrics"].items():
         say(f"  metric   {name} = {value:g}")
     for name, path in result["Artifacts"].items():
-        say(f"  {name:8} {path} ({human_bytes(_size(Path(path)))})")
-    say(f"  logs     {', '.join(str(run.folder / f'{host.name}.log') for host in run.hosts)}")
+        say(f"  {name:8} {shown_path(path)} ({human_bytes(_size(Path(path)))})")
+    say(f"  logs     {', '.join(shown_path(run.folder / f'{host.name}.log') for host in run.hosts)}")
 
 
 def _size(path: Path) -> int:
