@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 Stream = Generator[bytes, None, None]  # closing one early ends what it reads
-CHUNK = 1 << 20  # bytes; large enough that Python's cost per chunk does not show, small enough to hold several
+CHUNK = 1 << 19  # bytes; large enough that Python's cost per chunk does not show, small enough to hold several
 _ATTEMPTS = 5  # of one object, counted anew whenever bytes arrive
 
 # Hosts of AWS's own endpoints in an https:// URI; any other host stands where the bucket stands in s3://.

@@ -29,7 +29,7 @@ from launcher.local.providers.pipe_content import Epochs, open_epochs
 from launcher.local.providers.read_ahead import read_ahead
 
 _CAPACITY = 1 << 20  # bytes of the pipe, of 64 KiB by default: fewer switches between writer and reader
-_SHORT, _LONG = 0.001, 0.02  # seconds between two looks for a reader: at first, and once it takes its time
+_SHORT, _LONG = 0.001, 0.05  # seconds between two looks for a reader: at first, and once it takes its time
 _LOOK_MILLISECONDS = 100  # between two looks at the stop sign while the pipe is full
 
 

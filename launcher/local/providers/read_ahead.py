@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from itertools import islice
-from queue import Empty, Full, Queue
+from queue import Empty, Queue
 from threading import Event, Thread
 
 from launcher.local.s3_reading import Stream
@@ -53,7 +53,8 @@ def read_ahead(streams: Iterator[Stream], stop: Event) -> Iterator[Iterator[byte
         yield chunks()
     finally:
         abandoned.set()
-        for _, thread in under_way:
+        for slot, thread in under_way:
+            _empty(slot)  # a thread that waits for room finds it, and then the sign
             thread.join(_QUIT_SECONDS)
 
 
@@ -82,10 +83,13 @@ def _fill(stream: Stream, slot: _Slot, abandoned: Event) -> None:
 
 
 def _put(slot: _Slot, chunk: bytes | Exception | None, abandoned: Event) -> bool:
-    while not abandoned.is_set():
-        try:
-            slot.put(chunk, timeout=_LOOK_SECONDS)
-        except Full:
-            continue
-        return True
-    return False
+    if abandoned.is_set():
+        return False
+    slot.put(chunk)
+    return True
+
+
+def _empty(slot: _Slot) -> None:
+    with suppress(Empty):
+        while True:
+            slot.get_nowait()

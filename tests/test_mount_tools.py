@@ -1,0 +1,57 @@
+"""How FUSE programs are told what to show: where to, and never a key where everybody can read it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from launcher.local.providers.mount_tools import TOOLS, MountTool, View, tool_environ
+from launcher.local.s3_reading import Place
+
+KEYS = {"AWS_ACCESS_KEY_ID": "key-id", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_SESSION_TOKEN": "token"}
+MINIO = {**KEYS, "AWS_ENDPOINT_URL": "https://minio:9000", "AWS_REGION": "eu-west-1", "AWS_CA_BUNDLE": "/ca.pem"}
+
+
+def view(environ: dict[str, str], folder: str = "a b/train/") -> View:
+    return View(Place("bucket", folder), Path("/data/train"), Path("/scratch"), environ)
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_keys_travel_in_the_environment_only(tool: MountTool) -> None:
+    line = " ".join(tool.options(view(MINIO)))
+    assert not [value for value in KEYS.values() if value in line]
+    inherited = {"PATH": "/bin", "AWS_PROFILE": "other", "AWS_SESSION_TOKEN": "stale", "RCLONE_S3_ENDPOINT": "other"}
+    environ = tool_environ(tool, view({**MINIO, "AWS_SESSION_TOKEN": "token"}), inherited)
+    assert environ.items() >= {**KEYS, "PATH": "/bin"}.items()
+    assert "AWS_PROFILE" not in environ
+    assert "other" not in environ.values()
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_compatible_store_is_reached_by_its_url_and_path_style_and_aws_by_neither(tool: MountTool) -> None:
+    def told(environ: dict[str, str]) -> str:
+        settings = tool_environ(tool, view(environ), {})
+        own = [f"{name}={value}" for name, value in settings.items() if not name.startswith("AWS_")]
+        return " ".join([*tool.options(view(environ)), *own])
+
+    assert "https://minio:9000" in told(MINIO)
+    assert any(word in told(MINIO) for word in ("--force-path-style", "use_path_request_style", "PATH_STYLE=true"))
+    assert "eu-west-1" in told(MINIO)
+    aws = told(KEYS)
+    assert "minio" not in aws
+    assert not any(word in aws for word in ("--force-path-style", "use_path_request_style", "PATH_STYLE=true"))
+
+
+def test_own_certificates_reach_rclone_by_its_own_name() -> None:
+    (rclone,) = (tool for tool in TOOLS if tool.program == "rclone")
+    environ = tool_environ(rclone, view(MINIO), {"AWS_CA_BUNDLE": "/ca.pem"})
+    assert environ["RCLONE_CA_CERT"] == "/ca.pem"
+    assert "AWS_CA_BUNDLE" not in environ
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_whole_bucket_has_no_prefix(tool: MountTool) -> None:
+    options = tool.options(view(KEYS, folder=""))
+    assert "--prefix" not in options
+    assert [option for option in options if option in ("bucket", ":s3:bucket/")] != []
