@@ -112,10 +112,8 @@ def _shown(delivery: Delivery, folder: _Folder, tool: MountTool, which: Which) -
             root.mkdir()
         view = View(folder.place, root, scratch, delivery.store.environ, only)
         stack.enter_context(mounted(tool, view, which, delivery.on_warning))
-        for path in [
-            paths[0],
-            *(path for path in paths if not path.isprintable()),
-        ]:  # rclone respells control characters
+        odd = [path for path in paths if not path.isprintable()]  # rclone respells control characters
+        for path in [paths[0], *odd]:
             if not _is_shown(root / path):
                 raise MountFailedError(f"{tool.program} does not show {path!r} (logs in {scratch})")
         if root is not directory:
