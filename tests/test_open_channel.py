@@ -27,8 +27,12 @@ from entrypoints.sharding import Place, Share
 from entrypoints.torch_dataset import ChannelDataset
 from launcher.local.s3_server import serve
 
-# How many workers torch thinks this machine can bear is not what is tested.
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
+pytestmark = [
+    # How many workers torch thinks this machine can bear is not what is tested,
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+    # and workers by fork beside the threads of servers and feeders are what jobs have (Python 3.12 and later warn).
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
+]
 
 Objects = Mapping[str, bytes]  # key -> content, of one channel
 
@@ -96,7 +100,7 @@ def feed(path: Path, pieces: Iterable[bytes]) -> threading.Thread:
         with path.open("wb") as stream:
             stream.writelines(pieces)
 
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     return thread
 
@@ -340,7 +344,7 @@ def test_closing_a_pipe_early_and_going_on_with_the_next_epoch(tmp_path: Path) -
 
     first = environment.data_dir / "train_0"
     os.mkfifo(first)
-    thread = threading.Thread(target=endless, args=(first,))
+    thread = threading.Thread(target=endless, args=(first,), daemon=True)
     thread.start()
     samples = open_channel("train", environment=environment)
     assert next(samples) == {"data": b"line"}

@@ -43,7 +43,7 @@ def root(tmp_path: Path) -> Path:
 def feed(root: Path, epoch: int) -> threading.Thread:
     fifo = root / contract.DATA_DIR / f"pipe_{epoch}"
     os.mkfifo(fifo)
-    thread = threading.Thread(target=fifo.write_bytes, args=(b"".join(line + b"\n" for line in LINES),))
+    thread = threading.Thread(target=fifo.write_bytes, args=(b"".join(line + b"\n" for line in LINES),), daemon=True)
     thread.start()
     return thread
 

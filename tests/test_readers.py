@@ -131,7 +131,7 @@ def feed(path: Path, data: bytes) -> threading.Thread:
             pass
         path.unlink()
 
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     return thread
 
@@ -247,8 +247,10 @@ def test_folder_markers_are_no_objects(bucket: Path) -> None:
     assert read(connector("s3://bucket/p/", max_objects=1)) == [("a", b"p/a")]
 
 
-def test_a_big_object_in_pieces(bucket: Path) -> None:
-    data = os.urandom(30_000_001)
+@pytest.mark.parametrize("size", [0, 10_000_001, 4 << 20, 1 << 20])
+def test_a_big_object_in_pieces(bucket: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(s3, "RANGE_BYTES", 1 << 20)
+    data = os.urandom(size)
     (bucket / "big").write_bytes(data)
     [(key, stream)] = s3.open_streams(connector("s3://bucket/big"), 0, EVERYTHING)
     buffer = bytearray(1 << 20)
@@ -258,6 +260,16 @@ def test_a_big_object_in_pieces(bucket: Path) -> None:
     assert (key, found) == ("big", data)
     stream.close()
     assert stream.read() == b""
+
+
+def test_an_object_that_shrinks_while_it_is_read(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3, "RANGE_BYTES", 1 << 20)
+    (bucket / "big").write_bytes(bytes(5 << 20))
+    [(_, stream)] = s3.open_streams(connector("s3://bucket/big"), 0, EVERYTHING)
+    stream.read(1)
+    (bucket / "big").write_bytes(bytes(4_500_000))
+    with pytest.raises(ChannelError, match=r"s3://bucket/big "):
+        stream.read()
 
 
 def test_closing_an_object_early(bucket: Path) -> None:

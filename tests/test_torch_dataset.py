@@ -24,8 +24,12 @@ from entrypoints.errors import ChannelError
 from entrypoints.torch_dataset import ChannelDataset, ConnectorMapDataset, MountedMapDataset, uneven_ranks
 from launcher.local.s3_server import serve
 
-# How many workers torch thinks this machine can bear is not what is tested.
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
+pytestmark = [
+    # How many workers torch thinks this machine can bear is not what is tested,
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+    # and workers by fork beside the threads of servers and feeders are what jobs have (Python 3.12 and later warn).
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
+]
 
 REPOSITORY = Path(__file__).parent.parent
 
@@ -88,7 +92,7 @@ def test_workers_that_persist_see_the_epoch(environment: Environment) -> None:
     for epoch in range(2):
         fifo = environment.data_dir / f"pipe_{epoch}"
         os.mkfifo(fifo)
-        thread = threading.Thread(target=feed, args=(fifo,))
+        thread = threading.Thread(target=feed, args=(fifo,), daemon=True)
         thread.start()
         dataset.set_epoch(epoch)
         assert [sample["data"] for sample in loader] == [f"pipe_{epoch}".encode()]

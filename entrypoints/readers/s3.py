@@ -22,15 +22,24 @@ from entrypoints.sharding import Share
 
 JOINED = False
 
+RANGE_BYTES = 32 << 20  # two of them are the most that an object takes of memory; several of the client's 8 MiB parts
+
 
 class S3Object:
-    """One object, fetched from its first read on; what is behind the place of reading is let go."""
+    """One object, fetched from its first read on; what is behind the place of reading is let go.
 
-    def __init__(self, bucket: str, key: str, get_stream: Callable[[], Iterator[bytes]]) -> None:
+    The connector's client fetches as fast as it can, into memory, however slowly it is read. So a big object is asked for
+    in ranges, and the next range only when the one before it begins to be read.
+    """
+
+    def __init__(
+        self, bucket: str, key: str, get_object_info: Callable[[], Any], get_stream: Callable[..., Any]
+    ) -> None:
         self.bucket = bucket
         self.key = key
+        self._get_object_info = get_object_info
         self._get_stream = get_stream
-        self._chunks: Iterator[bytes] | None = None
+        self._chunks: Iterator[bytes] = self._fetch()
         self._rest = memoryview(b"")  # of the chunk that is being read
 
     def read(self, size: int = -1, /) -> bytes:
@@ -38,7 +47,7 @@ class S3Object:
         if size < 0:
             first = bytes(self._rest)
             self._rest = memoryview(b"")
-            return b"".join([first, *iter(self._next_chunk, b"")])
+            return b"".join([first, *self._chunks])
         self._advance()
         piece = bytes(self._rest[:size])
         self._rest = self._rest[size:]
@@ -53,22 +62,35 @@ class S3Object:
         return count
 
     def close(self) -> None:
-        """Ends the request."""
+        """Ends the requests that are under way."""
         self._chunks = iter(())
         self._rest = memoryview(b"")
 
     def _advance(self) -> None:
         if not self._rest:
-            self._rest = memoryview(self._next_chunk())
+            # The connector hands over no empty chunks.
+            self._rest = memoryview(next(self._chunks, b""))
 
-    def _next_chunk(self) -> bytes:
+    def _fetch(self) -> Iterator[bytes]:
+        failure = s3_exception()
         try:
-            if self._chunks is None:
-                self._chunks = self._get_stream()
-            # The connector never hands over an empty chunk but at the end.
-            return next(self._chunks, b"")
-        except s3_exception() as error:
+            size: int = self._get_object_info().size  # from the listing, where there was one
+            if size <= RANGE_BYTES:
+                yield from self._get_stream()
+                return
+            fetched = 0
+            ahead = self._get_stream(0, RANGE_BYTES)
+            for start in range(RANGE_BYTES, size + RANGE_BYTES, RANGE_BYTES):
+                current = ahead
+                if start < size:
+                    ahead = self._get_stream(start, min(start + RANGE_BYTES, size))
+                for chunk in current:
+                    fetched += len(chunk)
+                    yield chunk
+        except failure as error:
             raise ChannelError(f"s3://{self.bucket}/{self.key} cannot be read: {error}") from error
+        if fetched != size:
+            raise ChannelError(f"s3://{self.bucket}/{self.key} changed while it was read: {fetched} bytes, not {size}")
 
 
 def open_streams(channel: Channel, epoch: int, share: Share) -> Iterator[tuple[str | None, ByteStream]]:
@@ -83,6 +105,7 @@ def objects(channel: Channel) -> Iterator[S3Object]:
     Raises ChannelError where there is none or the listing fails.
     """
     dataset = _dataset(channel)
+    failure = s3_exception()
     try:
         opened = (dataset[number] for number in range(len(dataset))) if channel.style == "map" else dataset
         found: Iterator[S3Object] = (item for item in opened if not item.key.endswith("/"))
@@ -90,7 +113,7 @@ def objects(channel: Channel) -> Iterator[S3Object]:
         if first is None:
             raise ChannelError(f"channel {channel.name!r}: no object under {channel.s3_uri}; correct s3_uri")
         yield from islice(chain([first], found), channel.max_objects)
-    except s3_exception() as error:
+    except failure as error:
         raise ChannelError(f"channel {channel.name!r}: {channel.s3_uri} cannot be listed: {error}") from error
 
 
@@ -100,7 +123,7 @@ def map_dataset(uris: Sequence[str]) -> Any:
     from s3torchconnector import S3MapDataset
 
     style: Any = S3MapDataset
-    return style.from_objects(uris, reader_constructor=_open, **connection(os.environ))
+    return style.from_objects(uris, reader_constructor=S3Object, **connection(os.environ))
 
 
 def relative_key(channel: Channel, key: str) -> str:
@@ -145,12 +168,7 @@ def _dataset(channel: Channel) -> Any:
     from s3torchconnector import S3IterableDataset, S3MapDataset
 
     style: Any = S3MapDataset if channel.style == "map" else S3IterableDataset
-    return style.from_prefix(channel.s3_uri, reader_constructor=_open, **connection(os.environ))
-
-
-def _open(bucket: str, key: str, get_object_info: object, get_stream: Callable[[], Iterator[bytes]]) -> S3Object:
-    """Takes the place of the connector's own readers (its S3ReaderConstructorProtocol)."""
-    return S3Object(bucket, key, get_stream)
+    return style.from_prefix(channel.s3_uri, reader_constructor=S3Object, **connection(os.environ))
 
 
 def s3_exception() -> type[Exception]:
