@@ -18,6 +18,7 @@ from typing import Any
 
 from launcher.errors import Path
 from launcher.nearest import did_you_mean
+from launcher.values import BOOLEANS, INTEGER, Plain
 
 REQUEST = "CreateTrainingJobRequest"
 _SERVICE = "sagemaker/2017-07-24/service-2.json.gz"
@@ -82,6 +83,23 @@ def violations(value: Any, shape_name: str = REQUEST, path: Path = ()) -> Iterat
         yield from _text(value, shape, path)
     elif expected is int:
         yield from _bounds(value, shape, path)
+
+
+def typed(value: Any, shape_name: str) -> Any:
+    """`value` with its unquoted scalars as the shape's type has them; what does not fit stays, for `violations` to name."""
+    shape = shapes().get(shape_name, {})
+    if isinstance(value, dict):
+        members, inner = shape.get("members", {}), shape.get("value", {}).get("shape", "")
+        return {key: typed(item, members.get(key, {}).get("shape", inner)) for key, item in value.items()}
+    if isinstance(value, list):
+        return [typed(item, shape.get("member", {}).get("shape", "")) for item in value]
+    if not isinstance(value, Plain):
+        return value
+    if shape.get("type") in ("integer", "long") and INTEGER.fullmatch(value):
+        return int(value)
+    if shape.get("type") == "boolean" and value in BOOLEANS:
+        return BOOLEANS[value]
+    return str(value)
 
 
 def _members(value: dict[str, Any], shape: dict[str, Any], path: Path) -> Iterator[Violation]:

@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 from entrypoints import contract
+from launcher.aws_model import REQUEST, typed
 from launcher.errors import Path
 from launcher.part import as_request, aws_name, spec_name
 from launcher.spec import JobSpec
@@ -23,16 +24,17 @@ _PLACES: dict[str, tuple[str, ...]] = {
     "container_arguments": (_ALGORITHM, "ContainerArguments"),
     "metric_definitions": (_ALGORITHM, "MetricDefinitions"),
     "enable_sage_maker_metrics_time_series": (_ALGORITHM, "EnableSageMakerMetricsTimeSeries"),
+    "training_image_config": (_ALGORITHM, "TrainingImageConfig"),
     "hyperparameters": ("HyperParameters",),
 }
-_OURS = {"base_name", "training_job_name", "region", "profile", "code"}  # no member of their own
+_OURS = {"base_name", "training_job_name", "region", "profile", "code", "request", "ignore"}  # no member of their own
 
 
 def build_request(spec: JobSpec, job_name: str) -> dict[str, Any]:
     """The request as the spec says it, before the code that travels with it is added."""
     request: dict[str, Any] = {"TrainingJobName": job_name}
     for key, value in spec:
-        if key in _OURS or value is None:
+        if key in _OURS or value is None or (key == "training_input_mode" and _needs_no_mode(spec)):
             continue
         if key == "channels":
             _add_channels(request, spec)
@@ -46,7 +48,25 @@ def build_request(spec: JobSpec, job_name: str) -> dict[str, Any]:
             for name in above:
                 level = level.setdefault(name, {})
             level[member] = as_request(value)
-    return request
+    return merged(request, typed(spec.request or {}, REQUEST))
+
+
+def merged(request: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """`request` with the members of `more`: mappings are merged, null deletes, everything else takes the place."""
+    result = dict(request)
+    for member, value in more.items():
+        if value is None:
+            result.pop(member, None)
+        elif isinstance(value, dict) and isinstance(result.get(member), dict):
+            result[member] = merged(result[member], value)
+        else:
+            result[member] = value
+    return result
+
+
+def _needs_no_mode(spec: JobSpec) -> bool:
+    """Whether the default mode stays away: serverless jobs have no AlgorithmSpecification for it to stand in."""
+    return spec.serverless_job_config is not None and "training_input_mode" not in spec.model_fields_set
 
 
 def member_place(key: str) -> tuple[str, ...]:
@@ -71,6 +91,14 @@ def _add_channels(request: dict[str, Any], spec: JobSpec) -> None:
 
 def spec_path(path: Path, request: dict[str, Any], spec: JobSpec) -> Path:
     """The place in the spec that a place in its request came from."""
+    by_key = key_path(path, request, spec)
+    hatch = spec.request or {}
+    said_there = _holds(hatch, path) or (_holds(hatch, path[:1]) and getattr(spec, str(by_key[0]), None) is None)
+    return ("request", *path) if said_there else by_key
+
+
+def key_path(path: Path, request: dict[str, Any], spec: JobSpec) -> Path:
+    """The place of the spec's own key for a place in its request, whether or not it was written there."""
     for key, place in _PLACES.items():
         if path[: len(place)] == place:
             return (key, *_inner(path[len(place) :], verbatim=key == "hyperparameters"))
@@ -94,6 +122,17 @@ def spec_path(path: Path, request: dict[str, Any], spec: JobSpec) -> Path:
         case ("Tags", int(index), *_):
             return ("tags", request["Tags"][index]["Key"])
     return _inner(path, verbatim=False)
+
+
+def _holds(value: Any, path: Path) -> bool:
+    """Whether something stands at `path` below `value`."""
+    for part in path:
+        if not isinstance(value, dict | list) or (isinstance(value, dict) and part not in value):
+            return False
+        if isinstance(value, list) and not (isinstance(part, int) and part < len(value)):
+            return False
+        value = value[part]  # type: ignore[index]  # a part of the kind that this level takes
+    return bool(path) and value is not None
 
 
 def _inner(path: Path, *, verbatim: bool) -> Path:

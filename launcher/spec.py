@@ -8,14 +8,15 @@ can still be looked at for all its other problems.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import PrivateAttr
 
 from launcher.channels import Channel
 from launcher.errors import Location, Path
+from launcher import parts
 from launcher.part import Part
-from launcher.values import Boolean, Integer, Setting, Text
+from launcher.values import Boolean, Setting, Text
 
 
 class Code(Part):
@@ -33,69 +34,6 @@ class Code(Part):
     """`channel`: a channel of its own; `submit_directory`: by the toolkit in the image; `auto`: a channel while one is free."""
     s3_uri: Text | None = None
     """Where the code is uploaded; `<s3_output_path>/code` where absent."""
-
-
-class InstanceGroup(Part):
-    """One group of a heterogeneous cluster."""
-
-    instance_group_name: Text | None = None
-    instance_type: Text | None = None
-    instance_count: Integer | None = None
-
-
-class ResourceConfig(Part):
-    """The machines."""
-
-    instance_type: Text | None = None
-    instance_count: Integer | None = None
-    instance_groups: tuple[InstanceGroup, ...] | None = None
-    volume_size_in_gb: Integer | None = None
-    volume_kms_key_id: Text | None = None
-    keep_alive_period_in_seconds: Integer | None = None
-    training_plan_arn: Text | None = None
-
-
-class StoppingCondition(Part):
-    """How long the job may run and wait."""
-
-    max_runtime_in_seconds: Integer | None = None
-    max_wait_time_in_seconds: Integer | None = None
-    max_pending_time_in_seconds: Integer | None = None
-
-
-class OutputDataConfig(Part):
-    """Where the outputs go: `<s3_output_path>/<job name>/output/model.tar.gz`."""
-
-    s3_output_path: Text | None = None
-    kms_key_id: Text | None = None
-    compression_type: Text | None = None
-
-
-class CheckpointConfig(Part):
-    """Where the checkpoints are kept while the job runs, and restored from when it starts again."""
-
-    s3_uri: Text | None = None
-    local_path: Text | None = None
-
-
-class VpcConfig(Part):
-    """The network the job runs in."""
-
-    security_group_ids: tuple[Text, ...] | None = None
-    subnets: tuple[Text, ...] | None = None
-
-
-class MetricDefinition(Part):
-    """A metric, read from the log by a regular expression with one group."""
-
-    name: Text | None = None
-    regex: Text | None = None
-
-
-class RetryStrategy(Part):
-    """How often a job that failed by an internal error is tried again."""
-
-    maximum_retry_attempts: Integer | None = None
 
 
 class JobSpec(Part):
@@ -121,19 +59,36 @@ class JobSpec(Part):
     container_arguments: tuple[Text, ...] | None = None
     hyperparameters: dict[Text, Setting] | None = None
     environment: dict[Text, Setting] | None = None
-    resource_config: ResourceConfig | None = None
-    stopping_condition: StoppingCondition | None = None
-    output_data_config: OutputDataConfig | None = None
-    checkpoint_config: CheckpointConfig | None = None
-    vpc_config: VpcConfig | None = None
-    metric_definitions: tuple[MetricDefinition, ...] | None = None
+    resource_config: parts.ResourceConfig | None = None
+    stopping_condition: parts.StoppingCondition | None = None
+    output_data_config: parts.OutputDataConfig | None = None
+    checkpoint_config: parts.CheckpointConfig | None = None
+    vpc_config: parts.VpcConfig | None = None
+    metric_definitions: tuple[parts.MetricDefinition, ...] | None = None
     enable_sage_maker_metrics_time_series: Boolean | None = None
     enable_network_isolation: Boolean | None = None
     enable_inter_container_traffic_encryption: Boolean | None = None
     enable_managed_spot_training: Boolean | None = None
-    retry_strategy: RetryStrategy | None = None
+    retry_strategy: parts.RetryStrategy | None = None
+    training_image_config: parts.TrainingImageConfig | None = None
+    debug_hook_config: parts.DebugHookConfig | None = None
+    debug_rule_configurations: tuple[parts.RuleConfiguration, ...] | None = None
+    tensor_board_output_config: parts.TensorBoardOutputConfig | None = None
+    profiler_config: parts.ProfilerConfig | None = None
+    profiler_rule_configurations: tuple[parts.RuleConfiguration, ...] | None = None
+    experiment_config: parts.ExperimentConfig | None = None
+    remote_debug_config: parts.RemoteDebugConfig | None = None
+    infra_check_config: parts.InfraCheckConfig | None = None
+    session_chaining_config: parts.SessionChainingConfig | None = None
+    serverless_job_config: parts.ServerlessJobConfig | None = None
+    mlflow_config: parts.MlflowConfig | None = None
+    model_package_config: parts.ModelPackageConfig | None = None
     tags: dict[Text, Setting] | None = None
     channels: dict[Text, Channel] | None = None
+    request: dict[Text, Any] | None = None
+    """Whatever else the request shall say, by its own member names; merged last. `null` deletes a member."""
+    ignore: tuple[Text, ...] | None = None
+    """Codes of warnings, and of values that the installed botocore does not know, to say nothing of."""
 
     _folder: str = PrivateAttr(default=".")
     _locate: Callable[[Path], Location | None] | None = PrivateAttr(default=None)

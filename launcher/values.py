@@ -15,10 +15,12 @@ from pydantic import BeforeValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 WRONG_TYPE = "wrong-type"
-_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*(_[0-9]+)*)")
+INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,17}(_[0-9]{1,18}){0,6})")  # of 64 bits; longer ones Python refuses, too
 _JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
-_BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _OLD_BOOLEANS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
+_DURATION = re.compile(r"(?:([0-9]{1,9})d)?(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s)?")
+_SIZE = re.compile(r"([0-9]{1,9}) ?(GB|TB)")
 _MAX_DIGITS = 19  # of a 64-bit integer; Python itself refuses to read more than 4,300
 
 
@@ -43,7 +45,7 @@ def as_text(value: object) -> str:
 def as_json(value: object) -> str:
     """JSON of a parsed value, in which unquoted numbers keep their spelling."""
     if isinstance(value, Plain):
-        if value in _BOOLEANS:
+        if value in BOOLEANS:
             return str(value).lower()
         return str(value) if _JSON_NUMBER.fullmatch(value) else json.dumps(value, ensure_ascii=False)
     if isinstance(value, dict):
@@ -63,16 +65,30 @@ def _text(value: object) -> object:
 
 
 def _integer(value: object) -> object:
-    if isinstance(value, Plain) and _INTEGER.fullmatch(value) and len(value) <= _MAX_DIGITS:
+    if isinstance(value, Plain) and INTEGER.fullmatch(value) and len(value) <= _MAX_DIGITS:
         return int(value)
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
     raise PydanticCustomError(WRONG_TYPE, "{what}, but a whole number belongs here{advice}", _described(value, "3600"))
 
 
+def _seconds(value: object) -> object:
+    """A whole number, or a duration such as 90m, 12h, 1h30m or 2d."""
+    if isinstance(value, Plain) and (found := _DURATION.fullmatch(value)) and any(found.groups()):
+        return sum(int(count or 0) * unit for count, unit in zip(found.groups(), (86_400, 3600, 60, 1), strict=True))
+    return _integer(value)
+
+
+def _gigabytes(value: object) -> object:
+    """A whole number, or a size such as 100GB or 2TB."""
+    if isinstance(value, Plain) and (found := _SIZE.fullmatch(value)):
+        return int(found[1]) * (1000 if found[2] == "TB" else 1)
+    return _integer(value)
+
+
 def _boolean(value: object) -> object:
-    if isinstance(value, Plain) and value in _BOOLEANS:
-        return _BOOLEANS[value]
+    if isinstance(value, Plain) and value in BOOLEANS:
+        return BOOLEANS[value]
     if value is None or isinstance(value, bool):
         return value
     context = _described(value, "true or false")
@@ -104,6 +120,12 @@ _SCALAR = {"type": ["string", "number", "boolean"]}
 Text = Annotated[str, BeforeValidator(_text), WithJsonSchema(_SCALAR)]
 Integer = Annotated[int, BeforeValidator(_integer), WithJsonSchema({"type": "integer"})]
 Boolean = Annotated[bool, BeforeValidator(_boolean), WithJsonSchema({"type": "boolean"})]
+Seconds = Annotated[
+    int, BeforeValidator(_seconds), WithJsonSchema({"type": ["integer", "string"], "pattern": _DURATION.pattern})
+]
+Gigabytes = Annotated[
+    int, BeforeValidator(_gigabytes), WithJsonSchema({"type": ["integer", "string"], "pattern": _SIZE.pattern})
+]
 # A hyperparameter or an environment variable: anything but null, sent as text.
 Setting = Annotated[
     str,

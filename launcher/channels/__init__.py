@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 from pydantic import Discriminator, Tag
 
 from launcher.channels.base import BaseChannel
+from launcher.channels.dataset import DatasetChannel
 from launcher.channels.efs import EFSChannel
 from launcher.channels.fsx_lustre import FSxLustreChannel
 from launcher.channels.s3 import S3Channel
@@ -17,6 +18,7 @@ KINDS: dict[str, type[BaseChannel]] = {  # the value of a channel's `source` -> 
     "EFS": EFSChannel,
     "FSxLustre": FSxLustreChannel,
     "S3Connector": S3ConnectorChannel,
+    "Dataset": DatasetChannel,
 }
 
 

@@ -9,7 +9,7 @@ from pydantic import model_validator
 
 from launcher.channels.base import BaseChannel
 from launcher.part import Part
-from launcher.values import Integer, Text
+from launcher.values import Boolean, Integer, Text
 
 _DATA_SOURCE = ("DataSource", "S3DataSource")
 
@@ -18,6 +18,18 @@ class ShuffleConfig(Part):
     """The order of the objects changes with every epoch, by this seed."""
 
     seed: Integer | None = None
+
+
+class ModelAccessConfig(Part):
+    """Whether the terms of a model that asks for it are accepted."""
+
+    accept_eula: Boolean | None = None
+
+
+class HubAccessConfig(Part):
+    """The entry of a private hub."""
+
+    hub_content_arn: Text | None = None
 
 
 class S3Channel(BaseChannel):
@@ -29,6 +41,8 @@ class S3Channel(BaseChannel):
         "s3_data_distribution_type": _DATA_SOURCE,
         "attribute_names": _DATA_SOURCE,
         "instance_group_names": _DATA_SOURCE,
+        "model_access_config": _DATA_SOURCE,
+        "hub_access_config": _DATA_SOURCE,
     }
 
     source: Literal["S3"] = "S3"
@@ -44,6 +58,8 @@ class S3Channel(BaseChannel):
     compression_type: Text | None = None
     record_wrapper_type: Text | None = None
     shuffle_config: ShuffleConfig | None = None
+    model_access_config: ModelAccessConfig | None = None
+    hub_access_config: HubAccessConfig | None = None
 
     @model_validator(mode="before")
     @classmethod

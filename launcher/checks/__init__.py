@@ -5,11 +5,13 @@ A new rule is one function and one row of a subject's `RULES`; a new subject is 
 
 from __future__ import annotations
 
+from typing import Any
+
 from launcher.aws_model import Violation, violations
 from launcher.checks import channels, code, file_systems, job, resources
 from launcher.checks.rule import Draft, Rule
-from launcher.errors import Problem
-from launcher.request import build_request, spec_path
+from launcher.errors import Path, Problem
+from launcher.request import build_request, key_path, spec_path
 from launcher.spec import JobSpec
 
 RULES: tuple[Rule, ...] = (*job.RULES, *code.RULES, *resources.RULES, *channels.RULES, *file_systems.RULES)
@@ -19,15 +21,32 @@ def check_spec(spec: JobSpec, job_name: str | None = None) -> list[Problem]:
     """Every problem of a spec that can be known offline: the service model's limits first, then the rules'."""
     request = build_request(spec, job_name or spec.training_job_name or spec.base_name or "name")
     problems = []
-    for violation in violations(request):
+    broken = list(violations(request))
+    for violation in broken:
         if not _said_better(violation):
             path = spec_path(violation.path, request, spec)
             problems.append(Problem(path, violation.message, violation.code, location=spec.locate(path)))
-    draft = Draft(spec, request)
+    mistyped = [found.path for found in broken if found.code == "aws-type"]
+    judged = {key_path(path, request, spec) for path in mistyped}
+    draft = Draft(spec, _without(request, mistyped))
     for rule in RULES:
         for path, message in rule.find(draft):
+            if path in judged:
+                continue
             problems.append(Problem(path, message, rule.code, rule.severity, spec.locate(path)))
     return problems
+
+
+def _without(value: Any, paths: list[Path]) -> Any:
+    """A copy of a request without what has the wrong type, so that the rules can rely on the types."""
+    if not isinstance(value, dict) or not paths:
+        return value
+    wrong = {path[0] for path in paths if len(path) == 1 or not isinstance(value.get(path[0]), dict)}
+    return {
+        key: _without(item, [path[1:] for path in paths if path[0] == key])
+        for key, item in value.items()
+        if key not in wrong
+    }
 
 
 def _said_better(violation: Violation) -> bool:

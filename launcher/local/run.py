@@ -11,6 +11,7 @@ Nothing outside that folder is written, a file system mounted `rw` excepted. In 
 
 from __future__ import annotations
 
+import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -55,15 +56,20 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
         console.warn(
             f"no {base} here ({reason}): {contract.BASE_DIR_VARIABLE} and SM_* name the place instead, hosts have no names"
         )
-    with ExitStack() as stack, _signals():
-        store = stack.enter_context(
-            embedded_store(options.data, run.s3_folder) if options.data else remote_store(plan.spec)
-        )
-        _ask_about_size(run, store)
-        folder.mkdir(parents=True)
-        outputs.local_bucket(plan.request["OutputDataConfig"]["S3OutputPath"], run.s3_folder).mkdir(parents=True)
-        outcome = _carry_out(run, store, file_systems, stack)
-        _ignore_signals()  # what follows is short, and must not be cut in half
+    with _signals():
+        try:
+            with ExitStack() as stack:
+                s3 = embedded_store(options.data, run.s3_folder) if options.data else remote_store(plan.spec)
+                store = stack.enter_context(s3)
+                _ask_about_size(run, store)
+                folder.mkdir(parents=True)
+                bucket = outputs.local_bucket(plan.request["OutputDataConfig"]["S3OutputPath"], run.s3_folder)
+                bucket.mkdir(parents=True)
+                outcome = _carry_out(run, store, file_systems, stack)
+                _ignore_signals()  # what follows is short, and must not be cut in half
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)  # nothing ran, so the name is free again
+            raise
         return report(run, outcome)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from launcher.errors import RefusedError
 from launcher.local.delivery import Store
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _LOCAL_REGION = "us-east-1"
 # Not secrets: the embedded server checks no signature, but clients insist on signing.
 _LOCAL_CREDENTIALS = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local"}
+_NO_PROXY = {"no_proxy": "127.0.0.1,localhost", "NO_PROXY": "127.0.0.1,localhost"}
 _PASSED_ON = ("AWS_CA_BUNDLE", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 
 
@@ -26,7 +28,7 @@ def embedded_store(data: Path, overlay: Path) -> Iterator[Store]:
     from launcher.local.s3_server import serve
 
     with serve(data / "s3", overlay) as endpoint:
-        environ = {**_LOCAL_CREDENTIALS, "AWS_REGION": _LOCAL_REGION, "AWS_ENDPOINT_URL": endpoint}
+        environ = {**_LOCAL_CREDENTIALS, "AWS_REGION": _LOCAL_REGION, "AWS_ENDPOINT_URL": endpoint, **_NO_PROXY}
         yield Store(_client(environ), environ, remote=False)
 
 
@@ -65,7 +67,8 @@ def _client(environ: Mapping[str, str]) -> Any:
 
     endpoint = environ.get("AWS_ENDPOINT_URL")
     config = Config(
-        max_pool_connections=32,
+        max_pool_connections=256,  # three for each pipe and host
+        proxies={} if endpoint and urlsplit(endpoint).hostname == "127.0.0.1" else None,
         retries={"mode": "standard", "max_attempts": 4},
         s3={"addressing_style": "path" if endpoint else "auto"},
     )

@@ -1,0 +1,165 @@
+"""Every member of the request can be said, by a key of its own or by `request:`, and is checked either way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import launcher
+from launcher import parse_spec
+from launcher.aws_model import REQUEST, shapes
+from launcher.channels import KINDS
+from launcher.checks import check_spec
+from launcher.checks.examples import BASE, laid_over_base
+from launcher.errors import Path
+from launcher.part import spec_name
+from launcher.request import build_request, spec_path
+from launcher.spec import JobSpec
+
+# Members that have no key: what SageMaker answers and does not take, and what a channel's `source` says.
+NOT_WRITTEN = {
+    ("ResourceConfig", "SelectedInstanceType"),
+    ("ResourceConfig", "SelectedInstanceCount"),
+}
+SAMPLES = {"string": "text", "integer": 7, "long": 7, "boolean": True}
+
+
+def sample(shape_name: str) -> Any:
+    """A value of the shape in which every member is given."""
+    shape = shapes()[shape_name]
+    if shape["type"] == "structure":
+        return {name: sample(member["shape"]) for name, member in shape["members"].items()}
+    if shape["type"] == "list":
+        return [sample(shape["member"]["shape"])]
+    if shape["type"] == "map":
+        return {"key": sample(shape["value"]["shape"])}
+    return shape["enum"][0] if "enum" in shape else SAMPLES[shape["type"]]
+
+
+def in_spec_names(value: Any, shape_name: str) -> Any:
+    """A sample with the keys of a spec in place of the members of a structure."""
+    shape = shapes()[shape_name]
+    if shape["type"] == "structure":
+        return {spec_name(name): in_spec_names(item, shape["members"][name]["shape"]) for name, item in value.items()}
+    if shape["type"] == "list":
+        return [in_spec_names(item, shape["member"]["shape"]) for item in value]
+    return value
+
+
+def test_every_member_has_a_key() -> None:
+    request = sample(REQUEST)
+    for above, member in NOT_WRITTEN:
+        del request[above][member]
+    members = shapes()[REQUEST]["members"]
+    spec: dict[str, Any] = {
+        spec_name(name): in_spec_names(value, members[name]["shape"])
+        for name, value in request.items()
+        if name not in ("AlgorithmSpecification", "InputDataConfig", "HyperParameters", "Tags")
+    }
+    algorithm = in_spec_names(request["AlgorithmSpecification"], "AlgorithmSpecification")
+    algorithm["image"] = algorithm.pop("training_image")
+    spec |= {**algorithm, "hyperparameters": {"key": "text"}, "tags": {"text": "text"}}
+    channel = request["InputDataConfig"][0]
+    common = {name: value for name, value in channel.items() if name not in ("ChannelName", "DataSource")}
+    sources = {
+        "S3": "S3DataSource",
+        "EFS": "FileSystemDataSource",
+        "FSxLustre": "FileSystemDataSource",
+        "Dataset": "DatasetSource",
+    }
+    spec["channels"], expected = {}, []
+    for source, member in sources.items():
+        taken = {name: value for name, value in common.items() if spec_name(name) in KINDS[source].model_fields}
+        data = dict(channel["DataSource"][member])
+        if "FileSystemType" in data:
+            data["FileSystemType"] = source
+        expected.append({"ChannelName": source, "DataSource": {member: data}, **taken})
+        keys = {**in_spec_names(data, member), **in_spec_names(taken, "Channel")}
+        keys.pop("file_system_type", None)
+        spec["channels"][source] = {"source": source, **keys}
+    request["InputDataConfig"] = expected
+    job_name = spec.pop("training_job_name")
+    assert build_request(JobSpec.model_validate(spec), job_name) == request
+    assert set(common) == {
+        member for source in sources for member in common if spec_name(member) in KINDS[source].model_fields
+    }
+
+
+def places(value: Any, path: Path = ()) -> Iterator[Path]:
+    yield path
+    if isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from places(item, (*path, key))
+
+
+def test_every_place_of_a_request_leads_back_into_its_spec() -> None:
+    text = laid_over_base(
+        "tags: {team: vision}\nhyperparameters: {Epochs: 5}\nenvironment: {A_B: c}\n"
+        "channels: {train: {s3_uri: s3://bucket/train/, input_mode: Pipe, shuffle_config: {seed: 1}}}"
+    )
+    spec = parse_spec(text, "job.yaml")
+    request = launcher.plan(spec, name="one").request
+    written = set(places(json.loads(spec.model_dump_json(exclude_none=True))))
+    for place in places(request):
+        assert not place or spec_path(place, request, spec) in written | {
+            ("base_name",),
+            ("algorithm_specification",),
+        }, place
+
+
+@pytest.mark.parametrize(
+    ("hatch", "expected"),
+    [
+        ("{EnableNetworkIsolation: true}", {"EnableNetworkIsolation": True}),
+        (
+            "{ResourceConfig: {InstanceCount: 3}}",
+            {"ResourceConfig": {"InstanceType": "ml.m5.xlarge", "InstanceCount": 3, "VolumeSizeInGB": 50}},
+        ),
+        ("{StoppingCondition: null}", {"StoppingCondition": None}),
+        ("{HyperParameters: {a: 012}}", {"HyperParameters": {"a": "012"}}),
+        ("{Tags: [{Key: a, Value: 1e-3}]}", {"Tags": [{"Key": "a", "Value": "1e-3"}]}),
+    ],
+)
+def test_the_hatch_is_merged_last(hatch: str, expected: dict[str, Any]) -> None:
+    request = launcher.plan(parse_spec(laid_over_base(f"request: {hatch}")), name="one").request
+    for member, value in expected.items():
+        assert request.get(member) == value
+
+
+@pytest.mark.parametrize(
+    ("hatch", "place", "words"),
+    [
+        ("{EnableNetworkIsolaton: true}", "job.yaml:8:11: request.EnableNetworkIsolaton:", "did you mean EnableNetworkIsolation?"),
+        ("{ResourceConfig: {InstanceCount: two}}", "job.yaml:8:28: request.ResourceConfig.InstanceCount:", "a whole number"),
+        ("{RetryStrategy: {MaximumRetryAttempts: 31}}", "job.yaml:8:27:", "at most 30"),
+        ("{RetryStrategy: {}}", "job.yaml:8:11", "request.RetryStrategy.MaximumRetryAttempts: is missing"),
+    ],
+)  # fmt: skip
+def test_the_hatch_is_checked(hatch: str, place: str, words: str) -> None:
+    (problem,) = map(str, check_spec(parse_spec(laid_over_base(f"request: {hatch}"), "job.yaml")))
+    assert problem.startswith(place)
+    assert words in problem
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [("3600", 3600), ("90m", 5400), ("12h", 43200), ("1h30m", 5400), ("2d", 172800), ("45s", 45)],
+)
+def test_durations(written: str, seconds: int) -> None:
+    spec = parse_spec(laid_over_base(f"stopping_condition: {{max_runtime_in_seconds: {written}}}"))
+    assert build_request(spec, "one")["StoppingCondition"] == {"MaxRuntimeInSeconds": seconds}
+
+
+def test_sizes() -> None:
+    spec = parse_spec(BASE.replace("volume_size_in_gb: 50", "volume_size_in_gb: 2TB"))
+    assert build_request(spec, "one")["ResourceConfig"]["VolumeSizeInGB"] == 2000
+
+
+def test_a_serverless_job_has_no_mode() -> None:
+    spec = JobSpec.model_validate(
+        {"base_name": "a", "serverless_job_config": {"base_model_arn": "arn", "job_type": "FineTuning"}}
+    )
+    assert "AlgorithmSpecification" not in build_request(spec, "one")
