@@ -80,9 +80,9 @@ def run(options: Options, environment: Environment, say: Callable[[str], None]) 
         tested = _evaluate(job, "test")
         if stopped := tested is None:
             save(training, place, setting)
-            job.say(
-                f"stopped in epoch {training.epoch + 1}, after {training.batches} batch(es) of it; {place} is written"
-            )
+            inside = f"in epoch {training.epoch + 1}, after {training.batches} batch(es) of it"
+            when = inside if training.epoch < options.epochs else "after the last epoch"
+            job.say(f"stopped {when}; {place} is written")
         elif tested:
             job.say(_line(tested))
         _write(job, tested or {})
@@ -92,6 +92,8 @@ def run(options: Options, environment: Environment, say: Callable[[str], None]) 
 def _prepare(
     options: Options, environment: Environment, stop: StopRequest, device: torch.device, say: Callable[[str], None]
 ) -> _Job:
+    if options.num_threads is not None:
+        torch.set_num_threads(options.num_threads)
     torch.manual_seed(options.seed)
     form = ImageForm(options.image_mode, options.image_size)
     loading = Loading(options.batch_size, options.num_workers, options.shuffle_buffer)

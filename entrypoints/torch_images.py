@@ -14,10 +14,12 @@ given as `shuffle`, so that a training that starts again meets the same batches.
 from __future__ import annotations
 
 import random
+import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
+from traceback import clear_frames
 
 import numpy as np
 import torch
@@ -91,7 +93,7 @@ class ImageChannel:
         # A Pipe has one reader, and a rank of its own at least; ChannelDataset refuses more.
         self._workers = min(loading.workers, 1) if reader_of(self.channel).JOINED else loading.workers
 
-    def batches(self, shuffle: str | None = None) -> Iterator[Batch]:
+    def batches(self, shuffle: str | None = None) -> Generator[Batch, None, None]:
         """One pass over the channel; `shuffle` names its random order, None leaves the order of arrival.
 
         Raises ChannelError for an image without a line, one that cannot be decoded, and one unlike the rest of its batch.
@@ -116,6 +118,11 @@ class ImageChannel:
                 delivery.samples += batch.tally.count
                 delivery.met += batch.lines
                 yield batch
+        except ChannelError as error:
+            # Of a worker's error torch makes a traceback, in the message, and a cycle, in which the workers' own end waits
+            # for the garbage collector and then for a timeout of 5 s each.
+            clear_frames(error.__traceback__)
+            raise ChannelError(re.sub(r"^[\w.]+Error: ", "", str(error).strip().splitlines()[-1])) from None
         finally:
             delivery.seconds += time.perf_counter() - begin
 

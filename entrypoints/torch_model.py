@@ -10,7 +10,9 @@ from torch import nn
 
 
 def small_cnn(channels: int, classes: int) -> nn.Module:
-    """Three convolutions and a linear layer, some 66,000 parameters for 10 classes, for (n, `channels`, height, width) of 4 x 4 pixels or more.
+    """Three convolutions and a linear layer: some 66,000 parameters for 10 classes.
+
+    Takes images of (n, `channels`, height, width), of 4 x 4 pixels or more.
 
     Groups rather than batches are normalised, so that a batch of one image, or a rank's uneven last one, is no special case.
     """

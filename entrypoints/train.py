@@ -38,6 +38,7 @@ class Options:
     learning_rate: float
     seed: int
     num_workers: int  # DataLoader workers of each rank
+    num_threads: int | None  # of each rank's steps on a CPU; None: torch's choice
     shuffle_buffer: int  # samples
     image_mode: str
     image_size: int | None  # pixels
@@ -65,8 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         sys.exit(f"train: {error.name} is not installed, which training needs: pip install 'sagemaker-launch[torch]'")
     except (ChannelError, ConfigError, ImportError) as error:
-        # A DataLoader's worker puts its traceback before the message.
-        sys.exit("train: " + re.sub(r"^[\w.]+Error: ", "", str(error).strip().splitlines()[-1]))
+        sys.exit(f"train: {error}")
     if stopped:
         sys.exit(STOPPED)
 
@@ -84,6 +84,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
     add("--learning-rate", type=float, default=1e-3, help="Adam's")
     add("--seed", type=int, default=1, help="of the first weights, the order of the images and dropout")
     add("--num-workers", type=int, default=0, help="DataLoader workers of each rank; a Pipe takes one at most")
+    add("--num-threads", type=_count, help="of a step on a CPU; else torch's choice, too many for a small network")
     add("--shuffle-buffer", type=int, default=1000, help="images that are drawn from by chance; 0: in order of arrival")
     add("--image-mode", choices=["L", "RGB"], default="RGB", help="L: grey")
     add("--image-size", type=_count, help="pixels of width and height; images stay as they are without it")
@@ -98,7 +99,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
     add("--test-lst", default="test_lst")
     add("--compare-channel", help="must hold the same samples as train, by digest; else the job fails")
     add("--checkpoint-dir", help="a folder, or s3://bucket/prefix; SageMaker's checkpoint folder without it")
-    words = [re.sub("_", "-", word) if re.fullmatch(r"--\w[\w-]*", word) else word for word in arguments]
+    words = [re.sub(r"^--[\w-]+", lambda name: name[0].replace("_", "-"), word) for word in arguments]
     known, unknown = parser.parse_known_args(words)
     if unknown:
         near = difflib.get_close_matches(unknown[0], [f"--{name.replace('_', '-')}" for name in vars(known)], 1)

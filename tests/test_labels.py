@@ -1,0 +1,87 @@
+"""A channel of `.lst` files as one table of classes: what it takes, what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from entrypoints import contract
+from entrypoints.environment import Environment, load_environment
+from entrypoints.errors import ChannelError
+from entrypoints.labels import check_met, class_of, read_labels
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Environment:
+    (tmp_path / contract.CONFIG_DIR).mkdir(parents=True)
+    (tmp_path / contract.DATA_DIR / "lists" / "more").mkdir(parents=True)
+    config = {"lists": {"TrainingInputMode": "File"}, "piped": {"TrainingInputMode": "Pipe"}}
+    (tmp_path / contract.CONFIG_DIR / contract.INPUT_DATA_CONFIG_FILE).write_text(json.dumps(config))
+    return load_environment(tmp_path, {})
+
+
+def write(environment: Environment, name: str, text: str) -> None:
+    (environment.channels["lists"].path / name).write_text(text)
+
+
+def test_several_lists_are_one(environment: Environment) -> None:
+    write(environment, "b.lst", "0\t3.0\tb/1.png\n")
+    write(environment, "more/a.lst", "7\t0\ta.png\n8\t11\t./c.png\n")
+    write(environment, "notes.txt", "no list")
+    labels = read_labels(environment, "lists")
+    assert {path: class_of(line) for path, line in labels.lines.items()} == {"b/1.png": 3, "a.png": 0, "c.png": 11}
+    assert sorted(labels.numbers.values()) == [0, 1, 2] and labels.numbers.keys() == labels.lines.keys()
+    assert labels.classes == 12
+    assert labels.size == 14 + 10 + 13
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1\t0.5\tx.png\n", "the label of 'x.png' is 0.5; a class is one whole number from 0 on"),
+        ("1\t-1\tx.png\n", "the label of 'x.png' is -1;"),
+        ("1\tnan\tx.png\n", "the label of 'x.png' is nan;"),
+        ("1\t1\t2\tx.png\n", "the label of 'x.png' is 1, 2;"),
+        ("1\tnine\tx.png\n", "a.lst:1: index and labels must be numbers"),
+        ("\n", "no line in a.lst"),
+    ],
+)
+def test_a_list_that_holds_no_classes(environment: Environment, text: str, expected: str) -> None:
+    write(environment, "a.lst", text)
+    with pytest.raises(ChannelError) as error:
+        read_labels(environment, "lists")
+    assert expected in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_path_in_two_lists(environment: Environment) -> None:
+    write(environment, "a.lst", "1\t1\tx.png\n")
+    write(environment, "b.lst", "1\t2\tx.png\n")
+    with pytest.raises(ChannelError, match=r"b.lst: 'x.png' stands in another list of channel 'lists'"):
+        read_labels(environment, "lists")
+
+
+@pytest.mark.parametrize(
+    ("channel", "expected"),
+    [
+        ("lists", "no .lst file in"),
+        ("list", "no channel 'list'.* did you mean 'lists'"),
+        ("piped", "'piped' arrives by Pipe, but lists are read as files"),
+    ],
+)
+def test_a_channel_without_lists(environment: Environment, channel: str, expected: str) -> None:
+    with pytest.raises(ChannelError, match=expected):
+        read_labels(environment, channel)
+
+
+def test_what_was_met_is_compared_with_the_list(environment: Environment) -> None:
+    write(environment, "a.lst", "1\t1\tx.png\n2\t1\ty.png\n3\t1\tz.png\n")
+    labels = read_labels(environment, "lists")
+    check_met("train", labels, [2, 0, 1])
+    with pytest.raises(ChannelError) as error:
+        check_met("train", labels, [2, 2, 0])
+    assert str(error.value) == (
+        "channel 'train' and its list 'lists' differ: 1 line(s) have no image, the first of them 'y.png'; "
+        "1 image(s) came more than once, the first of them 'z.png'; mend the list or the images"
+    )

@@ -1,0 +1,36 @@
+"""The options of train.py, which hyperparameters become: their spellings, and one line for a wrong one."""
+
+from __future__ import annotations
+
+import pytest
+
+from entrypoints import train
+
+
+def test_options_with_underscores() -> None:
+    # The toolkit hands hyperparameters over as the user spelt them.
+    options = train.parse_options(["--batch_size", "7", "--train_lst=a_b", "--model", "a_b:c_d"])
+    assert (options.batch_size, options.train_lst, options.model) == (7, "a_b", "a_b:c_d")
+    assert options.epochs == 10 and options.validation_channel is None
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--lerning-rate", "1"], "--lerning-rate is no option; did you mean --learning-rate?"),
+        (["--epochs", "0"], "argument --epochs: 0 is less than 1"),
+        (["--epochs", "1.5"], "argument --epochs: invalid"),
+        (["--learning-rate", "fast"], "argument --learning-rate: invalid float value: 'fast'"),
+        (["--image-mode", "CMYK"], "argument --image-mode: invalid choice: 'CMYK'"),
+        (["--seed"], "argument --seed: expected one argument"),
+    ],
+)
+def test_a_wrong_option_is_one_line(words: list[str], told: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        train.main(words)
+    line = str(ended.value.code)
+    assert line.startswith(f"train: {told}") and "\n" not in line and line.endswith("--help")
+
+
+def test_every_option_is_an_attribute() -> None:
+    assert vars(train.parse_options([])).keys() == train.Options.__dataclass_fields__.keys()
