@@ -35,5 +35,7 @@ def plan(spec: JobSpec | str | PathLike[str], *, name: str | None = None) -> Pla
         spec = load(str(spec))
     code = None
     if spec.code is not None:
-        code = read_code(None if spec.code.directory is None else Path(spec.folder, spec.code.directory))
+        code = read_code(
+            None if spec.code.directory is None else Path(spec.folder_of(("code", "directory")), spec.code.directory)
+        )
     return make_plan(spec, job_name=name or job_name(spec), code=code)

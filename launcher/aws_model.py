@@ -67,7 +67,7 @@ def violations(value: Any, shape_name: str = REQUEST, path: Path = ()) -> Iterat
     shape = shapes()[shape_name]
     expected = _JSON_TYPES[shape["type"]]
     if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
-        yield Violation(path, f"is {_shown(value)}, but {_TYPE_NAMES[expected]} belongs here", "aws-type")
+        yield Violation(path, f"is {shown(value)}, but {_TYPE_NAMES[expected]} belongs here", "aws-type")
     elif expected is dict and "members" in shape:
         yield from _members(value, shape, path)
     elif expected is dict:
@@ -126,14 +126,14 @@ def _text(value: str, shape: dict[str, Any], path: Path) -> Iterator[Violation]:
     # A pattern over an endless text can take minutes, and its length is wrong already.
     if not too_long and "pattern" in shape and not _pattern(shape["pattern"]).fullmatch(value):
         newline = "; it holds a line break" if "\n" in value and "." in shape["pattern"] else ""
-        message = f"{_shown(value)} does not match what AWS takes here, {shape['pattern']}{newline}"
+        message = f"{shown(value)} does not match what AWS takes here, {shape['pattern']}{newline}"
         yield Violation(path, message, "aws-pattern")
 
 
 def _unknown(value: str, known: list[str]) -> str:
     if len(known) <= 8:
-        return f"{_shown(value)} is not one of {', '.join(known)}{did_you_mean(value, known)}"
-    return f"{_shown(value)} is not known to the installed botocore{did_you_mean(value, known)}"
+        return f"{shown(value)} is not one of {', '.join(known)}{did_you_mean(value, known)}"
+    return f"{shown(value)} is not known to the installed botocore{did_you_mean(value, known)}"
 
 
 def _bounds(size: int, shape: dict[str, Any], path: Path, one: str = "", many: str = "") -> Iterator[Violation]:
@@ -155,6 +155,7 @@ def _pattern(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A value as messages quote it."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

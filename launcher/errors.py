@@ -7,7 +7,7 @@ shows all that is wrong with a file. Only the command line prints them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Path = tuple[str | int, ...]  # a place in a spec: ("channels", "train", "s3_uri")
@@ -20,9 +20,19 @@ class Location:
     file: str
     line: int
     column: int
+    text: str = field(default="", compare=False)  # the line itself
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}"
+
+    def quoted(self) -> str:
+        """The line with a mark under the place; of a long line, the part around it."""
+        start = max(0, self.column - 60)
+        shown = self.text[start : start + 100].replace("\t", " ")
+        number = f"{self.line:>5} | "
+        return (
+            f"{number}{shown}\n{' ' * (len(number) - 2)}| {' ' * (self.column - 1 - start)}^" if shown.strip() else ""
+        )
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ one run names all there is to mend.
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any
@@ -17,42 +18,44 @@ from pydantic import BaseModel, ValidationError
 from launcher.channels import KINDS
 from launcher.checks import check_spec
 from launcher.errors import Path, Problem, RefusedError, SpecError
+from launcher.layers import read_layers
 from launcher.nearest import did_you_mean, nearest
 from launcher.spec import JobSpec
 from launcher.values import WRONG_TYPE
-from launcher.yaml_tree import read_tree
 
 
-def load(path: str | FilePath) -> JobSpec:
+def load(path: str | FilePath, *, sets: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> JobSpec:
     """Read a spec from a file, or from standard input for `-`.
 
+    `sets` are `path=value` as after `--set`; `environ` is what `${NAME}` is looked up in, this process's own unless given.
     Raises SpecError with every problem found, and RefusedError where the file cannot be read.
     """
+    environ = os.environ if environ is None else environ
     if str(path) == "-":
-        return parse_spec(sys.stdin.buffer.read(), "<stdin>")
+        return parse_spec(sys.stdin.buffer.read(), "<stdin>", sets=sets, environ=environ)
     try:
         data = FilePath(path).read_bytes()
     except OSError as error:
         raise RefusedError(f"{path}: cannot be read: {error.strerror}; check the path") from None
-    spec = parse_spec(data, str(path))
-    spec._folder = str(FilePath(path).parent)
-    return spec
+    return parse_spec(data, str(path), sets=sets, environ=environ)
 
 
-def parse_spec(text: str | bytes, file: str = "<text>") -> JobSpec:
-    """Parse a spec. Raises SpecError with every problem found, in the file's order."""
-    tree = read_tree(text, file)
+def parse_spec(
+    text: str | bytes, file: str = "<text>", *, sets: Sequence[str] = (), environ: Mapping[str, str] | None = None
+) -> JobSpec:
+    """Parse a spec, with `${NAME}` looked up in `environ`. Raises SpecError with every problem, in the file's order."""
+    tree, veiled = read_layers(text, file, sets, environ or {})
     if not isinstance(tree.value, dict):
         location = tree.locate(())
         raise SpecError(
             [Problem((), "is not a mapping; a spec is made of `key: value` lines", WRONG_TYPE, location=location)]
         )
     spec, problems = _validated(tree.value)
-    spec._locate = tree.locate
+    spec._locate, spec._veiled = tree.locate, veiled
     if not problems and not tree.problems:
         return spec
     judged = [place for problem in problems for place in (problem.path, problem.meant) if place]
-    more = [found for found in check_spec(spec) if found.severity == "error" and not _within(found.path, judged)]
+    more = [found for found in check_spec(spec) if not _within(found.path, judged)]
     located = [replace(found, location=tree.locate(found.path)) for found in problems + more]
     raise SpecError(in_file_order(located + tree.problems))
 

@@ -34,6 +34,14 @@ class Plan:
     code_uri: str | None
     warnings: tuple[Problem, ...]
 
+    def veiled_request(self) -> dict[str, Any]:
+        """The request with settings that name environment variables as written, `${NAME}`: fit to be shown to anyone."""
+        request = dict(self.request)
+        for (member, name), written in self.spec.veiled.items():
+            if name in request.get(member, {}):
+                request[member] = {**request[member], name: written}
+        return request
+
 
 def make_plan(spec: JobSpec, *, job_name: str, code: CodeArchive | None = None) -> Plan:
     """Plan one job. `code` is required where the spec has `code:`. Raises SpecError with every problem found."""

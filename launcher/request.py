@@ -27,7 +27,16 @@ _PLACES: dict[str, tuple[str, ...]] = {
     "training_image_config": (_ALGORITHM, "TrainingImageConfig"),
     "hyperparameters": ("HyperParameters",),
 }
-_OURS = {"base_name", "training_job_name", "region", "profile", "code", "request", "ignore"}  # no member of their own
+_OURS = {
+    "base_name",
+    "training_job_name",
+    "region",
+    "profile",
+    "code",
+    "request",
+    "ignore",
+    "extends",
+}  # no member of their own
 
 
 def build_request(spec: JobSpec, job_name: str) -> dict[str, Any]:

@@ -8,13 +8,14 @@ can still be looked at for all its other problems.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path as FilePath
 from typing import Any, Literal
 
 from pydantic import PrivateAttr
 
+from launcher import parts
 from launcher.channels import Channel
 from launcher.errors import Location, Path
-from launcher import parts
 from launcher.part import Part
 from launcher.values import Boolean, Setting, Text
 
@@ -87,20 +88,27 @@ class JobSpec(Part):
     channels: dict[Text, Channel] | None = None
     request: dict[Text, Any] | None = None
     """Whatever else the request shall say, by its own member names; merged last. `null` deletes a member."""
+    extends: tuple[Text, ...] | Text | None = None
+    """A spec, or several, that this one is laid over; paths start at this file."""
     ignore: tuple[Text, ...] | None = None
     """Codes of warnings, and of values that the installed botocore does not know, to say nothing of."""
 
-    _folder: str = PrivateAttr(default=".")
+    _veiled: dict[tuple[str, str], str] = PrivateAttr(default_factory=dict)
     _locate: Callable[[Path], Location | None] | None = PrivateAttr(default=None)
 
     def locate(self, path: Path) -> Location | None:
         """Where `path`, or the nearest thing around it, stands in the file this spec was read from."""
         return self._locate(path) if self._locate else None
 
+    def folder_of(self, path: Path) -> str:
+        """The folder that a relative path at `path` starts from: that of the file in which it is written."""
+        location = self.locate(path)
+        return str(FilePath(location.file).parent) if location else "."
+
     @property
-    def folder(self) -> str:
-        """The folder that the spec's relative paths start from: its file's."""
-        return self._folder
+    def veiled(self) -> Mapping[tuple[str, str], str]:
+        """Settings that name environment variables, as written: (member of the request, name) -> text."""
+        return self._veiled
 
     @property
     def all_channels(self) -> Mapping[str, Channel]:

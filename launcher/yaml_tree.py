@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import yaml
@@ -27,19 +27,24 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # 8 times as fast where
 
 @dataclass
 class Tree:
-    """A document: its value, and where each key and list item stands (line and column from 1)."""
+    """A document: its value, and where each key and list item stands."""
 
     file: str
     value: Any = None
-    places: dict[Path, tuple[int, int]] = field(default_factory=dict)
+    places: dict[Path, Location] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)  # of keys: twice the same, or none at all
+    lines: list[str] = field(default_factory=list, repr=False)
+
+    def location(self, place: tuple[int, int]) -> Location:
+        """A place of this document's own text."""
+        line, column = place
+        return Location(self.file, line, column, self.lines[line - 1] if line <= len(self.lines) else "")
 
     def locate(self, path: Path) -> Location | None:
         """The place of `path`, or of the nearest thing around it that was written."""
         while path and path not in self.places:
             path = path[:-1]
-        line, column = self.places.get(path, (1, 1))
-        return Location(self.file, line, column)
+        return self.places.get(path) or Location(self.file, 1, 1)
 
 
 @dataclass
@@ -54,11 +59,22 @@ class _Node:
 def read_tree(text: str | bytes, file: str) -> Tree:
     """Parse one document. Raises SpecError where it is not YAML; what is wrong with keys is in the tree's problems."""
     tree = Tree(file)
-    root = _compose(_decoded(text, file), file)
-    tree.places[()] = root.place
-    budget = iter(range(MAX_VALUES))
-    tree.value = _plain(root, (), tree, budget)
+    decoded = _decoded(text, file)
+    tree.lines = decoded.splitlines()
+    try:
+        root = _compose(decoded, file)
+        tree.places[()] = tree.location(root.place)
+        tree.value = _plain(root, (), tree, iter(range(MAX_VALUES)))
+    except SpecError as error:
+        raise SpecError([_with_line(problem, tree.lines) for problem in error.problems]) from None
     return tree
+
+
+def _with_line(problem: Problem, lines: list[str]) -> Problem:
+    at = problem.location
+    if at is None or not 0 < at.line <= len(lines):
+        return problem
+    return replace(problem, location=replace(at, text=lines[at.line - 1]))
 
 
 def _decoded(source: str | bytes, file: str) -> str:
@@ -164,7 +180,7 @@ def _plain(node: _Node, path: Path, tree: Tree, budget: Iterator[int]) -> Any:
         items = []
         for index, item in enumerate(node.value):
             below: Path = (*path, index)
-            tree.places[below] = item.place
+            tree.places[below] = tree.location(item.place)
             items.append(_plain(item, below, tree, budget))
         return items
     values: dict[str, Any] = {}
@@ -179,10 +195,10 @@ def _plain(node: _Node, path: Path, tree: Tree, budget: Iterator[int]) -> Any:
             name = str(key.value)
             below = (*path, name)
             if name in values:
-                message = f"is written twice, the first time on line {tree.places[below][0]}; delete one of them"
+                message = f"is written twice, the first time on line {tree.places[below].line}; delete one of them"
                 tree.problems.append(_problem(below, message, "duplicate-key", tree, key.place))
                 continue
-            tree.places[below] = key.place
+            tree.places[below] = tree.location(key.place)
             values[name] = _plain(item, below, tree, budget)
     return {**merged, **values}
 
@@ -200,7 +216,7 @@ def _merged(node: _Node, path: Path, tree: Tree, budget: Iterator[int]) -> dict[
 
 
 def _problem(path: Path, message: str, code: str, tree: Tree, place: tuple[int, int]) -> Problem:
-    return Problem(path, message, code, location=Location(tree.file, *place))
+    return Problem(path, message, code, location=tree.location(place))
 
 
 def _yaml_message(error: yaml.MarkedYAMLError, text: str, line_number: int) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from launcher.aws_model import Violation, violations
+from launcher.aws_model import Violation, shown, violations
 from launcher.checks import channels, code, file_systems, job, resources
 from launcher.checks.rule import Draft, Rule
 from launcher.errors import Path, Problem
@@ -25,7 +25,8 @@ def check_spec(spec: JobSpec, job_name: str | None = None) -> list[Problem]:
     for violation in broken:
         if not _said_better(violation):
             path = spec_path(violation.path, request, spec)
-            problems.append(Problem(path, violation.message, violation.code, location=spec.locate(path)))
+            message = _without_secret(violation, request, spec)
+            problems.append(Problem(path, message, violation.code, location=spec.locate(path)))
     mistyped = [found.path for found in broken if found.code == "aws-type"]
     judged = {key_path(path, request, spec) for path in mistyped}
     draft = Draft(spec, _without(request, mistyped))
@@ -47,6 +48,14 @@ def _without(value: Any, paths: list[Path]) -> Any:
         for key, item in value.items()
         if key not in wrong
     }
+
+
+def _without_secret(violation: Violation, request: dict[str, Any], spec: JobSpec) -> str:
+    """The message, in which a setting that came from an environment variable stands as it is written."""
+    written = spec.veiled.get((str(violation.path[0]), str(violation.path[-1])))
+    if written is None:
+        return violation.message
+    return violation.message.replace(shown(request[str(violation.path[0])][violation.path[1]]), repr(written))
 
 
 def _said_better(violation: Violation) -> bool:

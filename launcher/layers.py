@@ -1,0 +1,181 @@
+"""A spec from its layers: the files that it extends, the file itself, what `--set` says, and `${VARIABLES}`.
+
+Later layers win: mappings are merged key by key, everything else takes the place of what was there. Each value keeps the
+place it came from, so that a problem is told in the right file, or at the right `--set`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path as FilePath
+from typing import Any
+
+from launcher.errors import Location, Path, Problem, SpecError
+from launcher.values import Plain, as_text
+from launcher.yaml_tree import Tree, read_tree
+
+EXTENDS = "extends"
+_VARIABLE = re.compile(r"\$(\$(?=\{)|\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\})")
+_STEP = re.compile(r"\"([^\"]+)\"|\[([0-9]+)\]|([^.\[\]\"=]+)")
+# Settings may hold secrets, so a dry run shows their variables by name: the places in a spec -> the request's member.
+_SETTINGS: dict[Path, str] = {
+    ("environment",): "Environment",
+    ("hyperparameters",): "HyperParameters",
+    ("request", "Environment"): "Environment",
+    ("request", "HyperParameters"): "HyperParameters",
+}
+Veiled = dict[tuple[str, str], str]  # (member, name) -> the setting as written, its variables unresolved
+
+
+def read_layers(text: str | bytes, file: str, sets: Sequence[str], environ: Mapping[str, str]) -> tuple[Tree, Veiled]:
+    """The whole tree of a spec, and its settings that name variables. Raises SpecError."""
+    tree = _extended(_read(text, file), ())
+    for assignment in sets:
+        _assign(tree, assignment)
+    veiled = _veiled(tree.value)
+    tree.value = _resolved(tree.value, (), tree, environ)
+    return tree, veiled
+
+
+def _read(text: str | bytes, file: str) -> Tree:
+    """One file's tree, in which a channel's shorthand is written out, so that other layers can add to it."""
+    tree = read_tree(text, file)
+    channels: Any = tree.value.get("channels") if isinstance(tree.value, dict) else None
+    for name, channel in channels.items() if isinstance(channels, dict) else ():
+        if isinstance(channel, str):
+            channels[name] = {"s3_uri": channel}
+    return tree
+
+
+def _extended(tree: Tree, above: tuple[str, ...]) -> Tree:
+    """The tree laid over the files that it extends, the first of which is the lowest."""
+    named = tree.value.get(EXTENDS) if isinstance(tree.value, dict) else None
+    if named is None:
+        return tree
+    lower = Tree(tree.file, {})
+    for name in named if isinstance(named, list) else [named]:
+        path = FilePath(tree.file).parent / str(name)
+        place = tree.locate((EXTENDS,))
+        if str(path) in (*above, tree.file):
+            raise _refused((EXTENDS,), f"{name!s} extends this file in turn; end the circle", place)
+        try:
+            base = _read(path.read_bytes(), str(path))
+        except OSError as error:
+            raise _refused(
+                (EXTENDS,), f"{path} cannot be read: {error.strerror}; paths start at this file", place
+            ) from None
+        if not isinstance(base.value, dict):
+            raise _refused((EXTENDS,), f"{path} is not a mapping, so nothing can extend it", place)
+        lower = _laid_over(_extended(base, (*above, tree.file)), lower)
+    return _laid_over(tree, lower)
+
+
+def _laid_over(upper: Tree, lower: Tree) -> Tree:
+    """The upper tree's keys over the lower's; places follow the values."""
+    places = dict(lower.places)
+    value = _merged(upper.value, lower.value, (), upper, places)
+    return Tree(upper.file, value, places, [*lower.problems, *upper.problems], upper.lines)
+
+
+def _merged(upper: Any, lower: Any, path: Path, tree: Tree, places: dict[Path, Location]) -> Any:
+    if isinstance(upper, dict) and isinstance(lower, dict):
+        result = dict(lower)
+        for key, value in upper.items():
+            below = (*path, key)
+            result[key] = _merged(value, lower[key], below, tree, places) if key in lower else value
+            if key not in lower:
+                _move_places(below, tree, places)
+            elif below in tree.places:
+                places[below] = tree.places[below]
+        return result
+    _move_places(path, tree, places)
+    return upper
+
+
+def _move_places(path: Path, tree: Tree, places: dict[Path, Location]) -> None:
+    """Take over the places of everything at and below `path`, and forget what stood there."""
+    for old in [place for place in places if place[: len(path)] == path]:
+        del places[old]
+    places.update({place: at for place, at in tree.places.items() if place[: len(path)] == path})
+
+
+def _assign(tree: Tree, assignment: str) -> None:
+    """One `--set path=value`; the value is YAML, so `[a, b]` and `{a: b}` can be written."""
+    name, equals, text = assignment.partition("=")
+    place = Location(f"--set {name}", 1, 1, assignment)
+    steps: Path = tuple(quoted or (int(index) if index else key) for quoted, index, key in _STEP.findall(name))
+    if not equals or not steps:
+        raise _refused((), "is not path=value, such as resource_config.instance_count=2", place)
+    try:
+        tree.value = _with(tree.value, steps, read_tree(text or "~", place.file).value)
+    except LookupError:
+        raise _refused(steps, "cannot be set: only keys can be new, no list items", place) from None
+    for old in [path for path in tree.places if path[: len(steps)] == steps]:
+        del tree.places[old]
+    for length in range(1, len(steps) + 1):
+        tree.places.setdefault(steps[:length], place)
+
+
+def _with(level: Any, steps: Path, value: Any) -> Any:
+    """`level` with `value` at the end of `steps`; mappings on the way are made. Raises LookupError."""
+    if not steps:
+        return value
+    step, rest = steps[0], steps[1:]
+    if isinstance(step, int):
+        items = list(level) if isinstance(level, list) else []
+        items[step] = _with(items[step], rest, value)
+        return items
+    if isinstance(level, list):
+        raise LookupError(step)
+    mapping = level if isinstance(level, dict) else {}
+    return {**mapping, step: _with(mapping.get(step), rest, value)}
+
+
+def _resolved(value: Any, path: Path, tree: Tree, environ: Mapping[str, str]) -> Any:
+    """The value with every `${NAME}` and `${NAME:-default}` replaced; `$${` stands for `${`."""
+    if isinstance(value, dict):
+        return {key: _resolved(item, (*path, key), tree, environ) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_resolved(item, (*path, index), tree, environ) for index, item in enumerate(value)]
+    if not isinstance(value, str) or "${" not in value:
+        return value
+
+    def variable(found: re.Match[str]) -> str:
+        if found[2] is None:
+            return "$"
+        # As in a shell, `:-` takes the default for an empty variable too.
+        known = environ.get(found[2]) or found[4] if found[3] else environ.get(found[2])
+        if known is None:
+            message = f"names the variable {found[2]}, which is not set; export it, or write ${{{found[2]}:-default}}"
+            tree.problems.append(Problem(path, message, "variable-not-set", location=tree.locate(path)))
+            return "unset"
+        return known
+
+    # Quotes are needed around ${NAME} inside braces, so they say nothing of the type.
+    return Plain(_VARIABLE.sub(variable, value))
+
+
+def _veiled(value: Any) -> Veiled:
+    """The settings that name variables, as they are written."""
+    veiled: Veiled = {}
+    for place, member in _SETTINGS.items():
+        level = value
+        for key in place:
+            level = level.get(key) if isinstance(level, dict) else None
+        for name, setting in level.items() if isinstance(level, dict) else ():
+            if any("${" in text for text in _texts(setting)):
+                veiled[member, name] = as_text(setting)
+    return veiled
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _texts(item)
+    elif isinstance(value, str):
+        yield value
+
+
+def _refused(path: Path, message: str, place: Location | None) -> SpecError:
+    return SpecError([Problem(path, message, "spec-layer", location=place)])

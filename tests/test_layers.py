@@ -1,0 +1,120 @@
+"""A spec from its layers: `extends`, `--set` and `${VARIABLES}`, each with its own place in messages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import launcher
+from launcher import SpecError, parse_spec, show
+from launcher.checks.examples import BASE, laid_over_base
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "team").mkdir()
+    (tmp_path / "team/base.yaml").write_text(BASE + "hyperparameters: {epochs: 5, rate: 1e-3}\n")
+    return tmp_path
+
+
+def problems(path: Path, *sets: str, environ: dict[str, str] | None = None) -> list[str]:
+    with pytest.raises(SpecError) as caught:
+        launcher.plan(launcher.load(path, sets=sets, environ=environ or {}), name="one")
+    return [str(problem).replace(f"{path.parent}/", "") for problem in caught.value.problems]
+
+
+def test_the_upper_layer_wins_key_by_key(folder: Path) -> None:
+    (folder / "job.yaml").write_text(
+        "extends: team/base.yaml\nhyperparameters: {epochs: 50}\nstopping_condition: null\n"
+        "channels: {train: {input_mode: FastFile}}\n"
+    )
+    request = launcher.plan(folder / "job.yaml", name="one").request
+    assert request["HyperParameters"] == {"epochs": "50", "rate": "1e-3"}
+    assert "StoppingCondition" not in request
+    (train,) = request["InputDataConfig"]
+    assert (train["InputMode"], train["DataSource"]["S3DataSource"]["S3Uri"]) == ("FastFile", "s3://bucket/train/")
+
+
+def test_problems_name_the_file_they_are_in(folder: Path) -> None:
+    (folder / "team/base.yaml").write_text(BASE.replace("ml.m5.xlarge", "ml.m5.xlarg"))
+    (folder / "job.yaml").write_text("extends: team/base.yaml\nrole_arn: arn:aws:iam::1:role/x\n")
+    found = problems(folder / "job.yaml")
+    assert any(line.startswith("team/base.yaml:4:19: resource_config.instance_type:") for line in found)
+    assert any(line.startswith("job.yaml:2:1: role_arn:") for line in found)
+
+
+def test_paths_start_at_the_file_in_which_they_are_written(folder: Path) -> None:
+    (folder / "team/src").mkdir()
+    (folder / "team/src/train.py").touch()
+    with (folder / "team/base.yaml").open("a") as file:
+        file.write("code: {directory: src, entry_point: train.py}\n")
+    (folder / "job.yaml").write_text("extends: [team/base.yaml]\n")
+    assert launcher.plan(folder / "job.yaml").code is not None
+
+
+def test_circles_and_missing_files_are_named(folder: Path) -> None:
+    (folder / "job.yaml").write_text("extends: other.yaml\n")
+    assert problems(folder / "job.yaml")[0].startswith("job.yaml:1:1: extends: other.yaml cannot be read")
+    (folder / "other.yaml").write_text("extends: job.yaml\n")
+    assert "extends this file in turn" in problems(folder / "job.yaml")[0]
+
+
+def test_set_is_typed_and_told_at_its_own_place(folder: Path) -> None:
+    job = folder / "team/base.yaml"
+    sets = (
+        "resource_config.instance_count=4",
+        "channels.train.input_mode=FastFile",
+        'tags."a.b"=012',
+        "hyperparameters.layers=[1, 2]",
+        "metric_definitions=[{name: a, regex: b}]",
+        "metric_definitions[0].regex=c=(.*)",
+    )
+    request = launcher.plan(launcher.load(job, sets=sets), name="one").request
+    assert request["ResourceConfig"]["InstanceCount"] == 4
+    assert request["InputDataConfig"][0]["InputMode"] == "FastFile"
+    assert request["Tags"] == [{"Key": "a.b", "Value": "012"}]
+    assert request["HyperParameters"]["layers"] == "[1, 2]"
+    assert request["AlgorithmSpecification"]["MetricDefinitions"] == [{"Name": "a", "Regex": "c=(.*)"}]
+    (line,) = problems(job, "resource_config.instance_count=two")
+    assert line.startswith("--set resource_config.instance_count:1:1: resource_config.instance_count: is 'two'")
+    (line,) = problems(job, "resource_config.instance_cout=2")
+    assert "did you mean instance_count?" in line
+    assert "is not path=value" in problems(job, "nothing")[0]
+    assert "only keys can be new" in problems(job, "metric_definitions[3].name=x")[0]
+
+
+def test_variables(folder: Path) -> None:
+    job = folder / "job.yaml"
+    job.write_text(
+        laid_over_base(
+            "resource_config: {instance_type: '${TYPE:-ml.m5.xlarge}', instance_count: '${COUNT}', volume_size_in_gb: 9}\n"
+            "environment: {TOKEN: '${TOKEN}', LITERAL: '$${NOT}', EMPTY: '${NOTHING:-}'}\n"
+            "hyperparameters: {key: 'x-${TOKEN}', list: ['${TOKEN}', 1]}\n"
+        )
+    )
+    spec = launcher.load(job, environ={"TOKEN": "hush", "COUNT": "2"})
+    plan = launcher.plan(spec, name="one")
+    assert plan.request["ResourceConfig"] == {"InstanceType": "ml.m5.xlarge", "InstanceCount": 2, "VolumeSizeInGB": 9}
+    assert plan.request["Environment"] == {"TOKEN": "hush", "LITERAL": "${NOT}", "EMPTY": ""}
+    assert plan.request["HyperParameters"] == {"key": "x-hush", "list": '["hush", 1]'}
+    shown = show.as_yaml(plan.veiled_request())
+    assert "hush" not in shown
+    assert "'x-${TOKEN}'" in shown
+    (line, *_) = problems(job, environ={"COUNT": "2"})
+    assert "names the variable TOKEN, which is not set" in line
+
+
+def test_no_message_tells_a_secret(folder: Path) -> None:
+    job = folder / "job.yaml"
+    job.write_text(laid_over_base("hyperparameters: {key: '${TOKEN}'}\nenvironment: {KEY: '${TOKEN}'}"))
+    found = problems(job, environ={"TOKEN": "hush\n" + "x" * 3000})
+    assert len(found) == 2
+    assert not any("hush" in line for line in found)
+    found = problems(job, environ={"TOKEN": "hush\nhush"})
+    assert not any("hush" in line for line in found)
+
+
+def test_a_variable_is_only_looked_up_where_it_is_given() -> None:
+    with pytest.raises(SpecError, match="HOME"):
+        parse_spec(laid_over_base("environment: {A: '${HOME}'}"))
