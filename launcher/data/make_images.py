@@ -1,0 +1,176 @@
+"""Makes images.json: the training images of the SageMaker Python SDK's tables, one finished repository:tag per choice.
+
+Run by hand when a new SDK appears, on the tables of its wheel (`pip download --no-deps sagemaker-core`, unzipped):
+
+    python -m launcher.data.make_images <wheel>/sagemaker/core/image_uri_config "sagemaker-core 2.27.0" 2026-10-21
+
+The SDK puts a tag together anew at each call, from a table and from rules that stand in its code
+(sagemaker/core/image_uris.py). Those rules are applied here instead, once, so that `launcher.images` only looks up. Every
+image that results was compared with the SDK's own answer (tests/data/make_sdk_images.py). Left out are tables without
+training images, and two that the SDK itself cannot resolve for training: huggingface-neuronx, hyperpod-recipes-neuron.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+OUTPUT = Path(__file__).with_name("images.json")
+
+Build = dict[str, Any]
+
+_LEFT_OUT = ("huggingface-neuronx", "hyperpod-recipes-neuron")
+# A table of one more processor of a framework, which the SDK picks by the instance type.
+_PART_OF = {"pytorch-neuron": "pytorch"}
+_NEURON_REPOSITORIES = ("pytorch-training-neuron",)
+# Made for Hugging Face's images before their table had a container_version (get_training_image_uri).
+_OLD_HUGGING_FACE = "cu110-ubuntu18.04"
+# pytorch-smp is asked for by PyTorch's version; its suffix is in get_training_image_uri. The table also lists the
+# library's own versions, for which no image is named so.
+_SMP = {
+    "2.0.1": {"gpu": "cu118", "p5": "cu121", "p5e": "cu121", "p5en": "cu121"},
+    "2.1.2": {"gpu": "cu121"},
+    "2.2.0": {"gpu": "cu121"},
+    "2.3.1": {"gpu": "cu121"},
+    "2.4.1": {"gpu": "cu121"},
+    "2.5.1": {"gpu": "cu124"},
+}
+# Images with a newer CUDA, taken on p4d only (_get_image_tag).
+_ON_P4D = {
+    "tensorflow-training:2.3-gpu-py37": "cu110-ubuntu18.04-v3",
+    "tensorflow-training:2.3.1-gpu-py37": "cu110-ubuntu18.04",
+    "tensorflow-training:2.3.2-gpu-py37": "cu110-ubuntu18.04",
+    "tensorflow-training:1.15-gpu-py37": "cu110-ubuntu18.04-v8",
+    "tensorflow-training:1.15.4-gpu-py37": "cu110-ubuntu18.04",
+    "tensorflow-training:1.15.5-gpu-py37": "cu110-ubuntu18.04",
+    "mxnet-training:1.8-gpu-py37": "cu110-ubuntu16.04-v1",
+    "mxnet-training:1.8.0-gpu-py37": "cu110-ubuntu16.04",
+    "pytorch-training:1.6-gpu-py36": "cu110-ubuntu18.04-v3",
+    "pytorch-training:1.6.0-gpu-py36": "cu110-ubuntu18.04",
+    "pytorch-training:1.6-gpu-py3": "cu110-ubuntu18.04-v3",
+    "pytorch-training:1.6.0-gpu-py3": "cu110-ubuntu18.04",
+}
+
+
+def make_images(folder: Path, source: str, date: str) -> dict[str, Any]:
+    """The content of images.json from a folder of the SDK's tables; registries are stated once and named by their index."""
+    images: dict[str, dict[str, list[Build]]] = {}
+    for file in sorted(folder.glob("*.json")):
+        table = _training_table(json.loads(file.read_text()))
+        if table and file.stem not in _LEFT_OUT:
+            versions = images.setdefault(_PART_OF.get(file.stem, file.stem), {})
+            for version, builds in _versions(file.stem, table):
+                versions.setdefault(version, []).extend(builds)
+    base_python = json.loads((folder / "sagemaker-base-python.json").read_text())["versions"]["1.0"]
+    images["sagemaker-base-python"] = {"1.0": _base_python(base_python)}
+
+    registries: list[dict[str, str]] = []
+    for build in (build for versions in images.values() for builds in versions.values() for build in builds):
+        if build["registries"] not in registries:
+            registries.append(build["registries"])
+        build["registries"] = registries.index(build["registries"])
+    return {
+        "about": "Training images by framework or algorithm, version and processor. Made by launcher/data/make_images.py.",
+        "source": source,
+        "date": date,
+        "algorithms": [name for name, versions in images.items() if _is_algorithm(versions.get("1", []))],
+        "images": images,
+        "registries": registries,
+    }
+
+
+def _training_table(content: dict[str, Any]) -> dict[str, Any] | None:
+    """The part of a table's file that is for training: the whole of it where the same images serve both."""
+    if "scope" in content:
+        return content if "training" in content["scope"] else None
+    return content.get("training")
+
+
+def _is_algorithm(builds: list[Build]) -> bool:
+    """Built-in algorithms have one image for all processors and no Python of the user's."""
+    return any("any" in build["images"] and "py_version" not in build for build in builds)
+
+
+def _versions(name: str, table: dict[str, Any]) -> Iterator[tuple[str, list[Build]]]:
+    """Each version as one may write it, `2.5.1` and its alias `2.5`: most repositories have a tag for either."""
+    exact = {version: version for version in table["versions"]}
+    for written, version in {**exact, **table.get("version_aliases", {})}.items():
+        if name == "pytorch-smp" and written not in _SMP:
+            continue
+        builds: list[Build] = []
+        for base, python, leaf in _leaves(table["versions"][version]):
+            # Hugging Face's repositories are only sure to have the tag of the full version.
+            prefix = f"{re.sub('^[a-z]+', '', base)}-transformers{version}" if base else leaf.get("tag_prefix", written)
+            leaf = leaf | {"processors": table.get("processors") or leaf.get("processors") or [None]}
+            if name == "pytorch-smp":
+                leaf |= {"container_version": _SMP[written], "processors": list(_SMP[written])}
+            elif name == "huggingface":
+                leaf.setdefault("container_version", {"gpu": _OLD_HUGGING_FACE})
+            builds += _builds(prefix, base, [python] if python else leaf.get("py_versions") or [None], leaf)
+        yield written, builds
+
+
+def _leaves(version: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """(base framework's version or "", Python's version or "", entry): a version's entry may lie a level deeper by either."""
+    if "repository" in version:
+        yield "", "", version
+        return
+    for key, entry in version.items():
+        if key != "version_aliases":
+            yield ("", key, entry) if key.startswith("py") and key[2:].isdigit() else (key, "", entry)
+
+
+def _builds(prefix: str, base: str, pythons: list[str | None], leaf: dict[str, Any]) -> Iterator[Build]:
+    for python in pythons:
+        images = {}
+        for processor in leaf["processors"]:
+            suffix = leaf.get("container_version", {}).get(processor)
+            token = "gpu" if processor in ("p5", "p5e", "p5en") else processor
+            if leaf["repository"] in _NEURON_REPOSITORIES:
+                token, suffix = "neuron", f"{max(leaf['sdk_versions'])}-{suffix}"
+            if not leaf.get("processor_in_tag", True):
+                token = None
+            image = f"{leaf['repository']}:{'-'.join(filter(None, (prefix, token, python, suffix)))}"
+            images[processor or "any"] = image
+            if image in _ON_P4D:
+                images["p4d"] = f"{image}-{_ON_P4D[image]}"
+        build = {"registries": leaf["registries"], "images": images}
+        build |= {"py_version": python} if python else {}
+        yield build | ({"base_framework_version": base} if base else {})
+
+
+def _base_python(entry: dict[str, Any]) -> list[Build]:
+    """Plain Python for both processors; its version is in the repository's name (get_base_python_image_uri)."""
+    return [
+        {
+            "registries": entry["registries"],
+            "images": {"any": f"{entry['repository']}-{python}:1.0"},
+            "py_version": f"py{python}",
+        }
+        for python in ("38", "310")
+    ]
+
+
+def to_text(content: dict[str, Any]) -> str:
+    """JSON with one build and one registries table per line, so that a change of the SDK's tables is one line here."""
+    text = json.dumps(content | {"images": {}, "registries": []}, indent=1)
+    images = ",\n".join(
+        f"  {json.dumps(name)}: {{\n"
+        + ",\n".join(
+            f"   {json.dumps(version)}: [" + ",\n    ".join(map(json.dumps, builds)) + "]"
+            for version, builds in versions.items()
+        )
+        + "}"
+        for name, versions in content["images"].items()
+    )
+    registries = ",\n".join("  " + json.dumps(registry) for registry in content["registries"])
+    text = text.replace('"images": {}', '"images": {\n' + images + "}")
+    return text.replace('"registries": []', '"registries": [\n' + registries + "]") + "\n"
+
+
+if __name__ == "__main__":
+    OUTPUT.write_text(to_text(make_images(Path(sys.argv[1]), sys.argv[2], sys.argv[3])))
