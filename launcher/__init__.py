@@ -25,11 +25,14 @@ from launcher.spec import JobSpec
 __all__ = ["JobSpec", "LaunchError", "Plan", "Problem", "SpecError", "load", "make_plan", "parse_spec", "plan"]
 
 
-def plan(spec: JobSpec | str | PathLike[str], *, name: str | None = None) -> Plan:
+def plan(
+    spec: JobSpec | str | PathLike[str], *, name: str | None = None, ignore: tuple[str, ...] = (), strict: bool = False
+) -> Plan:
     """Plan a job from a spec or the path of one.
 
     `name` is the job's whole name; without it, `training_job_name` is used as it is, or `base_name` with the time and a few
-    random characters behind it. Raises SpecError with every problem found, RefusedError where files are missing.
+    random characters behind it. `ignore` names codes of warnings to say nothing of, `strict` makes warnings errors.
+    Raises SpecError with every problem found, RefusedError where files are missing.
     """
     if not isinstance(spec, JobSpec):
         spec = load(str(spec))
@@ -38,4 +41,4 @@ def plan(spec: JobSpec | str | PathLike[str], *, name: str | None = None) -> Pla
         code = read_code(
             None if spec.code.directory is None else Path(spec.folder_of(("code", "directory")), spec.code.directory)
         )
-    return make_plan(spec, job_name=name or job_name(spec), code=code)
+    return make_plan(spec, job_name=name or job_name(spec), code=code, ignore=ignore, strict=strict)

@@ -11,7 +11,6 @@ import json
 import sys
 import traceback
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,9 @@ import click
 
 import launcher
 from launcher import show
+from launcher.checks import RULES
 from launcher.errors import LaunchError, Problem, RefusedError, SpecError, dotted
+from launcher.nearest import did_you_mean
 
 _SPEC_ENDINGS = (".yaml", ".yml", ".json")
 
@@ -45,14 +46,56 @@ def _is_spec(argument: str) -> bool:
     return argument == "-" or argument.lower().endswith(_SPEC_ENDINGS)
 
 
+def _explain(context: click.Context, option: click.Parameter, code: str | None) -> None:
+    if code is None or context.resilient_parsing:
+        return
+    from launcher.codes import OTHER_CODES, explanation
+
+    story = explanation(code)
+    if story is None:
+        known = [*(rule.code for rule in RULES), *OTHER_CODES]
+        raise click.UsageError(f"{code!r} is no code{did_you_mean(code, known)}")
+    click.echo(story, nl=False)
+    context.exit()
+
+
+def _schema(context: click.Context, option: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        from launcher.schema import schema
+
+        click.echo(json.dumps(schema(), indent=2))
+        context.exit()
+
+
+def _example(context: click.Context, option: click.Parameter, name: str | None) -> None:
+    if name is None or context.resilient_parsing:
+        return
+    import channel_specs
+
+    if name not in channel_specs.names():
+        near = did_you_mean(name, channel_specs.names())
+        raise click.UsageError(f"there is no example {name!r}{near}; there are {', '.join(channel_specs.names())}")
+    click.echo(channel_specs.path(name).read_text(encoding="utf-8"), nl=False)
+    context.exit()
+
+
+_AT_ONCE: dict[str, Any] = {"is_eager": True, "expose_value": False}
+
+
 @click.group(cls=_SpecOrCommand, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
 @click.version_option(package_name="sagemaker-launch", prog_name="launch")
+@click.option(
+    "--explain", metavar="CODE", callback=_explain, help="Tell the whole story of a problem's code.", **_AT_ONCE
+)
+@click.option("--schema", is_flag=True, callback=_schema, help="Print the spec's JSON Schema, for editors.", **_AT_ONCE)
+@click.option("--example", metavar="NAME", callback=_example, help="Print a commented spec to start from.", **_AT_ONCE)
 def cli() -> None:
     """Train on SageMaker from one page of YAML: launch SPEC [OPTIONS].
 
     \b
     launch job.yaml --dry-run          show the request that would be sent
     launch job.yaml --local --data DIR run the job on this machine
+    launch --example s3-file           a commented spec to start from
     launch run --help                  every option
     """
 
@@ -63,6 +106,12 @@ def cli() -> None:
 @click.option(
     "--json", "as_json", is_flag=True, help="Print for machines: the request, the result or the problems as JSON."
 )
+@click.option("--set", "sets", multiple=True, metavar="PATH=VALUE", help="Set a key of the spec. Can be given again.")
+@click.option(
+    "--ignore", multiple=True, metavar="CODE", help="Say nothing of warnings with this code. Can be given again."
+)
+@click.option("--strict", is_flag=True, help="Stop at warnings, too.")
+@click.option("--show-secrets", is_flag=True, help="Show the values of ${NAME} in environment and hyperparameters.")
 @click.option("--name", help="The job's whole name, in place of the spec's.")
 @click.option("--local", is_flag=True, help="Run the job on this machine, as SageMaker would.")
 @click.option(
@@ -88,18 +137,22 @@ def cli() -> None:
     "--no-namespaces", is_flag=True, help="With --local: run without /opt/ml; SAGEMAKER_BASE_DIR names the place."
 )
 @click.option("--yes", is_flag=True, help="Ask nothing.")
-def run(spec: str, *, dry_run: bool, as_json: bool, name: str | None, local: bool, **local_options: Any) -> None:
+def run(spec: str, **options: Any) -> None:
     """Plan SPEC, a YAML file or - for standard input, and do one thing with it."""
+    dry_run, as_json, name, local = (options.pop(key) for key in ("dry_run", "as_json", "name", "local"))
+    sets, ignore, strict, show_secrets = (options.pop(key) for key in ("sets", "ignore", "strict", "show_secrets"))
+    local_options = options
     given = sorted(key for key, value in local_options.items() if value not in (None, False, ()))
     if dry_run and local:
         raise click.UsageError("--dry-run shows and --local runs; give one of them")
     if given and not local and given != ["yes"]:
         raise click.UsageError(f"--{given[0].replace('_', '-')} goes with --local".replace("--mounts", "--mount"))
-    plan = launcher.plan(launcher.load(spec), name=name)
+    plan = launcher.plan(launcher.load(spec, sets=sets), name=name, ignore=ignore, strict=strict)
     for warning in plan.warnings:
-        _say(f"warning: {warning}", "yellow")
+        _tell(warning)
     if dry_run:
-        sys.stdout.write(show.as_json(plan.request) if as_json else show.as_yaml(plan.request))
+        request = plan.request if show_secrets else plan.veiled_request()
+        sys.stdout.write(show.as_json(request) if as_json else show.as_yaml(request))
     elif local:
         from launcher.local.run import run_local
         from launcher.local.workspace import LocalOptions
@@ -115,12 +168,17 @@ def _say(text: str, colour: str | None = None) -> None:
     click.secho(text, fg=colour, err=True)
 
 
-def _problem_line(problem: Problem) -> str:
-    return f"{problem.severity}: {problem}" if problem.severity == "warning" else str(problem)
+def _tell(problem: Problem) -> None:
+    """A problem in one line, and under it the line of the file with a mark."""
+    warning = problem.severity == "warning"
+    _say(f"warning: {problem}" if warning else str(problem), "yellow" if warning else "red")
+    if problem.location and (quoted := problem.location.quoted()):
+        _say(quoted)
 
 
 def _as_data(problem: Problem) -> dict[str, Any]:
-    location = asdict(problem.location) if problem.location else {}
+    at = problem.location
+    location = {"file": at.file, "line": at.line, "column": at.column} if at else {}
     return {
         **location,
         "path": dotted(problem.path),
@@ -145,7 +203,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             print(json.dumps({"problems": [_as_data(problem) for problem in error.problems]}, indent=2))
         else:
             for problem in error.problems:
-                _say(_problem_line(problem), "yellow" if problem.severity == "warning" else "red")
+                _tell(problem)
         sys.exit(error.exit_code)
     except LaunchError as error:
         _say(str(error), "red")

@@ -12,34 +12,7 @@ from pathlib import Path
 
 import channel_specs
 from launcher.checks import RULES
-
-# Codes that are no rule's: of the YAML, of a spec's shape, of botocore's model, and of files.
-OTHER_CODES = {
-    "yaml-syntax": "The file is not YAML at this place.",
-    "yaml-empty": "The file holds nothing.",
-    "yaml-too-large": "The file is larger than 1 MB.",
-    "yaml-encoding": "The file is not UTF-8.",
-    "yaml-character": "The file holds a character that YAML does not allow, such as NUL.",
-    "yaml-documents": "The file holds several documents; one file is one job.",
-    "yaml-tag": "A tag such as `!!python/...` is not taken.",
-    "yaml-alias": "An alias names nothing, or itself, or stands for too much.",
-    "yaml-depth": "The nesting is deeper than any spec's.",
-    "yaml-key": "A list, a mapping or nothing stands where a key belongs.",
-    "duplicate-key": "A key is written twice in one mapping.",
-    "unknown-key": "A key is misspelt, or belongs elsewhere.",
-    "unknown-source": "A channel's `source` is no storage kind.",
-    "unknown-value": "A value is none of those that a key of ours takes.",
-    "wrong-type": "A value has the wrong type: text for a number, a list for a mapping.",
-    "invalid-value": "A value is refused for another reason, which the message gives.",
-    "aws-required": "AWS requires this member.",
-    "aws-type": "AWS's member has another type.",
-    "aws-enum": "The value is none of those that the installed botocore knows.",
-    "aws-pattern": "The text does not match AWS's pattern.",
-    "aws-min": "Shorter, fewer or smaller than AWS takes.",
-    "aws-max": "Longer, more or larger than AWS takes.",
-    "aws-unknown-member": "The request has no such member.",
-    "code-file-missing": "The code folder lacks a file that the spec names.",
-}
+from launcher.codes import OTHER_CODES
 
 
 def specs_table() -> str:

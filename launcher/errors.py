@@ -63,6 +63,11 @@ def dotted(path: Path) -> str:
     return text
 
 
+def in_file_order(problems: list[Problem]) -> list[Problem]:
+    """The problems as a reader of the file meets them."""
+    return sorted(problems, key=lambda p: (p.location.line, p.location.column) if p.location else (0, 0))
+
+
 class LaunchError(Exception):
     """Ends the command with one clear message. Children differ by cause, and so do their exit codes."""
 

@@ -17,7 +17,8 @@ from pydantic import BaseModel, ValidationError
 
 from launcher.channels import KINDS
 from launcher.checks import check_spec
-from launcher.errors import Path, Problem, RefusedError, SpecError
+from launcher.codes import without_ignored
+from launcher.errors import Path, Problem, RefusedError, SpecError, in_file_order
 from launcher.layers import read_layers
 from launcher.nearest import did_you_mean, nearest
 from launcher.spec import JobSpec
@@ -55,14 +56,9 @@ def parse_spec(
     if not problems and not tree.problems:
         return spec
     judged = [place for problem in problems for place in (problem.path, problem.meant) if place]
-    more = [found for found in check_spec(spec) if not _within(found.path, judged)]
+    more = [found for found in without_ignored(check_spec(spec), spec, ()) if not _within(found.path, judged)]
     located = [replace(found, location=tree.locate(found.path)) for found in problems + more]
     raise SpecError(in_file_order(located + tree.problems))
-
-
-def in_file_order(problems: list[Problem]) -> list[Problem]:
-    """The problems as a reader of the file meets them."""
-    return sorted(problems, key=lambda p: (p.location.line, p.location.column) if p.location else (0, 0))
 
 
 def _within(path: Path, places: list[Path]) -> bool:

@@ -12,7 +12,8 @@ from entrypoints import contract
 from launcher.archive import CodeArchive
 from launcher.checks import check_spec
 from launcher.checks.channels import MAX_CHANNELS
-from launcher.errors import Problem, SpecError
+from launcher.codes import without_ignored
+from launcher.errors import Problem, SpecError, in_file_order
 from launcher.nearest import did_you_mean
 from launcher.request import build_request
 from launcher.spec import Code, JobSpec
@@ -43,12 +44,19 @@ class Plan:
         return request
 
 
-def make_plan(spec: JobSpec, *, job_name: str, code: CodeArchive | None = None) -> Plan:
-    """Plan one job. `code` is required where the spec has `code:`. Raises SpecError with every problem found."""
+def make_plan(
+    spec: JobSpec, *, job_name: str, code: CodeArchive | None = None, ignore: tuple[str, ...] = (), strict: bool = False
+) -> Plan:
+    """Plan one job. `code` is required where the spec has `code:`.
+
+    `ignore` names codes to say nothing of, besides the spec's own; `strict` makes warnings errors. Raises SpecError with
+    every problem found.
+    """
     problems = check_spec(spec, job_name)
     if spec.code is not None and code is not None:
         problems += _missing_files(spec, code)
-    if any(problem.severity == "error" for problem in problems):
+    problems = in_file_order(without_ignored(problems, spec, ignore))
+    if any(strict or problem.severity == "error" for problem in problems):
         raise SpecError(problems)
     request = build_request(spec, job_name)
     uri = None

@@ -16,6 +16,7 @@ import channel_specs
 import launcher
 from launcher import cli, docs, schema
 from launcher.checks import RULES
+from launcher.codes import OTHER_CODES
 
 ROOT = Path(launcher.__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -57,13 +58,14 @@ def test_every_yaml_block_of_the_readme_plans(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src/train.py").touch()
     (tmp_path / "src/requirements.txt").touch()
-    for block in specs:
-        (tmp_path / "job.yaml").write_text(block)
-        assert launcher.plan(tmp_path / "job.yaml").request["RoleArn"]
+    for number, block in enumerate(specs):
+        job = tmp_path / ("job.yaml" if number == 0 else f"job-{number}.yaml")
+        job.write_text(block)
+        assert launcher.plan(job).request["RoleArn"]
 
 
 def test_every_code_is_documented() -> None:
-    used = set(docs.OTHER_CODES) | {rule.code for rule in RULES}
+    used = set(OTHER_CODES) | {rule.code for rule in RULES}
     sources = [
         file.read_text(encoding="utf-8")
         for file in [*(ROOT / "launcher").glob("*.py"), *(ROOT / "launcher/checks").glob("*.py")]
@@ -74,10 +76,8 @@ def test_every_code_is_documented() -> None:
 
 
 def test_every_option_is_documented() -> None:
-    command = cli.cli.commands["run"]
-    options = [
-        option for parameter in command.params if isinstance(parameter, click.Option) for option in parameter.opts
-    ]
+    parameters = [*cli.cli.params, *cli.cli.commands["run"].params]
+    options = [option for each in parameters if isinstance(each, click.Option) for option in each.opts]
     assert [option for option in options if option not in README] == []
 
 

@@ -1,0 +1,82 @@
+"""The codes of problems: what each means, and which of them can be ignored."""
+
+from __future__ import annotations
+
+from launcher.checks import RULES
+from launcher.checks.examples import laid_over_base
+from launcher.errors import Problem
+from launcher.nearest import did_you_mean
+from launcher.spec import JobSpec
+
+# Codes that are no rule's: of the YAML, of a spec's shape, of botocore's model, and of files.
+OTHER_CODES = {
+    "yaml-syntax": "The file is not YAML at this place.",
+    "yaml-empty": "The file holds nothing.",
+    "yaml-too-large": "The file is larger than 1 MB.",
+    "yaml-encoding": "The file is not UTF-8.",
+    "yaml-character": "The file holds a character that YAML does not allow, such as NUL.",
+    "yaml-documents": "The file holds several documents; one file is one job.",
+    "yaml-tag": "A tag such as `!!python/...` is not taken.",
+    "yaml-alias": "An alias names nothing, or itself, or stands for too much.",
+    "yaml-depth": "The nesting is deeper than any spec's.",
+    "yaml-key": "A list, a mapping or nothing stands where a key belongs.",
+    "duplicate-key": "A key is written twice in one mapping.",
+    "unknown-key": "A key is misspelt, or belongs elsewhere.",
+    "unknown-source": "A channel's `source` is no storage kind.",
+    "unknown-value": "A value is none of those that a key of ours takes.",
+    "wrong-type": "A value has the wrong type: text for a number, a list for a mapping.",
+    "invalid-value": "A value is refused for another reason, which the message gives.",
+    "aws-required": "AWS requires this member.",
+    "aws-type": "AWS's member has another type.",
+    "aws-enum": "The value is none of those that the installed botocore knows.",
+    "aws-pattern": "The text does not match AWS's pattern.",
+    "aws-min": "Shorter, fewer or smaller than AWS takes.",
+    "aws-max": "Longer, more or larger than AWS takes.",
+    "aws-unknown-member": "The request has no such member.",
+    "variable-not-set": "A `${NAME}` names an environment variable that is not set.",
+    "spec-layer": "A file to extend, or a `--set`, cannot be laid over the spec.",
+    "ignore-code": "What `ignore` names is no code, or an error that cannot be ignored.",
+    "code-file-missing": "The code folder lacks a file that the spec names.",
+}
+
+# Errors that can be ignored all the same: the service may be newer than the installed model.
+IGNORABLE_ERRORS = ("aws-enum",)
+
+
+def ignorable() -> tuple[str, ...]:
+    """The codes that `ignore:` and `--ignore` silence."""
+    return (*(rule.code for rule in RULES if rule.severity == "warning"), *IGNORABLE_ERRORS)
+
+
+def without_ignored(problems: list[Problem], spec: JobSpec, ignore: tuple[str, ...]) -> list[Problem]:
+    """The problems without those whose code is to be ignored; and one for each code that cannot be."""
+    silent = {*(spec.ignore or ()), *ignore}
+    refused = []
+    for code in sorted(silent.difference(ignorable())):
+        known = code in OTHER_CODES or any(rule.code == code for rule in RULES)
+        why = "is an error, and errors cannot be ignored" if known else f"is no code{did_you_mean(code, ignorable())}"
+        location = spec.locate(("ignore",)) if code in (spec.ignore or ()) else None
+        refused.append(Problem(("ignore",), f"{code!r} {why}", "ignore-code", location=location))
+    return [problem for problem in problems if problem.code not in silent or problem.code not in ignorable()] + refused
+
+
+def explanation(code: str) -> str | None:
+    """The whole story of a code, for a terminal; None where there is no such code."""
+    if code in OTHER_CODES:
+        return f"{code} (error)\n\n{OTHER_CODES[code]}\n"
+    for rule in RULES:
+        if rule.code == code:
+            story = "\n".join(line.strip() for line in (rule.find.__doc__ or "").strip().splitlines())
+            wrong, right = (_indented(_of(example)) for example in (rule.wrong, rule.right))
+            return f"{code} ({rule.severity})\n\n{story}\n\nwrong:\n\n{wrong}\nright:\n\n{right}"
+    return None
+
+
+def _of(example: str) -> str:
+    """An example without the lines that every example has."""
+    common = set(laid_over_base("").splitlines())
+    return "\n".join(line for line in laid_over_base(example).splitlines() if line not in common) or example
+
+
+def _indented(text: str) -> str:
+    return "".join(f"    {line}\n" for line in text.splitlines())

@@ -1,0 +1,153 @@
+"""The command as a person types it: words, exit codes, what goes to stdout and what to stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import channel_specs
+from launcher.checks import RULES
+from launcher.checks.examples import BASE, laid_over_base
+from launcher.codes import OTHER_CODES, explanation
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "job.yaml").write_text(BASE)
+    (tmp_path / "wrong.yaml").write_text(
+        laid_over_base("resource_config: {instance_type: ml.m5.xlarg, instance_count: two}")
+    )
+    (tmp_path / "warned.yaml").write_text(laid_over_base("channels: {train: s3://bucket}"))
+    return tmp_path
+
+
+def launch(folder: Path, *args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "launcher.cli", *args]
+    return subprocess.run(command, cwd=folder, input=stdin, capture_output=True, text=True, check=False, timeout=100)
+
+
+def test_nothing_is_asked_helpfully(folder: Path) -> None:
+    done = launch(folder)
+    assert "launch job.yaml --dry-run" in done.stdout + done.stderr
+    done = launch(folder, "lanch")
+    assert done.returncode == 2
+    assert "neither a command nor a spec" in done.stderr
+
+
+def test_a_wrong_spec_ends_with_2_and_quotes_the_line(folder: Path) -> None:
+    done = launch(folder, "wrong.yaml", "--dry-run")
+    assert (done.returncode, done.stdout) == (2, "")
+    lines = done.stderr.splitlines()
+    assert lines[0].startswith("wrong.yaml:7:19: resource_config.instance_type:")
+    assert lines[1] == "    7 | resource_config: {instance_type: ml.m5.xlarg, instance_count: two}"
+    assert lines[2].index("^") - lines[1].index("|") == 20
+    assert "\x1b" not in done.stderr
+
+
+def test_problems_for_machines(folder: Path) -> None:
+    done = launch(folder, "wrong.yaml", "--dry-run", "--json")
+    problems = json.loads(done.stdout)["problems"]
+    assert [(each["line"], each["path"], each["code"]) for each in problems] == [
+        (7, "resource_config.instance_type", "aws-enum"),
+        (7, "resource_config.instance_count", "wrong-type"),
+    ]
+
+
+def test_a_spec_from_stdin(folder: Path) -> None:
+    done = launch(folder, "-", "--dry-run", "--name", "one", stdin=BASE)
+    assert done.returncode == 0
+    assert done.stdout.startswith("TrainingJobName: one\n")
+    assert launch(folder, "--dry-run", "job.yaml", "--name=one").stdout == done.stdout
+
+
+def test_warnings_go_to_stderr_and_stop_only_when_strict(folder: Path) -> None:
+    done = launch(folder, "warned.yaml", "--dry-run")
+    assert done.returncode == 0
+    assert "warning: warned.yaml:7:12: channels.train.s3_uri:" in done.stderr
+    assert launch(folder, "warned.yaml", "--dry-run", "--strict").returncode == 2
+    done = launch(folder, "warned.yaml", "--dry-run", "--strict", "--ignore", "channel-whole-bucket")
+    assert (done.returncode, done.stderr) == (0, "")
+    with (folder / "warned.yaml").open("a") as file:
+        file.write("ignore: [channel-whole-bucket]\n")
+    assert launch(folder, "warned.yaml", "--dry-run", "--strict").returncode == 0
+
+
+def test_what_cannot_be_ignored_says_so(folder: Path) -> None:
+    done = launch(folder, "wrong.yaml", "--dry-run", "--ignore", "wrong-type")
+    assert done.returncode == 2
+    newer = laid_over_base("resource_config: {instance_type: ml.new1.large, instance_count: 1, volume_size_in_gb: 1}")
+    (folder / "newer.yaml").write_text(newer + "ignore: [aws-enum]\n")
+    assert launch(folder, "newer.yaml", "--dry-run").returncode == 0
+    done = launch(folder, "job.yaml", "--dry-run", "--ignore", "job-name", "--ignore", "chanel-whole-bucket")
+    assert "'job-name' is an error, and errors cannot be ignored" in done.stderr
+    assert "did you mean channel-whole-bucket?" in done.stderr
+
+
+def test_submitting_says_that_it_is_not_built_yet(folder: Path) -> None:
+    done = launch(folder, "job.yaml")
+    assert done.returncode == 3
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_options_that_do_not_go_together(folder: Path) -> None:
+    for args in (
+        ["--dry-run", "--local"],
+        ["--sample", "3"],
+        ["--local", "--sample", "0"],
+        ["--local", "--data", "nowhere"],
+    ):
+        done = launch(folder, "job.yaml", *args)
+        assert done.returncode == 2, args
+        assert "Traceback" not in done.stderr
+
+
+def test_a_missing_file_is_one_line(folder: Path) -> None:
+    done = launch(folder, "nowhere.yaml", "--dry-run")
+    assert done.returncode == 3
+    assert done.stderr == "nowhere.yaml: cannot be read: No such file or directory; check the path\n"
+
+
+@pytest.mark.parametrize("code", [*(rule.code for rule in RULES), *OTHER_CODES])
+def test_every_code_can_be_explained(code: str) -> None:
+    story = explanation(code)
+    assert story is not None
+    assert story.startswith(f"{code} (")
+
+
+def test_explain_schema_and_example(folder: Path) -> None:
+    assert "wrong:" in launch(folder, "--explain", "channel-gzip-needs-pipe").stdout
+    done = launch(folder, "--explain", "channel-gzip-need-pipe")
+    assert done.returncode == 2
+    assert "did you mean channel-gzip-needs-pipe?" in done.stderr
+    assert json.loads(launch(folder, "--schema").stdout)["title"]
+    assert launch(folder, "--example", "s3-file").stdout == channel_specs.path("s3-file").read_text()
+    assert "did you mean s3-file?" in launch(folder, "--example", "s3-fil").stderr
+
+
+def test_secrets_are_shown_only_when_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "hush")
+    (folder / "secret.yaml").write_text(laid_over_base("environment: {TOKEN: '${TOKEN}'}"))
+    assert "hush" not in launch(folder, "secret.yaml", "--dry-run").stdout
+    assert "hush" not in launch(folder, "secret.yaml", "--dry-run", "--json").stdout
+    assert "hush" in launch(folder, "secret.yaml", "--dry-run", "--show-secrets").stdout
+
+
+def test_completion_knows_the_options(folder: Path) -> None:
+    environ = {**os.environ, "_LAUNCH_COMPLETE": "bash_complete", "COMP_WORDS": "launch run --dry", "COMP_CWORD": "2"}
+    program = "from launcher.cli import cli; cli(prog_name='launch')"
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environ, cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert "--dry-run" in done.stdout
+
+
+def test_a_closed_pipe_is_no_error(folder: Path) -> None:
+    command = f"{sys.executable} -m launcher.cli --schema | head -1"
+    done = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.stdout == "{\n"
+    assert done.stderr == ""
