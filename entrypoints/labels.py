@@ -73,13 +73,14 @@ def class_of(line: Line) -> int:
     return int(line.labels[0])
 
 
-def check_met(channel: str, labels: Labels, met: Iterable[int]) -> None:
+def check_met(channel: str, labels: Labels, met: Iterable[int], *, whole: bool = True) -> None:
     """Compares the numbers of the lines whose images all the job's processes met in an epoch with the list.
 
-    Raises ChannelError, with one example, where a line's image was not met, or was met twice.
+    `whole` is false where the channel holds a part of the list's images only. Raises ChannelError, with one example, where
+    a line's image was not met, or was met twice.
     """
     times = Counter(met)
-    lost = [path for path, number in labels.numbers.items() if not times[number]]
+    lost = [path for path, number in labels.numbers.items() if whole and not times[number]]
     again = [path for path, number in labels.numbers.items() if times[number] > 1]
     found = []
     if lost:

@@ -128,7 +128,7 @@ def _epoch(job: _Job) -> bool:
     train_epoch(training, channel.batches(order), _reporter(job))
     if training.stop.by_any_rank():
         return False
-    _check(channel)
+    _check(job, channel)
     metrics = {"epoch": training.epoch + 1, "train_loss": total(gather(training.score)).means("train")["train_loss"]}
     if job.compared is None and job.options.compare_channel is not None:
         job.compared = _read(job, job.options.compare_channel)
@@ -154,13 +154,14 @@ def _evaluate(job: _Job, role: str) -> dict[str, float] | None:
     score = evaluate(job.training, channel.batches())
     if job.training.stop.by_any_rank():
         return None
-    _check(channel)
+    _check(job, channel)
     return total(gather(score)).means(role)
 
 
-def _check(channel: ImageChannel) -> None:
+def _check(job: _Job, channel: ImageChannel) -> None:
     """That all ranks together met each image of the list once."""
-    check_met(channel.channel.name, channel.labels, chain.from_iterable(gather(channel.delivery.met)))
+    met = chain.from_iterable(gather(channel.delivery.met))
+    check_met(channel.channel.name, channel.labels, met, whole=job.options.lines_without_image == "error")
 
 
 def _read(job: _Job, name: str) -> Delivery:

@@ -49,6 +49,7 @@ class Options:
     validation_lst: str
     test_channel: str | None  # None: `test` if the job has it
     test_lst: str
+    lines_without_image: str
     compare_channel: str | None
     checkpoint_dir: str | None
 
@@ -97,6 +98,12 @@ def parse_options(arguments: Sequence[str]) -> Options:
     add("--validation-lst", default="validation_lst")
     add("--test-channel", help="test, if the job has it")
     add("--test-lst", default="test_lst")
+    add(
+        "--lines-without-image",
+        choices=["error", "ignore"],
+        default="error",
+        help="ignore: to try a part of the images",
+    )
     add("--compare-channel", help="must hold the same samples as train, by digest; else the job fails")
     add("--checkpoint-dir", help="a folder, or s3://bucket/prefix; SageMaker's checkpoint folder without it")
     words = [re.sub(r"^--[\w-]+", lambda name: name[0].replace("_", "-"), word) for word in arguments]

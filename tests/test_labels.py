@@ -79,6 +79,7 @@ def test_what_was_met_is_compared_with_the_list(environment: Environment) -> Non
     write(environment, "a.lst", "1\t1\tx.png\n2\t1\ty.png\n3\t1\tz.png\n")
     labels = read_labels(environment, "lists")
     check_met("train", labels, [2, 0, 1])
+    check_met("train", labels, [2], whole=False)
     with pytest.raises(ChannelError) as error:
         check_met("train", labels, [2, 2, 0])
     assert str(error.value) == (

@@ -265,6 +265,7 @@ def test_a_line_without_an_image(make_root: Callable[..., Path]) -> None:
         lst.write("9999\t3\tlost.png\n")
     expected = "channel 'train' and its list 'train_lst' differ: 1 line(s) have no image, the first of them 'lost.png'"
     assert expected in refusal()
+    run("--epochs", "1", "--lines-without-image", "ignore")
 
 
 def test_names_that_are_wrong(make_root: Callable[..., Path]) -> None:
