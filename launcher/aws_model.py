@@ -95,9 +95,10 @@ def typed(value: Any, shape_name: str) -> Any:
         return [typed(item, shape.get("member", {}).get("shape", "")) for item in value]
     if not isinstance(value, Plain):
         return value
-    if shape.get("type") in ("integer", "long") and INTEGER.fullmatch(value):
+    expected = shape.get("type")  # None where the model knows no such member, so that only the spelling tells
+    if expected in ("integer", "long", None) and INTEGER.fullmatch(value):
         return int(value)
-    if shape.get("type") == "boolean" and value in BOOLEANS:
+    if expected in ("boolean", None) and value in BOOLEANS:
         return BOOLEANS[value]
     return str(value)
 

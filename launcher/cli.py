@@ -30,7 +30,8 @@ class _SpecOrCommand(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words = [arg for arg in args if not arg.startswith("-") or arg == "-"]
-        if words and words[0] not in self.commands and any(_is_spec(arg) for arg in args):
+        at_once = any(arg.startswith(("--import", "--example", "--explain")) for arg in args)
+        if words and words[0] not in self.commands and not at_once and any(_is_spec(arg) for arg in args):
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
@@ -79,11 +80,20 @@ def _example(context: click.Context, option: click.Parameter, name: str | None) 
     context.exit()
 
 
+def _import(context: click.Context, option: click.Parameter, file: str | None) -> None:
+    if file is not None and not context.resilient_parsing:
+        from launcher.importing import import_file
+
+        click.echo(import_file(file), nl=False)
+        context.exit()
+
+
 _AT_ONCE: dict[str, Any] = {"is_eager": True, "expose_value": False}
 
 
 @click.group(cls=_SpecOrCommand, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
 @click.version_option(package_name="sagemaker-launch", prog_name="launch")
+@click.option("--import", metavar="FILE", callback=_import, help="Print the spec for a request in JSON.", **_AT_ONCE)
 @click.option(
     "--explain", metavar="CODE", callback=_explain, help="Tell the whole story of a problem's code.", **_AT_ONCE
 )

@@ -33,6 +33,7 @@ OTHER_CODES = {
     "aws-min": "Shorter, fewer or smaller than AWS takes.",
     "aws-max": "Longer, more or larger than AWS takes.",
     "aws-unknown-member": "The request has no such member.",
+    "image-unknown": "No image of AWS's is known for what `image` asks for.",
     "variable-not-set": "A `${NAME}` names an environment variable that is not set.",
     "spec-layer": "A file to extend, or a `--set`, cannot be laid over the spec.",
     "ignore-code": "What `ignore` names is no code, or an error that cannot be ignored.",

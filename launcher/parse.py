@@ -117,8 +117,10 @@ def _problem(details: Mapping[str, Any], value: Mapping[str, Any]) -> Problem:
 
 
 def _spec_path(loc: tuple[str | int, ...]) -> Path:
-    """Pydantic's location without what it adds: the kind of a channel, and `[key]` for a problem of a key."""
+    """Pydantic's location without what it adds: the kind of a channel or of an image, and `[key]` for a problem of a key."""
     path = tuple(part for part in loc if part != "[key]")
+    if path[:1] == ("image",):
+        return path[:1] + path[2:]
     return path[:2] + path[3:] if path[:1] == ("channels",) and len(path) > 2 and path[2] in KINDS else path
 
 

@@ -10,6 +10,20 @@ from launcher.part import Part
 from launcher.values import Boolean, Gigabytes, Integer, Seconds, Setting, Text
 
 
+class Image(Part):
+    """One of AWS's own images, by what is in it (`launcher.images`)."""
+
+    framework: Text | None = None
+    """pytorch, tensorflow, huggingface, sklearn, xgboost, ..."""
+    algorithm: Text | None = None
+    """A built-in algorithm, in place of `framework`: image-classification, linear-learner, ..."""
+    version: Text | None = None
+    py_version: Text | None = None
+    """The newest that the version has, unless said; such as py312."""
+    base_framework_version: Text | None = None
+    """For huggingface, the framework below it, such as pytorch2.8.0."""
+
+
 class InstanceGroup(Part):
     """One group of a heterogeneous cluster."""
 

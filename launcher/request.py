@@ -11,7 +11,9 @@ from typing import Any
 from entrypoints import contract
 from launcher.aws_model import REQUEST, typed
 from launcher.errors import Path
+from launcher.images import ImageError, resolve_image
 from launcher.part import as_request, aws_name, spec_name
+from launcher.parts import Image, ResourceConfig
 from launcher.spec import JobSpec
 
 _ALGORITHM = "AlgorithmSpecification"
@@ -27,6 +29,7 @@ _PLACES: dict[str, tuple[str, ...]] = {
     "training_image_config": (_ALGORITHM, "TrainingImageConfig"),
     "hyperparameters": ("HyperParameters",),
 }
+_EXAMPLE_REGION = ", so write region: eu-west-1 or the like"
 _OURS = {
     "base_name",
     "training_job_name",
@@ -51,6 +54,8 @@ def build_request(spec: JobSpec, job_name: str) -> dict[str, Any]:
             request["Tags"] = [{"Key": name, "Value": text} for name, text in value.items()]
         elif key == "environment":
             request.setdefault("Environment", {}).update(value)
+        elif key == "image":
+            request.setdefault(_ALGORITHM, {})["TrainingImage"] = training_image(spec)[0]
         else:
             *above, member = member_place(key)
             level = request
@@ -71,6 +76,24 @@ def merged(request: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
         else:
             result[member] = value
     return result
+
+
+def training_image(spec: JobSpec) -> tuple[str, ImageError | None]:
+    """The URI of the spec's image; where none is known, an empty text and what is wrong."""
+    if not isinstance(spec.image, Image):
+        return spec.image or "", None
+    if spec.region is None:
+        return "", ImageError(
+            "region", f"is missing; AWS's images lie in another registry in each region{_EXAMPLE_REGION}"
+        )
+    resources = spec.resource_config or ResourceConfig()
+    choices: list[Any] = [resources, *(resources.instance_groups or ()), *(resources.instance_preferences or ())]
+    instance_type = next((each.instance_type for each in choices if each.instance_type is not None), None)
+    wanted = {key: str(value) for key, value in spec.image if value is not None}
+    try:
+        return resolve_image(wanted, region=spec.region, instance_type=instance_type), None
+    except ImageError as error:
+        return "", error
 
 
 def _needs_no_mode(spec: JobSpec) -> bool:

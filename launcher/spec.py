@@ -9,15 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path as FilePath
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import PrivateAttr
+from pydantic import Discriminator, PrivateAttr, Tag
 
 from launcher import parts
 from launcher.channels import Channel
 from launcher.errors import Location, Path
 from launcher.part import Part
 from launcher.values import Boolean, Setting, Text
+
+if TYPE_CHECKING:
+    ImageOrUri = parts.Image | str
+else:
+    ImageOrUri = Annotated[
+        Annotated[parts.Image, Tag("image")] | Annotated[Text, Tag("uri")],
+        Discriminator(lambda value: "image" if isinstance(value, dict | parts.Image) else "uri"),
+    ]
 
 
 class Code(Part):
@@ -44,8 +52,8 @@ class JobSpec(Part):
     """Used as it is."""
     base_name: Text | None = None
     """The job's name begins with it; the time and a few random characters follow."""
-    image: Text | None = None
-    """The container image (TrainingImage)."""
+    image: ImageOrUri | None = None
+    """The container image: its URI, or `{framework: pytorch, version: ...}` for AWS's own, which needs `region`."""
     algorithm_name: Text | None = None
     """An algorithm resource or a Marketplace algorithm, in place of `image`."""
     role_arn: Text | None = None

@@ -11,9 +11,11 @@ from launcher.aws_model import Violation, shown, violations
 from launcher.checks import channels, code, file_systems, job, resources
 from launcher.checks.rule import Draft, Rule
 from launcher.errors import Path, Problem
-from launcher.request import build_request, key_path, spec_path
+from launcher.images import WANTED as IMAGE_KEYS
+from launcher.request import build_request, key_path, spec_path, training_image
 from launcher.spec import JobSpec
 
+_IMAGE_PLACES: dict[str, Path] = {"region": ("region",), "instance_type": ("resource_config", "instance_type")}
 RULES: tuple[Rule, ...] = (*job.RULES, *code.RULES, *resources.RULES, *channels.RULES, *file_systems.RULES)
 
 
@@ -29,6 +31,9 @@ def check_spec(spec: JobSpec, job_name: str | None = None) -> list[Problem]:
             problems.append(Problem(path, message, violation.code, location=spec.locate(path)))
     mistyped = [found.path for found in broken if found.code == "aws-type"]
     judged = {key_path(path, request, spec) for path in mistyped}
+    if (unknown := training_image(spec)[1]) is not None:
+        path = ("image", unknown.key) if unknown.key in IMAGE_KEYS else _IMAGE_PLACES.get(unknown.key, ("image",))
+        problems.append(Problem(path, str(unknown), "image-unknown", location=spec.locate(path)))
     draft = Draft(spec, _without(request, mistyped))
     for rule in RULES:
         for path, message in rule.find(draft):

@@ -1,0 +1,214 @@
+"""A CreateTrainingJob request -> the spec that plans to it: `launch --import request.json`.
+
+Takes what boto3, the CLI, a Step Functions state or the CDK's rendering of one holds, and DescribeTrainingJob's answer
+without its read-only members. A member gets its friendly key where it has one; whatever the keys cannot say is said under
+`request:`, found by planning the friendly part and comparing. A wrong request is imported as it is: the plan names its
+problems.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from launcher import show
+from launcher.aws_model import REQUEST, shapes
+from launcher.channels import KINDS
+from launcher.errors import RefusedError, SpecError
+from launcher.parse import parse_spec
+from launcher.part import Part, aws_name, spec_name
+from launcher.request import build_request, member_place
+from launcher.spec import JobSpec
+
+_WRAPPERS = (
+    "Parameters",
+    "Arguments",
+    "TrainingJob",
+)  # a Step Functions state, in its two languages; some tools' answers
+_READ_ONLY = {"ResourceConfig": ("SelectedInstanceType", "SelectedInstanceCount")}
+_DESCRIBED = "TrainingJobArn"  # only an answer has it
+_FILE_SYSTEMS = ("EFS", "FSxLustre")
+
+
+def import_file(path: str | Path) -> str:
+    """The spec, as YAML, for the request in a JSON file. Raises RefusedError where there is none in it."""
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise RefusedError(f"{path}: cannot be read: {error.strerror}; check the path") from None
+    except (ValueError, RecursionError) as error:
+        raise RefusedError(f"{path}: is not JSON: {error}; save the request as JSON") from None
+    if not isinstance(data, dict):
+        raise RefusedError(f"{path}: is not a request: an object with members such as TrainingJobName belongs here")
+    return show.as_yaml(import_request(data))
+
+
+def import_request(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec, as plain data, that plans to the request in `data`."""
+    request = _the_request(data)
+    spec = _friendly(request)
+    patch = _difference(_planned(_escaped(spec)), request)
+    return dict(_escaped({**spec, "request": patch} if patch else spec))
+
+
+def _the_request(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The request itself, out of its wrapping, without what only answers have and without nulls."""
+    for wrapper in _WRAPPERS:
+        if isinstance(data.get(wrapper), dict) and "RoleArn" not in data:
+            data = data[wrapper]
+    answer = _DESCRIBED in data
+    known = shapes()[REQUEST]["members"]
+    request = {
+        key: _without_nulls(value) for key, value in data.items() if value is not None and (key in known or not answer)
+    }
+    for member, read_only in _READ_ONLY.items():
+        if answer and isinstance(request.get(member), dict):
+            request[member] = {key: value for key, value in request[member].items() if key not in read_only}
+    return request
+
+
+def _escaped(value: Any) -> Any:
+    """What looks like a variable in a request is none, and is written so that it stays none."""
+    if isinstance(value, dict):
+        return {key: _escaped(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_escaped(item) for item in value]
+    return value.replace("${", "$${") if isinstance(value, str) else value
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
+def _friendly(request: dict[str, Any]) -> dict[str, Any]:
+    """What the keys of a spec can say of a request."""
+    spec: dict[str, Any] = {}
+    for key, field in JobSpec.model_fields.items():
+        value: Any = request
+        for member in member_place(key):
+            value = value.get(member) if isinstance(value, dict) else None
+        if key in ("channels", "request", "extends", "ignore"):
+            continue
+        if key == "tags":
+            value = _tags(request.get("Tags"))
+        if value is not None:
+            spec[key] = _keyed(value, field.annotation)
+    mode = (request.get("AlgorithmSpecification") or {}).get("TrainingInputMode")
+    if mode == "File":
+        del spec["training_input_mode"]
+    elif mode is None and "ServerlessJobConfig" not in request:
+        spec["training_input_mode"] = None
+    if (channels := _channels(request.get("InputDataConfig"), mode)) is not None:
+        spec["channels"] = channels
+    return spec
+
+
+def _keyed(value: Any, annotation: Any) -> Any:
+    """A member's value with a spec's keys, as far as its class has them; the rest is left to `request:`."""
+    part = _part_of(annotation)
+    if part is None:
+        return value
+    if isinstance(value, list):
+        whole = all(isinstance(item, dict) and _has_keys(item, part) for item in value)
+        return [_keyed(item, part) for item in value] if whole else []
+    if not isinstance(value, dict):
+        return value
+    names = {spec_name(member): item for member, item in value.items()}
+    return {key: _keyed(names[key], field.annotation) for key, field in part.model_fields.items() if key in names}
+
+
+def _has_keys(value: dict[str, Any], part: type[Part]) -> bool:
+    return all(aws_name(spec_name(member)) == member and spec_name(member) in part.model_fields for member in value)
+
+
+def _part_of(annotation: Any) -> type[Part] | None:
+    """The class of a spec inside `Part | None` or `tuple[Part, ...] | None`."""
+    if isinstance(annotation, type):
+        return annotation if issubclass(annotation, Part) else None
+    inner = (_part_of(each) for each in getattr(annotation, "__args__", ()))
+    return next((part for part in inner if part is not None), None)
+
+
+def _tags(tags: Any) -> dict[str, str] | None:
+    if not isinstance(tags, list) or not all(isinstance(tag, dict) and set(tag) == {"Key", "Value"} for tag in tags):
+        return None
+    pairs = [(tag["Key"], tag["Value"]) for tag in tags]
+    return dict(pairs) if len(dict(pairs)) == len(pairs) and all(isinstance(key, str) for key, _ in pairs) else None
+
+
+def _channels(entries: Any, mode: Any) -> dict[str, Any] | None:
+    """The channels by name; None where an entry is none that a spec can say, or two share a name."""
+    if not isinstance(entries, list):
+        return None
+    channels: dict[str, Any] = {}
+    for entry in entries:
+        channel = _channel(entry, mode) if isinstance(entry, dict) else None
+        name = entry.get("ChannelName") if isinstance(entry, dict) else None
+        if channel is None or not isinstance(name, str) or name in channels:
+            return None
+        channels[name] = channel
+    return channels
+
+
+def _channel(entry: dict[str, Any], mode: Any) -> dict[str, Any] | str | None:
+    sources = entry.get("DataSource")
+    if not isinstance(sources, dict) or len(sources) != 1:
+        return None
+    ((member, data),) = sources.items()
+    if not isinstance(data, dict):
+        return None
+    rest = {key: value for key, value in entry.items() if key not in ("ChannelName", "DataSource")}
+    kind = {"S3DataSource": "S3", "DatasetSource": "Dataset"}.get(member)
+    if member == "FileSystemDataSource" and data.get("FileSystemType") in _FILE_SYSTEMS:
+        kind = data["FileSystemType"]
+        data = {key: value for key, value in data.items() if key != "FileSystemType"}
+    if kind is None or not _has_keys({**data, **rest}, KINDS[kind]):
+        return None
+    keys = {spec_name(key): value for key, value in {**data, **rest}.items()}
+    fields = KINDS[kind].model_fields
+    channel: dict[str, Any] = {"source": kind}
+    for key, field in fields.items():
+        if key in keys:
+            if keys[key] != field.default or field.default is None:
+                channel[key] = _keyed(keys[key], field.annotation)
+        elif isinstance(field.default, str) and key != "source":
+            channel[key] = None
+    return _shortest(channel, kind, keys, mode)
+
+
+def _shortest(channel: dict[str, Any], kind: str, keys: dict[str, Any], mode: Any) -> dict[str, Any] | str:
+    """A channel as a person would write it: without the mode that the job has anyway, and a bare URI where that is all."""
+    if kind == "S3":
+        if "input_mode" not in keys:
+            channel["input_mode"] = None
+        elif keys["input_mode"] == mode:
+            del channel["input_mode"]
+        if set(channel) == {"source", "s3_uri"}:
+            return str(channel["s3_uri"]) if isinstance(channel["s3_uri"], str) else channel
+    return channel
+
+
+def _planned(spec: dict[str, Any]) -> dict[str, Any]:
+    """The request that the friendly part plans to; nothing where it has problems of its own to show."""
+    try:
+        parsed = parse_spec(json.dumps(spec))
+    except SpecError as error:
+        wrong = {problem.path[0] for problem in error.problems if problem.path}
+        sound = {key: value for key, value in spec.items() if key not in wrong}
+        return _planned(sound) if len(sound) < len(spec) else {}
+    return build_request(parsed, str(spec.get("training_job_name", "")))
+
+
+def _difference(have: Any, want: Any) -> dict[str, Any]:
+    """The patch that `request:` needs: members to change or add, and null for those to delete."""
+    patch: dict[str, Any] = {key: None for key in have if key not in want}
+    for key, value in want.items():
+        if key not in have or (have[key] != value and not (isinstance(value, dict) and isinstance(have[key], dict))):
+            patch[key] = value
+        elif have[key] != value:
+            patch[key] = _difference(have[key], value)
+    return patch
