@@ -63,12 +63,14 @@ def assert_nothing_is_left(here: Path) -> None:
 
 
 def processes_of(here: Path) -> list[bytes]:
-    """The command lines of processes that have to do with this run."""
-    lines = []
-    for file in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(FileNotFoundError, ProcessLookupError):
-            lines.append(file.read_bytes())
-    return [line for line in lines if f"{here}/.launch".encode() in line]
+    """The command lines of processes that have to do with this run: by their words, or by what they were given."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+            words, environ = (process / "cmdline").read_bytes(), (process / "environ").read_bytes()
+            if f"{here}/.launch".encode() in words + environ:
+                found.append(words)
+    return found
 
 
 def namespaces() -> None:
@@ -309,12 +311,15 @@ def test_ctrl_c_stops_and_leaves_nothing(here: Path, options: list[str]) -> None
     assert_nothing_is_left(here)
 
 
-def test_a_second_ctrl_c_kills(here: Path) -> None:
+@pytest.mark.parametrize("options", [[], ["--no-namespaces"]])
+def test_a_second_ctrl_c_kills(here: Path, options: list[str]) -> None:
     script = (
         "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('ready', flush=True)\ntime.sleep(60)"
     )
     write_job(here, script)
-    with subprocess.Popen(command(), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with subprocess.Popen(
+        command(*options), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
         assert process.stdout is not None
         for line in process.stdout:
             if "ready" in line or "Ctrl-C again kills" in line:
@@ -379,3 +384,78 @@ def test_json_is_the_only_thing_on_stdout(here: Path) -> None:
     done = subprocess.run(command("--json"), cwd=here, capture_output=True, text=True, check=True, timeout=100)
     assert json.loads(done.stdout)["TrainingJobStatus"] == "Completed"
     assert "algo-1 | hello" in done.stderr
+
+
+def test_a_stop_right_at_the_start_is_heard(here: Path) -> None:
+    write_job(here, "import time\ntime.sleep(60)")
+    begun = time.monotonic()
+    with subprocess.Popen(command(), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        while not (here / ".launch/job/algo-1.log").exists():  # made as the host is started
+            assert process.poll() is None
+            time.sleep(0.001)
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=60)
+    assert process.returncode == 130
+    assert time.monotonic() - begun < 30
+    assert_nothing_is_left(here)
+
+
+def test_sigterm_is_a_stop_and_nohup_is_kept(here: Path) -> None:
+    script = "import time\nprint('ready', flush=True)\ntime.sleep(2)"
+    for number, ignored, code in ((signal.SIGTERM, False, 5), (signal.SIGHUP, True, 0)):
+        write_job(here, script)
+        words = command("--name", number.name)
+        ignore = (lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) if ignored else None
+        with subprocess.Popen(words, cwd=here, stdout=subprocess.PIPE, text=True, preexec_fn=ignore) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if "ready" in line:
+                    process.send_signal(number)
+        assert process.returncode == code
+
+
+@pytest.mark.parametrize(
+    "regex", ["'loss=([0-9'", "'loss=([0-9]+)?'", "'loss'"], ids=["not a regex", "no group", "no number"]
+)
+def test_an_odd_metric_never_stops_the_job(here: Path, regex: str) -> None:
+    write_job(here, "print('loss=\\n' * 100_000)", f"metric_definitions: [{{name: loss, regex: {regex}}}]")
+    launch(here)
+    assert result(here)["Metrics"] == {}
+
+
+def test_a_reader_that_goes_away_does_not_stop_the_job(here: Path) -> None:
+    write_job(here, "for _ in range(100_000): print('line')")
+    words = " ".join(command())
+    subprocess.run(["bash", "-c", f"{words} | head -1"], cwd=here, check=True, capture_output=True, timeout=100)
+    assert result(here)["TrainingJobStatus"] == "Completed"
+
+
+def test_a_job_that_removes_its_model_folder(here: Path) -> None:
+    write_job(here, "import os, shutil\nshutil.rmtree(os.environ['SM_MODEL_DIR'])")
+    launch(here)
+    assert result(here)["TrainingJobStatus"] == "Completed"
+
+
+@pytest.mark.parametrize("place", ["/opt/ml/../../x", "/opt/ml/model"])
+def test_checkpoints_stay_in_their_place(here: Path, place: str) -> None:
+    write_job(here, "print(1)", f"checkpoint_config: {{s3_uri: s3://bucket/c/, local_path: {place}}}")
+    assert "local_path" in launch(here, code=3)
+    assert not (here / ".launch/job").exists()
+
+
+def test_a_folder_mounted_below_a_file_system_is_read_only_too(here: Path) -> None:
+    namespaces()
+    below = here / f"data/efs/{EFS}/lists/below"
+    below.mkdir()
+    overlay = (
+        "vpc_config: {security_group_ids: [sg-0123456789abcdef0], subnets: [subnet-0123456789abcdef0]}\n"
+        f"channels: {{lists: {{source: EFS, file_system_id: {EFS}, directory_path: /lists}}}}"
+    )
+    write_job(here, "open('/opt/ml/input/data/lists/below/new', 'w')", overlay)
+    mounted = f'mount -t tmpfs none {below} && {" ".join(command())}; test -z "$(ls {below})" && echo untouched'
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--mount", "bash", "-c", mounted],
+        cwd=here, capture_output=True, text=True, check=False, timeout=100,
+    )  # fmt: skip
+    assert "Read-only file system" in done.stdout
+    assert "untouched" in done.stdout

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -26,14 +27,19 @@ def enter(host: dict[str, Any]) -> None:
     for bind in host["binds"]:
         mount("--rbind", bind["source"], bind["target"])
         if bind["read_only"]:
-            mount("-o", ",".join(["remount", "bind", "ro", *flags(bind["target"])]), bind["target"])
+            for target, flags in mounts_at(bind["target"]):
+                mount("-o", ",".join(["remount", "bind", "ro", *flags]), target)
     base = Path(host["base_dir"])
-    if host["root"] is not None:
-        show_at(base, Path(host["root"]), Path(host["stage"]))
+    show_at(base, Path(host["root"]), Path(host["stage"]))
     mount("--bind", host["etc_hosts"], "/etc/hosts")
     socket.sethostname(host["name"])
     os.chdir("/")
-    os.execvpe(host["command"][0], host["command"], os.environ)
+    try:
+        os.execvpe(host["command"][0], host["command"], os.environ)
+    except OSError as error:
+        sys.exit(
+            f"cannot run {host['command'][0]!r}: {error.strerror}; container_entrypoint names a program of this machine"
+        )
 
 
 def show_at(base: Path, root: Path, stage: Path) -> None:
@@ -63,14 +69,15 @@ def mount(*arguments: str) -> None:
         sys.exit(f"cannot set up the host: mount {' '.join(arguments)}: {done.stderr.strip()}")
 
 
-def flags(target: str) -> list[str]:
-    """The flags of the mount at `target` that a remount may not drop: the kernel locks them in a user namespace."""
-    found: list[str] = []
+def mounts_at(target: str) -> list[tuple[str, list[str]]]:
+    """The mounts at and below a place, each with the flags that its remount may not drop: in a user namespace they are locked."""
+    found = []
     with open("/proc/self/mountinfo", encoding="utf-8") as lines:  # noqa: PTH123 - a stream of the kernel's
         for line in lines:
             fields = line.split()
-            if fields[4].encode().decode("unicode_escape") == target:
-                found = [flag for flag in fields[5].split(",") if flag in _KEPT_FLAGS]
+            place = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields[4])
+            if place == target or place.startswith(f"{target}/"):
+                found.append((place, [flag for flag in fields[5].split(",") if flag in _KEPT_FLAGS]))
     return found
 
 

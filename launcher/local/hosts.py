@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from entrypoints import contract
+from launcher.errors import RefusedError
 from launcher.local.cluster import Host, config_files
 from launcher.local.delivery import BindMount, Store
 from launcher.local.objects import list_prefix
@@ -35,7 +36,10 @@ _PASSED_ON = (
     "OMP_NUM_THREADS",
     "CUDA_VISIBLE_DEVICES",
 )
-_PASSED_ON_NETWORK = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "http_proxy", "https_proxy", "no_proxy")
+_PASSED_ON_NETWORK = (
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "http_proxy", "https_proxy", "all_proxy"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"),
+)
 
 
 def write_code(run: LocalRun, host: Host) -> None:
@@ -107,6 +111,9 @@ def _checkpoints(run: LocalRun, root: Path) -> tuple[BindMount, ...]:
         )
         return ()
     target = root / local_path.removeprefix(f"{contract.BASE_DIR}/")
+    if ".." in target.parts or target.exists() or target.is_symlink():
+        right = f"{contract.BASE_DIR}/{contract.CHECKPOINT_DIR}"
+        raise RefusedError(f"checkpoint_config.local_path {local_path}: is another folder's place; write {right}")
     shared = local_place(config["S3Uri"], run.s3_folder)
     target.parent.mkdir(parents=True, exist_ok=True)
     if run.namespaces:

@@ -38,7 +38,7 @@ def collect_outputs(
         ("model", contract.MODEL_DIR, not failed),
         ("output", contract.OUTPUT_DATA_DIR, True),
     ):
-        folders = [root / folder for root in roots if any((root / folder).iterdir())]
+        folders = [root / folder for root in roots if (root / folder).is_dir() and any((root / folder).iterdir())]
         if not wanted or not folders:
             continue
         target = place / f"{name}.tar.gz" if archived else place / ("model" if name == "model" else "data")

@@ -13,30 +13,33 @@ from __future__ import annotations
 
 import shutil
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from entrypoints import contract
 from launcher.console import Console, human_bytes
-from launcher.errors import RefusedError
+from launcher.errors import RefusedError, StoppedError
 from launcher.local import outputs, sandbox
-from launcher.local.cluster import channels_of, hosts_of, sharing
+from launcher.local.cluster import Host, channels_of, hosts_of, sharing
 from launcher.local.delivery import BindMount, Delivery, Store
 from launcher.local.hosts import prepare_host, restore_checkpoints, write_code
 from launcher.local.objects import total_bytes
 from launcher.local.providers import provide
 from launcher.local.providers.file_system import place_without_mounts
 from launcher.local.report import announce, report
+from launcher.local.sandbox import HostProcess
 from launcher.local.stores import embedded_store, remote_store
-from launcher.local.watch import Outcome, watch
+from launcher.local.watch import watch
 from launcher.local.workspace import LocalOptions, LocalRun
 from launcher.plan import Plan
 
 RUNS_FOLDER = ".launch"
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _ASK_ABOVE = 1_000_000_000  # bytes from a remote store
 
 
@@ -48,7 +51,7 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
     file_systems = _file_systems(options)
     _refuse_what_cannot_run(plan)
     if folder.exists():
-        raise RefusedError(f"{folder} holds an earlier run of this name; delete it, or give another name with --name")
+        raise _taken(folder)
     reason = "switched off" if options.no_namespaces else sandbox.why_no_namespaces()
     run = LocalRun(plan, options, folder, hosts_of(plan.request, options.instance_count), console, reason is None)
     if reason is not None:
@@ -56,21 +59,71 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
         console.warn(
             f"no {base} here ({reason}): {contract.BASE_DIR_VARIABLE} and SM_* name the place instead, hosts have no names"
         )
-    with _signals():
-        try:
-            with ExitStack() as stack:
-                s3 = embedded_store(options.data, run.s3_folder) if options.data else remote_store(plan.spec)
-                store = stack.enter_context(s3)
-                _ask_about_size(run, store)
-                folder.mkdir(parents=True)
-                bucket = outputs.local_bucket(plan.request["OutputDataConfig"]["S3OutputPath"], run.s3_folder)
-                bucket.mkdir(parents=True)
-                outcome = _carry_out(run, store, file_systems, stack)
-                _ignore_signals()  # what follows is short, and must not be cut in half
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)  # nothing ran, so the name is free again
-            raise
-        return report(run, outcome)
+    with _signals() as received:
+        with ExitStack() as stack:
+            s3 = embedded_store(options.data, run.s3_folder) if options.data else remote_store(plan.spec)
+            store = stack.enter_context(s3)
+            _ask_about_size(run, store)
+            processes, failures = _prepare(run, store, file_systems, stack)
+            with console.progress("running"):
+                outcome = watch(processes, run, failures)
+            _ignore_signals()  # what follows is short, and must not be cut in half
+        return report(
+            run, outcome if signal.SIGTERM not in received else replace(outcome, exit_code=StoppedError.exit_code)
+        )
+
+
+def _prepare(
+    run: LocalRun, store: Store, file_systems: dict[str, Path], stack: ExitStack
+) -> tuple[list[HostProcess], list[Exception]]:
+    """Make the run's folder and bring everything into it. Where that fails, nothing ran: the folder goes, the name is free."""
+    try:
+        run.folder.mkdir(parents=True)
+    except FileExistsError:
+        raise _taken(run.folder) from None
+    except OSError as error:
+        raise RefusedError(f"{run.folder}: cannot be made: {error.strerror}; go to a folder you can write to") from None
+    undone = stack.enter_context(ExitStack())  # leaves after the channels, which are still below the folder until then
+    undone.callback(shutil.rmtree, run.folder, ignore_errors=True)
+    outputs.local_bucket(run.plan.request["OutputDataConfig"]["S3OutputPath"], run.s3_folder).mkdir(parents=True)
+    announce(run)
+    failures: list[Exception] = []
+    restore_checkpoints(run, store)
+    with run.console.progress("bringing the channels") as advance:
+        processes = [
+            _bring(run, host, Road(store, file_systems, advance, failures.append), stack) for host in run.hosts
+        ]
+    undone.pop_all()
+    return processes, failures
+
+
+def _bring(run: LocalRun, host: Host, road: Road, stack: ExitStack) -> HostProcess:
+    """One host's channels and files; what is to be started when all hosts have theirs."""
+    write_code(run, host)
+    binds: list[BindMount] = []
+    for entry in channels_of(run.plan.request, host):
+        if entry["ChannelName"] == contract.CODE_CHANNEL and run.plan.code is not None:
+            continue
+        delivery = Delivery(
+            channel=entry,
+            host=host.name,
+            hosts=sharing(entry, run.hosts),
+            data_dir=run.root(host) / contract.DATA_DIR,
+            scratch=run.host_folder(host) / "scratch" / entry["ChannelName"],
+            store=road.store,
+            file_systems=road.file_systems,
+            sample=run.options.sample,
+            on_bytes=road.on_bytes,
+            on_warning=run.console.warn,
+            on_error=road.on_error,
+        )
+        delivery.scratch.mkdir(parents=True, exist_ok=True)
+        binds += stack.enter_context(provide(delivery))
+    return prepare_host(run, host, road.store, _placed(run, binds, stack))
+
+
+def _taken(folder: Path) -> RefusedError:
+    return RefusedError(f"{folder} holds an earlier run of this name; delete it, or give another name with --name")
 
 
 def _refuse_what_cannot_run(plan: Plan) -> None:
@@ -97,56 +150,27 @@ def _file_systems(options: LocalOptions) -> dict[str, Path]:
 
 
 def _ask_about_size(run: LocalRun, store: Store) -> None:
-    if not store.remote or run.options.yes:
+    """Say how much will be read from a remote store where it is much, and ask unless told not to."""
+    if not store.remote:
         return
     entries = (entry for entry in run.plan.request.get("InputDataConfig", ()) if _is_read_from_store(entry))
     total = sum(total_bytes(entry, store.client, run.options.sample) for entry in entries)
-    if total > _ASK_ABOVE:
-        import click
+    if total <= _ASK_ABOVE:
+        return
+    size = f"{human_bytes(total)} will be read from {store.client.meta.endpoint_url}"
+    run.console.say(f"{size}; --sample N takes less")
+    if run.options.yes:
+        return
+    if not sys.stdin.isatty():
+        raise RefusedError(f"{size}, and nobody is there to be asked; give --yes, or --sample N for less")
+    import click
 
-        run.console.say(
-            f"{human_bytes(total)} will be read from {store.client.meta.endpoint_url}; --sample N takes less"
-        )
-        if not click.confirm("Go on?", err=True):
-            raise RefusedError("not started")
+    if not click.confirm("Go on?", err=True):
+        raise RefusedError("not started")
 
 
 def _is_read_from_store(entry: dict[str, Any]) -> bool:
     return "S3DataSource" in entry["DataSource"] and entry["ChannelName"] != contract.CODE_CHANNEL
-
-
-def _carry_out(run: LocalRun, store: Store, file_systems: dict[str, Path], stack: ExitStack) -> Outcome:
-    """Bring the channels, start the hosts, and watch them to their end."""
-    console, request = run.console, run.plan.request
-    announce(run)
-    failures: list[Exception] = []
-    restore_checkpoints(run, store)
-    with console.progress("bringing the channels") as advance:
-        processes = []
-        for host in run.hosts:
-            write_code(run, host)
-            binds: list[BindMount] = []
-            for entry in channels_of(request, host):
-                if entry["ChannelName"] == contract.CODE_CHANNEL:
-                    continue
-                delivery = Delivery(
-                    channel=entry,
-                    host=host.name,
-                    hosts=sharing(entry, run.hosts),
-                    data_dir=run.root(host) / contract.DATA_DIR,
-                    scratch=run.host_folder(host) / "scratch" / entry["ChannelName"],
-                    store=store,
-                    file_systems=file_systems,
-                    sample=run.options.sample,
-                    on_bytes=advance,
-                    on_warning=console.warn,
-                    on_error=failures.append,
-                )
-                delivery.scratch.mkdir(parents=True, exist_ok=True)
-                binds += stack.enter_context(provide(delivery))
-            processes.append(prepare_host(run, host, store, _placed(run, binds, stack)))
-    with console.progress("running"):
-        return watch(processes, run, failures)
 
 
 def _placed(run: LocalRun, binds: list[BindMount], stack: ExitStack) -> tuple[BindMount, ...]:
@@ -158,21 +182,39 @@ def _placed(run: LocalRun, binds: list[BindMount], stack: ExitStack) -> tuple[Bi
     return ()
 
 
+@dataclass(frozen=True)
+class Road:
+    """What the channels of all hosts have in common."""
+
+    store: Store
+    file_systems: dict[str, Path]
+    on_bytes: Callable[[int], None]
+    on_error: Callable[[Exception], None]
+
+
 @contextmanager
-def _signals() -> Iterator[None]:
-    """SIGTERM and a closed terminal end the run as Ctrl-C does, so that they clean up too."""
+def _signals() -> Iterator[list[int]]:
+    """SIGTERM and a closed terminal end the run as Ctrl-C does, so that they clean up too; yields what was received.
+
+    What was ignored before, as SIGHUP is under nohup, stays ignored.
+    """
+    received: list[int] = []
 
     def interrupt(number: int, frame: FrameType | None) -> None:
+        received.append(number)
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.getsignal(number) for number in _STOPPING}
+    heard = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
+    for number in heard:
+        signal.signal(number, interrupt)
     try:
-        yield
+        yield received
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number in heard:
+            signal.signal(number, before[number])
 
 
 def _ignore_signals() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in _STOPPING:
         signal.signal(number, signal.SIG_IGN)

@@ -29,6 +29,7 @@ _UNSHARE = (
     "--kill-child",
     "--mount-proc",
 )
+_QUIT_SECONDS = 2
 _TOOLS = ("unshare", "setpriv", "mount")
 
 
@@ -91,21 +92,40 @@ def start(host: HostProcess, *, namespaces: bool) -> subprocess.Popen[bytes]:
     )
 
 
-def send(process: subprocess.Popen[bytes], signal_number: int, *, namespaces: bool) -> None:
-    """Send a signal to the host's PID 1; SIGKILL ends everything that the host started."""
-    with contextlib.suppress(ProcessLookupError):
+def send(process: subprocess.Popen[bytes], signal_number: int, *, namespaces: bool) -> bool:
+    """Send a signal to the host's PID 1, SIGKILL to everything that the host started; whether there was one to take it."""
+    try:
         if signal_number == signal.SIGKILL:
+            if not namespaces:
+                # The training has a session of its own, which only boot.py knows: it ends all of it on SIGQUIT.
+                os.kill(process.pid, signal.SIGQUIT)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=_QUIT_SECONDS)
             os.killpg(process.pid, signal_number)  # --kill-child takes the whole PID namespace along
-        elif namespaces:
-            for child in _children(process.pid):
-                os.kill(child, signal_number)
-        else:
-            os.kill(process.pid, signal_number)
+            return True
+        # `unshare` keeps SIGTERM to itself, so PID 1 of the namespace, its child, is looked up.
+        takers = [
+            pid for pid in (_children(process.pid) if namespaces else [process.pid]) if _handles(pid, signal_number)
+        ]
+        for pid in takers:
+            os.kill(pid, signal_number)
+        return bool(takers)
+    except ProcessLookupError:
+        return True
 
 
 def _children(pid: int) -> list[int]:
-    """`unshare` keeps SIGTERM to itself, so PID 1 of the namespace, its child, is looked up."""
     try:
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except FileNotFoundError:
         return []
+
+
+def _handles(pid: int, signal_number: int) -> bool:
+    """Whether a process has a handler for a signal: PID 1 never hears of one that it has not asked for."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return not sys.platform.startswith("linux")
+    caught = next((line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")), "0")
+    return bool(int(caught, 16) >> (signal_number - 1) & 1)

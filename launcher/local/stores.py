@@ -41,13 +41,13 @@ def remote_store(spec: JobSpec) -> Iterator[Store]:
     try:
         session = boto3.Session(profile_name=spec.profile, region_name=spec.region or os.environ.get("AWS_REGION"))
         credentials = session.get_credentials()
+        frozen: Any = credentials.get_frozen_credentials() if credentials else None
     except BotoCoreError as error:
         raise RefusedError(f"AWS cannot be reached: {error}; check profile and the AWS configuration") from None
-    if credentials is None:
+    if frozen is None:
         raise RefusedError(
             "no AWS credentials found; configure them (`aws configure`), or give --data DIR to read from a folder instead"
         )
-    frozen: Any = credentials.get_frozen_credentials()
     environ: dict[str, str] = {
         "AWS_ACCESS_KEY_ID": frozen.access_key,
         "AWS_SECRET_ACCESS_KEY": frozen.secret_key,
@@ -63,8 +63,11 @@ def remote_store(spec: JobSpec) -> Iterator[Store]:
 
 def _client(environ: Mapping[str, str]) -> Any:
     import boto3
+    import botocore.session
     from botocore.config import Config
 
+    # The credentials are known, so the user's profile, which may not even exist, has no say in this session.
+    session = botocore.session.Session(profile=None, session_vars={"profile": (None, None, None, None)})
     endpoint = environ.get("AWS_ENDPOINT_URL")
     config = Config(
         max_pool_connections=256,  # three for each pipe and host
@@ -73,6 +76,7 @@ def _client(environ: Mapping[str, str]) -> Any:
         s3={"addressing_style": "path" if endpoint else "auto"},
     )
     return boto3.Session(
+        botocore_session=session,
         aws_access_key_id=environ["AWS_ACCESS_KEY_ID"],
         aws_secret_access_key=environ["AWS_SECRET_ACCESS_KEY"],
         aws_session_token=environ.get("AWS_SESSION_TOKEN"),

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Literal
@@ -40,35 +40,37 @@ class _Watch:
     failures: list[Exception]
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     metrics: dict[str, float] = field(default_factory=dict)
+    patterns: list[tuple[str, re.Pattern[str]]] = field(default_factory=list)
+    unheard: dict[str, OSError] = field(default_factory=dict)  # hosts whose lines can no longer be shown or kept
 
     def follow(self, host: str, process: subprocess.Popen[bytes], colour: str) -> None:
-        """Show and keep each line of a host's output."""
-        patterns = [
-            (metric["Name"], re.compile(metric["Regex"]))
-            for metric in self.run.plan.request.get("AlgorithmSpecification", {}).get("MetricDefinitions", ())
-        ]
+        """Show and keep each line of a host's output, to the last: a job whose pipe nobody empties stands still."""
         assert process.stdout is not None, "started with a pipe"
         with (self.run.folder / f"{host}.log").open("wb", buffering=0) as log:
             while line := process.stdout.readline(_LONGEST_LINE):
-                log.write(line)
                 text = line.decode("utf-8", "replace").rstrip("\r\n")
-                for name, pattern in patterns:
-                    if found := pattern.search(text):
-                        self._keep_metric(name, found[1] if pattern.groups else found[0])
-                self.run.console.log(f"{host} |", text, colour)
+                self._note(text)
+                if host in self.unheard:
+                    continue
+                try:
+                    log.write(line)
+                    self.run.console.log(f"{host} |", text, colour)
+                except OSError as error:  # a full disk, or a terminal that has gone
+                    self.unheard[host] = error
 
-    def _keep_metric(self, name: str, text: str) -> None:
-        try:
-            self.metrics[name] = float(text)
-        except ValueError:
-            self.run.console.warn(f"metric {name}: {text!r} is not a number; mend its regex")
+    def _note(self, text: str) -> None:
+        """Keep the metrics of a line."""
+        for name, pattern in self.patterns:
+            if (found := pattern.search(text)) is None:
+                continue
+            value = found[1] if pattern.groups else found[0]
+            try:
+                self.metrics[name] = float(value)
+            except (TypeError, ValueError):
+                self.run.console.warn(f"metric {name}: {value!r} is not a number; mend its regex")
 
     def running(self) -> list[subprocess.Popen[bytes]]:
         return [process for process in self.processes if process.poll() is None]
-
-    def send(self, number: int) -> None:
-        for process in self.running():
-            sandbox.send(process, number, namespaces=self.run.namespaces)
 
     def wait(self, deadline: float) -> None:
         """Until every host has ended, one has failed, a channel has failed, or the time is up."""
@@ -80,20 +82,37 @@ class _Watch:
     def stop(self, seconds: float = contract.STOP_SECONDS) -> None:
         """SIGTERM, and SIGKILL after `seconds`, SageMaker's 120 unless said; a second Ctrl-C kills at once."""
         try:
-            self.send(signal.SIGTERM)
             end = time.monotonic() + seconds
+            asked: set[int] = set()
             while self.running() and time.monotonic() < end:
+                for process in self.running():
+                    # A process that has only just begun takes no signal yet, so it is asked again.
+                    if process.pid not in asked and sandbox.send(
+                        process, signal.SIGTERM, namespaces=self.run.namespaces
+                    ):
+                        asked.add(process.pid)
                 time.sleep(0.05)
         except KeyboardInterrupt:
             self.run.console.say("killing")
-        self.send(signal.SIGKILL)
+        for process in self.running():
+            sandbox.send(process, signal.SIGKILL, namespaces=self.run.namespaces)
         for process in self.processes:
             process.wait()
 
 
+def _pattern(metric: Mapping[str, str], run: LocalRun) -> re.Pattern[str]:
+    """The metric's expression; one that Python cannot read matches nothing."""
+    try:
+        return re.compile(metric["Regex"])
+    except re.error as error:
+        run.console.warn(f"metric {metric['Name']}: its regex is none for Python ({error}), so it is not read here")
+        return re.compile("(?!)")
+
+
 def watch(hosts: Sequence[sandbox.HostProcess], run: LocalRun, failures: list[Exception]) -> Outcome:
     """Start the hosts and follow them; returns when the last of their processes has ended."""
-    state = _Watch(run, failures)
+    definitions = run.plan.request.get("AlgorithmSpecification", {}).get("MetricDefinitions", ())
+    state = _Watch(run, failures, patterns=[(metric["Name"], _pattern(metric, run)) for metric in definitions])
     begun = time.monotonic()
     limit = run.plan.request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds", float("inf"))
     interrupted = False

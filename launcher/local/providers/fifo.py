@@ -1,7 +1,7 @@
 """Pipe mode: a FIFO per epoch, `<channel>_0`, `<channel>_1`, and so on without end, each filled while it is read.
 
-The FIFO of the next epoch appears when the present one has been read to its end, or closed before it; the present one
-then goes, since nobody would ever write to it again. One thread per channel does this. It never blocks in the kernel, so
+The FIFO of the next epoch appears when the last of the present one has been written, or its reader has closed; the present
+one then goes, since nobody would ever write to it again. One thread per channel does this. It never blocks in the kernel, so
 that leaving is prompt whether a reader is there, is slow, or never came.
 
 When the store fails in the middle of an epoch, the reader must not take what it has for the whole: `on_error` is told, so
@@ -14,8 +14,6 @@ import errno
 import fcntl
 import os
 import select
-import sys
-import termios
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -67,34 +65,37 @@ def _make_fifo(delivery: Delivery, epoch: int) -> Path:
 def _feed(delivery: Delivery, epochs: Epochs, path: Path, stop: Event) -> None:
     """The feeder thread: one epoch after another, until `stop`."""
     for epoch in count():
+        following = None
         try:
             with read_ahead(epochs(epoch), stop) as chunks:
-                _feed_epoch(delivery, path, chunks, stop)
-            if stop.is_set():
-                return
-            following = _make_fifo(delivery, epoch + 1)
+                following = _feed_epoch(delivery, path, epoch, chunks, stop)
         except Exception as error:  # noqa: BLE001 - whatever it is, the thread that runs the job has to know
             _fail(delivery, error, stop)
-            return
         finally:
             path.unlink(missing_ok=True)
+        if following is None or stop.is_set():
+            (following or path).unlink(missing_ok=True)
+            return
         path = following
 
 
-def _feed_epoch(delivery: Delivery, path: Path, chunks: Iterator[bytes], stop: Event) -> None:
-    """Returns when the reader has taken the whole epoch, or has closed; or at the stop sign."""
+def _feed_epoch(delivery: Delivery, path: Path, epoch: int, chunks: Iterator[bytes], stop: Event) -> Path | None:
+    """Returns the next epoch's FIFO when this one's content is written, or its reader has closed; None at the stop sign.
+
+    The next FIFO is made before this one ends, so that a script which opens it as soon as it has seen the end finds it.
+    """
     pipe = _open_when_read(path, stop)
     if pipe is None:
-        return
+        return None
     try:
-        _send(delivery, pipe, chunks, stop)
-    except BrokenPipeError:
-        return  # the reader has closed before the end: on to the next epoch
+        with suppress(BrokenPipeError):  # the reader has closed before the end: on to the next epoch
+            _send(delivery, pipe, chunks, stop)
+        return None if stop.is_set() else _make_fifo(delivery, epoch + 1)
     except Exception as error:  # noqa: BLE001 - whatever it is, the thread that runs the job has to know
         _fail(delivery, error, stop)
+        return None
     finally:
         os.close(pipe)
-    _wait_until_read(path, stop)
 
 
 def _fail(delivery: Delivery, error: Exception, stop: Event) -> None:
@@ -146,23 +147,3 @@ def _send(delivery: Delivery, pipe: int, chunks: Iterable[bytes], stop: Event) -
             else:
                 rest = rest[sent:]
                 delivery.on_bytes(sent)
-
-
-def _wait_until_read(path: Path, stop: Event) -> None:
-    """Returns when the reader has taken what is still in the closed pipe, or has closed it.
-
-    To see that, the pipe is opened again for a moment; a reader that comes to its end just then waits that moment.
-    """
-    pause = _SHORT
-    while not stop.wait(pause):
-        try:
-            pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
-        except OSError:  # nobody reads it any more
-            return
-        try:
-            left = int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
-        finally:
-            os.close(pipe)
-        if not left:
-            return
-        pause = min(2 * pause, _LONG)
