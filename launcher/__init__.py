@@ -15,8 +15,8 @@ from __future__ import annotations
 from os import PathLike
 from pathlib import Path
 
-from launcher.archive import read_code
-from launcher.errors import LaunchError, Problem, SpecError
+from launcher.archive import CodeArchive, read_code
+from launcher.errors import LaunchError, Problem, RefusedError, SpecError
 from launcher.names import job_name
 from launcher.parse import load, parse_spec
 from launcher.plan import Plan, make_plan
@@ -36,9 +36,12 @@ def plan(
     """
     if not isinstance(spec, JobSpec):
         spec = load(str(spec))
-    code = None
+    code: CodeArchive | RefusedError | None = None
     if spec.code is not None:
-        code = read_code(
-            None if spec.code.directory is None else Path(spec.folder_of(("code", "directory")), spec.code.directory)
-        )
-    return make_plan(spec, job_name=name or job_name(spec), code=code, ignore=ignore, strict=strict)
+        folder = spec.code.directory
+        try:
+            code = read_code(None if folder is None else Path(spec.folder_of(("code", "directory")), folder))
+        except RefusedError as error:
+            code = error  # one problem among those of the spec
+    wanted = job_name(spec) if name is None else name
+    return make_plan(spec, job_name=wanted, code=code, ignore=ignore, strict=strict)

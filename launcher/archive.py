@@ -89,20 +89,25 @@ def read_code(directory: Path | None) -> CodeArchive:
     )
 
 
-def _walk(directory: Path) -> Iterator[tuple[str, Path]]:
-    """Every file to send with its path below `directory`; links are followed, but not back into a folder above them."""
-    for parent, folders, names in os.walk(directory, followlinks=True):
-        here = Path(parent)
-        above = {here.resolve(), *here.resolve().parents}
-        folders[:] = sorted(
-            name
-            for name in folders
-            if not _excluded(name) and not ((here / name).is_symlink() and (here / name).resolve() in above)
-        )
-        for name in sorted(names):
-            file = here / name
-            if not _excluded(name) and file.is_file():
-                yield file.relative_to(directory).as_posix(), file
+def _walk(directory: Path, above: tuple[Path, ...] = (), name: str = "") -> Iterator[tuple[str, Path]]:
+    """Every file to send with its path below the code folder; links are followed, but into no folder that is being walked."""
+    real = directory.resolve()
+    if real in above:
+        return
+    try:
+        entries = sorted(directory.iterdir())
+    except OSError as error:
+        raise RefusedError(f"{directory}: cannot be read: {error.strerror}; it would travel with the code") from None
+    for entry in entries:
+        path = f"{name}{entry.name}"
+        if _excluded(entry.name):
+            continue
+        if not path.isprintable() or any("\ud800" <= letter <= "\udfff" for letter in path):
+            raise RefusedError(f"{path!r} in {directory}: is no name for a file that travels; rename it")
+        if entry.is_dir():
+            yield from _walk(entry, (*above, real), f"{path}/")
+        elif entry.is_file():
+            yield path, entry
 
 
 def _excluded(name: str) -> bool:

@@ -37,6 +37,7 @@ OTHER_CODES = {
     "variable-not-set": "A `${NAME}` names an environment variable that is not set.",
     "spec-layer": "A file to extend, or a `--set`, cannot be laid over the spec.",
     "ignore-code": "What `ignore` names is no code, or an error that cannot be ignored.",
+    "code-unreadable": "The code folder is missing, or holds what cannot be read.",
     "code-file-missing": "The code folder lacks a file that the spec names.",
 }
 

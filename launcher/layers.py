@@ -73,31 +73,25 @@ def _extended(tree: Tree, above: tuple[str, ...]) -> Tree:
 
 def _laid_over(upper: Tree, lower: Tree) -> Tree:
     """The upper tree's keys over the lower's; places follow the values."""
-    places = dict(lower.places)
-    value = _merged(upper.value, lower.value, (), upper, places)
+    replaced: set[Path] = set()
+    value = _merged(upper.value, lower.value, (), replaced)
+    places = {path: at for path, at in lower.places.items() if not _is_below(path, replaced)} | upper.places
     return Tree(upper.file, value, places, [*lower.problems, *upper.problems], upper.lines)
 
 
-def _merged(upper: Any, lower: Any, path: Path, tree: Tree, places: dict[Path, Location]) -> Any:
+def _merged(upper: Any, lower: Any, path: Path, replaced: set[Path]) -> Any:
+    """The values of both; `replaced` gets the places at which nothing of the lower is left."""
     if isinstance(upper, dict) and isinstance(lower, dict):
         result = dict(lower)
         for key, value in upper.items():
-            below = (*path, key)
-            result[key] = _merged(value, lower[key], below, tree, places) if key in lower else value
-            if key not in lower:
-                _move_places(below, tree, places)
-            elif below in tree.places:
-                places[below] = tree.places[below]
+            result[key] = _merged(value, lower[key], (*path, key), replaced) if key in lower else value
         return result
-    _move_places(path, tree, places)
+    replaced.add(path)
     return upper
 
 
-def _move_places(path: Path, tree: Tree, places: dict[Path, Location]) -> None:
-    """Take over the places of everything at and below `path`, and forget what stood there."""
-    for old in [place for place in places if place[: len(path)] == path]:
-        del places[old]
-    places.update({place: at for place, at in tree.places.items() if place[: len(path)] == path})
+def _is_below(path: Path, places: set[Path]) -> bool:
+    return any(path[:length] in places for length in range(len(path) + 1))
 
 
 def _assign(tree: Tree, assignment: str) -> None:

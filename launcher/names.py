@@ -17,4 +17,4 @@ def job_name(spec: JobSpec, now: datetime | None = None) -> str:
         return spec.training_job_name
     moment = (now or datetime.now(timezone.utc)).strftime("%Y%m%d-%H%M%S")
     ending = f"-{moment}-{''.join(secrets.choice(_ALPHABET) for _ in range(4))}"
-    return (spec.base_name or "job")[: MAX_LENGTH - len(ending)].rstrip("-") + ending
+    return (spec.base_name if spec.base_name is not None else "job")[: MAX_LENGTH - len(ending)].rstrip("-") + ending

@@ -55,10 +55,15 @@ def parse_spec(
     spec._locate, spec._veiled = tree.locate, veiled
     if not problems and not tree.problems:
         return spec
-    judged = [place for problem in problems for place in (problem.path, problem.meant) if place]
+    # Of a list with a wrong item nothing is left to judge.
+    judged = [_up_to_list(place) for problem in problems for place in (problem.path, problem.meant) if place]
     more = [found for found in without_ignored(check_spec(spec), spec, ()) if not _within(found.path, judged)]
     located = [replace(found, location=tree.locate(found.path)) for found in problems + more]
     raise SpecError(in_file_order(located + tree.problems))
+
+
+def _up_to_list(path: Path) -> Path:
+    return next((path[:index] for index, part in enumerate(path) if isinstance(part, int)), path)
 
 
 def _within(path: Path, places: list[Path]) -> bool:
@@ -77,16 +82,23 @@ def _validated(value: Mapping[str, Any]) -> tuple[JobSpec, list[Problem]]:
         except ValidationError as error:
             found = [_problem(details, value) for details in error.errors(include_url=False)]
             problems += found
-            for problem in found:
-                whole = problem.code == "unknown-source"  # of a channel of no kind, no key can be judged
-                value = _without(value, problem.path[:-1] if whole else problem.path)
+            # Of a channel of no kind, no key can be judged.
+            value = _without(value, [each.path[:-1] if each.code == "unknown-source" else each.path for each in found])
 
 
-def _without(value: Any, path: Path) -> Any:
-    """A copy of `value` that lacks what stands at `path`. A wrong item takes its list along: items have an order."""
-    if len(path) > 1 and isinstance(value.get(path[0]), dict) and path[1] in value[path[0]]:
-        return {**value, path[0]: _without(value[path[0]], path[1:])}
-    return {key: item for key, item in value.items() if key != path[0]}
+def _without(value: Any, paths: list[Path]) -> Any:
+    """A copy of `value` that lacks what stands at `paths`. A wrong item takes its list along: items have an order."""
+    below: dict[str | int, list[Path]] = {}
+    dropped = set()
+    for path in paths:
+        inner = value.get(path[0])
+        if len(path) > 1 and isinstance(inner, dict) and path[1] in inner:
+            below.setdefault(path[0], []).append(path[1:])
+        else:
+            dropped.add(path[0])
+    return {
+        key: _without(item, below[key]) if key in below else item for key, item in value.items() if key not in dropped
+    }
 
 
 def _problem(details: Mapping[str, Any], value: Mapping[str, Any]) -> Problem:
@@ -99,6 +111,8 @@ def _problem(details: Mapping[str, Any], value: Mapping[str, Any]) -> Problem:
             hint = f"did you mean {near}?" if near else f"known here: {', '.join(known)}"
             meant = (*path[:-1], near) if near else ()
             return Problem(path, f"is not a key of {_called(path[:-1])}; {hint}", "unknown-key", meant=meant)
+        case "string_type":
+            return Problem(path, "has no value; write it, or '' for an empty text", WRONG_TYPE)
         case "union_tag_invalid":
             source = details["ctx"]["tag"]
             message = f"{source!r} is no kind of channel{did_you_mean(source, KINDS)}; one of {', '.join(KINDS)}"
@@ -108,7 +122,7 @@ def _problem(details: Mapping[str, Any], value: Mapping[str, Any]) -> Problem:
         case "tuple_type" | "list_type":
             return Problem(path, f"{_what(details['input'])}, but a list belongs here, such as [one, two]", WRONG_TYPE)
         case "literal_error":
-            given = str(details["input"])
+            given = "null" if details["input"] is None else str(details["input"])
             expected = details["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
             message = f"{given!r} is not one of {', '.join(expected)}{did_you_mean(given, expected)}"
             return Problem(path, message, "unknown-value")
@@ -118,7 +132,7 @@ def _problem(details: Mapping[str, Any], value: Mapping[str, Any]) -> Problem:
 
 def _spec_path(loc: tuple[str | int, ...]) -> Path:
     """Pydantic's location without what it adds: the kind of a channel or of an image, and `[key]` for a problem of a key."""
-    path = tuple(part for part in loc if part != "[key]")
+    path = loc[:-1] if loc[-1:] == ("[key]",) else loc
     if path[:1] == ("image",):
         return path[:1] + path[2:]
     return path[:2] + path[3:] if path[:1] == ("channels",) and len(path) > 2 and path[2] in KINDS else path
@@ -148,6 +162,8 @@ def _inner_model(annotation: Any) -> type[BaseModel]:
 
 
 def _what(value: Any) -> str:
+    if value is None:
+        return "has no value"
     if isinstance(value, dict):
         return "is a mapping"
     return "is a list" if isinstance(value, list) else f"is {str(value)!r}"

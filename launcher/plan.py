@@ -10,10 +10,11 @@ from typing import Any
 
 from entrypoints import contract
 from launcher.archive import CodeArchive
+from launcher.aws_model import violations
 from launcher.checks import check_spec
 from launcher.checks.channels import MAX_CHANNELS
 from launcher.codes import without_ignored
-from launcher.errors import Problem, SpecError, in_file_order
+from launcher.errors import Problem, RefusedError, SpecError, in_file_order
 from launcher.nearest import did_you_mean
 from launcher.request import build_request
 from launcher.spec import Code, JobSpec
@@ -45,27 +46,45 @@ class Plan:
 
 
 def make_plan(
-    spec: JobSpec, *, job_name: str, code: CodeArchive | None = None, ignore: tuple[str, ...] = (), strict: bool = False
+    spec: JobSpec,
+    *,
+    job_name: str,
+    code: CodeArchive | RefusedError | None = None,
+    ignore: tuple[str, ...] = (),
+    strict: bool = False,
 ) -> Plan:
-    """Plan one job. `code` is required where the spec has `code:`.
+    """Plan one job.
 
-    `ignore` names codes to say nothing of, besides the spec's own; `strict` makes warnings errors. Raises SpecError with
-    every problem found.
+    `code` is required where the spec has `code:`; why it could not be read becomes one of the problems. `ignore` names codes
+    to say nothing of, besides the spec's own; `strict` makes warnings errors. Raises SpecError with every problem found.
     """
+    request = build_request(spec, job_name)
     problems = check_spec(spec, job_name)
-    if spec.code is not None and code is not None:
+    uri = None
+    if spec.code is not None and isinstance(code, CodeArchive):
         problems += _missing_files(spec, code)
+        uri = _code_uri(request, spec.code, code)
+        _add_code(request, spec.code, uri)
+        problems += _code_violations(spec, request, problems)
+    elif spec.code is not None:
+        path = ("code", "directory")
+        problems.append(Problem(path, str(code), "code-unreadable", location=spec.locate(path)))
     problems = in_file_order(without_ignored(problems, spec, ignore))
     if any(strict or problem.severity == "error" for problem in problems):
         raise SpecError(problems)
-    request = build_request(spec, job_name)
-    uri = None
-    if spec.code is not None:
-        if code is None:
-            raise ValueError("the spec has code, so make_plan needs its archive: read_code(directory)")
-        uri = _code_uri(spec, code)
-        _add_code(request, spec.code, uri)
-    return Plan(request, spec, code, uri, tuple(problems))
+    return Plan(request, spec, code if isinstance(code, CodeArchive) else None, uri, tuple(problems))
+
+
+def _code_violations(spec: JobSpec, request: dict[str, Any], known: list[Problem]) -> list[Problem]:
+    """The model's limits that the request breaks only with the code in it."""
+    messages = {problem.message for problem in known}
+    found = [violation for violation in violations(request) if violation.message not in messages]
+    path = ("code", "s3_uri") if spec.code and spec.code.s3_uri is not None else ("code",)
+    location = spec.locate(path)
+    return [
+        Problem(path, f"makes {'.'.join(map(str, each.path))} wrong: {each.message}", each.code, location=location)
+        for each in found
+    ]
 
 
 def _missing_files(spec: JobSpec, archive: CodeArchive) -> list[Problem]:
@@ -86,10 +105,10 @@ def _missing_files(spec: JobSpec, archive: CodeArchive) -> list[Problem]:
     return problems
 
 
-def _code_uri(spec: JobSpec, archive: CodeArchive) -> str:
+def _code_uri(request: dict[str, Any], code: Code, archive: CodeArchive) -> str:
     """Where the code lies: content-addressed, so that unchanged code is there already."""
-    code, output = spec.code, spec.output_data_config
-    place = (code and code.s3_uri) or f"{((output and output.s3_output_path) or '').rstrip('/')}/code"
+    output = request.get("OutputDataConfig", {}).get("S3OutputPath", "")
+    place = code.s3_uri if code.s3_uri is not None else f"{output.rstrip('/')}/code"
     return f"{place.rstrip('/')}/{archive.digest}/"
 
 

@@ -210,8 +210,18 @@ def _merged(node: _Node, path: Path, tree: Tree, budget: Iterator[int]) -> dict[
         if item.kind != "mapping":
             tree.problems.append(_problem(path, "<< takes a mapping, such as *defaults", "yaml-key", tree, item.place))
             continue
-        for key, value in _plain(item, path, tree, budget).items():
-            merged.setdefault(key, value)
+        scratch = Tree(tree.file, lines=tree.lines)  # the problems of what is brought in are told where it stands
+        for key, value in _plain(item, path, scratch, budget).items():
+            if key not in merged:
+                merged[key] = value
+                own: Path = (*path, key)
+                tree.places.update(
+                    {
+                        place: at
+                        for place, at in scratch.places.items()
+                        if place[: len(own)] == own and place not in tree.places
+                    }
+                )
     return merged
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import string
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -221,3 +222,51 @@ def test_no_spec_is_a_traceback(value: dict[str, object]) -> None:
         parse_spec(json.dumps(value))
     except SpecError as error:
         assert all(problem.location for problem in error.problems)
+
+
+@pytest.mark.parametrize(
+    "overlay",
+    [
+        'hyperparameters: {"[key]": null}',
+        "channels: {train: }",
+        "channels: {train: {source: null, s3_uri: s3://b/a/}}",
+        "container_arguments: [a, null]",
+        "vpc_config: {security_group_ids: [sg-0123456789abcdef0], subnets: [[a]]}",
+    ],
+)
+def test_odd_keys_and_nulls_are_one_problem_each(overlay: str) -> None:
+    found = [str(problem) for problem in every_problem(laid_over_base(overlay))]
+    assert len(found) <= 1, found
+    assert not any("None" in line for line in found)
+
+
+def test_merged_keys_have_the_place_in_which_they_are_written() -> None:
+    text = laid_over_base(
+        "channels:\n"
+        "  a: &d {s3_uri: s3://bucket/a/, input_mode: FastFile}\n"
+        "  b:\n"
+        "    input_mode: Fastfile\n"
+        "    <<: *d\n"
+    )
+    (found,) = every_problem(text)
+    assert found.location is not None
+    assert found.location.line == text.splitlines().index("    input_mode: Fastfile") + 1
+
+
+def test_a_key_called_as_pydantic_calls_keys() -> None:
+    found = [
+        problem.path for problem in every_problem(laid_over_base('channels: {"[key]": {s3_uri: s3://b/a/, bogus: 1}}'))
+    ]
+    assert ("channels", "[key]", "bogus") in found
+
+
+@pytest.mark.parametrize("value", ["null", "1"])
+def test_a_large_spec_takes_no_more_than_a_moment(value: str) -> None:
+    """Against quadratic work: sixteen times the keys may take at most some forty times as long."""
+    seconds = []
+    for count in (1000, 16000):
+        keys = "".join(f"  k{index}: {value}\n" for index in range(count))
+        begun = time.process_time()
+        every_problem(laid_over_base(f"hyperparameters:\n{keys}"))
+        seconds.append(time.process_time() - begun)
+    assert seconds[1] < 40 * seconds[0] + 0.5

@@ -246,3 +246,43 @@ finally:
     assert done.returncode == 0, done.stderr
     assert done.stderr == "[]\n"
     assert yaml.safe_load(done.stdout) == launcher.plan(job, name="one").request
+
+
+CODE = "code: {directory: src, entry_point: train.py}"
+
+
+@pytest.mark.parametrize(
+    ("overlay", "code"),
+    [
+        ("code: {directory: src, entry_point: train.py, s3_uri: my-bucket/code}", "aws-pattern"),
+        (f"output_data_config: {{s3_output_path: s3://b/{'x' * 1000}}}\n{CODE}", "aws-max"),
+        ("code: {directory: nowhere, entry_point: train.py}\nrole_arn: arn:aws:iam::1:role/x", "code-unreadable"),
+    ],
+    ids=["no uri", "too long", "no folder"],
+)  # fmt: skip
+def test_what_the_code_makes_wrong_is_told_at_the_code(job: Path, overlay: str, code: str) -> None:
+    job.write_text(laid_over_base(overlay))
+    with pytest.raises(SpecError) as caught:
+        launcher.plan(job, name="one")
+    found = {problem.code: problem for problem in caught.value.problems}
+    assert found[code].path[0] == "code"
+    assert ("aws-pattern" in found) is (code != "aws-max")  # the role's problem is told beside the missing folder
+
+
+def test_the_codes_place_follows_the_request(job: Path) -> None:
+    base = "".join(line for line in BASE.splitlines(keepends=True) if not line.startswith("output_data_config"))
+    job.write_text(
+        base
+        + "code: {directory: src, entry_point: train.py}\nrequest: {OutputDataConfig: {S3OutputPath: s3://other/out}}\n"
+    )
+    assert str(launcher.plan(job, name="one").code_uri).startswith("s3://other/out/code/")
+
+
+def test_links_in_a_circle_end(tmp_path: Path) -> None:
+    for name, other in (("a", "b"), ("b", "a")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file.py").touch()
+        for number in range(3):
+            (tmp_path / name / f"to-{other}-{number}").symlink_to(tmp_path / other)
+    names = [name for name, _, _ in read_code(tmp_path).files if not name.startswith("launcher_bundle")]
+    assert len(names) == 2 + 2 * 3
