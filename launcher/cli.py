@@ -221,9 +221,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     except (KeyboardInterrupt, click.Abort):
         _say("stopped")
         sys.exit(130)
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output has gone; there is nobody to tell
-        sys.exit(0)
     except Exception:  # noqa: BLE001 - the last resort: a bug of ours, shown whole
         traceback.print_exc()
         _say("this is a bug of the launcher; please report it with the lines above", "red")

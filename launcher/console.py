@@ -41,7 +41,7 @@ class Console:
 
     def _write(self, text: str, stream: Any) -> None:
         with self._lock:
-            if self._bars is not None:
+            if self._bars is not None and stream.isatty():
                 from rich.text import Text
 
                 self._bars.console.print(Text.from_ansi(text), soft_wrap=True)

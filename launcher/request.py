@@ -78,6 +78,12 @@ def merged(request: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
+def connector_variables(spec: JobSpec) -> dict[str, str]:
+    """The variables of the request's Environment that tell the container of connector channels, each with its channel."""
+    names = [name for name, channel in spec.all_channels.items() if channel.connector(name) is not None]
+    return {f"{contract.CONNECTOR_VARIABLE}{index}": name for index, name in enumerate(names)}
+
+
 def training_image(spec: JobSpec) -> tuple[str, ImageError | None]:
     """The URI of the spec's image; where none is known, an empty text and what is wrong."""
     if not isinstance(spec.image, Image):
@@ -107,18 +113,12 @@ def member_place(key: str) -> tuple[str, ...]:
 
 
 def _add_channels(request: dict[str, Any], spec: JobSpec) -> None:
-    entries, connectors = [], []
-    for name, channel in spec.all_channels.items():
-        if (entry := channel.input_data_config(name, spec.training_input_mode)) is not None:
-            entries.append(entry)
-        if (told := channel.connector(name)) is not None:
-            connectors.append(told)
-    if entries:
-        request["InputDataConfig"] = entries
-    if connectors:
-        request.setdefault("Environment", {}).update(
-            {f"{contract.CONNECTOR_VARIABLE}{index}": json.dumps(told) for index, told in enumerate(connectors)}
-        )
+    channels = spec.all_channels
+    entries = [channel.input_data_config(name, spec.training_input_mode) for name, channel in channels.items()]
+    if brought := [entry for entry in entries if entry is not None]:
+        request["InputDataConfig"] = brought
+    for variable, name in connector_variables(spec).items():
+        request.setdefault("Environment", {})[variable] = json.dumps(channels[name].connector(name))
 
 
 def spec_path(path: Path, request: dict[str, Any], spec: JobSpec) -> Path:
@@ -142,17 +142,21 @@ def key_path(path: Path, request: dict[str, Any], spec: JobSpec) -> Path:
                 else ("training_job_name",)
             )
         case ("InputDataConfig", int(index), *rest):
-            name = request["InputDataConfig"][index]["ChannelName"]
+            entry = request["InputDataConfig"][index]
+            name = entry.get("ChannelName") if isinstance(entry, dict) else None
+            if name is None:
+                return ("channels",)
             members = [part for part in rest if part not in ("DataSource", "S3DataSource", "FileSystemDataSource")]
             return ("channels", name, *_inner(tuple(members) if members != ["ChannelName"] else (), verbatim=False))
         case ("InputDataConfig",):
             return ("channels",)
-        case ("Environment", str(name), *_) if name.startswith(contract.CONNECTOR_VARIABLE):
-            return ("channels", json.loads(request["Environment"][name])[contract.CONNECTOR_CHANNEL], "s3_uri")
+        case ("Environment", str(variable), *_) if variable in (connectors := connector_variables(spec)):
+            return ("channels", connectors[variable], "s3_uri")
         case ("Environment", *rest):
             return ("environment", *rest)
         case ("Tags", int(index), *_):
-            return ("tags", request["Tags"][index]["Key"])
+            tag = request["Tags"][index]
+            return ("tags", tag["Key"]) if isinstance(tag, dict) and "Key" in tag else ("tags",)
     return _inner(path, verbatim=False)
 
 

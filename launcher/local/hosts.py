@@ -8,7 +8,6 @@ import shutil
 import site
 import socket
 import sys
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from launcher.local.s3_reading import parse_s3_uri, read_object
 from launcher.local.sandbox import HostProcess
 from launcher.local.workspace import LocalRun
 from launcher.plan import boot_arguments
+from launcher.request import connector_variables
 
 _FOLDERS = (contract.CONFIG_DIR, contract.DATA_DIR, contract.MODEL_DIR, contract.OUTPUT_DATA_DIR)
 # Of this machine's environment a job sees only what programs need to run here, never what happens to be exported.
@@ -159,7 +159,7 @@ def _environ(run: LocalRun, host: Host, store: Store) -> dict[str, str]:
         "TRAINING_JOB_NAME": name,
         "TRAINING_JOB_ARN": f"arn:aws:sagemaker:{region}:000000000000:training-job/{name}",
         contract.MASTER_PORT_VARIABLE: str(_free_port(str(run.folder))),
-        **_sampled(run.plan.request.get("Environment", {}), run.options.sample),
+        **_sampled(run),
     }
     if not run.namespaces:
         environ[contract.BASE_DIR_VARIABLE] = str(run.root(host))
@@ -167,16 +167,13 @@ def _environ(run: LocalRun, host: Host, store: Store) -> dict[str, str]:
     return environ
 
 
-def _sampled(environment: Mapping[str, str], sample: int | None) -> dict[str, str]:
+def _sampled(run: LocalRun) -> dict[str, str]:
     """The request's Environment, in which the connector is told to stop after the first `sample` objects."""
-    if sample is None:
-        return dict(environment)
-    return {
-        key: json.dumps({**json.loads(value), contract.CONNECTOR_MAX_OBJECTS: sample})
-        if key.startswith(contract.CONNECTOR_VARIABLE)
-        else value
-        for key, value in environment.items()
-    }
+    environment: dict[str, str] = dict(run.plan.request.get("Environment", {}))
+    for variable in connector_variables(run.plan.spec) if run.options.sample is not None else ():
+        told = {**json.loads(environment[variable]), contract.CONNECTOR_MAX_OBJECTS: run.options.sample}
+        environment[variable] = json.dumps(told)
+    return environment
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,8 @@ def report(run: LocalRun, outcome: Outcome) -> int:
         "TrainingJobStatus": outcome.status,
         "FailureReason": reason,
         "TrainingTimeInSeconds": round(outcome.seconds, 1),
-        "Metrics": outcome.metrics,
+        # JSON has no NaN, and a training that diverged has nothing else to report.
+        "Metrics": {name: value if math.isfinite(value) else None for name, value in outcome.metrics.items()},
         "Artifacts": artifacts,
         "Folder": str(run.folder),
     }
@@ -44,18 +46,18 @@ def report(run: LocalRun, outcome: Outcome) -> int:
             shutil.rmtree(run.host_folder(host) / leftover, ignore_errors=True)
     if run.options.as_json:
         print(json.dumps(result, indent=2))  # noqa: T201 - the answer that --json asked for
-    _summarise(run, result)
+    _summarise(run, result, outcome)
     return outcome.exit_code
 
 
-def _summarise(run: LocalRun, result: dict[str, Any]) -> None:
+def _summarise(run: LocalRun, result: dict[str, Any], outcome: Outcome) -> None:
     say = run.console.say
     colour = {"Completed": "green", "Failed": "red"}.get(result["TrainingJobStatus"], "yellow")
     say()
     say(f"{result['TrainingJobName']}: {result['TrainingJobStatus']} after {result['TrainingTimeInSeconds']} s", colour)
     if result["FailureReason"]:
         say(f"  reason   {result['FailureReason']}")
-    for name, value in result["Metrics"].items():
+    for name, value in outcome.metrics.items():
         say(f"  metric   {name} = {value:g}")
     for name, path in result["Artifacts"].items():
         say(f"  {name:8} {shown_path(path)} ({human_bytes(_size(Path(path)))})")
