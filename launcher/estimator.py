@@ -1,0 +1,241 @@
+"""The channels of a spec as objects of SageMaker's Python SDK, for people who own an Estimator or a ModelTrainer already.
+
+    inputs = estimator_inputs("job.yaml")
+    trainer.train(input_data_config=inputs.input_data_config)     # ModelTrainer (SDK v3)
+    estimator.fit(inputs.inputs)                                  # PyTorch and every other Estimator (SDK v2)
+
+The objects hold every member of the planned request's entries, so what the SDK sends is what `--dry-run` shows. That is why
+SDK v3's `InputData` is not among them: it has no place for an input mode, a compression, a wrapper, a shuffle seed, and makes
+each URI a FullyReplicated S3Prefix in File mode. `Channel` has a place for all.
+
+`code:` stays behind, since a trainer brings its own code. S3Connector channels are no channels of SageMaker's: what the
+container has to know of them is `environment`. What an object cannot hold is refused; what only the owner of the trainer can
+see to is a Python warning.
+
+The SDK's two majors keep their classes in different modules and cannot share an environment, so the modules stand in a table
+and are imported when an object is made. Nothing else of the launcher imports the SDK.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from importlib import import_module, metadata
+from os import PathLike
+from typing import Any
+
+from pydantic import ValidationError
+
+import launcher
+from entrypoints import contract
+from launcher.checks.channels import MAX_CHANNELS
+from launcher.errors import Path, RefusedError, dotted
+from launcher.nearest import did_you_mean
+from launcher.part import spec_name
+from launcher.plan import Plan
+from launcher.spec import JobSpec
+
+
+@dataclass(frozen=True)
+class Sdk:
+    """Where a major version of the SDK keeps its classes, and what its trainer does with channels."""
+
+    major: int
+    shapes: str
+    """The module of Channel."""
+    serializing: str
+    """The module of `serialize`, which makes the request of a Channel."""
+    inputs: str
+    """The module of TrainingInput and FileSystemInput."""
+    mode_parameter: str
+    """What a trainer calls the mode of the channels that have none of their own."""
+    own_channels: tuple[str, ...] = ()
+    """What a trainer with code of its own adds to the channels it is given."""
+
+
+_V2 = Sdk(
+    major=2,
+    shapes="sagemaker_core.shapes",
+    serializing="sagemaker_core.main.utils",
+    inputs="sagemaker.inputs",
+    mode_parameter="input_mode",
+)
+_V3 = Sdk(
+    major=3,
+    shapes="sagemaker.core.shapes",
+    serializing="sagemaker.core.utils.utils",
+    inputs="sagemaker.core.inputs",
+    mode_parameter="training_input_mode",
+    own_channels=("code", "sm_drivers"),
+)
+_SDKS = {  # distribution and its major version; v3 can be installed in parts, and all need sagemaker-core
+    ("sagemaker", "2"): _V2,
+    ("sagemaker", "3"): _V3,
+    ("sagemaker-core", "2"): _V3,
+}
+
+
+@dataclass(frozen=True)
+class EstimatorInputs:
+    """What a trainer has to be given for the channels of a spec. Every access makes new objects."""
+
+    entries: tuple[Mapping[str, Any], ...]
+    """The entries of InputDataConfig, as planned: what travels, and what boto3 takes."""
+    environment: Mapping[str, str]
+    """The variables by which the container finds the S3Connector channels: the trainer's `environment` needs them."""
+    sdk: Sdk = field(repr=False)
+    version: str
+    """The installed SDK's."""
+
+    @property
+    def input_data_config(self) -> list[Any]:
+        """Channel objects, for `ModelTrainer(input_data_config=...)`, `.train(...)` and `HyperparameterTuner.tune(...)`.
+
+        Raises RefusedError for a member that the installed SDK's Channel does not have, and for a value that it would drop:
+        SDK 3.27, and v2's ModelTrainer, do not send what is false in Python, such as a shuffle seed of 0.
+        """
+        return [self._channel(entry) for entry in self.entries]
+
+    @property
+    def inputs(self) -> dict[str, Any] | None:
+        """Channel name -> TrainingInput or FileSystemInput, for `Estimator.fit(...)`; None, as `fit` wants it, for no channel.
+
+        Raises RefusedError for a data source that neither describes. (SDK v3 keeps the two classes, but no trainer of
+        its own takes them.)
+        """
+        return {entry["ChannelName"]: self._input(entry) for entry in self.entries} or None
+
+    def channels(self, *names: str) -> Any:
+        """Just the channels, or those of these names: on SDK v3 `input_data_config`, on SDK v2 `inputs`.
+
+        Raises KeyError for a name that is no channel of SageMaker's.
+        """
+        known = [entry["ChannelName"] for entry in self.entries]
+        for name in names:
+            if name not in known:
+                raise KeyError(f"{name!r} is no channel that SageMaker brings{did_you_mean(name, known)}")
+        if names:
+            return replace(
+                self, entries=tuple(entry for entry in self.entries if entry["ChannelName"] in names)
+            ).channels()
+        return self.inputs if self.sdk.major == 2 else self.input_data_config
+
+    def _channel(self, entry: Mapping[str, Any]) -> Any:
+        shapes, serializing = import_module(self.sdk.shapes), import_module(self.sdk.serializing)
+        try:
+            made = shapes.Channel(**_snake_case(entry))
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise self._refusal(entry, "Channel", f"{dotted(first['loc'])}: {first['msg']}") from error
+        for place, value in _lost(entry, serializing.serialize(made)):
+            raise self._refusal(entry, "Channel", f"{dotted(place)}: {value!r} is dropped when it is sent")
+        return made
+
+    def _input(self, entry: Mapping[str, Any]) -> Any:
+        """A TrainingInput or FileSystemInput whose `config` is the entry.
+
+        `config` is the attribute that both document and that `fit` sends, with the channel's name, as it is. The
+        constructors alone lose: FileSystemInput has no mode, TrainingInput adds a distribution where there is none.
+        """
+        inputs = import_module(self.sdk.inputs)
+        match entry["DataSource"]:
+            case {"S3DataSource": source}:
+                made = inputs.TrainingInput(source["S3Uri"])
+            case {"FileSystemDataSource": source}:
+                made = inputs.FileSystemInput(source["FileSystemId"], source["FileSystemType"], source["DirectoryPath"])
+            case other:
+                raise self._refusal(entry, "TrainingInput", f"it has no {' or '.join(other)}")
+        made.config = {member: copy.deepcopy(value) for member, value in entry.items() if member != "ChannelName"}
+        return made
+
+    def _refusal(self, entry: Mapping[str, Any], name: str, why: str) -> RefusedError:
+        return RefusedError(
+            f"channels.{entry['ChannelName']}: SDK {self.version}'s {name} cannot carry this channel: {why}; "
+            "use a newer SDK, or send the request with `launch`"
+        )
+
+
+def estimator_inputs(spec: JobSpec | str | PathLike[str]) -> EstimatorInputs:
+    """The channels of a spec, or of the file of one, for the SDK that is installed here.
+
+    Raises ImportError where none is, SpecError with every problem of the spec, RefusedError for an SDK of another major.
+    Warns (UserWarning) of what the trainer must be given besides, and of what planning warns about the channels.
+    """
+    sdk, version = _installed()
+    if not isinstance(spec, JobSpec):
+        spec = launcher.load(str(spec))
+    plan = launcher.plan(spec.model_copy(update={"code": None}))
+    entries = tuple(plan.request.get("InputDataConfig", ()))
+    environment = {
+        name: text
+        for name, text in plan.request.get("Environment", {}).items()
+        if name.startswith(contract.CONNECTOR_VARIABLE)
+    }
+    made = EstimatorInputs(entries, environment, sdk, version)
+    for warning in _left_to_the_owner(plan, made):
+        warnings.warn(warning, stacklevel=2)
+    return made
+
+
+def _installed() -> tuple[Sdk, str]:
+    """The installed SDK and its version, without importing it, which takes seconds."""
+    found = []
+    for distribution in ("sagemaker", "sagemaker-core"):
+        try:
+            version = metadata.version(distribution)
+        except metadata.PackageNotFoundError:
+            continue
+        if (sdk := _SDKS.get((distribution, version.partition(".")[0]))) is not None:
+            return sdk, version
+        found.append(f"{distribution} {version}")
+    if found:
+        raise RefusedError(
+            f"{' and '.join(found)} is installed, but this is written for sagemaker 2 and 3: "
+            "pip install 'sagemaker-launch[sdk]'"
+        )
+    raise ImportError(
+        "sagemaker is not installed, and the objects of its SDK need it: pip install 'sagemaker-launch[sdk]'",
+        name="sagemaker",
+    )
+
+
+def _left_to_the_owner(plan: Plan, made: EstimatorInputs) -> Iterator[str]:
+    """What the objects cannot say to the trainer, and planning's own warnings about channels."""
+    yield from (str(problem) for problem in plan.warnings if problem.path[:1] == ("channels",))
+    names = [entry["ChannelName"] for entry in made.entries]
+    if made.environment:
+        yield (
+            f"{len(made.environment)} channel(s) of source S3Connector travel as environment variables: "
+            "give the trainer environment={**inputs.environment}"
+        )
+    mode = plan.request.get("AlgorithmSpecification", {}).get("TrainingInputMode", "File")
+    without = [entry["ChannelName"] for entry in made.entries if "InputMode" not in entry]
+    if without and mode != "File":
+        yield f"{', '.join(without)}: no input mode of its own; give the trainer {made.sdk.mode_parameter}={mode!r}"
+    own = made.sdk.own_channels
+    if twice := [name for name in names if name in own]:
+        yield f"{', '.join(twice)}: ModelTrainer adds a channel of this name for its source_code; choose another name"
+    if own and len(names) + len(own) > MAX_CHANNELS:
+        yield (
+            f"{len(names)} channels, to which ModelTrainer adds {len(own)} for its source_code ({', '.join(own)}), "
+            f"are more than the service's {MAX_CHANNELS}"
+        )
+
+
+def _lost(entry: Any, sent: Any, place: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """The innermost members of an entry that are not sent as they are, with their values."""
+    if isinstance(entry, Mapping) and entry:
+        for member, value in entry.items():
+            inner = sent.get(member) if isinstance(sent, Mapping) else None
+            yield from _lost(value, inner, (*place, member))
+    elif entry != sent:
+        yield place, entry
+
+
+def _snake_case(value: Any) -> Any:
+    """The request's members as the SDK's shapes name them: `S3DataSource` -> `s3_data_source`."""
+    if isinstance(value, Mapping):
+        return {spec_name(member): _snake_case(inner) for member, inner in value.items()}
+    return [_snake_case(item) for item in value] if isinstance(value, list) else value
