@@ -11,6 +11,7 @@ import difflib
 import os
 from collections.abc import Generator, Iterator
 from contextlib import closing
+from dataclasses import replace
 from io import BytesIO
 
 from entrypoints.environment import Channel, Environment, load_environment
@@ -88,6 +89,11 @@ def default_share(channel: Channel, place: Place, worker: int = 0, workers: int 
             f"channel {channel.name!r}: a Pipe has one reader per host, and here are {place.local_world_size} rank(s) "
             f"x {workers} DataLoader worker(s); use one rank per host and num_workers 0 or 1, or input_mode: FastFile"
         )
+    if channel.sharer is not None:
+        # Of a channel that some hosts get, only these hosts have a part; torchrun's ranks count all hosts.
+        number, sharers = channel.sharer
+        ranks = place.local_world_size
+        place = replace(place, rank=number * ranks + place.local_rank, world_size=sharers * ranks)
     return share_for(channel.distribution, place, worker, workers)
 
 

@@ -46,6 +46,8 @@ BUNDLED_PACKAGE = "entrypoints"  # the package in it; the entry point `entrypoin
 # Variables of ours. What a request's Environment carries:
 #   LAUNCHER_CONNECTOR_<n>   one per S3Connector channel, JSON with the CONNECTOR_* keys below: these channels are no
 #                            InputDataConfig entries, so SageMaker's own files know nothing of them
+#   LAUNCHER_CHANNEL_GROUPS  JSON {channel: [instance groups]} of the channels that not all of the job's groups get
+CHANNEL_GROUPS_VARIABLE = "LAUNCHER_CHANNEL_GROUPS"
 CONNECTOR_VARIABLE = "LAUNCHER_CONNECTOR_"
 CONNECTOR_CHANNEL = "channel"
 CONNECTOR_S3_URI = "s3_uri"

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from entrypoints import contract
+from entrypoints.groups import with_sharers
 
 MODES = ("File", "FastFile", "Pipe")
 S3_CONNECTOR = "S3Connector"  # our own: read through s3torchconnector, no InputDataConfig entry
@@ -44,6 +45,7 @@ class Channel:
     s3_uri: str | None = None  # this and the next two: S3Connector only
     style: str | None = None  # map | iterable
     max_objects: int | None = None  # read the first N objects only
+    sharer: tuple[int, int] | None = None  # this host's number among those that get the channel; None: all do
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,7 @@ def load_environment(root: Path | None = None, environ: Mapping[str, str] | None
     resource_path = config_dir / contract.RESOURCE_CONFIG_FILE
     resource_config = _read_object(resource_path)
     hosts, current_host = _hosts(resource_config, resource_path)
+    groups = _instance_groups(resource_config, resource_path)
     return Environment(
         root=root,
         job_name=environ.get("TRAINING_JOB_NAME"),
@@ -160,12 +163,12 @@ def load_environment(root: Path | None = None, environ: Mapping[str, str] | None
         raw_hyperparameters={
             name: value if isinstance(value, str) else json.dumps(value) for name, value in raw_hyperparameters.items()
         },
-        channels=_channels(root, input_data_config, environ),
+        channels=with_sharers(_channels(root, input_data_config, environ), environ, groups, current_host),
         hosts=hosts,
         current_host=current_host,
         current_instance_type=resource_config.get("current_instance_type") or "local",
         current_group=resource_config.get("current_group_name") or contract.HOMOGENEOUS_GROUP,
-        instance_groups=_instance_groups(resource_config, resource_path),
+        instance_groups=groups,
         network_interface_name=resource_config.get("network_interface_name") or "eth0",
         resource_config=resource_config,
         input_data_config=input_data_config,

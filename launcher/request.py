@@ -78,6 +78,11 @@ def merged(request: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
+def _groups(entry: dict[str, Any]) -> list[str]:
+    groups: list[str] = entry["DataSource"].get("S3DataSource", {}).get("InstanceGroupNames", [])
+    return groups
+
+
 def connector_variables(spec: JobSpec) -> dict[str, str]:
     """The variables of the request's Environment that tell the container of connector channels, each with its channel."""
     names = [name for name, channel in spec.all_channels.items() if channel.connector(name) is not None]
@@ -115,8 +120,17 @@ def member_place(key: str) -> tuple[str, ...]:
 def _add_channels(request: dict[str, Any], spec: JobSpec) -> None:
     channels = spec.all_channels
     entries = [channel.input_data_config(name, spec.training_input_mode) for name, channel in channels.items()]
-    if brought := [entry for entry in entries if entry is not None]:
+    brought = [entry for entry in entries if entry is not None]
+    if brought:
         request["InputDataConfig"] = brought
+    groups = {
+        group.instance_group_name for group in (spec.resource_config and spec.resource_config.instance_groups) or ()
+    }
+    named = {
+        entry["ChannelName"]: _groups(entry) for entry in brought if _groups(entry) and set(_groups(entry)) != groups
+    }
+    if named and spec.code is not None:
+        request.setdefault("Environment", {})[contract.CHANNEL_GROUPS_VARIABLE] = json.dumps(named)
     for variable, name in connector_variables(spec).items():
         request.setdefault("Environment", {})[variable] = json.dumps(channels[name].connector(name))
 

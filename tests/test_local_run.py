@@ -215,6 +215,21 @@ print(os.environ["SM_RESOURCE_CONFIG"])
     assert "small a" not in output
 
 
+def test_a_channel_of_some_groups_is_read_once_by_these(here: Path) -> None:
+    overlay = (
+        "resource_config: {volume_size_in_gb: 9, instance_groups: ["
+        "{instance_group_name: big, instance_type: ml.m5.large, instance_count: 2},"
+        "{instance_group_name: small, instance_type: ml.c5.xlarge, instance_count: 1}]}\n"
+        "channels:\n"
+        "  a: {s3_uri: s3://bucket/train/, instance_group_names: [big]}\n"
+        "  b: {s3_uri: s3://bucket/train/, instance_group_names: [small, big]}\n"
+    )
+    (here / "job.yaml").write_text(laid_over_base(f"code: {{entry_point: entrypoints/read_channels.py}}\n{overlay}"))
+    reports = [json.loads(line.split("| ", 1)[1]) for line in launch(here).splitlines() if "| {" in line]
+    counts = {name: sum(report["count"] for report in reports if report["channel"] == name) for name in "ab"}
+    assert counts == {"a": 6, "b": 6}
+
+
 def test_sample_and_instance_count_make_it_small(here: Path) -> None:
     overlay = (
         "resource_config: {instance_type: ml.m5.large, instance_count: 16, volume_size_in_gb: 9}\n"
