@@ -6,7 +6,7 @@ BIN    := .venv/bin
 PIP     = $(BIN)/python -m pip --disable-pip-version-check install
 DEMO   := .launch/demo
 
-.PHONY: demo test check format lock env clean
+.PHONY: demo test sdk-test check format lock env clean
 
 demo: env
 	$(BIN)/python -m launcher.demo $(DEMO)/data
@@ -14,6 +14,18 @@ demo: env
 
 test: check
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+# Trains with both majors of SageMaker's SDK against moto. They share no environment, and take 2 GB in .sdk and some minutes.
+sdk-test: env .sdk/v2/ready .sdk/v3/ready
+	LAUNCHER_SDK_V2_PYTHON=$(CURDIR)/.sdk/v2/bin/python LAUNCHER_SDK_V3_PYTHON=$(CURDIR)/.sdk/v3/bin/python \
+		$(BIN)/python -m pytest -m sdk
+
+.sdk/v2/ready: SDK = . 'sagemaker<3'
+.sdk/v3/ready: SDK = '.[sdk]'
+.sdk/%/ready: pyproject.toml
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip --disable-pip-version-check install --quiet --editable $(SDK)
+	@touch $@
 
 check: env
 	$(BIN)/ruff check
@@ -44,4 +56,4 @@ lock:
 		--python-version 3.10 --generate-hashes --no-emit-package torch --no-annotate --no-header --quiet --output-file requirements.lock
 
 clean:
-	rm -rf .venv .launch .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .sdk .launch .mypy_cache .ruff_cache .pytest_cache .hypothesis
