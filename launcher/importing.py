@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from launcher import show
 from launcher.aws_model import REQUEST, shapes
@@ -127,9 +127,9 @@ def _has_keys(value: dict[str, Any], part: type[Part]) -> bool:
 
 def _part_of(annotation: Any) -> type[Part] | None:
     """The class of a spec inside `Part | None` or `tuple[Part, ...] | None`."""
-    if isinstance(annotation, type):
+    if get_origin(annotation) is None and isinstance(annotation, type):
         return annotation if issubclass(annotation, Part) else None
-    inner = (_part_of(each) for each in getattr(annotation, "__args__", ()))
+    inner = (_part_of(each) for each in get_args(annotation))
     return next((part for part in inner if part is not None), None)
 
 

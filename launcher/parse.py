@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -156,9 +156,9 @@ def _known_keys(path: Path, value: Mapping[str, Any]) -> list[str]:
 
 def _inner_model(annotation: Any) -> type[BaseModel]:
     """The model inside `Model | None` or `tuple[Model, ...] | None`."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+    if get_origin(annotation) is None and isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next(_inner_model(inner) for inner in annotation.__args__ if inner not in (type(None), ...))
+    return next(_inner_model(inner) for inner in get_args(annotation) if inner not in (type(None), ...))
 
 
 def _what(value: Any) -> str:
