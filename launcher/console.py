@@ -49,18 +49,21 @@ class Console:
                 click.echo(text, file=stream)
 
     @contextmanager
-    def progress(self, title: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-        """Show that something goes on; the function it gives takes bytes done since the last call, from any thread."""
+    def progress(self, title: str, *, counted: bool = True) -> Iterator[Callable[[int], None]]:
+        """Show that something goes on, and for how long; `counted` shows bytes and their rate as well.
+
+        The function it gives takes the bytes done since the last call, from any thread.
+        """
         if not sys.stderr.isatty() or self._out is sys.stderr:
             yield from self._quiet_progress(title)
             return
         from rich import progress as bars
         from rich.console import Console as RichConsole
 
-        size = [bars.BarColumn(), bars.DownloadColumn(), bars.TransferSpeedColumn()]
+        size = [bars.FileSizeColumn(), bars.TransferSpeedColumn()] if counted else []
         columns = [bars.SpinnerColumn(), bars.TextColumn("{task.description}"), *size, bars.TimeElapsedColumn()]
         with bars.Progress(*columns, console=RichConsole(stderr=True), transient=True) as shown:
-            task = shown.add_task(title, total=total)
+            task = shown.add_task(title, total=None)
             self._bars = shown
             try:
                 yield lambda count: shown.advance(task, count)

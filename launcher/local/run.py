@@ -65,7 +65,7 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
             store = stack.enter_context(s3)
             _ask_about_size(run, store)
             processes, failures = _prepare(run, store, file_systems, stack)
-            with console.progress("running"):
+            with console.progress("running", counted=False):
                 outcome = watch(processes, run, failures)
             _ignore_signals()  # what follows is short, and must not be cut in half
         return report(
@@ -89,10 +89,8 @@ def _prepare(
     announce(run)
     failures: list[Exception] = []
     restore_checkpoints(run, store)
-    with run.console.progress("bringing the channels") as advance:
-        processes = [
-            _bring(run, host, Road(store, file_systems, advance, failures.append), stack) for host in run.hosts
-        ]
+    road = Road(store, file_systems, failures.append)
+    processes = [_bring(run, host, road, stack) for host in run.hosts]
     undone.pop_all()
     return processes, failures
 
@@ -104,21 +102,22 @@ def _bring(run: LocalRun, host: Host, road: Road, stack: ExitStack) -> HostProce
     for entry in channels_of(run.plan.request, host):
         if entry["ChannelName"] == contract.CODE_CHANNEL and run.plan.code is not None:
             continue
-        delivery = Delivery(
-            channel=entry,
-            host=host.name,
-            hosts=sharing(entry, run.hosts),
-            data_dir=run.root(host) / contract.DATA_DIR,
-            scratch=run.host_folder(host) / "scratch" / entry["ChannelName"],
-            store=road.store,
-            file_systems=road.file_systems,
-            sample=run.options.sample,
-            on_bytes=road.on_bytes,
-            on_warning=run.console.warn,
-            on_error=road.on_error,
-        )
-        delivery.scratch.mkdir(parents=True, exist_ok=True)
-        binds += stack.enter_context(provide(delivery))
+        with run.console.progress(f"bringing {entry['ChannelName']} to {host.name}") as advance:
+            delivery = Delivery(
+                channel=entry,
+                host=host.name,
+                hosts=sharing(entry, run.hosts),
+                data_dir=run.root(host) / contract.DATA_DIR,
+                scratch=run.host_folder(host) / "scratch" / entry["ChannelName"],
+                store=road.store,
+                file_systems=road.file_systems,
+                sample=run.options.sample,
+                on_bytes=advance,
+                on_warning=run.console.warn,
+                on_error=road.on_error,
+            )
+            delivery.scratch.mkdir(parents=True, exist_ok=True)
+            binds += stack.enter_context(provide(delivery))
     return prepare_host(run, host, road.store, _placed(run, binds, stack))
 
 
@@ -188,7 +187,6 @@ class Road:
 
     store: Store
     file_systems: dict[str, Path]
-    on_bytes: Callable[[int], None]
     on_error: Callable[[Exception], None]
 
 
