@@ -8,7 +8,29 @@ from __future__ import annotations
 from typing import Any
 
 from launcher.aws_model import Violation, shown, violations
-from launcher.checks import channels, code, file_systems, job, resources
+from launcher.checks import (
+    built_in,
+    built_in_images,
+    built_in_job,
+    channels,
+    code,
+    file_systems,
+    images,
+    job,
+    modes,
+    network,
+    output,
+    prefixes,
+    profiler,
+    resources,
+    serverless,
+    stopping,
+    uris,
+    volumes,
+    warm_pools,
+)
+from launcher.checks.places import hatch_index, said_at, without
+from launcher.checks.remedies import remedy
 from launcher.checks.rule import Draft, Rule
 from launcher.errors import Path, Problem
 from launcher.images import WANTED as IMAGE_KEYS
@@ -16,7 +38,27 @@ from launcher.request import build_request, key_path, spec_path, training_image
 from launcher.spec import JobSpec
 
 _IMAGE_PLACES: dict[str, Path] = {"region": ("region",), "instance_type": ("resource_config", "instance_type")}
-RULES: tuple[Rule, ...] = (*job.RULES, *code.RULES, *resources.RULES, *channels.RULES, *file_systems.RULES)
+RULES: tuple[Rule, ...] = (
+    *job.RULES,
+    *code.RULES,
+    *images.RULES,
+    *resources.RULES,
+    *volumes.RULES,
+    *warm_pools.RULES,
+    *stopping.RULES,
+    *network.RULES,
+    *output.RULES,
+    *uris.RULES,
+    *channels.RULES,
+    *modes.RULES,
+    *prefixes.RULES,
+    *file_systems.RULES,
+    *built_in.RULES,
+    *built_in_images.RULES,
+    *built_in_job.RULES,
+    *serverless.RULES,
+    *profiler.RULES,
+)
 
 
 def check_spec(spec: JobSpec, job_name: str | None = None) -> list[Problem]:
@@ -28,31 +70,26 @@ def check_spec(spec: JobSpec, job_name: str | None = None) -> list[Problem]:
         if not _said_better(violation):
             path = spec_path(violation.path, request, spec)
             message = _without_secret(violation, request, spec)
+            if violation.code == "aws-pattern":
+                message += remedy(violation.path, request)
             problems.append(Problem(path, message, violation.code, location=spec.locate(path)))
     mistyped = [found.path for found in broken if found.code == "aws-type"]
-    judged = {key_path(path, request, spec) for path in mistyped}
+    judged = {path for path in (key_path(path, request, spec) for path in mistyped) if _is_of_names(path)}
     if (unknown := training_image(spec)[1]) is not None:
         path = ("image", unknown.key) if unknown.key in IMAGE_KEYS else _IMAGE_PLACES.get(unknown.key, ("image",))
         problems.append(Problem(path, str(unknown), "image-unknown", location=spec.locate(path)))
-    draft = Draft(spec, _without(request, mistyped))
+    draft, index = Draft(spec, without(request, mistyped)), hatch_index(spec)
     for rule in RULES:
         for path, message in rule.find(draft):
-            if path in judged:
-                continue
-            problems.append(Problem(path, message, rule.code, rule.severity, spec.locate(path)))
+            if path not in judged:
+                place = said_at(path, spec, index)
+                problems.append(Problem(place, message, rule.code, rule.severity, spec.locate(place)))
     return problems
 
 
-def _without(value: Any, paths: list[Path]) -> Any:
-    """A copy of a request without what has the wrong type, so that the rules can rely on the types."""
-    if not isinstance(value, dict) or not paths:
-        return value
-    wrong = {path[0] for path in paths if len(path) == 1 or not isinstance(value.get(path[0]), dict)}
-    return {
-        key: _without(item, [path[1:] for path in paths if path[0] == key])
-        for key, item in value.items()
-        if key not in wrong
-    }
+def _is_of_names(path: Path) -> bool:
+    """Whether every part can be looked up; the name of a channel may be of a wrong type, too."""
+    return all(isinstance(part, str | int) for part in path)
 
 
 def _without_secret(violation: Violation, request: dict[str, Any], spec: JobSpec) -> str:

@@ -1,4 +1,4 @@
-"""Rules on single channels and on channels together."""
+"""Rules on channels together: how many, their names, their sources and the hosts they are for."""
 
 from __future__ import annotations
 
@@ -6,101 +6,69 @@ import re
 from collections.abc import Iterator
 
 from entrypoints import contract
-from launcher.checks.rule import Draft, Entry, Found, Rule
+from launcher.checks.rule import Draft, Found, Rule
 
 MAX_CHANNELS = 20
 
 
 def at_most_20(draft: Draft) -> Iterator[Found]:
-    """The service takes 20 InputDataConfig entries; channels of source S3Connector are none and do not count."""
-    names = [entry.name for entry in draft.entries]
-    if len(names) > MAX_CHANNELS:
+    """The service takes 20 channels; those of source S3Connector are none of its and do not count.
+
+    Source: CreateTrainingJobRequest.InputDataConfig in the service model (at most 20); developer guide, model-train-storage.
+    Other launchers add channels of their own (code, sm_drivers), which count. The code channel of this one gives way.
+    """
+    count = len(draft.request.get("InputDataConfig", ()))
+    if count > MAX_CHANNELS:
         yield (
-            ("channels", names[MAX_CHANNELS]),
-            f"is channel {MAX_CHANNELS + 1} of {len(names)}, but AWS takes {MAX_CHANNELS}; join channels, or read some by"
+            draft.entries[MAX_CHANNELS].whole,
+            f"is channel {MAX_CHANNELS + 1} of {count}, but AWS takes {MAX_CHANNELS}; join channels, or read some by"
             " source: S3Connector, which do not count",
         )
 
 
-def gzip_needs_pipe(draft: Draft) -> Iterator[Found]:
-    """The service unzips only what it streams: "File mode only supports NONE, got Gzip instead"."""
+def names_differ(draft: Draft) -> Iterator[Found]:
+    """Each channel becomes one directory, so no two have the same name.
+
+    A mapping cannot name two alike, but the list under `request: {InputDataConfig: ...}` can.
+    Source: aws/sagemaker-python-sdk, job.py ("Duplicate channel {} not allowed").
+    """
+    seen = set()
+    for index, entry in enumerate(draft.entries):
+        if entry.name and entry.name in seen:
+            place = ("request", "InputDataConfig", index, "ChannelName")
+            yield place, f"{entry.name!r} is the name of an earlier channel, too; rename one"
+        seen.add(entry.name)
+
+
+def one_source(draft: Draft) -> Iterator[Found]:
+    """A channel lies in one place: in S3, on a file system, or in a dataset.
+
+    The service model requires none of the three and forbids no two of them.
+    Source: DataSource in the service model.
+    """
     for entry in draft.entries:
-        if entry.get("CompressionType") == "Gzip" and entry.get("InputMode") != "Pipe":
-            mode = entry.get("InputMode")
-            message = f"'Gzip' works only with input_mode Pipe, not {mode}; unzip the objects or use Pipe"
-            yield entry.path("compression_type"), message
+        sources = entry.request.get("DataSource")
+        if sources is not None and not sources:
+            yield entry.whole, "says nowhere to read from; write s3_uri, or file_system_id, or dataset_arn"
+        elif sources is not None and len(sources) > 1:
+            yield entry.path("data_source"), f"has {' and '.join(sources)}, but a channel lies in one place; keep one"
 
 
-def recordio_needs_pipe(draft: Draft) -> Iterator[Found]:
-    """Objects are wrapped as records only in a stream (Channel.RecordWrapperType in the service model)."""
-    for entry in draft.entries:
-        if entry.get("RecordWrapperType") == "RecordIO" and entry.get("InputMode") != "Pipe":
-            mode = entry.get("InputMode")
-            message = f"'RecordIO' works only with input_mode Pipe, not {mode}; delete it or use Pipe"
-            yield entry.path("record_wrapper_type"), message
+def names_are_no_paths(draft: Draft) -> Iterator[Found]:
+    """A channel's name is that of its directory, so it cannot be `.` or `..`, which the pattern takes.
 
-
-def augmented_manifest_needs_pipe(draft: Draft) -> Iterator[Found]:
-    """S3DataSource.S3DataType: an AugmentedManifestFile can only be used in Pipe mode."""
-    for entry in _of_type(draft, "AugmentedManifestFile"):
-        if entry.get("InputMode") != "Pipe":
-            yield (
-                entry.path("s3_data_type"),
-                "'AugmentedManifestFile' works only with input_mode Pipe; write input_mode: Pipe",
-            )
-
-
-def attribute_names_belong_to_augmented_manifests(draft: Draft) -> Iterator[Found]:
-    """AttributeNames pick from the lines of an augmented manifest: it needs at least one, and nothing else takes any."""
-    for entry in draft.entries:
-        augmented, names = entry.get("S3DataType") == "AugmentedManifestFile", entry.get("AttributeNames")
-        if augmented and not names:
-            yield entry.path("attribute_names"), "is missing; name the attributes to send, such as [source-ref, class]"
-        elif names and not augmented:
-            yield entry.path("attribute_names"), "works only with s3_data_type AugmentedManifestFile; delete it"
-
-
-def fast_file_needs_prefix(draft: Draft) -> Iterator[Found]:
-    """Channels that use FastFile must use S3Prefix (developer guide; the model excludes augmented manifests only)."""
-    for entry in draft.entries:
-        if entry.get("InputMode") == "FastFile" and entry.get("S3DataType") == "ManifestFile":
-            message = "'ManifestFile' does not go with input_mode FastFile; use File or Pipe, or a prefix"
-            yield entry.path("s3_data_type"), message
-
-
-def fast_file_wants_a_folder(draft: Draft) -> Iterator[Found]:
-    """FastFile sees folders: a URI that is part of a folder's name finds nothing (developer guide, FastFile note)."""
-    for entry in draft.entries:
-        uri = entry.get("S3Uri")
-        if entry.get("InputMode") == "FastFile" and uri and _key(uri) and not uri.endswith("/"):
-            yield entry.path("s3_uri"), f"{uri!r} should be a whole folder under FastFile; end it with '/'"
-
-
-def manifest_is_an_object(draft: Draft) -> Iterator[Found]:
-    """A manifest's S3Uri identifies an object (S3DataSource.S3DataType)."""
-    for entry in (*_of_type(draft, "ManifestFile"), *_of_type(draft, "AugmentedManifestFile")):
-        uri = entry.get("S3Uri")
-        if uri and (uri.endswith("/") or not _key(uri)):
-            yield entry.path("s3_uri"), f"{uri!r} is a folder, but a manifest is one object; write its whole key"
-
-
-def whole_bucket(draft: Draft) -> Iterator[Found]:
-    """A URI without a key selects every object of the bucket."""
-    for entry in draft.entries:
-        uri = entry.get("S3Uri")
-        if uri and not _key(uri) and entry.get("S3DataType") == "S3Prefix":
-            yield entry.path("s3_uri"), f"{uri!r} means the whole bucket; add the folder if that is not meant"
-
-
-def sharding_needs_hosts(draft: Draft) -> Iterator[Found]:
-    """ShardedByS3Key gives each host its share; one host gets everything (S3DataDistributionType)."""
-    for entry in draft.entries:
-        if entry.get("S3DataDistributionType") == contract.SHARDED and draft.instance_count == 1:
-            yield entry.path("s3_data_distribution_type"), "'ShardedByS3Key' shards nothing over one instance"
+    Source: Channel.ChannelName in the service model; developer guide, your-algorithms-training-algo-running-container.
+    """
+    for name in {*draft.spec.all_channels, *(entry.name for entry in draft.entries)}.intersection((".", "..")):
+        yield ("channels", name), "cannot be the name of a channel's directory; rename it"
 
 
 def names_do_not_collide(draft: Draft) -> Iterator[Found]:
-    """Names that differ by case share SM_CHANNEL_<NAME>; Pipe channel `x` in epoch 0 is the file `x_0`."""
+    """Names that differ by case share the variable SM_CHANNEL_<NAME>; Pipe channel `x` in epoch 0 is the file `x_0`.
+
+    Source: sagemaker-training, params.py and environment.py; developer guide, your-algorithms-training-algo-running-container
+    (a FIFO of a channel is `<channel>_<epoch>`).
+    """
     by_upper: dict[str, str] = {}
     pipes = {entry.name for entry in draft.entries if entry.get("InputMode") == "Pipe"}
     for name in draft.spec.all_channels:
@@ -112,7 +80,10 @@ def names_do_not_collide(draft: Draft) -> Iterator[Found]:
 
 
 def names_readable_from_a_shell(draft: Draft) -> Iterator[Found]:
-    """A channel `a-b` gives SM_CHANNEL_A-B, which no shell can read."""
+    """A channel `a-b` gives SM_CHANNEL_A-B, which no shell can read.
+
+    Source: sagemaker-training, environment.py: names are put in capitals, and nothing else of them is changed.
+    """
     for name in draft.spec.all_channels:
         if re.search(r"[-.]", name) and draft.spec.code and str(draft.spec.code.entry_point).endswith(".sh"):
             better = re.sub(r"[-.]", "_", name)
@@ -122,58 +93,56 @@ def names_readable_from_a_shell(draft: Draft) -> Iterator[Found]:
             )
 
 
-def pipe_order_across_hosts(draft: Draft) -> Iterator[Found]:
-    """Each host streams all of a FullyReplicated channel; the order is not promised to be the same on each."""
+def sharding_needs_hosts(draft: Draft) -> Iterator[Found]:
+    """ShardedByS3Key gives each host its share of the objects; one host gets everything.
+
+    Source: S3DataSource.S3DataDistributionType in the service model. The hosts of a channel that names instance groups are
+    those of its groups. Random Cut Forest, the built-in algorithm, wants it whatever the number of hosts.
+    """
     for entry in draft.entries:
-        replicated = entry.get("S3DataDistributionType") in (None, "FullyReplicated")
-        if draft.instance_count > 1 and entry.get("InputMode") == "Pipe" and replicated:
-            yield (
-                entry.path("input_mode"),
-                "streams all the data to every host, in an order that is not promised to be the same on each; to read"
-                " each sample once over all hosts use s3_data_distribution_type: ShardedByS3Key",
-            )
+        if entry.is_sharded and draft.hosts_of(entry) == 1 and draft.built_in != "randomcutforest":
+            yield entry.path("s3_data_distribution_type"), "'ShardedByS3Key' shards nothing over one instance"
 
 
 def all_or_no_instance_groups(draft: Draft) -> Iterator[Found]:
-    """If one channel names instance groups, all must; and each name is a group of the job."""
-    entries = list(draft.entries)
-    groups = {group.get("InstanceGroupName") for group in draft.get("ResourceConfig.InstanceGroups") or ()}
-    some = any(entry.get("InstanceGroupNames") for entry in entries)
-    for entry in entries:
+    """If one channel names instance groups, all must; and each name is a group of the job.
+
+    The service answers: "Some channels have assigned instance groups: [processing] while others not: [sm_drivers, code]".
+    Channels of file systems have no such member.
+    Source: aws/sagemaker-python-sdk issues 6089 and 5225; S3DataSource.InstanceGroupNames in the service model.
+    """
+    groups = {group.get("InstanceGroupName") for group in draft.groups}
+    some = any(entry.get("InstanceGroupNames") for entry in draft.entries)
+    for entry in draft.entries:
         names = entry.get("InstanceGroupNames")
-        if some and not names:
-            yield ("channels", entry.name), "names no instance groups, but other channels do; add instance_group_names"
+        if some and not names and not entry.is_file_system:
+            yield entry.whole, "names no instance groups, but other channels do; add instance_group_names"
         for name in names or ():
             if name not in groups:
                 yield entry.path("instance_group_names"), f"{name!r} is no group of resource_config.instance_groups"
 
 
 def connector_reads_a_place(draft: Draft) -> Iterator[Found]:
-    """What the connector reads is told to the container as it stands, so it must be a whole S3 URI."""
+    """What the connector reads is told to the container as it stands, so it must be a whole S3 URI.
+
+    Source: s3torchconnector, S3Dataset.from_prefix; no service looks at it before the training does.
+    """
     for name, channel in draft.spec.all_channels.items():
         told = channel.connector(name)
         if told is not None and not re.match(r"s3://[^/]+", told.get(contract.CONNECTOR_S3_URI, "")):
             yield ("channels", name, "s3_uri"), "is no S3 URI; write where the objects lie, such as s3://bucket/prefix/"
 
 
-def _of_type(draft: Draft, data_type: str) -> list[Entry]:
-    return [entry for entry in draft.entries if entry.get("S3DataType") == data_type]
-
-
-def _key(uri: str) -> str:
-    """What follows the bucket in `s3://bucket/key`."""
-    return uri.partition("://")[2].partition("/")[2]
-
-
-def _train(keys: str) -> str:
-    return f"channels: {{train: {{s3_uri: s3://bucket/train/, {keys}}}}}"
-
-
 def _many(count: int) -> str:
     return "channels:\n" + "".join(f"  c{index}: s3://bucket/c{index}/\n" for index in range(count))
 
 
-_AUGMENTED = "s3_data_type: AugmentedManifestFile, s3_uri: s3://bucket/train.manifest, record_wrapper_type: RecordIO"
+def _listed(*channels: str) -> str:
+    return f"channels: null\nrequest: {{InputDataConfig: [{', '.join(channels)}]}}"
+
+
+_FOLDER = "DataSource: {S3DataSource: {S3DataType: S3Prefix, S3Uri: s3://b/a/}}"
+_SHARDED = "channels: {train: {s3_uri: s3://bucket/train/, s3_data_distribution_type: ShardedByS3Key}}"
 _TWO = "resource_config: {instance_type: ml.m5.large, instance_count: 2, volume_size_in_gb: 10}\n"
 _GROUPS = (
     "resource_config: {volume_size_in_gb: 10, instance_groups: [{instance_group_name: cpu, instance_type: ml.m5.large,"
@@ -183,67 +152,25 @@ _GROUPS = (
 RULES = (
     Rule("channels-at-most-20", "error", at_most_20, wrong=_many(21), right=_many(20)),
     Rule(
-        "channel-gzip-needs-pipe",
+        "channel-names-differ",
         "error",
-        gzip_needs_pipe,
-        wrong=_train("compression_type: Gzip, input_mode: FastFile"),
-        right=_train("compression_type: Gzip, input_mode: Pipe"),
+        names_differ,
+        wrong=_listed(f"{{ChannelName: a, {_FOLDER}}}", f"{{ChannelName: a, {_FOLDER}}}"),
+        right=_listed(f"{{ChannelName: a, {_FOLDER}}}", f"{{ChannelName: b, {_FOLDER}}}"),
     ),
     Rule(
-        "channel-recordio-needs-pipe",
+        "channel-one-source",
         "error",
-        recordio_needs_pipe,
-        wrong=_train("record_wrapper_type: RecordIO"),
-        right=_train("record_wrapper_type: RecordIO, input_mode: Pipe"),
+        one_source,
+        wrong=_listed("{ChannelName: a, DataSource: {}}"),
+        right=_listed(f"{{ChannelName: a, {_FOLDER}}}"),
     ),
     Rule(
-        "channel-augmented-manifest-needs-pipe",
+        "channel-name-is-path",
         "error",
-        augmented_manifest_needs_pipe,
-        wrong="channels: {train: {attribute_names: [a-ref], s3_data_type: AugmentedManifestFile, s3_uri: s3://b/m.json}}",
-        right=f"channels: {{train: {{attribute_names: [a-ref], input_mode: Pipe, {_AUGMENTED}}}}}",
-    ),
-    Rule(
-        "channel-attribute-names",
-        "error",
-        attribute_names_belong_to_augmented_manifests,
-        wrong=_train("attribute_names: [source-ref]"),
-        right=f"channels: {{train: {{attribute_names: [source-ref, class], input_mode: Pipe, {_AUGMENTED}}}}}",
-    ),
-    Rule(
-        "channel-fast-file-needs-prefix",
-        "error",
-        fast_file_needs_prefix,
-        wrong="channels: {train: {s3_uri: s3://b/train.manifest/x, s3_data_type: ManifestFile, input_mode: FastFile}}",
-        right="channels: {train: {s3_uri: s3://b/train.manifest, s3_data_type: ManifestFile, input_mode: File}}",
-    ),
-    Rule(
-        "channel-fast-file-folder",
-        "warning",
-        fast_file_wants_a_folder,
-        wrong="channels: {train: {s3_uri: s3://bucket/train, input_mode: FastFile}}",
-        right=_train("input_mode: FastFile"),
-    ),
-    Rule(
-        "channel-manifest-is-object",
-        "error",
-        manifest_is_an_object,
-        wrong=_train("s3_data_type: ManifestFile"),
-        right="channels: {train: {s3_uri: s3://bucket/train.manifest, s3_data_type: ManifestFile}}",
-    ),
-    Rule(
-        "channel-whole-bucket",
-        "warning",
-        whole_bucket,
-        wrong="channels: {train: s3://bucket}",
-        right="channels: {train: s3://bucket/train/}",
-    ),
-    Rule(
-        "channel-sharded-over-one",
-        "warning",
-        sharding_needs_hosts,
-        wrong=_train("s3_data_distribution_type: ShardedByS3Key"),
-        right=_TWO + _train("s3_data_distribution_type: ShardedByS3Key"),
+        names_are_no_paths,
+        wrong="channels: {..: s3://bucket/a/}",
+        right="channels: {a..b: s3://bucket/a/}",
     ),
     Rule(
         "channel-names-collide",
@@ -259,13 +186,7 @@ RULES = (
         wrong="code: {entry_point: train.sh}\nchannels: {a-b: s3://bucket/a/}",
         right="code: {entry_point: train.sh}\nchannels: {a_b: s3://bucket/a/}",
     ),
-    Rule(
-        "channel-pipe-order",
-        "warning",
-        pipe_order_across_hosts,
-        wrong=_TWO + _train("input_mode: Pipe"),
-        right=_TWO + _train("input_mode: Pipe, s3_data_distribution_type: ShardedByS3Key"),
-    ),
+    Rule("channel-sharded-over-one", "warning", sharding_needs_hosts, wrong=_SHARDED, right=_TWO + _SHARDED),
     Rule(
         "channel-instance-groups",
         "error",

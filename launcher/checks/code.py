@@ -14,7 +14,10 @@ _BOUNDED = ("application/x-tar", "application/x-recordio", "application/jsonline
 
 
 def entry_point_can_be_run(draft: Draft) -> Iterator[Found]:
-    """The entry point is run by Python or bash, so its name must end in .py or .sh, and it lies inside the folder."""
+    """The entry point is run by Python or bash, so its name must end in .py or .sh, and it lies inside the folder.
+
+    The sagemaker-training toolkit and the SageMaker SDK know the same two kinds. torchrun starts Python scripts only.
+    """
     code = draft.spec.code
     if code is None:
         return
@@ -32,7 +35,11 @@ def entry_point_can_be_run(draft: Draft) -> Iterator[Found]:
 
 
 def code_or_container_entrypoint(draft: Draft) -> Iterator[Found]:
-    """Code of ours is started by a ContainerEntrypoint of ours, so the spec cannot have another."""
+    """Code that travels with the job is started by a ContainerEntrypoint of the launcher's, so the spec cannot have another.
+
+    The entrypoint unpacks the code, sets the SM_* variables and hands SIGTERM on; one of your own belongs to an image that
+    holds its code (AlgorithmSpecification.ContainerEntrypoint in the service model).
+    """
     if draft.spec.code is not None:
         for key in ("container_entrypoint", "container_arguments"):
             if getattr(draft.spec, key) is not None:
@@ -40,7 +47,10 @@ def code_or_container_entrypoint(draft: Draft) -> Iterator[Found]:
 
 
 def code_channel_is_ours(draft: Draft) -> Iterator[Found]:
-    """The code travels in a channel of its own, whose name no other can have."""
+    """The code travels in a channel of its own, whose name no other can have.
+
+    Channels become directories, and two of one name would be one (Channel.ChannelName in the service model).
+    """
     if contract.CODE_CHANNEL in draft.spec.all_channels:
         yield ("channels", contract.CODE_CHANNEL), "is the name of the channel that carries the code; choose another"
 
@@ -53,7 +63,11 @@ def by_toolkit(draft: Draft) -> bool:
 
 
 def a_channel_is_free_for_code(draft: Draft) -> Iterator[Found]:
-    """`delivery: channel` needs one of the 20 channels."""
+    """`delivery: channel` needs one of the 20 channels.
+
+    Source: CreateTrainingJobRequest.InputDataConfig in the service model (at most 20). With `delivery: auto` the code gives
+    way and travels by the toolkit's own hyperparameters.
+    """
     code = draft.spec.code
     if (
         code is not None
@@ -67,7 +81,11 @@ def a_channel_is_free_for_code(draft: Draft) -> Iterator[Found]:
 
 
 def toolkit_brings_the_code(draft: Draft) -> Iterator[Found]:
-    """Without a channel of its own the code is brought by sagemaker-training, which the image must then hold."""
+    """Without a channel of its own the code is brought by sagemaker-training, which the image must then hold.
+
+    AWS's images for training hold it; others fail at once, since nothing in them knows `sagemaker_program`.
+    Source: aws/sagemaker-training-toolkit, params.py and entry_point.py.
+    """
     if draft.spec.code is not None and by_toolkit(draft):
         asked = draft.spec.code.delivery == "submit_directory"
         why = "as asked" if asked else f"since all {MAX_CHANNELS} channels are taken"
@@ -78,7 +96,10 @@ def toolkit_brings_the_code(draft: Draft) -> Iterator[Found]:
 
 
 def toolkit_installs_requirements_txt(draft: Draft) -> Iterator[Found]:
-    """The toolkit installs a requirements.txt at the top of the code, and no file of another name."""
+    """The toolkit installs a requirements.txt at the top of the code, and no file of another name.
+
+    Source: aws/sagemaker-training-toolkit, modules.py and entry_point.py.
+    """
     code = draft.spec.code
     if code is not None and by_toolkit(draft) and code.requirements not in (None, "requirements.txt"):
         message = (
@@ -88,7 +109,11 @@ def toolkit_installs_requirements_txt(draft: Draft) -> Iterator[Found]:
 
 
 def whole_objects_through_a_pipe(draft: Draft) -> Iterator[Found]:
-    """A FIFO joins the objects, and without a record format the bundled scripts cannot tell where one ends."""
+    """A FIFO joins the objects, and without a record format the bundled scripts cannot tell where one ends.
+
+    Formats with boundaries: tar, RecordIO, JSON lines, CSV and text; and whatever is wrapped as RecordIO on the way.
+    Source: developer guide, your-algorithms-training-algo-running-container: a channel is one pipe for each epoch.
+    """
     code = draft.spec.code
     if code is None or not (code.entry_point or "").startswith(f"{contract.BUNDLED_PACKAGE}/"):
         return

@@ -12,6 +12,41 @@ output_data_config: {s3_output_path: s3://bucket/out/}
 channels: {train: s3://bucket/train/}
 """
 
+# Built-in algorithms of the examples: the account of their images in eu-west-1, and hyperparameters that they require.
+_BUILT_INS = {
+    "image-classification": ("685385470294", "num_classes: 10, num_training_samples: 1000"),
+    "ipinsights": ("438346466558", "num_entity_vectors: 1000, vector_dim: 128"),
+    "kmeans": ("438346466558", "feature_dim: 10, k: 3"),
+    "lda": ("999678624901", "feature_dim: 10, mini_batch_size: 100, num_topics: 5"),
+    "linear-learner": ("438346466558", "predictor_type: regressor"),
+    "xgboost": ("685385470294", "num_round: 10"),
+}
+
+
+def built_in(algorithm: str, *channels: str, instance_type: str = "ml.m5.xlarge") -> str:
+    """An overlay that runs a built-in algorithm with what it requires.
+
+    Each channel is `name` or `name, more: keys`; it lies in a folder of its name unless the keys say where.
+    """
+    account, hyperparameters = _BUILT_INS[algorithm]
+    machine = "ml.p3.2xlarge" if algorithm == "image-classification" else instance_type
+    entries = []
+    for channel in channels:
+        name, _, keys = channel.partition(", ")
+        place = "" if "s3_uri" in keys else f"s3_uri: s3://bucket/{name}/, "
+        entries.append(f"{name}: {{{place}{keys}}}")
+    return (
+        f"image: {account}.dkr.ecr.eu-west-1.amazonaws.com/{algorithm}:1\n"
+        f"hyperparameters: {{{hyperparameters}}}\n"
+        f"resource_config: {{instance_type: {machine}, instance_count: 1, volume_size_in_gb: 50}}\n"
+        f"channels: {{{', '.join(entries)}}}\n"
+    )
+
+
+def two_hosts(overlay: str) -> str:
+    """An overlay of `built_in` with two instances."""
+    return overlay.replace("instance_count: 1", "instance_count: 2")
+
 
 def laid_over_base(overlay: str) -> str:
     """BASE with the top-level keys of `overlay` in place of its own; both are block mappings with one key a line."""

@@ -9,29 +9,39 @@ from launcher.checks.rule import Draft, Found, Rule
 
 
 def file_systems_need_a_vpc(draft: Draft) -> Iterator[Found]:
-    """EFS and FSx are reached through the job's own network (developer guide, model-access-training-data)."""
+    """EFS and FSx are reached through the job's own network.
+
+    Source: developer guide, model-access-training-data (EFS: "Your training job must connect to a VPC"; FSx: "must connect
+    to an Amazon VPC").
+    """
     if draft.get("VpcConfig") is None:
         for entry in draft.entries:
             if entry.is_file_system:
                 yield (
-                    ("channels", entry.name),
+                    entry.whole,
                     "is a file system, which is reached only from inside its VPC; add"
                     " vpc_config: {security_group_ids: [sg-...], subnets: [subnet-...]}",
                 )
 
 
 def file_systems_use_file_mode(draft: Draft) -> Iterator[Found]:
-    """File system channels must use File mode (developer guide, your-algorithms-training-algo-running-container)."""
+    """Channels of file systems are always in File mode: the directory itself is mounted, and nothing is copied.
+
+    The service model speaks of EFS files as streams (InputDataConfig); the developer guide requires File, and so does the
+    service.
+    Source: developer guide, your-algorithms-training-algo-running-container ("must use File mode").
+    """
     for entry in draft.entries:
-        if entry.is_file_system and entry.get("InputMode") != "File":
-            yield (
-                entry.path("input_mode"),
-                f"is {entry.get('InputMode')!r}, but a file system is always File; delete the key",
-            )
+        mode = entry.get("InputMode")
+        if entry.is_file_system and mode not in ("File", None):
+            yield entry.path("input_mode"), f"is {mode!r}, but a file system is always File; delete the key"
 
 
 def directory_path_is_absolute(draft: Draft) -> Iterator[Found]:
-    """FileSystemDataSource.DirectoryPath is the full path; the model's pattern takes anything."""
+    """A directory on a file system is named by its full path; the model's pattern takes anything.
+
+    Source: FileSystemDataSource.DirectoryPath in the service model ("The full path to the directory").
+    """
     for entry in draft.entries:
         path = entry.get("DirectoryPath")
         if path is not None and not path.startswith("/"):
@@ -39,15 +49,36 @@ def directory_path_is_absolute(draft: Draft) -> Iterator[Found]:
 
 
 def fsx_mount_name(draft: Draft) -> Iterator[Found]:
-    """FSx paths begin with the file system's mount name, which is `fsx` on Scratch_1 file systems only."""
+    """FSx paths begin with the file system's mount name, which is `fsx` on Scratch_1 file systems only.
+
+    The mount name of others is made by FSx, of at most 8 characters, and shown by DescribeFileSystems; it is not known
+    offline, so this is a warning.
+    Source: developer guide, model-access-training-data, tip; aws/amazon-sagemaker-examples PR 2183; FSx API reference,
+    LustreFileSystemConfiguration.MountName.
+    """
+    shows = "(`aws fsx describe-file-systems` shows it as MountName)"
     for entry in draft.entries:
         path = entry.get("DirectoryPath") or ""
-        if entry.get("FileSystemType") == "FSxLustre" and re.match(r"/fsx(/|$)", path):
+        if entry.get("FileSystemType") != "FSxLustre" or not path.startswith("/"):
+            continue
+        if re.match(r"/fsx(/|$)", path):
             yield (
                 entry.path("directory_path"),
-                f"{path!r} is right on SCRATCH_1 file systems only; others have a mount name of their own"
-                " (`aws fsx describe-file-systems` shows it as MountName)",
+                f"{path!r} is right on SCRATCH_1 file systems only; others have a mount name of their own {shows}",
             )
+        elif not re.match(r"/[A-Za-z0-9_-]{1,8}(/|$)", path):
+            message = f"{path!r} does not begin with a mount name of at most 8 characters, as FSx paths do {shows}"
+            yield entry.path("directory_path"), message
+
+
+def shuffling_needs_objects(draft: Draft) -> Iterator[Found]:
+    """ShuffleConfig shuffles objects of S3; on a file system there is nothing to shuffle.
+
+    Source: ShuffleConfig in the service model, which speaks of S3Prefix, ManifestFile and AugmentedManifestFile only.
+    """
+    for entry in draft.entries:
+        if entry.is_file_system and entry.get("ShuffleConfig") is not None:
+            yield entry.path("shuffle_config"), "does nothing on a file system; delete it"
 
 
 def _efs(keys: str, source: str = "EFS") -> str:
@@ -58,6 +89,14 @@ def _efs(keys: str, source: str = "EFS") -> str:
 
 
 _NO_VPC = "channels: {train: {source: EFS, file_system_id: fs-0123456789abcdef0, directory_path: /data}}"
+_SHUFFLED = (
+    "request: {InputDataConfig: [{ChannelName: train, ShuffleConfig: {Seed: 1}, InputMode: File, DataSource: {%s}}]}\n"
+    "vpc_config: {security_group_ids: [sg-0123456789abcdef0], subnets: [subnet-0123456789abcdef0]}\n"
+)
+_ON_EFS = (
+    "FileSystemDataSource: {FileSystemId: fs-0123456789abcdef0, FileSystemType: EFS, DirectoryPath: /data,"
+    " FileSystemAccessMode: ro}"
+)
 
 RULES = (
     Rule(
@@ -87,5 +126,12 @@ RULES = (
         fsx_mount_name,
         wrong=_efs("directory_path: /fsx/data", "FSxLustre"),
         right=_efs("directory_path: /abcdefgh/data", "FSxLustre"),
+    ),
+    Rule(
+        "shuffle-on-file-system",
+        "warning",
+        shuffling_needs_objects,
+        wrong=_SHUFFLED % _ON_EFS,
+        right=_SHUFFLED % "S3DataSource: {S3DataType: S3Prefix, S3Uri: s3://bucket/train/}",
     ),
 )

@@ -1,14 +1,20 @@
-"""Rules on the job itself: its name, what it runs, where it writes, how long."""
+"""Rules on the job itself: its name, what it runs, what it is told and what is read from its log."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
+from entrypoints import contract
 from launcher.checks.rule import Draft, Found, Rule
 
 
 def name_given_once(draft: Draft) -> Iterator[Found]:
-    """A job is named by `training_job_name`, used as it is, or by `base_name`, to which the launcher adds time and chance."""
+    """A job is named by `training_job_name`, used as it is, or by `base_name`, to which the launcher adds time and chance.
+
+    A job's name is never free again within an account and region (CreateTrainingJobRequest.TrainingJobName), so a name of
+    one's own serves once. That is why there are two keys, and why only one of them can stand.
+    """
     if draft.spec.training_job_name is not None and draft.spec.base_name is not None:
         yield ("base_name",), "names the job a second time; keep training_job_name (used as it is) or base_name"
     if draft.spec.training_job_name is None and draft.spec.base_name is None:
@@ -16,94 +22,111 @@ def name_given_once(draft: Draft) -> Iterator[Found]:
 
 
 def one_of_image_and_algorithm(draft: Draft) -> Iterator[Found]:
-    """The service takes exactly one of TrainingImage and AlgorithmName, and answers both or neither with an error."""
+    """The service takes exactly one of TrainingImage and AlgorithmName, and answers both or neither with an error.
+
+    The service model requires neither, since serverless jobs have no use for them, so botocore sends a job without both.
+    Source: AlgorithmSpecification.AlgorithmName in the service model ("mutually exclusive"; neither gives a null error).
+    """
     image, algorithm = (
         draft.get("AlgorithmSpecification.TrainingImage"),
         draft.get("AlgorithmSpecification.AlgorithmName"),
     )
-    if image is None and algorithm is None:
+    if image is None and algorithm is None and not draft.is_serverless:
         yield ("image",), "is missing; write the container image to train in, or algorithm_name"
     elif image is not None and algorithm is not None:
         yield ("algorithm_name",), "stands beside image, but AWS takes only one of them; delete one"
 
 
-def stopping_within_28_days(draft: Draft) -> Iterator[Found]:
-    """StoppingCondition.MaxRuntimeInSeconds: the documentation's 28 days, which the model's shape does not hold."""
-    seconds = draft.get("StoppingCondition.MaxRuntimeInSeconds")
-    if seconds is not None and seconds > 28 * 24 * 3600:
-        yield (
-            ("stopping_condition", "max_runtime_in_seconds"),
-            f"is {seconds}, but AWS stops at 28 days; write 2419200 or less",
-        )
+def metrics_have_a_group(draft: Draft) -> Iterator[Found]:
+    """A metric's value is what the first group of its regular expression matches; without a group there is none.
+
+    Source: developer guide, training-metrics: the expression is searched in the log, and the text inside its parentheses
+    becomes the value.
+    """
+    for index, metric in enumerate(draft.get("AlgorithmSpecification.MetricDefinitions") or ()):
+        regex = metric.get("Regex")
+        if regex and not re.search(r"(?<!\\)\((?!\?[:=!<])|\(\?<[A-Za-z]", regex):
+            yield (
+                ("metric_definitions", index, "regex"),
+                "has no group, so no value can be read; put what matches the number in parentheses: loss=([0-9.]+)",
+            )
 
 
-def spot_needs_max_wait(draft: Draft) -> Iterator[Found]:
-    """Managed spot training needs MaxWaitTimeInSeconds, at least as long as MaxRuntimeInSeconds (developer guide)."""
-    wait = draft.get("StoppingCondition.MaxWaitTimeInSeconds")
-    runtime = draft.get("StoppingCondition.MaxRuntimeInSeconds")
-    if draft.get("EnableManagedSpotTraining") and wait is None:
-        yield (
-            ("enable_managed_spot_training",),
-            "needs stopping_condition.max_wait_time_in_seconds: how long to run and wait for capacity together",
-        )
-    if draft.get("EnableManagedSpotTraining") and wait is not None and runtime is not None and wait < runtime:
-        yield (
-            ("stopping_condition", "max_wait_time_in_seconds"),
-            f"is {wait}, less than max_runtime_in_seconds ({runtime}); waiting includes running: write {runtime} or more",
-        )
+def keys_stay_out(draft: Draft) -> Iterator[Found]:
+    """AWS keys have no business in a job: its role gives it credentials, and settings can be read by whoever may list jobs.
+
+    Source: CreateTrainingJobRequest.Environment and .HyperParameters in the service model ("Do not include any
+    security-sensitive information including account access IDs, secrets, or tokens").
+    """
+    for key, member in (("environment", "Environment"), ("hyperparameters", "HyperParameters")):
+        for name in draft.request.get(member, ()):
+            if name.lower() in ("aws_secret_access_key", "aws_session_token"):
+                yield (
+                    (key, name),
+                    "is a secret that DescribeTrainingJob shows; delete it: the job has its role's credentials",
+                )
 
 
-def max_wait_needs_spot(draft: Draft) -> Iterator[Found]:
-    """The service refuses MaxWaitTimeInSeconds on a job that is not on spot instances."""
-    if draft.get("StoppingCondition.MaxWaitTimeInSeconds") is not None and not draft.get("EnableManagedSpotTraining"):
-        yield (
-            ("stopping_condition", "max_wait_time_in_seconds"),
-            "works only with spot instances; delete it or write enable_managed_spot_training: true",
-        )
+def tensor_board_path_is_free(draft: Draft) -> Iterator[Found]:
+    """TensorBoard's files cannot be written where SageMaker, the system or the GPU driver has its own.
+
+    The service has answered: "LocalPath" of "TensorBoardOutputConfig" cannot start with the following reserved path:
+    [/opt/ml, /tmp, /usr/local/nvidia]. It is a warning, since the API reference names a default inside of the first.
+    Source: aws/amazon-sagemaker-examples issue 3620.
+    """
+    path = draft.get("TensorBoardOutputConfig.LocalPath") or ""
+    for reserved in (contract.BASE_DIR, "/tmp", "/usr/local/nvidia"):
+        if path == reserved or path.startswith(f"{reserved}/"):
+            yield (
+                ("tensor_board_output_config", "local_path"),
+                f"{path!r} is below {reserved}, which AWS has refused as reserved; write another such as /tensorboard",
+            )
 
 
-def spot_wants_checkpoints(draft: Draft) -> Iterator[Found]:
-    """An interrupted spot job starts from zero where it keeps no checkpoints in S3 (developer guide)."""
-    if draft.get("EnableManagedSpotTraining") and draft.get("CheckpointConfig") is None:
-        yield (
-            ("enable_managed_spot_training",),
-            "without checkpoint_config, an interruption starts the training from zero",
-        )
+def local_paths_are_absolute(draft: Draft) -> Iterator[Found]:
+    """A path in the container that SageMaker copies from or to is a full path; relative to what would be unknown.
+
+    Source: CheckpointConfig, DebugHookConfig and TensorBoardOutputConfig in the service model, whose defaults are all full
+    paths; the model's pattern takes anything.
+    """
+    for key, member in (
+        ("checkpoint_config", "CheckpointConfig"),
+        ("debug_hook_config", "DebugHookConfig"),
+        ("tensor_board_output_config", "TensorBoardOutputConfig"),
+    ):
+        path = draft.get(f"{member}.LocalPath")
+        if path and not path.startswith("/"):
+            yield (key, "local_path"), f"{path!r} is not a full path in the container; begin it with /"
 
 
-_SPOT = "enable_managed_spot_training: true\ncheckpoint_config: {s3_uri: s3://bucket/checkpoints/}\n"
+_TENSOR_BOARD = "tensor_board_output_config: {s3_output_path: s3://bucket/tensorboard/, local_path: "
+_METRIC = 'metric_definitions: [{name: loss, regex: "loss=%s"}]'
 
 RULES = (
     Rule("job-name", "error", name_given_once, wrong="training_job_name: other", right="base_name: mine"),
     Rule(
         "image-or-algorithm", "error", one_of_image_and_algorithm, wrong="algorithm_name: mine", right="image: mine:1"
     ),
+    Rule("metric-regex-group", "warning", metrics_have_a_group, wrong=_METRIC % "[0-9.]+", right=_METRIC % "([0-9.]+)"),
     Rule(
-        "max-runtime-28-days",
-        "error",
-        stopping_within_28_days,
-        wrong="stopping_condition: {max_runtime_in_seconds: 2419201}",
-        right="stopping_condition: {max_runtime_in_seconds: 2419200}",
-    ),
-    Rule(
-        "spot-needs-max-wait",
-        "error",
-        spot_needs_max_wait,
-        wrong=_SPOT + "stopping_condition: {max_runtime_in_seconds: 3600}",
-        right=_SPOT + "stopping_condition: {max_runtime_in_seconds: 3600, max_wait_time_in_seconds: 3600}",
-    ),
-    Rule(
-        "max-wait-needs-spot",
-        "error",
-        max_wait_needs_spot,
-        wrong="stopping_condition: {max_runtime_in_seconds: 3600, max_wait_time_in_seconds: 3600}",
-        right=_SPOT + "stopping_condition: {max_runtime_in_seconds: 3600, max_wait_time_in_seconds: 7200}",
-    ),
-    Rule(
-        "spot-without-checkpoints",
+        "credentials-in-settings",
         "warning",
-        spot_wants_checkpoints,
-        wrong="enable_managed_spot_training: true\nstopping_condition: {max_wait_time_in_seconds: 7200}",
-        right=_SPOT + "stopping_condition: {max_wait_time_in_seconds: 7200}",
+        keys_stay_out,
+        wrong="environment: {AWS_SECRET_ACCESS_KEY: secret}",
+        right="environment: {AWS_REGION: eu-west-1}",
+    ),
+    Rule(
+        "tensor-board-path",
+        "warning",
+        tensor_board_path_is_free,
+        wrong=_TENSOR_BOARD + "/opt/ml/checkpoints/tb}",
+        right=_TENSOR_BOARD + "/tensorboard}",
+    ),
+    Rule(
+        "local-path-absolute",
+        "warning",
+        local_paths_are_absolute,
+        wrong="checkpoint_config: {s3_uri: s3://bucket/checkpoints/, local_path: checkpoints}",
+        right="checkpoint_config: {s3_uri: s3://bucket/checkpoints/, local_path: /checkpoints}",
     ),
 )

@@ -1,0 +1,66 @@
+"""What instance types are made of: the facts that rules need, by family.
+
+Offline and without an account there is one source for each: EC2's instance type pages (aws.amazon.com/ec2/instance-types)
+for storage and accelerators, and the SageMaker SDK's `volume_size_supported` (any family with a `d`, g5, g6, p5, trn1: no
+volume can be attached). Of a family that is not in the table only what EC2's naming convention promises is taken as known:
+the first letters say what it is for, a `d` after the generation that it has disks of its own. Where nothing is known, rules
+stay silent.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+Storage = Literal["EBS", "NVMe"]
+
+# Families with no disk of their own, so that VolumeSizeInGB is all the space there is.
+_EBS_ONLY = re.compile(r"c4|c5n?|m[45]|r5|t3|p[23]|[cmr][678]i(-flex)?")
+# Families in which every size has NVMe disks of a fixed size.
+_NVME = re.compile(r"r5d|g4dn|g5|g6e?|g7e|p3dn|p4de?|p5(e|en)?|p6-b[23]00|p6e-gb200|trn1n?|trn2")
+_NAME = re.compile(
+    r"ml\.(?P<family>(?P<letters>[a-z]+)(?P<generation>\d+)(?P<options>[a-z]*)(?:-[a-z0-9]+)?)\."
+    r"(?:nano|micro|small|medium|large|\d*xlarge|metal(?:-\d+xl)?)"
+)
+_ACCELERATED = {"p": "GPU", "g": "GPU", "trn": "Trainium", "inf": "Inferentia"}
+_CPU_ONLY = frozenset(("c", "m", "r", "t", "x", "z", "i", "d", "hpc"))
+_ULTRA_SERVERS = ("p6e-", "trn2u")
+
+
+@dataclass(frozen=True)
+class InstanceType:
+    """One instance type; None stands for what is not known."""
+
+    name: str
+    storage: Storage | None
+    accelerator: str | None
+    """GPU, Trainium or Inferentia; empty where there is none."""
+    is_ultra_server: bool | None
+
+    @property
+    def is_accelerated(self) -> bool | None:
+        """Whether it has GPUs or other accelerators."""
+        return None if self.accelerator is None else self.accelerator != ""
+
+    @property
+    def has_gpu(self) -> bool | None:
+        """Whether it has GPUs."""
+        return None if self.accelerator is None else self.accelerator == "GPU"
+
+
+@cache
+def instance_type(name: str) -> InstanceType:
+    """What is known of an instance type such as `ml.g5.xlarge`; nothing, for a name of another form."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return InstanceType(name, None, None, None)
+    family, letters = match["family"], match["letters"]
+    storage: Storage | None = None
+    if _EBS_ONLY.fullmatch(family):
+        storage = "EBS"
+    elif _NVME.fullmatch(family) or "d" in match["options"]:
+        storage = "NVMe"
+    accelerator = "" if letters in _CPU_ONLY else _ACCELERATED.get(letters)
+    return InstanceType(name, storage, accelerator, family.startswith(_ULTRA_SERVERS))

@@ -1,0 +1,233 @@
+"""Rules on the network: what a job can reach, and what is encrypted on the way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from launcher.checks.rule import Draft, Found, Rule
+
+# The accounts that hold AWS Marketplace's algorithms and model packages, one for each region, as they stand in the ARNs
+# that AWS's own notebooks publish (aws/amazon-sagemaker-examples, aws_marketplace).
+MARKETPLACE = {
+    "ap-northeast-1": "977537786026",
+    "ap-northeast-2": "745090734665",
+    "ap-south-1": "077584701553",
+    "ap-southeast-1": "192199979996",
+    "ap-southeast-2": "666831318237",
+    "ca-central-1": "470592106596",
+    "eu-central-1": "446921602837",
+    "eu-north-1": "136758871317",
+    "eu-west-1": "985815980388",
+    "eu-west-2": "856760150666",
+    "eu-west-3": "843114510376",
+    "sa-east-1": "270155090741",
+    "us-east-1": "865070037744",
+    "us-east-2": "057799348421",
+    "us-west-1": "382657785993",
+    "us-west-2": "594846645681",
+}
+
+
+def marketplace_is_isolated(draft: Draft) -> Iterator[Found]:
+    """Algorithms of AWS Marketplace run without a network only.
+
+    The service answers: "EnableNetworkIsolation must be true for jobs using SageMaker Marketplace algorithms".
+    Source: developer guide, mkt-algo-model-internet-free; aws/aws-cdk issue 16779.
+    """
+    if is_of_marketplace(draft) and not draft.get("EnableNetworkIsolation"):
+        yield (
+            ("algorithm_name",),
+            "is of AWS Marketplace, which runs without a network; add enable_network_isolation: true",
+        )
+
+
+def strangers_may_be_of_marketplace(draft: Draft) -> Iterator[Found]:
+    """An algorithm of another account may be of AWS Marketplace, which runs without a network only.
+
+    Only the accounts of some regions are known to this tool. An algorithm's bare name, and an ARN of the role's own
+    account, are of one's own.
+    Source: as of marketplace-needs-isolation.
+    """
+    account, own = _account(draft.get("AlgorithmSpecification.AlgorithmName")), _account(draft.get("RoleArn"))
+    stranger = account and own and account != own and not is_of_marketplace(draft)
+    if stranger and not draft.get("EnableNetworkIsolation"):
+        yield (
+            ("algorithm_name",),
+            "is of another account; if it is of AWS Marketplace, it needs enable_network_isolation: true",
+        )
+
+
+def is_of_marketplace(draft: Draft) -> bool:
+    """Whether the algorithm is known to be of AWS Marketplace."""
+    return _account(draft.get("AlgorithmSpecification.AlgorithmName")) in MARKETPLACE.values()
+
+
+def _account(arn: str | None) -> str | None:
+    """The account in an ARN; None for a bare name."""
+    found = re.match(r"arn:[^:]*:[^:]*:[^:]*:(\d{12}):", arn or "")
+    return found[1] if found else None
+
+
+def private_registry_needs_a_vpc(draft: Draft) -> Iterator[Found]:
+    """An image of a private registry is pulled through the job's own network.
+
+    Source: TrainingImageConfig in the service model; developer guide, docker-containers-adapt-your-own-private-registry.
+    """
+    if _access_mode(draft) == "Vpc" and draft.get("VpcConfig") is None:
+        yield (
+            ("training_image_config", "training_repository_access_mode"),
+            "'Vpc' pulls the image through the job's VPC; add"
+            " vpc_config: {security_group_ids: [sg-...], subnets: [subnet-...]}",
+        )
+
+
+def credentials_are_for_a_private_registry(draft: Draft) -> Iterator[Found]:
+    """Credentials of a registry are for private ones, which the access mode Vpc names; ECR asks the role.
+
+    Source: TrainingImageConfig in the service model ("authentication information for a private Docker registry").
+    """
+    given = draft.get("AlgorithmSpecification.TrainingImageConfig.TrainingRepositoryAuthConfig")
+    if given and _access_mode(draft) not in (None, "Vpc"):
+        yield (
+            ("training_image_config", "training_repository_auth_config"),
+            "is for private registries; delete it, or write training_repository_access_mode: Vpc",
+        )
+
+
+def _access_mode(draft: Draft) -> str | None:
+    mode: str | None = draft.get("AlgorithmSpecification.TrainingImageConfig.TrainingRepositoryAccessMode")
+    return mode
+
+
+def ids_are_of_their_kind(draft: Draft) -> Iterator[Found]:
+    """Subnets are named by `subnet-...`, security groups by `sg-...`; the pattern of both takes either.
+
+    Source: VpcConfig in the service model ("The VPC security group IDs, in the form sg-xxxxxxxx").
+    """
+    for key, member, wrong, right in (
+        ("subnets", "Subnets", ("sg-", "vpc-"), "subnet; write an id such as subnet-0123456789abcdef0"),
+        (
+            "security_group_ids",
+            "SecurityGroupIds",
+            ("subnet-", "vpc-"),
+            "security group; write an id such as sg-0123456789abcdef0",
+        ),
+    ):
+        for index, name in enumerate(draft.get(f"VpcConfig.{member}") or ()):
+            if name.startswith(wrong):
+                yield ("vpc_config", key, index), f"{name!r} is no {right}"
+
+
+def encryption_between_several(draft: Draft) -> Iterator[Found]:
+    """Traffic between instances is encrypted; one instance has nobody to talk to.
+
+    Source: developer guide, train-encrypt ("doesn't affect training jobs with a single compute instance").
+    """
+    if draft.get("EnableInterContainerTrafficEncryption") and draft.instance_count == 1:
+        yield ("enable_inter_container_traffic_encryption",), "does nothing with one instance; delete it"
+
+
+def connector_reads_over_the_network(draft: Draft) -> Iterator[Found]:
+    """A script that reads S3 by itself needs a network and credentials, and an isolated container has neither.
+
+    Source: developer guide, mkt-algo-model-internet-free ("the containers can't make any outbound network calls, even to
+    other AWS services such as Amazon S3. Additionally, no AWS credentials are made available").
+    """
+    if draft.get("EnableNetworkIsolation"):
+        for name, channel in draft.spec.all_channels.items():
+            if channel.connector(name) is not None:
+                yield (
+                    ("channels", name, "source"),
+                    "'S3Connector' reads S3 from inside the container, which enable_network_isolation forbids;"
+                    " use source: S3",
+                )
+
+
+def requirements_come_over_the_network(draft: Draft) -> Iterator[Found]:
+    """A requirements file is installed from a package index, which an isolated container cannot reach.
+
+    Source: as of connector-needs-network. It is a warning, since a file can name wheels that travel with the code.
+    """
+    code = draft.spec.code
+    if draft.get("EnableNetworkIsolation") and code is not None and code.requirements is not None:
+        yield (
+            ("code", "requirements"),
+            "cannot be fetched under enable_network_isolation; have the packages in the image, or send them with the code",
+        )
+
+
+_VPC = "vpc_config: {security_group_ids: [%s], subnets: [%s]}\n"
+_GOOD_VPC = _VPC % ("sg-0123456789abcdef0", "subnet-0123456789abcdef0")
+_PRIVATE = "training_image_config: {training_repository_access_mode: %s%s}\n"
+_AUTH = (
+    ", training_repository_auth_config: {training_repository_credentials_provider_arn:"
+    " 'arn:aws:lambda:eu-west-1:123456789012:function:registry'}"
+)
+_ALGORITHM = "image: null\nalgorithm_name: 'arn:aws:sagemaker:eu-west-1:%s:algorithm/mine'\n"
+_ISOLATED = "enable_network_isolation: true\n"
+_CONNECTOR = "channels: {train: {source: S3Connector, s3_uri: s3://bucket/data/}}\n"
+_REQUIREMENTS = "code: {directory: src, entry_point: train.py, requirements: more.txt}\n"
+_ENCRYPTED = (
+    "enable_inter_container_traffic_encryption: true\n"
+    "resource_config: {instance_type: ml.m5.large, instance_count: %d, volume_size_in_gb: 10}\n"
+)
+
+RULES = (
+    Rule(
+        "marketplace-needs-isolation",
+        "error",
+        marketplace_is_isolated,
+        wrong=_ALGORITHM % MARKETPLACE["eu-west-1"],
+        right=_ALGORITHM % MARKETPLACE["eu-west-1"] + _ISOLATED,
+    ),
+    Rule(
+        "algorithm-may-need-isolation",
+        "warning",
+        strangers_may_be_of_marketplace,
+        wrong=_ALGORITHM % "210987654321",
+        right=_ALGORITHM % "123456789012",
+    ),
+    Rule(
+        "private-registry-needs-vpc",
+        "error",
+        private_registry_needs_a_vpc,
+        wrong=_PRIVATE % ("Vpc", ""),
+        right=_PRIVATE % ("Vpc", "") + _GOOD_VPC,
+    ),
+    Rule(
+        "registry-credentials-need-vpc",
+        "error",
+        credentials_are_for_a_private_registry,
+        wrong=_PRIVATE % ("Platform", _AUTH),
+        right=_PRIVATE % ("Vpc", _AUTH) + _GOOD_VPC,
+    ),
+    Rule(
+        "vpc-config-ids",
+        "error",
+        ids_are_of_their_kind,
+        wrong=_VPC % ("subnet-0123456789abcdef0", "sg-0123456789abcdef0"),
+        right=_GOOD_VPC,
+    ),
+    Rule(
+        "traffic-encryption-of-one",
+        "warning",
+        encryption_between_several,
+        wrong=_ENCRYPTED % 1,
+        right=_ENCRYPTED % 2,
+    ),
+    Rule(
+        "connector-needs-network",
+        "error",
+        connector_reads_over_the_network,
+        wrong=_ISOLATED + _CONNECTOR,
+        right=_CONNECTOR,
+    ),
+    Rule(
+        "requirements-need-network",
+        "warning",
+        requirements_come_over_the_network,
+        wrong=_ISOLATED + _REQUIREMENTS,
+        right=_REQUIREMENTS,
+    ),
+)

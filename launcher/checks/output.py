@@ -1,0 +1,68 @@
+"""Rules on what a job leaves behind: its outputs, its checkpoints, its tags."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from launcher.checks.rule import Draft, Found, Rule
+from launcher.checks.uris import bucket
+
+
+def no_key_in_one_zone(draft: Draft) -> Iterator[Found]:
+    """What is stored in S3 Express One Zone is encrypted by S3, and takes no KMS key.
+
+    Its directory buckets have names that end in `--x-s3`.
+    Source: OutputDataConfig.KmsKeyId in the service model ("KMS key is not supported for Amazon S3 Express One Zone").
+    """
+    place = draft.get("OutputDataConfig.S3OutputPath") or ""
+    if draft.get("OutputDataConfig.KmsKeyId") and bucket(place).endswith("--x-s3"):
+        yield (
+            ("output_data_config", "kms_key_id"),
+            f"is not supported in the directory bucket {bucket(place)}, which S3 encrypts itself; delete it",
+        )
+
+
+def tag_keys_differ(draft: Draft) -> Iterator[Found]:
+    """A tag's key can be given once.
+
+    A mapping cannot say one twice, but the list under `request: {Tags: ...}` can.
+    Source: Tag.Key in the service model ("Tag keys must be unique per resource").
+    """
+    seen = set()
+    for index, tag in enumerate(draft.request.get("Tags", ())):
+        key = tag.get("Key")
+        if key is not None and key in seen:
+            yield ("request", "Tags", index, "Key"), f"{key!r} is the key of an earlier tag, too; delete one"
+        seen.add(key)
+
+
+def tag_keys_are_ours(draft: Draft) -> Iterator[Found]:
+    """Keys of tags that begin with `aws:` are AWS's own.
+
+    Source: AWS General Reference, tagging conventions ("The aws: prefix is reserved for AWS use").
+    """
+    for tag in draft.request.get("Tags", ()):
+        key = tag.get("Key", "")
+        if key.lower().startswith("aws:"):
+            yield ("tags", key), "begins with aws:, which AWS keeps for itself; choose another key"
+
+
+_KEY = "kms_key_id: 1234abcd-12ab-34cd-56ef-1234567890ab"
+
+RULES = (
+    Rule(
+        "output-kms-key-in-one-zone",
+        "error",
+        no_key_in_one_zone,
+        wrong=f"output_data_config: {{s3_output_path: s3://bucket--euw1-az1--x-s3/out/, {_KEY}}}",
+        right=f"output_data_config: {{s3_output_path: s3://bucket/out/, {_KEY}}}",
+    ),
+    Rule(
+        "tag-keys-differ",
+        "error",
+        tag_keys_differ,
+        wrong="request: {Tags: [{Key: team, Value: a}, {Key: team, Value: b}]}",
+        right="request: {Tags: [{Key: team, Value: a}, {Key: Team, Value: b}]}",
+    ),
+    Rule("tag-keys-of-aws", "error", tag_keys_are_ours, wrong="tags: {aws:team: vision}", right="tags: {team: vision}"),
+)

@@ -1,0 +1,85 @@
+"""Where in the spec a rule's finding stands when `request:` said it, and what of a request the rules get to see.
+
+Rules name the places of the spec's own keys. A member that the escape hatch gives lies elsewhere in the file: under the
+request's own names, and a channel as one of a list.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from launcher.errors import Path
+from launcher.part import aws_name
+from launcher.request import member_place
+from launcher.spec import JobSpec
+
+_SOURCES = ("S3DataSource", "FileSystemDataSource", "DatasetSource")
+_VERBATIM = ("hyperparameters", "environment")  # keys below these are the user's own
+
+
+def hatch_index(spec: JobSpec) -> dict[tuple[str, str], int]:
+    """Where channels and tags stand in the lists of `request:`: (member, name) -> index."""
+    index: dict[tuple[str, str], int] = {}
+    for member, name in (("InputDataConfig", "ChannelName"), ("Tags", "Key")):
+        items = (spec.request or {}).get(member)
+        for place, item in enumerate(items if isinstance(items, list) else ()):
+            if isinstance(item, dict) and isinstance(item.get(name), str):
+                index.setdefault((member, item[name]), place)
+    return index
+
+
+def said_at(path: Path, spec: JobSpec, index: dict[tuple[str, str], int]) -> Path:
+    """The place below `request` where the member that `path` names was said, or `path` itself; `index` is hatch_index's."""
+    hatch = spec.request
+    if not hatch or not path or path[0] == "request":
+        return path
+    key, *rest = path
+    own = getattr(spec, str(key), None)
+    if key in ("channels", "tags"):
+        own = (own or {}).get(str(rest[0])) if rest else own
+        member = _item_place("InputDataConfig" if key == "channels" else "Tags", hatch, rest, index)
+    else:
+        names = rest if key in _VERBATIM else [aws_name(part) if isinstance(part, str) else part for part in rest]
+        member = (*member_place(str(key)), *names)
+    held = _held(hatch, member)
+    # What is missing from a member that only the hatch gives is missed there, not at a key that nobody wrote.
+    said_there = held and (held == member or own is None)
+    return ("request", *member) if said_there else path
+
+
+def _item_place(member: str, hatch: Any, rest: list[str | int], index: dict[tuple[str, str], int]) -> Path:
+    """Where a channel or a tag, or a member of it, stands in a list of the hatch; the list where it is not in it."""
+    place = index.get((member, str(rest[0]))) if rest else None
+    if place is None:
+        return (member,)
+    if member == "Tags" or len(rest) < 2:
+        return (member, place)
+    name = aws_name(str(rest[1]))
+    for source in _SOURCES:
+        inner = _held(hatch[member][place], ("DataSource", source, name))
+        if len(inner) == 3:
+            return (member, place, *inner)
+    return (member, place, name)
+
+
+def _held(value: Any, path: Path) -> Path:
+    """As much of `path` as stands below `value`."""
+    for depth, part in enumerate(path):
+        known = (isinstance(value, dict) and part in value) or (
+            isinstance(value, list) and isinstance(part, int) and part < len(value)
+        )
+        if not known:
+            return path[:depth]
+        value = value[part]
+    return path
+
+
+def without(value: Any, paths: list[Path]) -> Any:
+    """A copy of a request without what stands at `paths`, which has the wrong type, so that the rules can rely on the types."""
+    if not paths:
+        return value
+    wrong = {path[0] for path in paths if len(path) == 1}
+    below = {key: [path[1:] for path in paths if path[0] == key] for key in {path[0] for path in paths} - wrong}
+    if isinstance(value, list):
+        return [without(item, below.get(index, [])) for index, item in enumerate(value) if index not in wrong]
+    return {key: without(item, below.get(key, [])) for key, item in value.items() if key not in wrong}

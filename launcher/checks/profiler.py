@@ -1,0 +1,109 @@
+"""Rules on the debugger and the profiler, which watch a job while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from launcher.checks.rule import Draft, Found, Rule
+
+_INTERVALS = (100, 200, 500, 1000, 5000, 60000)  # milliseconds
+_LISTS = (
+    ("debug_rule_configurations", "DebugRuleConfigurations"),
+    ("profiler_rule_configurations", "ProfilerRuleConfigurations"),
+)
+
+
+def interval_is_one_of_six(draft: Draft) -> Iterator[Found]:
+    """The profiler samples at one of six intervals.
+
+    Source: ProfilerConfig.ProfilingIntervalInMilliseconds in the service model ("Available values are 100, 200, 500, 1000 (1
+    second), 5000 (5 seconds), and 60000 (1 minute)"), whose shape takes any number.
+    """
+    interval = draft.get("ProfilerConfig.ProfilingIntervalInMilliseconds")
+    if interval is not None and interval not in _INTERVALS:
+        nearest = min(_INTERVALS, key=lambda known: abs(known - interval))
+        yield (
+            ("profiler_config", "profiling_interval_in_milliseconds"),
+            f"is {interval}, but AWS takes {', '.join(map(str, _INTERVALS))}; write {nearest}",
+        )
+
+
+def rule_names_differ(draft: Draft) -> Iterator[Found]:
+    """Each rule of the debugger and the profiler has a name of its own.
+
+    Source: DebugRuleConfiguration.RuleConfigurationName and ProfilerRuleConfiguration's in the service model ("It must be
+    unique relative to other rule configuration names").
+    """
+    seen = set()
+    for key, member in _LISTS:
+        for index, rule in enumerate(draft.request.get(member, ())):
+            name = rule.get("RuleConfigurationName")
+            if name is not None and name in seen:
+                yield (
+                    (key, index, "rule_configuration_name"),
+                    f"{name!r} is the name of an earlier rule, too; rename one",
+                )
+            seen.add(name)
+
+
+def rules_need_a_profiler(draft: Draft) -> Iterator[Found]:
+    """Rules of the profiler have nothing to look at where it is turned off.
+
+    Source: aws/sagemaker-python-sdk PR 6189 ("an invalid request shape (a profiler rule with profiling disabled)").
+    """
+    if draft.get("ProfilerConfig.DisableProfiler") and draft.request.get("ProfilerRuleConfigurations"):
+        yield (
+            ("profiler_config", "disable_profiler"),
+            "turns off what profiler_rule_configurations look at; delete one of them",
+        )
+
+
+def debugger_or_checkpoints(draft: Draft) -> Iterator[Found]:
+    """The debugger does not work in distributed training that keeps checkpoints.
+
+    Its library says so in the container: "SMDebug Does Not Currently Support Distributed Training Jobs With Checkpointing
+    Enabled". The SageMaker SDK turns it off in this case.
+    Source: developer guide, debugger-considerations.
+    """
+    several = (draft.instance_count or 0) > 1
+    if draft.get("DebugHookConfig") and draft.get("CheckpointConfig") and several:
+        yield ("debug_hook_config",), "does not work on several instances with checkpoint_config; delete one of them"
+
+
+def _rules(first: str, second: str) -> str:
+    rules = "".join(
+        f"  - {{rule_configuration_name: {name}, rule_evaluator_image: rules:1}}\n" for name in (first, second)
+    )
+    return f"debug_rule_configurations:\n{rules}"
+
+
+_PROFILER_RULE = "profiler_rule_configurations: [{rule_configuration_name: a, rule_evaluator_image: rules:1}]\n"
+_HOOK = (
+    "debug_hook_config: {s3_output_path: s3://bucket/debug/}\n"
+    "resource_config: {instance_type: ml.m5.large, instance_count: 2, volume_size_in_gb: 10}\n"
+)
+
+RULES = (
+    Rule(
+        "profiling-interval",
+        "error",
+        interval_is_one_of_six,
+        wrong="profiler_config: {profiling_interval_in_milliseconds: 300}",
+        right="profiler_config: {profiling_interval_in_milliseconds: 500}",
+    ),
+    Rule("rule-configuration-names", "error", rule_names_differ, wrong=_rules("a", "a"), right=_rules("a", "b")),
+    Rule(
+        "profiler-rules-need-profiler",
+        "error",
+        rules_need_a_profiler,
+        wrong="profiler_config: {disable_profiler: true}\n" + _PROFILER_RULE,
+        right="profiler_config: {disable_profiler: false}\n" + _PROFILER_RULE,
+    ),
+    Rule(
+        "debugger-with-checkpoints",
+        "warning",
+        debugger_or_checkpoints,
+        wrong=_HOOK + "checkpoint_config: {s3_uri: s3://bucket/checkpoints/}\n",
+        right=_HOOK,
+    ),
+)

@@ -1,0 +1,74 @@
+"""Rules on serverless jobs: fine-tunings and evaluations for which SageMaker chooses machine and image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from launcher.checks.rule import Draft, Found, Rule
+
+
+def volume_is_chosen(draft: Draft) -> Iterator[Found]:
+    """The volume of a serverless job is SageMaker's choice.
+
+    Source: ResourceConfig.VolumeSizeInGB in the service model ("SageMaker automatically selects the volume size for
+    serverless training jobs. You cannot customize this setting.").
+    """
+    if draft.is_serverless and draft.get("ResourceConfig.VolumeSizeInGB") is not None:
+        yield ("resource_config", "volume_size_in_gb"), "cannot be chosen for a serverless job; delete it"
+
+
+def evaluations_have_a_type(draft: Draft) -> Iterator[Found]:
+    """A serverless evaluation says what kind it is.
+
+    Source: ServerlessJobConfig.EvaluationType in the service model ("Required when serverless job type is Evaluation").
+    """
+    if draft.get("ServerlessJobConfig.JobType") == "Evaluation" and not draft.get("ServerlessJobConfig.EvaluationType"):
+        yield (
+            ("serverless_job_config", "evaluation_type"),
+            "is missing, and job_type Evaluation needs it; write BenchmarkEvaluation, CustomScorerEvaluation or"
+            " LLMAJEvaluation",
+        )
+
+
+def conversations_are_for_fine_tuning(draft: Draft) -> Iterator[Found]:
+    """Conversations are the data of fine-tunings that SageMaker runs itself; other images get files they may not know.
+
+    Source: S3DataSource.S3DataType in the service model (Converse: "conversational messages ... used for training and
+    fine-tuning foundational models").
+    """
+    if not draft.is_serverless:
+        for entry in draft.entries:
+            if entry.get("S3DataType") == "Converse":
+                yield (
+                    entry.path("s3_data_type"),
+                    "'Converse' is for serverless jobs; write S3Prefix, or serverless_job_config",
+                )
+
+
+_MODEL = "'arn:aws:sagemaker:eu-west-1:aws:hub-content/SageMakerPublicHub/Model/a/1.0.0'"
+_JOB = "image: null\nresource_config: %s\nserverless_job_config: {base_model_arn: " + _MODEL + ", job_type: %s}\n"
+_CONVERSE = "channels: {train: {s3_uri: s3://bucket/train/, s3_data_type: Converse}}\n"
+
+RULES = (
+    Rule(
+        "serverless-volume-size",
+        "error",
+        volume_is_chosen,
+        wrong=_JOB % ("{volume_size_in_gb: 50}", "FineTuning"),
+        right=_JOB % ("null", "FineTuning"),
+    ),
+    Rule(
+        "serverless-evaluation-type",
+        "error",
+        evaluations_have_a_type,
+        wrong=_JOB % ("null", "Evaluation"),
+        right=_JOB % ("null", "Evaluation, evaluation_type: BenchmarkEvaluation"),
+    ),
+    Rule(
+        "channel-converse-needs-serverless",
+        "warning",
+        conversations_are_for_fine_tuning,
+        wrong=_CONVERSE,
+        right=_CONVERSE + _JOB % ("null", "FineTuning"),
+    ),
+)

@@ -1,0 +1,144 @@
+"""Rules on how long a job runs and waits, and on spot instances, which make it wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from launcher.checks.rule import Draft, Found, Rule
+from launcher.errors import Path
+
+MAX_RUNTIME = 28 * 24 * 3600  # seconds
+
+_RUNTIME: Path = ("stopping_condition", "max_runtime_in_seconds")
+_WAIT: Path = ("stopping_condition", "max_wait_time_in_seconds")
+_PENDING: Path = ("stopping_condition", "max_pending_time_in_seconds")
+
+
+def runtime_is_said(draft: Draft) -> Iterator[Found]:
+    """Without MaxRuntimeInSeconds a job is stopped after one day, finished or not.
+
+    Source: StoppingCondition.MaxRuntimeInSeconds in the service model ("The default value is 1 day"). StoppingCondition was
+    required up to botocore 1.40. A serverless job has limits of its own.
+    """
+    if draft.get("StoppingCondition.MaxRuntimeInSeconds") is None and not draft.is_serverless:
+        yield _RUNTIME, "is missing, so AWS stops the job after 1 day; say how long it may run, such as 12h"
+
+
+def stopping_within_28_days(draft: Draft) -> Iterator[Found]:
+    """A job can run for 28 days at most.
+
+    Source: StoppingCondition.MaxRuntimeInSeconds in the service model ("The maximum value is 28 days"), whose shape has no
+    maximum, so that botocore sends any number.
+    """
+    seconds = draft.get("StoppingCondition.MaxRuntimeInSeconds")
+    if seconds is not None and seconds > MAX_RUNTIME:
+        yield _RUNTIME, f"is {seconds}, but AWS stops at 28 days; write {MAX_RUNTIME} or less"
+
+
+def pending_time_needs_accelerators(draft: Draft) -> Iterator[Found]:
+    """MaxPendingTimeInSeconds takes effect only for jobs on instances with GPUs or other accelerators.
+
+    Source: StoppingCondition.MaxPendingTimeInSeconds in the service model ("It has no effect on jobs that request CPU-only
+    instance types"). Of several types one with an accelerator is enough.
+    """
+    accelerated = [found.is_accelerated for _, found in draft.instance_types]
+    if (
+        draft.get("StoppingCondition.MaxPendingTimeInSeconds") is not None
+        and accelerated
+        and all(each is False for each in accelerated)
+    ):
+        yield _PENDING, "does nothing here: it counts only for ml.p, ml.g and ml.trn instances; delete it"
+
+
+def spot_needs_max_wait(draft: Draft) -> Iterator[Found]:
+    """Managed spot training needs MaxWaitTimeInSeconds, at least as long as MaxRuntimeInSeconds.
+
+    The wait counts both, the waiting for capacity and the running. The developer guide asks for a longer one ("must be
+    larger"); the service model says equal or greater, and the service takes equal ones.
+    Source: developer guide, model-managed-spot-training; StoppingCondition.MaxWaitTimeInSeconds in the service model.
+    """
+    wait = draft.get("StoppingCondition.MaxWaitTimeInSeconds")
+    runtime = draft.get("StoppingCondition.MaxRuntimeInSeconds")
+    if draft.is_spot and wait is None:
+        yield (
+            ("enable_managed_spot_training",),
+            "needs stopping_condition.max_wait_time_in_seconds: how long to run and wait for capacity together",
+        )
+    if draft.is_spot and wait is not None and runtime is not None and wait < runtime:
+        yield (
+            _WAIT,
+            f"is {wait}, less than max_runtime_in_seconds ({runtime}); waiting includes running: write {runtime} or more",
+        )
+
+
+def max_wait_needs_spot(draft: Draft) -> Iterator[Found]:
+    """The service refuses MaxWaitTimeInSeconds on a job that is not on spot instances.
+
+    It answers: "Invalid MaxWaitTimeInSeconds. It is only supported when EnableManagedSpotTraining is set to true".
+    Source: Kenza-AI/sagify issue 111; aws/sagemaker-python-sdk issue 4140.
+    """
+    if draft.get("StoppingCondition.MaxWaitTimeInSeconds") is not None and not draft.is_spot:
+        yield _WAIT, "works only with spot instances; delete it or write enable_managed_spot_training: true"
+
+
+def spot_wants_checkpoints(draft: Draft) -> Iterator[Found]:
+    """An interrupted spot job starts from zero where it keeps no checkpoints in S3.
+
+    Source: developer guide, model-managed-spot-training, which recommends checkpoints unless the job is short.
+    """
+    if draft.is_spot and draft.get("CheckpointConfig") is None:
+        yield (
+            ("enable_managed_spot_training",),
+            "without checkpoint_config, an interruption starts the training from zero",
+        )
+
+
+_SPOT = "enable_managed_spot_training: true\ncheckpoint_config: {s3_uri: s3://bucket/checkpoints/}\n"
+_PENDING_TIME = "stopping_condition: {max_runtime_in_seconds: 3600, max_pending_time_in_seconds: 7200}\n"
+
+RULES = (
+    Rule(
+        "max-runtime-missing",
+        "warning",
+        runtime_is_said,
+        wrong="stopping_condition: {}",
+        right="stopping_condition: {max_runtime_in_seconds: 12h}",
+    ),
+    Rule(
+        "max-runtime-28-days",
+        "error",
+        stopping_within_28_days,
+        wrong="stopping_condition: {max_runtime_in_seconds: 2419201}",
+        right="stopping_condition: {max_runtime_in_seconds: 2419200}",
+    ),
+    Rule(
+        "max-pending-needs-accelerators",
+        "warning",
+        pending_time_needs_accelerators,
+        wrong=_PENDING_TIME,
+        right=_PENDING_TIME
+        + "resource_config: {instance_type: ml.p3.2xlarge, instance_count: 1, volume_size_in_gb: 50}",
+    ),
+    Rule(
+        "spot-needs-max-wait",
+        "error",
+        spot_needs_max_wait,
+        wrong=_SPOT + "stopping_condition: {max_runtime_in_seconds: 3600}",
+        right=_SPOT + "stopping_condition: {max_runtime_in_seconds: 3600, max_wait_time_in_seconds: 3600}",
+    ),
+    Rule(
+        "max-wait-needs-spot",
+        "error",
+        max_wait_needs_spot,
+        wrong="stopping_condition: {max_runtime_in_seconds: 3600, max_wait_time_in_seconds: 3600}",
+        right=_SPOT + "stopping_condition: {max_runtime_in_seconds: 3600, max_wait_time_in_seconds: 7200}",
+    ),
+    Rule(
+        "spot-without-checkpoints",
+        "warning",
+        spot_wants_checkpoints,
+        wrong="enable_managed_spot_training: true\n"
+        "stopping_condition: {max_runtime_in_seconds: 3600, max_wait_time_in_seconds: 7200}",
+        right=_SPOT + "stopping_condition: {max_runtime_in_seconds: 3600, max_wait_time_in_seconds: 7200}",
+    ),
+)

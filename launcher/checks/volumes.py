@@ -1,0 +1,104 @@
+"""Rules on the space that a machine has: a volume of the size asked for, or disks of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from launcher.checks.rule import Draft, Found, Rule
+from launcher.errors import Path
+
+MAX_GIGABYTES = 16384  # of one EBS volume
+
+_SIZE: Path = ("resource_config", "volume_size_in_gb")
+
+
+def volume_for_what_has_no_disk(draft: Draft) -> Iterator[Found]:
+    """An instance type without disks of its own needs a volume of at least 1 GB.
+
+    Source: ResourceConfig.VolumeSizeInGB in the service model ("you must define the size of EBS volume"); older models
+    required it and had a minimum of 1, today's has 0 for types that have their own.
+    """
+    if draft.get("ResourceConfig.VolumeSizeInGB"):
+        return
+    for _, found in draft.instance_types:
+        if found.storage == "EBS":
+            said = "is missing" if draft.get("ResourceConfig.VolumeSizeInGB") is None else "is 0"
+            yield _SIZE, f"{said}, but {found.name} has no disk of its own; say how many GB it needs, such as 50"
+            return
+
+
+def volume_beside_disks(draft: Draft) -> Iterator[Found]:
+    """On an instance type that has its own NVMe disks the volume's size does nothing: the space is the disks'.
+
+    The service takes it, and published notebooks send it, so it is a warning.
+    Source: ResourceConfig.VolumeSizeInGB in the service model ("Available storage is fixed to the NVMe-type instance's
+    storage capacity"); `volume_size_supported` of the SageMaker Python SDK.
+    """
+    types = [found for _, found in draft.instance_types]
+    if draft.get("ResourceConfig.VolumeSizeInGB") and types and all(found.storage == "NVMe" for found in types):
+        yield _SIZE, f"does nothing: {types[0].name} has disks of its own, of a fixed size; delete it"
+
+
+def volume_within_bounds(draft: Draft) -> Iterator[Found]:
+    """A volume holds 16 TB at most; what is larger has to be streamed, or lie on a file system.
+
+    Source: EBS user guide, volume constraints (16 TiB for General Purpose); ProcessingVolumeSizeInGB and
+    NotebookInstanceVolumeSizeInGB in the service model (at most 16384). Training's shape has no maximum.
+    """
+    size = draft.get("ResourceConfig.VolumeSizeInGB")
+    if size is not None and size > MAX_GIGABYTES:
+        yield _SIZE, f"is {size}, but a volume holds {MAX_GIGABYTES} GB; stream the data by FastFile or Pipe instead"
+
+
+def disks_have_keys_of_their_own(draft: Draft) -> Iterator[Found]:
+    """The disks of an instance are encrypted by its hardware, so no key can be given for them.
+
+    Source: ResourceConfig.VolumeKmsKeyId in the service model ("You can't request a VolumeKmsKeyId when using an instance type
+    with local storage"); aws/sagemaker-python-sdk issue 3677; awslabs/mlspace PR 205.
+    """
+    if draft.get("ResourceConfig.VolumeKmsKeyId"):
+        for _, found in draft.instance_types:
+            if found.storage == "NVMe":
+                yield (
+                    ("resource_config", "volume_kms_key_id"),
+                    f"cannot be used on {found.name}, whose own disks are encrypted by its hardware; delete it",
+                )
+                return
+
+
+def _on(instance_type: str, keys: str = "") -> str:
+    return f"resource_config: {{instance_type: {instance_type}, instance_count: 1{keys}}}"
+
+
+_KEY = ", volume_kms_key_id: 1234abcd-12ab-34cd-56ef-1234567890ab"
+
+RULES = (
+    Rule(
+        "volume-size-missing",
+        "error",
+        volume_for_what_has_no_disk,
+        wrong=_on("ml.m5.large"),
+        right=_on("ml.m5.large", ", volume_size_in_gb: 50"),
+    ),
+    Rule(
+        "volume-size-has-no-effect",
+        "warning",
+        volume_beside_disks,
+        wrong=_on("ml.g5.xlarge", ", volume_size_in_gb: 50"),
+        right=_on("ml.g5.xlarge"),
+    ),
+    Rule(
+        "volume-size-over-16-tb",
+        "warning",
+        volume_within_bounds,
+        wrong=_on("ml.m5.large", ", volume_size_in_gb: 20TB"),
+        right=_on("ml.m5.large", ", volume_size_in_gb: 16TB"),
+    ),
+    Rule(
+        "volume-kms-key-on-local-disks",
+        "error",
+        disks_have_keys_of_their_own,
+        wrong=_on("ml.g5.xlarge", _KEY),
+        right=_on("ml.m5.large", ", volume_size_in_gb: 50" + _KEY),
+    ),
+)

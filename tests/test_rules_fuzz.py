@@ -1,0 +1,113 @@
+"""No rule raises, whatever a request holds or lacks, and no message shows what a setting holds."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from launcher.aws_model import REQUEST, shapes
+from launcher.checks import RULES, check_spec
+from launcher.checks.built_in_facts import BUILT_INS
+from launcher.checks.rule import Draft
+from launcher.spec import JobSpec
+
+SECRET = "hunter2-"
+REGISTRIES = ("685385470294", "438346466558", "999678624901", "224300973850")
+IMAGES = [f"{account}.dkr.ecr.eu-west-1.amazonaws.com/{name}:1" for account in REGISTRIES for name in BUILT_INS]
+IMAGES += ["", "mine:1", "123456789012.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2-gpu-py3"]
+# What rules look for, so that a walk at random meets it: by the end of a shape's name, else any of the texts.
+CHOICES = {
+    "AlgorithmImage": IMAGES,
+    "InstanceType": ["", "ml.m5.large", "ml.g5.xlarge", "ml.p3.2xlarge", "ml.p6e-gb200.36xlarge", "ml.q1.large", "local"],
+    "S3Uri": ["", "/", "s3://b", "s3://b/k", "s3://b//k/", "s3://s3://b/", "https://console.aws.amazon.com/", "s3://b--x-s3/"],
+    "ContentType": ["", "text/csv", "csv", "application/x-image", "application/x-recordio; a=b", "text/csv;label_size=0"],
+    "ChannelName": ["", "..", "train", "Train", "train_0", "validation", "train_lst", "train_annotation", "model"],
+    "ArnOrName": ["arn:aws:sagemaker:us-east-1:865070037744:algorithm/a", "arn:aws:sagemaker:::a", "mine"],
+    "RoleArn": ["", "arn:aws:iam::123456789012:role/a"],
+    "Key": ["", "aws:a", "objective", "AWS_SESSION_TOKEN", "sagemaker_program", "num_round"],
+    "": ["", "/", "a", "sg-1", "subnet-1", "(", "/opt/ml/a", "/fsx", "-ref", "arn:aws:kms:us-east-1:123456789012:key/a"],
+}  # fmt: skip
+NUMBERS = [-1, 0, 1, 1, 2, 300, 3601, 20_000, 10**9]
+SETTINGS = ["", "1", "multi:", f"{SECRET}x", f'"{SECRET}y"']
+WRONG = [None, [], {}, [[]], [{}], {"a": []}, "x", 3, True]
+
+
+def value(shape_name: str, chance: Random, odds: float) -> Any:
+    """A value of a shape's type: each member is there with these odds, and no limit is kept."""
+    shape = shapes()[shape_name]
+    match shape["type"]:
+        case "structure":
+            rare = {"ContainerEntrypoint": odds / 5}  # with it no built-in algorithm runs
+            given_odds = {name: rare.get(name, odds) for name in shape["members"]}
+            members = [
+                (name, shape["members"][name]["shape"]) for name in given_odds if chance.random() < given_odds[name]
+            ]
+            return {name: value(inner, chance, odds) for name, inner in members}
+        case "list":
+            return [value(shape["member"]["shape"], chance, odds) for _ in range(chance.choice((0, 1, 2, 3, 3)))]
+        case "map":
+            return {chance.choice(CHOICES["Key"]): chance.choice(SETTINGS) for _ in range(2)}
+        case "boolean":
+            return chance.random() < 0.5
+        case "integer" | "long":
+            return chance.choice(NUMBERS)
+    if "enum" in shape and not shape_name.endswith("InstanceType"):
+        return chance.choice([*shape["enum"], ""])
+    return chance.choice(next(texts for ending, texts in CHOICES.items() if shape_name.endswith(ending)))
+
+
+def spoiled(request: Any, chance: Random) -> Any:
+    """A request in which one value in twenty has a type that does not fit."""
+    if chance.random() < 0.05:
+        return chance.choice(WRONG)
+    if isinstance(request, dict):
+        return {key: spoiled(inner, chance) for key, inner in request.items()}
+    return [spoiled(inner, chance) for inner in request] if isinstance(request, list) else request
+
+
+SEEDS = {"seed": st.integers(0, 2**32), "odds": st.sampled_from([0.2, 0.5, 0.8, 1])}
+MANY = settings(max_examples=150, deadline=None, derandomize=True)
+
+
+@given(**SEEDS)
+@MANY
+def test_no_rule_raises(seed: int, odds: float) -> None:
+    spec = JobSpec.model_validate({"base_name": "a", "region": "eu-west-1", "enable_network_isolation": True})
+    draft = Draft(spec, value(REQUEST, Random(seed), odds))
+    for rule in RULES:
+        for path, message in rule.find(draft):
+            assert all(isinstance(part, str | int) for part in path)
+            assert SECRET not in message
+
+
+@given(**SEEDS)
+@MANY
+def test_every_finding_has_a_place(seed: int, odds: float) -> None:
+    """The same by way of a spec that says it all in `request:`, with the model's own findings and their remedies."""
+    spec = JobSpec.model_validate({"base_name": "a", "request": value(REQUEST, Random(seed), odds)})
+    for problem in check_spec(spec):
+        assert problem.path
+        assert SECRET not in problem.message
+
+
+@given(**SEEDS)
+@MANY
+def test_wrong_types_reach_no_rule(seed: int, odds: float) -> None:
+    chance = Random(seed)
+    request = {key: spoiled(inner, chance) for key, inner in value(REQUEST, chance, odds).items()}
+    spec = JobSpec.model_validate({"base_name": "a", "request": request})
+    assert all(isinstance(problem.message, str) for problem in check_spec(spec))
+
+
+def test_the_walk_meets_most_rules() -> None:
+    """A fuzz that breaks no rule would prove nothing."""
+    spec = JobSpec.model_validate({"base_name": "a", "region": "eu-west-1"})
+    met = set()
+    for seed in range(600):
+        draft = Draft(spec, value(REQUEST, Random(seed), (0.5, 0.8)[seed % 2]))
+        met |= {rule.code for rule in RULES if any(rule.find(draft))}
+    of_the_spec = {rule.code for rule in RULES if rule.code.startswith(("code-", "connector-", "job-"))}
+    assert len(met | of_the_spec) > 0.85 * len(RULES), sorted({rule.code for rule in RULES} - met - of_the_spec)
