@@ -25,6 +25,7 @@ EXCLUDED = (
     *("__pycache__", "*.pyc", ".git", ".hg", ".svn", ".venv", "venv", "node_modules", ".launch"),
     *(".ipynb_checkpoints", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".DS_Store", "*.egg-info"),
 )
+MAX_BYTES = 250_000_000  # more is data that was put beside the code, and would be sent with every change of it
 
 
 @dataclass(frozen=True)

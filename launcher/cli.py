@@ -7,6 +7,7 @@ launch job.yaml                        submit it
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import traceback
@@ -19,6 +20,7 @@ import click
 import launcher
 from launcher import show
 from launcher.checks import RULES
+from launcher.console import COLOUR
 from launcher.errors import LaunchError, Problem, RefusedError, SpecError, dotted
 from launcher.nearest import did_you_mean
 
@@ -175,7 +177,7 @@ def run(spec: str, **options: Any) -> None:
 
 
 def _say(text: str, colour: str | None = None) -> None:
-    click.secho(text, fg=colour, err=True)
+    click.secho(text, fg=colour, err=True, color=COLOUR)
 
 
 def _tell(problem: Problem) -> None:
@@ -201,6 +203,9 @@ def _as_data(problem: Problem) -> dict[str, Any]:
 def main(argv: Sequence[str] | None = None) -> None:
     """The `launch` command. Exit codes: `launcher.errors`; 1 is a bug of ours and shows a traceback."""
     args = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that knows no UTF-8 must not stop a training
     try:
         sys.exit(cli.main(args, prog_name="launch", standalone_mode=False) or 0)
     except click.exceptions.Exit as error:
@@ -216,6 +221,8 @@ def main(argv: Sequence[str] | None = None) -> None:
                 _tell(problem)
         sys.exit(error.exit_code)
     except LaunchError as error:
+        if "--json" in args:
+            print(json.dumps({"error": str(error), "exit_code": error.exit_code}, indent=2))
         _say(str(error), "red")
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):

@@ -13,6 +13,9 @@ from typing import Any
 
 import click
 
+# None lets click decide by whether it writes to a terminal; https://no-color.org says who has the last word.
+COLOUR = False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None
+
 
 class Console:
     """Speaks for one effect. The job's own lines go to stdout, ours to stderr; with `as_json` all lines go to stderr."""
@@ -46,7 +49,7 @@ class Console:
 
                 self._bars.console.print(Text.from_ansi(text), soft_wrap=True)
             else:
-                click.echo(text, file=stream)
+                click.echo(text, file=stream, color=COLOUR)
 
     @contextmanager
     def progress(self, title: str, *, counted: bool = True) -> Iterator[Callable[[int], None]]:

@@ -7,7 +7,11 @@ from collections.abc import Iterable
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The name most like `name`, whatever its case, if any is like it."""
+    """The only name that `name` begins, or else the one most like it, whatever its case, if any is like it."""
+    names = list(names)
+    begun = [known for known in names if len(name) > 1 and known.casefold().startswith(name.casefold())]
+    if len(begun) == 1:
+        return begun[0]
     by_folded = {known.casefold().replace("_", ""): known for known in names}
     found = difflib.get_close_matches(name.casefold().replace("_", "").replace("-", ""), by_folded, n=1, cutoff=0.6)
     return by_folded[found[0]] if found else None

@@ -108,7 +108,9 @@ def _problem(details: Mapping[str, Any], value: Mapping[str, Any]) -> Problem:
         case "extra_forbidden":
             known = _known_keys(path[:-1], value)
             near = nearest(str(path[-1]), known)
+            where = _mappings_with(str(path[-1])) if len(path) == 1 else []
             hint = f"did you mean {near}?" if near else f"known here: {', '.join(known)}"
+            hint = f"it belongs under {' or '.join(where)}" if where else hint
             meant = (*path[:-1], near) if near else ()
             return Problem(path, f"is not a key of {_called(path[:-1])}; {hint}", "unknown-key", meant=meant)
         case "string_type":
@@ -117,6 +119,9 @@ def _problem(details: Mapping[str, Any], value: Mapping[str, Any]) -> Problem:
             source = details["ctx"]["tag"]
             message = f"{source!r} is no kind of channel{did_you_mean(source, KINDS)}; one of {', '.join(KINDS)}"
             return Problem((*path, "source"), message, "unknown-source")
+        case "model_type" | "model_attributes_type" | "dict_type" if path == ("code",):
+            message = f"{_what(details['input'])}; write {{directory: FOLDER, entry_point: SCRIPT}}"
+            return Problem(path, message, WRONG_TYPE)
         case "model_type" | "model_attributes_type" | "dict_type":
             return Problem(path, f"{_what(details['input'])}, but a mapping of `key: value` belongs here", WRONG_TYPE)
         case "tuple_type" | "list_type":
@@ -136,6 +141,19 @@ def _spec_path(loc: tuple[str | int, ...]) -> Path:
     if path[:1] == ("image",):
         return path[:1] + path[2:]
     return path[:2] + path[3:] if path[:1] == ("channels",) and len(path) > 2 and path[2] in KINDS else path
+
+
+def _mappings_with(key: str) -> list[str]:
+    """The mappings of a spec in which a key has its place."""
+    fields = JobSpec.model_fields.items()
+    inner = {name: [part for part in map(_model_of, get_args(field.annotation)) if part] for name, field in fields}
+    found = [name for name, parts in inner.items() if any(key in part.model_fields for part in parts)]
+    return found + ["a channel"] * any(key in kind.model_fields for kind in KINDS.values())
+
+
+def _model_of(annotation: Any) -> type[BaseModel] | None:
+    plain = get_origin(annotation) is None and isinstance(annotation, type)
+    return annotation if plain and issubclass(annotation, BaseModel) else None
 
 
 def _called(path: Path) -> str:

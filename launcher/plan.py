@@ -98,9 +98,12 @@ def _missing_files(spec: JobSpec, archive: CodeArchive) -> list[Problem]:
             path = ("code", key)
             ours = f"{contract.BUNDLE_DIR}/"
             known = [each.removeprefix(ours) for each in names]
-            message = (
-                f"{name!r} is not in {(code and code.directory) or 'the bundled scripts'}{did_you_mean(name, known)}"
-            )
+            if code is not None and code.directory is not None:
+                message = f"{name!r} is not in {code.directory}{did_you_mean(name, known)}"
+            else:
+                message = (
+                    f"{name!r} is none of the bundled scripts; name its folder with directory, such as directory: src"
+                )
             problems.append(Problem(path, message, "code-file-missing", location=spec.locate(path)))
     return problems
 

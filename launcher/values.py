@@ -69,7 +69,7 @@ def _integer(value: object) -> object:
         return int(value)
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
-    raise PydanticCustomError(WRONG_TYPE, "{what}, but a whole number belongs here{advice}", _described(value, "3600"))
+    raise PydanticCustomError(WRONG_TYPE, "{what}, but a whole number belongs here{advice}", _described(value, "2"))
 
 
 def _seconds(value: object) -> object:
@@ -91,7 +91,7 @@ def _boolean(value: object) -> object:
         return BOOLEANS[value]
     if value is None or isinstance(value, bool):
         return value
-    context = _described(value, "true or false")
+    context = _described(value, "")
     if isinstance(value, str) and value.lower() in _OLD_BOOLEANS:
         context["advice"] = f"; write {_OLD_BOOLEANS[value.lower()]}"
     raise PydanticCustomError(WRONG_TYPE, "{what}, but true or false belongs here{advice}", context)
@@ -102,12 +102,12 @@ def _described(value: object, example: str) -> dict[str, Any]:
     if isinstance(value, Plain):
         shown = str(value) if len(value) <= 40 else f"{value[:37]}..."
         leading_zero = re.fullmatch(r"[-+]?0+[0-9]+", value)
-        advice = f"; write {value.lstrip('+-0') or '0'}" if leading_zero else f", such as {example}"
+        advice = f"; write {value.lstrip('+-0') or '0'}" if leading_zero else f", such as {example}" if example else ""
         return {"what": f"is {shown!r}", "advice": advice}
     if isinstance(value, str):
         return {"what": f"is the text {value!r} in quotes", "advice": "; write it without quotes"}
     kind = "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list) else repr(value)
-    return {"what": f"is {kind}", "advice": f", such as {example}"}
+    return {"what": f"is {kind}", "advice": f", such as {example}" if example else ""}
 
 
 def _setting(value: object) -> object:

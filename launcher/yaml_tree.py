@@ -109,13 +109,15 @@ def _compose(text: str, file: str) -> _Node:
     try:
         root = _compose_events(text, file)
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
+        # What was begun and never ended is to be mended where it begins, not where the parser gave up.
+        begun = (error.context or "").endswith(("simple key", "quoted scalar")) and error.context_mark is not None
+        mark = error.context_mark if begun else error.problem_mark or error.context_mark
         place = (1, 1) if mark is None else (mark.line + 1, mark.column + 1)
         raise _refused(file, place, _yaml_message(error, text, place[0]), "yaml-syntax") from None
     except yaml.YAMLError as error:
         raise _refused(file, (1, 1), f"is not YAML: {error}", "yaml-syntax") from None
     if root is None:
-        raise _refused(file, (1, 1), "is empty; `launch --help` names an example to start from", "yaml-empty")
+        raise _refused(file, (1, 1), "is empty; `launch --example s3-file` prints a spec to start from", "yaml-empty")
     return root
 
 
@@ -237,7 +239,15 @@ def _yaml_message(error: yaml.MarkedYAMLError, text: str, line_number: int) -> s
     if line[: len(line) - len(line.lstrip())].find("\t") >= 0 or "'\\t'" in problem:
         return "is indented with a tab; YAML takes spaces only"
     if "mapping values are not allowed" in problem:
-        return "has a ':' where none can stand; put the text in quotes, or check the indentation"
+        return (
+            "has a ':' where none can stand; put the text in quotes, check the indentation, and look whether the line above"
+            " lacks the space after its ':'"
+        )
+    if (error.context or "").endswith("simple key"):
+        return "has no ': ' between key and value; write `key: value`, with a space"
+    if (error.context or "").endswith("quoted scalar"):
+        escape = "; in double quotes a backslash is written twice" if "escape" in problem else ""
+        return f"has a quoted text that is wrong or never ends ({problem}){escape}; check its quotes"
     if "did not find expected" in problem or "could not find expected" in problem or "found unexpected" in problem:
         context = f" {error.context}" if error.context else ""
         return f"is not YAML:{context} {problem}; check the indentation, quotes and brackets around here"

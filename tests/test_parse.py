@@ -117,6 +117,7 @@ def test_all_problems_at_once_in_the_files_order() -> None:
         "  a: {s3_uri: s3://b/a/, input_mode: FastFile, compression_type: Gzip}\n"
         "  b: {source: EFS, file_system_id: fs-0123456789abcdef0, directory_path: x}\n"
         "  a: s3://b/\n"
+        "stopping_condition: {max_runtime_in_seconds: 60}\n"
     )
     assert [line.split(":")[1] for line in lines] == ["2", "3", "4", "4", "5", "7", "8", "8", "9"]
     assert [line.rsplit("[", 1)[1][:-1] for line in lines] == [

@@ -32,7 +32,7 @@ from launcher.checks import (
 from launcher.checks.places import hatch_index, said_at, without
 from launcher.checks.remedies import remedy
 from launcher.checks.rule import Draft, Rule
-from launcher.errors import Path, Problem
+from launcher.errors import Location, Path, Problem
 from launcher.images import WANTED as IMAGE_KEYS
 from launcher.request import build_request, key_path, spec_path, training_image
 from launcher.spec import JobSpec
@@ -63,7 +63,9 @@ RULES: tuple[Rule, ...] = (
 
 def check_spec(spec: JobSpec, job_name: str | None = None) -> list[Problem]:
     """Every problem of a spec that can be known offline: the service model's limits first, then the rules'."""
-    request = build_request(spec, job_name or spec.training_job_name or spec.base_name or "name")
+    written = spec.training_job_name if spec.training_job_name is not None else spec.base_name
+    name = job_name if job_name is not None else "name" if written is None else written
+    request = build_request(spec, name)
     problems = []
     broken = list(violations(request))
     for violation in broken:
@@ -72,7 +74,9 @@ def check_spec(spec: JobSpec, job_name: str | None = None) -> list[Problem]:
             message = _without_secret(violation, request, spec)
             if violation.code == "aws-pattern":
                 message += remedy(violation.path, request)
-            problems.append(Problem(path, message, violation.code, location=spec.locate(path)))
+            given = violation.path == ("TrainingJobName",) and written is not None and not name.startswith(written)
+            location = Location("--name", 1, 1) if given else spec.locate(path)
+            problems.append(Problem(path, message, violation.code, location=location))
     mistyped = [found.path for found in broken if found.code == "aws-type"]
     judged = {path for path in (key_path(path, request, spec) for path in mistyped) if _is_of_names(path)}
     if (unknown := training_image(spec)[1]) is not None:

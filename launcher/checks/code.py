@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from entrypoints import contract
 from launcher.checks.channels import MAX_CHANNELS
 from launcher.checks.rule import Draft, Found, Rule
+from launcher.part import aws_name
 
 # Content types in which a reader finds the end of a record by itself; of anything else an object is one record.
 _BOUNDED = ("application/x-tar", "application/x-recordio", "application/jsonlines", "text/csv", "text/plain")
@@ -42,7 +43,7 @@ def code_or_container_entrypoint(draft: Draft) -> Iterator[Found]:
     """
     if draft.spec.code is not None:
         for key in ("container_entrypoint", "container_arguments"):
-            if getattr(draft.spec, key) is not None:
+            if draft.get(f"AlgorithmSpecification.{aws_name(key)}") is not None:
                 yield (key,), "stands beside code, which brings its own; delete one of them"
 
 
@@ -51,7 +52,7 @@ def code_channel_is_ours(draft: Draft) -> Iterator[Found]:
 
     Channels become directories, and two of one name would be one (Channel.ChannelName in the service model).
     """
-    if contract.CODE_CHANNEL in draft.spec.all_channels:
+    if draft.spec.code is not None and any(entry.name == contract.CODE_CHANNEL for entry in draft.entries):
         yield ("channels", contract.CODE_CHANNEL), "is the name of the channel that carries the code; choose another"
 
 
@@ -160,7 +161,7 @@ RULES = (
         "code-channel-name",
         "error",
         code_channel_is_ours,
-        wrong=f"channels: {{{contract.CODE_CHANNEL}: s3://bucket/code/}}",
+        wrong=f"code: {{entry_point: train.py}}\nchannels: {{{contract.CODE_CHANNEL}: s3://bucket/code/}}",
         right="channels: {code: s3://bucket/code/}",
     ),
     Rule(

@@ -24,14 +24,15 @@ _KEPT_FLAGS = ("nosuid", "nodev", "noexec", "noatime", "relatime", "nodiratime")
 
 def enter(host: dict[str, Any]) -> None:
     """Set up the namespaces and exec. `host` is what `sandbox.start` wrote."""
+    tool = host["mount"]
     for bind in host["binds"]:
-        mount("--rbind", bind["source"], bind["target"])
+        mount(tool, "--rbind", bind["source"], bind["target"])
         if bind["read_only"]:
             for target, flags in mounts_at(bind["target"]):
-                mount("-o", ",".join(["remount", "bind", "ro", *flags]), target)
+                mount(tool, "-o", ",".join(["remount", "bind", "ro", *flags]), target)
     base = Path(host["base_dir"])
-    show_at(base, Path(host["root"]), Path(host["stage"]))
-    mount("--bind", host["etc_hosts"], "/etc/hosts")
+    show_at(tool, base, Path(host["root"]), Path(host["stage"]))
+    mount(tool, "--bind", host["etc_hosts"], "/etc/hosts")
     socket.sethostname(host["name"])
     os.chdir("/")
     try:
@@ -42,9 +43,9 @@ def enter(host: dict[str, Any]) -> None:
         )
 
 
-def show_at(base: Path, root: Path, stage: Path) -> None:
+def show_at(tool: str, base: Path, root: Path, stage: Path) -> None:
     """Show `root` at `base`, whose parent keeps all its other entries."""
-    mount("-t", "tmpfs", "-o", "mode=755", "none", str(stage))
+    mount(tool, "-t", "tmpfs", "-o", "mode=755", "none", str(stage))
     for entry in base.parent.iterdir():
         here = stage / entry.name
         if entry.name == base.name:
@@ -53,18 +54,18 @@ def show_at(base: Path, root: Path, stage: Path) -> None:
             here.symlink_to(entry.readlink())
         elif entry.is_dir():
             here.mkdir()
-            mount("--rbind", str(entry), str(here))
+            mount(tool, "--rbind", str(entry), str(here))
         else:
             here.touch()
-            mount("--bind", str(entry), str(here))
+            mount(tool, "--bind", str(entry), str(here))
     (stage / base.name).mkdir()
-    mount("--rbind", str(root), str(stage / base.name))
-    mount("--rbind", str(stage), str(base.parent))
+    mount(tool, "--rbind", str(root), str(stage / base.name))
+    mount(tool, "--rbind", str(stage), str(base.parent))
 
 
-def mount(*arguments: str) -> None:
+def mount(tool: str, *arguments: str) -> None:
     """Run mount(8); its complaint is ours."""
-    done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run([tool, *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"cannot set up the host: mount {' '.join(arguments)}: {done.stderr.strip()}")
 

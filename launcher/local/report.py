@@ -28,7 +28,8 @@ def announce(run: LocalRun) -> None:
 def report(run: LocalRun, outcome: Outcome) -> int:
     """Keep what the job left behind, drop the rest, and say how it ended; returns the command's exit code."""
     roots = [run.root(host) for host in run.hosts]
-    artifacts = outputs.collect_outputs(run.plan.request, roots, run.s3_folder, failed=outcome.status == "Failed")
+    with run.console.progress("packing what the job left (cannot be stopped)", counted=False):
+        artifacts = outputs.collect_outputs(run.plan.request, roots, run.s3_folder, failed=outcome.status == "Failed")
     reason = outcome.reason or (outputs.failure_reason(roots, outcome.exit_codes) if outcome.status == "Failed" else "")
     result: dict[str, Any] = {
         "TrainingJobName": run.plan.request["TrainingJobName"],

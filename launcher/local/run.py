@@ -59,9 +59,14 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
         console.warn(
             f"no {base} here ({reason}): {contract.BASE_DIR_VARIABLE} and SM_* name the place instead, hosts have no names"
         )
+    if plan.request.get("EnableNetworkIsolation"):
+        console.warn("enable_network_isolation is not enforced here: the job can reach the network")
+    for identity in sorted({mount.partition("=")[0] for mount in options.mounts} - _named_file_systems(plan)):
+        console.warn(f"--mount {identity}: no channel of this job is on this file system")
     with _signals() as received:
         with ExitStack() as stack:
-            s3 = embedded_store(options.data, run.s3_folder) if options.data else remote_store(plan.spec)
+            embedded = options.data or (None if _reads_s3(plan) else folder)  # without S3, no account is needed either
+            s3 = embedded_store(embedded, run.s3_folder) if embedded else remote_store(plan.spec)
             store = stack.enter_context(s3)
             _ask_about_size(run, store)
             processes, failures = _prepare(run, store, file_systems, stack)
@@ -125,6 +130,15 @@ def _taken(folder: Path) -> RefusedError:
     return RefusedError(f"{folder} holds an earlier run of this name; delete it, or give another name with --name")
 
 
+def _reads_s3(plan: Plan) -> bool:
+    """Whether anything of the job comes from S3, or may be read there by the job itself."""
+    request = plan.request
+    connectors = any(channel.connector(name) for name, channel in plan.spec.all_channels.items())
+    return (
+        connectors or "CheckpointConfig" in request or any(map(_is_read_from_store, request.get("InputDataConfig", ())))
+    )
+
+
 def _refuse_what_cannot_run(plan: Plan) -> None:
     algorithm = plan.request.get("AlgorithmSpecification", {})
     if plan.code is None and "ContainerEntrypoint" not in algorithm:
@@ -140,12 +154,19 @@ def _file_systems(options: LocalOptions) -> dict[str, Path]:
             found.update({each.name: each.absolute() for each in folder.iterdir()} if folder.is_dir() else {})
     for mount in options.mounts:
         identity, separator, path = mount.partition("=")
-        if not separator or not Path(path).is_dir():
+        if not separator:
             raise RefusedError(
                 f"--mount {mount}: write <file system id>=<directory>, such as fs-0123456789abcdef0=/data"
             )
+        if not Path(path).is_dir():
+            raise RefusedError(f"--mount {mount}: there is no directory {path}; create it, or correct the path")
         found[identity] = Path(path).absolute()
     return found
+
+
+def _named_file_systems(plan: Plan) -> set[str]:
+    sources = (entry["DataSource"].get("FileSystemDataSource", {}) for entry in plan.request.get("InputDataConfig", ()))
+    return {source["FileSystemId"] for source in sources if source}
 
 
 def _ask_about_size(run: LocalRun, store: Store) -> None:

@@ -57,8 +57,13 @@ def why_no_namespaces() -> str | None:
     if not base.parent.is_dir():
         return f"{base.parent} does not exist"
     trial = f"mount -t tmpfs none {base.parent} && mkdir {base} && mount --bind /dev/null /etc/hosts"
-    done = subprocess.run([*_UNSHARE, "sh", "-c", trial], capture_output=True, text=True, check=False)
+    done = subprocess.run([*_unshare(), "sh", "-c", trial], capture_output=True, text=True, check=False)
     return None if done.returncode == 0 else (done.stderr.strip().splitlines() or ["unshare failed"])[-1]
+
+
+def _unshare() -> list[str]:
+    """Our tools by their own paths: the job's PATH is the job's affair."""
+    return [shutil.which("unshare") or "unshare", *_UNSHARE]
 
 
 def start(host: HostProcess, *, namespaces: bool) -> subprocess.Popen[bytes]:
@@ -72,15 +77,16 @@ def start(host: HostProcess, *, namespaces: bool) -> subprocess.Popen[bytes]:
             "etc_hosts": str(host.etc_hosts),
             "binds": [{**asdict(bind), "source": str(bind.source), "target": str(bind.target)} for bind in host.binds],
             "command": list(host.command),
+            "mount": shutil.which("mount"),
         }
         order_file = host.stage.with_suffix(".json")
         order_file.write_text(json.dumps(order), encoding="utf-8")
         # -I: the launcher's own folder must not become the job's idea of where modules are.
-        command: Sequence[str] = [*_UNSHARE, sys.executable, "-I", enter.__file__, str(order_file)]
+        command: Sequence[str] = [*_unshare(), sys.executable, "-I", enter.__file__, str(order_file)]
     else:
         command = host.command
-    if shutil.which("setpriv"):
-        command = ["setpriv", "--pdeathsig", "KILL", *command]  # nothing outlives a launcher that is killed outright
+    if setpriv := shutil.which("setpriv"):
+        command = [setpriv, "--pdeathsig", "KILL", *command]  # nothing outlives a launcher that is killed outright
     return subprocess.Popen(
         command,
         cwd="/",

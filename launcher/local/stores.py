@@ -58,7 +58,13 @@ def remote_store(spec: JobSpec) -> Iterator[Store]:
     # s3torchconnector honours AWS_ENDPOINT_URL only; boto3 prefers the service's own variable, and so do we.
     if endpoint := environ.get("AWS_ENDPOINT_URL_S3"):
         environ["AWS_ENDPOINT_URL"] = endpoint
-    yield Store(_client(environ), environ, remote=True)
+    try:
+        client = _client(environ)
+    except ValueError as error:
+        raise RefusedError(
+            f"the S3 endpoint is wrong: {error}; write AWS_ENDPOINT_URL with its protocol, http://..."
+        ) from None
+    yield Store(client, environ, remote=True)
 
 
 def _client(environ: Mapping[str, str]) -> Any:

@@ -43,7 +43,7 @@ def mounted(tool: MountTool, view: View, which: Which, on_warning: Callable[[str
     with log.open("wb") as output:
         try:
             process = subprocess.Popen(
-                [which(tool.program) or tool.program, *tool.options(view)],
+                [*_dies_with_us(which), which(tool.program) or tool.program, *tool.options(view)],
                 env=tool_environ(tool, view, os.environ),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -72,6 +72,12 @@ def is_mounted(directory: Path) -> bool:
         if len(fields) > 4 and re.sub(rb"\\([0-7]{3})", lambda octal: bytes([int(octal[1], 8)]), fields[4]) == wanted:
             return True
     return False
+
+
+def _dies_with_us(which: Which) -> list[str]:
+    """What makes a program end, by a SIGTERM on which it unmounts, when the launcher is killed outright."""
+    setpriv = which("setpriv")
+    return [setpriv, "--pdeathsig", "TERM"] if setpriv else []
 
 
 def _wait_until_live(program: str, process: subprocess.Popen[bytes], directory: Path, log: Path) -> None:
