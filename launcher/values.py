@@ -19,7 +19,7 @@ INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,17}(_[0-9]{1,18}){0,6})")  # of 64 b
 _JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _OLD_BOOLEANS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
-_DURATION = re.compile(r"(?:([0-9]{1,9})d)?(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s)?")
+_DURATION = re.compile(r"(?=[0-9])(?:([0-9]{1,9})d)?(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s)?")
 _SIZE = re.compile(r"([0-9]{1,9}) ?(GB|TB)")
 _MAX_DIGITS = 19  # of a 64-bit integer; Python itself refuses to read more than 4,300
 
@@ -74,14 +74,14 @@ def _integer(value: object) -> object:
 
 def _seconds(value: object) -> object:
     """A whole number, or a duration such as 90m, 12h, 1h30m or 2d."""
-    if isinstance(value, Plain) and (found := _DURATION.fullmatch(value)) and any(found.groups()):
+    if isinstance(value, str) and (found := _DURATION.fullmatch(value)):
         return sum(int(count or 0) * unit for count, unit in zip(found.groups(), (86_400, 3600, 60, 1), strict=True))
     return _integer(value)
 
 
 def _gigabytes(value: object) -> object:
     """A whole number, or a size such as 100GB or 2TB."""
-    if isinstance(value, Plain) and (found := _SIZE.fullmatch(value)):
+    if isinstance(value, str) and (found := _SIZE.fullmatch(value)):
         return int(found[1]) * (1000 if found[2] == "TB" else 1)
     return _integer(value)
 
@@ -121,10 +121,10 @@ Text = Annotated[str, BeforeValidator(_text), WithJsonSchema(_SCALAR)]
 Integer = Annotated[int, BeforeValidator(_integer), WithJsonSchema({"type": "integer"})]
 Boolean = Annotated[bool, BeforeValidator(_boolean), WithJsonSchema({"type": "boolean"})]
 Seconds = Annotated[
-    int, BeforeValidator(_seconds), WithJsonSchema({"type": ["integer", "string"], "pattern": _DURATION.pattern})
+    int, BeforeValidator(_seconds), WithJsonSchema({"type": ["integer", "string"], "pattern": f"^{_DURATION.pattern}$"})
 ]
 Gigabytes = Annotated[
-    int, BeforeValidator(_gigabytes), WithJsonSchema({"type": ["integer", "string"], "pattern": _SIZE.pattern})
+    int, BeforeValidator(_gigabytes), WithJsonSchema({"type": ["integer", "string"], "pattern": f"^{_SIZE.pattern}$"})
 ]
 # A hyperparameter or an environment variable: anything but null, sent as text.
 Setting = Annotated[
