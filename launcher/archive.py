@@ -12,7 +12,6 @@ import gzip
 import hashlib
 import io
 import os
-import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -55,6 +54,8 @@ class CodeArchive:
 
     def tar_gz(self) -> bytes:
         """The archive's bytes."""
+        import tarfile  # a dry run needs the digest only
+
         buffer = io.BytesIO()
         with (
             gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0, compresslevel=6) as zipped,

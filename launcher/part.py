@@ -18,7 +18,7 @@ _IRREGULAR = {"gb": "GB"}  # the only word of the request that is not simply cap
 class Part(BaseModel):
     """One mapping of a spec."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     def to_request(self) -> dict[str, Any]:
         """This mapping with the request's member names, without what is None."""
