@@ -7,7 +7,7 @@
 Names are imported when they are first used: importing the package costs nothing and needs the standard library only,
 whatever is installed.
 
-The package's name is also that of an old module on PyPI (entrypoints 0.4: get_single, get_group_all, ...), which images
+The package's name is also that of an old public module (entrypoints 0.4: get_single, get_group_all, ...), which images
 still carry because other packages import it. So a name that is not ours is looked up there, if that module is anywhere
 else on the path: whichever of the two Python finds first, both kinds of scripts work.
 """
@@ -73,7 +73,7 @@ def __dir__() -> list[str]:
 
 
 def _old_module() -> ModuleType | None:
-    """The module `entrypoints.py` of PyPI, if it lies in another directory of the path than this package."""
+    """The old module `entrypoints.py`, if it lies in another directory of the path than this package."""
     if _OLD_MODULE in sys.modules:
         return sys.modules[_OLD_MODULE]
     for directory in sys.path:

@@ -1,4 +1,4 @@
-"""PyPI's old module `entrypoints` and this package have one name: scripts that use either work."""
+"""The old public module `entrypoints` and this package have one name: scripts that use either work."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ request (`input_data_config`) or in the container's environment (`connector`), a
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -14,7 +15,7 @@ from launcher.part import Part, as_request, aws_name
 from launcher.values import Text
 
 
-class BaseChannel(Part):
+class BaseChannel(Part, ABC):
     """The keys of every channel."""
 
     # Key -> the members above its own in an InputDataConfig entry. Keys not named here lie in the entry itself.
@@ -24,20 +25,20 @@ class BaseChannel(Part):
     content_type: Text | None = None
     """The MIME type of the data; the readers in the container choose the record format by it."""
 
+    @abstractmethod
     def input_data_config(self, name: str, training_input_mode: str | None) -> dict[str, Any] | None:
         """This channel's InputDataConfig entry, or None where the service has no part in it.
 
         `training_input_mode` is the job's, which a channel takes over where it says nothing itself.
         """
-        raise NotImplementedError
 
     def connector(self, name: str) -> dict[str, str] | None:
         """What the container must be told to read this channel by itself, or None where SageMaker brings it."""
         return None
 
+    @abstractmethod
     def described(self, training_input_mode: str | None) -> str:
         """Where it lies and how it arrives, in a few words for people."""
-        raise NotImplementedError
 
     def _entry(self, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
         """An InputDataConfig entry of these values (key -> value), each at its place, without what is None."""
