@@ -28,7 +28,7 @@ _WRAPPERS = (
     "TrainingJob",
 )  # a Step Functions state, in its two languages; some tools' answers
 _READ_ONLY = {"ResourceConfig": ("SelectedInstanceType", "SelectedInstanceCount")}
-_DESCRIBED = "TrainingJobArn"  # only an answer has it
+_DESCRIBED = {"TrainingJobArn", "TrainingJobStatus", "CreationTime"}  # only an answer has these
 _FILE_SYSTEMS = ("EFS", "FSxLustre")
 
 
@@ -58,7 +58,7 @@ def _the_request(data: Mapping[str, Any]) -> dict[str, Any]:
     for wrapper in _WRAPPERS:
         if isinstance(data.get(wrapper), dict) and "RoleArn" not in data:
             data = data[wrapper]
-    answer = _DESCRIBED in data
+    answer = not _DESCRIBED.isdisjoint(data)
     known = shapes()[REQUEST]["members"]
     request = {
         key: _without_nulls(value) for key, value in data.items() if value is not None and (key in known or not answer)
