@@ -345,9 +345,10 @@ def test_a_second_ctrl_c_kills(here: Path, options: list[str]) -> None:
 
 
 def test_nothing_outlives_a_killed_launcher(here: Path, fuse: None) -> None:
+    # Two seconds, because rclone has its mount live a moment before it knows what to do about a signal.
     write_job(
         here,
-        "import os, time\nprint('ready', flush=True)\ntime.sleep(60)",
+        "import time\ntime.sleep(2)\nprint('ready', flush=True)\ntime.sleep(60)",
         "channels: {train: {s3_uri: s3://bucket/train/, input_mode: FastFile}}",
     )
     with subprocess.Popen(command(), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
