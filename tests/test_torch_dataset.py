@@ -178,7 +178,7 @@ def test_ranks_that_run_out_at_different_times_do_not_hang(environment: Environm
     script.write_text(
         textwrap.dedent(
             """
-            import sys, torch
+            import os, sys, torch
             import torch.distributed as dist
             from torch.utils.data import DataLoader
             from torch.nn.parallel import DistributedDataParallel
@@ -200,6 +200,8 @@ def test_ranks_that_run_out_at_different_times_do_not_hang(environment: Environm
             dist.all_reduce(seen)
             print(int(seen), [round(float(p), 6) for p in model.parameters()])
             dist.destroy_process_group()
+            sys.stdout.flush()
+            os._exit(0)  # gloo's threads abort one exit in some ten
             """
         )
     )
