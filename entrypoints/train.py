@@ -15,8 +15,8 @@ interruption. (Only the order in which a Pipe's ShuffleConfig brings the objects
 from __future__ import annotations
 
 import argparse
-import os
 import difflib
+import os
 import re
 import sys
 from collections.abc import Sequence
