@@ -112,6 +112,7 @@ def ranks() -> Iterator[torch.device]:
     torch.distributed.init_process_group("nccl" if on_gpu else "gloo")
     try:
         yield device
+        torch.distributed.barrier()  # a rank that leaves while another still talks to it takes that one down
     finally:
         torch.distributed.destroy_process_group()
 

@@ -182,6 +182,7 @@ dist.init_process_group("gloo")
 total = torch.ones(1)
 dist.all_reduce(total)
 print(f"rank {dist.get_rank()} of {dist.get_world_size()} sums {total.item():.0f}", flush=True)
+dist.barrier()
 dist.destroy_process_group()
 os._exit(0)  # gloo's threads abort one exit in some ten
 """

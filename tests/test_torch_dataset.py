@@ -199,6 +199,7 @@ def test_ranks_that_run_out_at_different_times_do_not_hang(environment: Environm
                     seen += len(batch)
             dist.all_reduce(seen)
             print(int(seen), [round(float(p), 6) for p in model.parameters()])
+            dist.barrier()
             dist.destroy_process_group()
             sys.stdout.flush()
             os._exit(0)  # gloo's threads abort one exit in some ten
