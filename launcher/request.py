@@ -6,6 +6,7 @@ Keys of a spec are the request's members in snake_case, so only what stands else
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from entrypoints import contract
@@ -78,7 +79,8 @@ def merged(request: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _groups(entry: dict[str, Any]) -> list[str]:
+def groups_of(entry: Mapping[str, Any]) -> list[str]:
+    """The instance groups that an InputDataConfig entry names; none where all of the job's get it."""
     groups: list[str] = entry["DataSource"].get("S3DataSource", {}).get("InstanceGroupNames", [])
     return groups
 
@@ -127,7 +129,9 @@ def _add_channels(request: dict[str, Any], spec: JobSpec) -> None:
         group.instance_group_name for group in (spec.resource_config and spec.resource_config.instance_groups) or ()
     }
     named = {
-        entry["ChannelName"]: _groups(entry) for entry in brought if _groups(entry) and set(_groups(entry)) != groups
+        entry["ChannelName"]: groups_of(entry)
+        for entry in brought
+        if groups_of(entry) and set(groups_of(entry)) != groups
     }
     if named and spec.code is not None:
         request.setdefault("Environment", {})[contract.CHANNEL_GROUPS_VARIABLE] = json.dumps(named)

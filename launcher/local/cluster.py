@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from entrypoints import contract
+from launcher.request import groups_of
 
 
 @dataclass(frozen=True)
@@ -40,18 +41,13 @@ def channels_of(request: Mapping[str, Any], host: Host) -> list[dict[str, Any]]:
     """The InputDataConfig entries that this host gets, each with its mode filled in from the job's."""
     default = request.get("AlgorithmSpecification", {}).get("TrainingInputMode", "File")
     entries = ({"InputMode": default, **entry} for entry in request.get("InputDataConfig", ()))
-    return [entry for entry in entries if host.group in (_groups(entry) or [host.group])]
+    return [entry for entry in entries if host.group in (groups_of(entry) or [host.group])]
 
 
 def sharing(entry: Mapping[str, Any], hosts: tuple[Host, ...]) -> tuple[str, ...]:
     """The names of the hosts that share a channel: all, or those of its instance groups."""
-    groups = _groups(entry)
+    groups = groups_of(entry)
     return tuple(host.name for host in hosts if not groups or host.group in groups)
-
-
-def _groups(entry: Mapping[str, Any]) -> list[str]:
-    groups: list[str] = entry["DataSource"].get("S3DataSource", {}).get("InstanceGroupNames", [])
-    return groups
 
 
 def config_files(request: Mapping[str, Any], host: Host, hosts: tuple[Host, ...]) -> dict[str, Any]:
