@@ -1,0 +1,5 @@
+"""Preflight: read-only questions to AWS that tell, before a job costs anything, whether it can start and read its data.
+
+A new check is one file with a `CHECKS` tuple and one name in the table below. All run at the same time, within a time limit;
+one that could not be asked says so and blocks nothing.
+"""
