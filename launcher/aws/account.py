@@ -85,11 +85,21 @@ class Account:
 
     def call(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
         """One answer: `account.call("sagemaker", "describe_training_job", TrainingJobName=name)`. Raises AwsError."""
+        answer: dict[str, Any] = self.attempt(
+            service, operation, lambda client: getattr(client, operation)(**parameters)
+        )
+        return answer
+
+    def attempt(self, service: str, operation: str, do: Callable[[Any], Any]) -> Any:
+        """What `do` gives, which is handed boto3's client: for what is more than one call, such as reading a body.
+
+        It is done again from its beginning where credentials had expired. Raises AwsError.
+        """
         expired = False
         while True:
             client = self.client(service)
             try:
-                return self._call_once(client, service, operation, parameters)
+                return _translated(do, client, f"{service}:{_in_camel_case(operation)}")
             except AwsError as error:
                 if not error.is_expired or not self._renew(client, str(error), again=expired):
                     raise
@@ -107,7 +117,7 @@ class Account:
             parameters[asked] = token
 
     def client(self, service: str) -> Any:
-        """boto3's client, for what `call` cannot do, such as reading a body or a managed transfer."""
+        """boto3's client; its refusals are boto3's own, so `call` and `attempt` are the better way to most ends."""
         from botocore.config import Config
         from botocore.exceptions import BotoCoreError
 
@@ -142,25 +152,6 @@ class Account:
                     raise RefusedError(f"{_one_line(error)}; check profile: and the AWS configuration") from None
             return self._session
 
-    def _call_once(self, client: Any, service: str, operation: str, parameters: dict[str, Any]) -> dict[str, Any]:
-        from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
-
-        call = f"{service}:{_in_camel_case(operation)}"
-        try:
-            answer: dict[str, Any] = getattr(client, operation)(**parameters)
-        except ClientError as error:
-            said = error.response.get("Error", {})
-            code, status = said.get("Code", ""), error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-            text = _one_line(said.get("Message") or code)
-            raise AwsError(f"{call}: {text} [{code}]", call=call, code=code, status=status) from None
-        except (NoCredentialsError, PartialCredentialsError):
-            raise RefusedError(
-                "no AWS credentials found; configure them (`aws configure`, `aws sso login`), or name a profile with profile:"
-            ) from None
-        except BotoCoreError as error:
-            raise AwsError(f"{call}: no answer: {_one_line(error)}", call=call) from None
-        return answer
-
     def _renew(self, client: Any, reason: str, *, again: bool) -> bool:
         """Read the credentials anew; whether there is a reason to try again: the first time in a call there always is."""
         with self._lock:
@@ -181,13 +172,31 @@ class Account:
         return (frozen.access_key, frozen.token or "") if frozen else None
 
 
+def _translated(do: Callable[[Any], Any], client: Any, call: str) -> Any:
+    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
+
+    try:
+        return do(client)
+    except ClientError as error:
+        said = error.response.get("Error", {})
+        code, status = said.get("Code", ""), error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        text = _one_line(said.get("Message") or code)
+        raise AwsError(f"{call}: {text} [{code}]", call=call, code=code, status=status) from None
+    except (NoCredentialsError, PartialCredentialsError):
+        raise RefusedError(
+            "no AWS credentials found; configure them (`aws configure`, `aws sso login`), or name a profile with profile:"
+        ) from None
+    except BotoCoreError as error:
+        raise AwsError(f"{call}: no answer: {_one_line(error)}", call=call) from None
+
+
 def _has_own_endpoint() -> bool:
     """Whether S3 is another's than AWS's: MinIO and the like answer to paths, and their buckets have no host names."""
     return bool(os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL"))
 
 
 def _in_camel_case(operation: str) -> str:
-    return "".join(part.capitalize() for part in operation.split("_"))
+    return "".join(part[:1].upper() + part[1:] for part in operation.split("_"))
 
 
 def _one_line(text: object) -> str:
