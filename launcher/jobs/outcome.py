@@ -1,0 +1,64 @@
+"""How a followed job ended, or how it stood when following ended: what the report, `--json` and the exit code read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from launcher.errors import StoppedError, TrainingFailedError
+
+ENDED = ("Completed", "Failed", "Stopped")  # TrainingJobStatus; InProgress and Stopping are the others
+INTERRUPTED = 130  # Ctrl-C: following ended, the job did not
+_EXIT_CODES = {"Completed": 0, "Failed": TrainingFailedError.exit_code, "Stopped": StoppedError.exit_code}
+_SHOWN = (
+    "TrainingJobName",
+    "TrainingJobArn",
+    "TrainingJobStatus",
+    "SecondaryStatus",
+    "FailureReason",
+    "TrainingTimeInSeconds",
+    "BillableTimeInSeconds",
+    "CreationTime",
+    "TrainingStartTime",
+    "TrainingEndTime",
+    "ModelArtifacts",
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A job as it was last described, and what its lines told meanwhile."""
+
+    description: Mapping[str, Any]  # DescribeTrainingJob's answer
+    metrics: Mapping[str, float] = field(default_factory=dict)  # the last value of each
+    last_lines: tuple[str, ...] = ()  # of all hosts, oldest first: where an error's cause stands
+    interrupted: bool = False
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return str(self.description["TrainingJobName"])
+
+    @property
+    def status(self) -> str:
+        """TrainingJobStatus."""
+        return str(self.description["TrainingJobStatus"])
+
+    @property
+    def exit_code(self) -> int:
+        """The command's: 0 completed, 4 failed, 5 stopped, 130 where a person stopped following a running job."""
+        return INTERRUPTED if self.interrupted else _EXIT_CODES.get(self.status, 0)
+
+    def as_data(self) -> dict[str, Any]:
+        """The result for `--json`, with AWS's names."""
+        shown = {key: _plain(self.description[key]) for key in _SHOWN if self.description.get(key) is not None}
+        # JSON has no NaN, and a training that diverged has nothing else to report.
+        metrics = {name: value if math.isfinite(value) else None for name, value in self.metrics.items()}
+        return {**shown, "Metrics": metrics, "ExitCode": self.exit_code}
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else value
