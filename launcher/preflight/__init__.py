@@ -3,3 +3,9 @@
 A new check is one file with a `CHECKS` tuple and one name in the table below. All run at the same time, within a time limit;
 one that could not be asked says so and blocks nothing.
 """
+
+from __future__ import annotations
+
+from launcher.preflight.check import Check
+
+CHECKS: tuple[Check, ...] = ()

@@ -1,0 +1,95 @@
+"""Runs every check of the table at the same time, for so long and no longer, and gathers what they say.
+
+Nothing here blocks: a check that AWS does not answer, or not in time, is reported as not asked. Only where there is nobody
+to ask, for want of credentials or of a region, there is an error, since the submission itself would have the same.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field
+
+from launcher.aws.account import Account, AwsError
+from launcher.checks.places import hatch_index, said_at
+from launcher.errors import Path, Problem, RefusedError
+from launcher.plan import Plan
+from launcher.preflight import CHECKS
+from launcher.preflight.check import Check, Found, Subject, why_not
+from launcher.preflight.report import Outcome, Report
+from launcher.preflight.threads import start
+
+DEADLINE = 5.0  # seconds, unless prefixes are listed to their ends
+
+
+@dataclass
+class _Run:
+    """One check under way; what it has found so far counts even where it does not come to its end."""
+
+    check: Check
+    subject: Subject
+    found: list[Found] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def __call__(self) -> None:
+        before = time.monotonic()
+        try:
+            for each in self.check.ask(self.subject):
+                self.found.append(each)
+        finally:
+            self.seconds = time.monotonic() - before
+
+
+def preflight(
+    plan: Plan,
+    account: Account,
+    *,
+    full: bool = False,
+    ignore: tuple[str, ...] = (),
+    checks: tuple[Check, ...] = CHECKS,
+    deadline: float = DEADLINE,
+) -> Report:
+    """What can be known of a plan by asking AWS, read-only; within `deadline` seconds, unless `full`.
+
+    `ignore` names codes to say nothing of, besides the spec's own. Raises RefusedError where there is nobody to ask: no
+    credentials, no region, or credentials that have expired.
+    """
+    began = time.monotonic()
+    subject = Subject(plan, account, full)
+    runs = [_Run(check, subject.for_one_check()) for check in checks]
+    under_way = [start(run) for run in runs]
+    wait(under_way, timeout=None if full else deadline)
+    refused = [error for run in under_way if (error := _refusal(run)) is not None]
+    needed = [run for run, ended in zip(runs, under_way, strict=True) if run.subject.has_asked or not ended.done()]
+    nobody = [error for error in refused if not isinstance(error, AwsError) or error.is_expired]
+    if nobody and len(nobody) == len(needed):
+        raise nobody[0]
+    silent = {*(plan.spec.ignore or ()), *ignore}
+    outcomes = [_outcome(run, ended, silent, deadline) for run, ended in zip(runs, under_way, strict=True)]
+    return Report(outcomes, time.monotonic() - began)
+
+
+def _refusal(ended: Future[None]) -> RefusedError | None:
+    """Why a check could not be asked, if that is so. Raises what a check raised besides: a bug of ours."""
+    error = ended.exception() if ended.done() else None
+    if error is None or isinstance(error, RefusedError):
+        return error
+    raise error
+
+
+def _outcome(run: _Run, ended: Future[None], silent: set[str], deadline: float) -> Outcome:
+    spec, index = run.subject.plan.spec, hatch_index(run.subject.plan.spec)
+
+    def problem(path: Path, code: str, message: str) -> Problem:
+        place = said_at(path, spec, index)
+        return Problem(place, message, code, run.check.codes[code][0], spec.locate(place))
+
+    problems = [problem(*each) for each in list(run.found) if each[1] not in silent]
+    not_asked = [(said_at(path, spec, index), why) for path, why in list(run.subject.not_asked)]
+    if not ended.done():
+        not_asked.append(((), f"no answer in {deadline:g} s"))
+    elif (error := _refusal(ended)) is not None:
+        not_asked.append(((), why_not(error)))
+    notes = [(said_at(path, spec, index), text) for path, text in list(run.subject.notes)]
+    is_needed = run.subject.has_asked or bool(run.found)
+    return Outcome(run.check.name, run.seconds if ended.done() else deadline, problems, notes, not_asked, is_needed)

@@ -1,0 +1,52 @@
+"""Work in threads that nobody has to wait for: a question that hangs must not keep the command from ending.
+
+A pool of `concurrent.futures` is waited for when Python ends, whatever its threads hang on; daemon threads are not.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import TypeVar
+
+_In = TypeVar("_In")
+_Out = TypeVar("_Out")
+
+
+def start(work: Callable[[], _Out]) -> Future[_Out]:
+    """Do the work in a thread of its own; what it gives or raises comes with the future."""
+    outcome: Future[_Out] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - raised again where the future is asked
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return outcome
+
+
+def at_once(work: Callable[[_In], _Out], items: Sequence[_In], threads: int = 8) -> list[Future[_Out]]:
+    """Do the work for each item, several at a time; returns when all are done, in the order of the items."""
+    outcomes: list[Future[_Out]] = [Future() for _ in items]
+    waiting: queue.SimpleQueue[tuple[_In, Future[_Out]]] = queue.SimpleQueue()
+    for pair in zip(items, outcomes, strict=True):
+        waiting.put(pair)
+
+    def run() -> None:
+        while True:
+            try:
+                item, outcome = waiting.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                outcome.set_result(work(item))
+            except BaseException as error:  # noqa: BLE001 - raised again where the future is asked
+                outcome.set_exception(error)
+
+    for worker in [start(run) for _ in range(min(threads, len(items)))]:
+        worker.result()
+    return outcomes
