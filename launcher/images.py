@@ -106,6 +106,22 @@ def image_region(image: str) -> str | None:
     return match[2] if match else None
 
 
+def registry_domain(region: str) -> str:
+    """The end of every host of ECR in a region's partition, such as `amazonaws.com.cn`."""
+    return _suffix(region)
+
+
+def is_of_aws(image: str) -> bool:
+    """Whether an image lies in one of the accounts that hold AWS's own images."""
+    match = _ECR.fullmatch(image)
+    return match is not None and match[1] in _accounts()
+
+
+def known_regions() -> tuple[str, ...]:
+    """Every region that AWS publishes images for."""
+    return tuple(sorted({region for accounts in _table()["registries"] for region in accounts}))
+
+
 def known_names() -> tuple[str, ...]:
     """Every framework and built-in algorithm that `resolve_image` knows, sorted."""
     return tuple(sorted(_table()["images"]))
@@ -115,6 +131,11 @@ def known_names() -> tuple[str, ...]:
 def _table() -> dict[str, Any]:
     table: dict[str, Any] = json.loads(_TABLE.read_text(encoding="utf-8"))
     return table
+
+
+@cache
+def _accounts() -> frozenset[str]:
+    return frozenset(account for accounts in _table()["registries"] for account in accounts.values())
 
 
 @cache

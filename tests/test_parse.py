@@ -108,7 +108,7 @@ def every_problem(text: str) -> Sequence[Problem]:
 
 def test_all_problems_at_once_in_the_files_order() -> None:
     lines = problems_of(
-        "image: x\n"
+        "image: 123456789012.dkr.ecr.eu-west-1.amazonaws.com/a:1\n"
         "base_name: a_b\n"
         "role_arn: arn:aws:iam::nobody:role/x\n"
         "resource_config: {instance_type: ml.m5.xlarg, instance_count: two}\n"

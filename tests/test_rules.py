@@ -90,18 +90,21 @@ GROUPS = (
 FINE = {
     "modes of one's own, mixed": "training_input_mode: Pipe\nchannels: {a: {s3_uri: s3://b/a/, input_mode: File},"
     " b: {s3_uri: s3://b/b/, input_mode: FastFile}, c: s3://b/c/}",
-    "shuffled in every mode": "channels: {a: {s3_uri: s3://b/a/, shuffle_config: {seed: 1}},"
+    "shuffled in every mode": "resource_config: {instance_type: ml.m5.large, instance_count: 2, volume_size_in_gb: 9}\n"
+    "channels: {a: {s3_uri: s3://b/a/, shuffle_config: {seed: 1}, s3_data_distribution_type: ShardedByS3Key},"
     " b: {s3_uri: s3://b/b/, input_mode: FastFile, shuffle_config: {seed: 1}},"
-    " c: {s3_uri: s3://b/c/, input_mode: Pipe, shuffle_config: {seed: 1}}}",
+    " c: {s3_uri: s3://b/c/, input_mode: Pipe, shuffle_config: {seed: 1}, s3_data_distribution_type: ShardedByS3Key}}",
     "a URI by https": "channels: {a: https://s3.eu-west-1.amazonaws.com/bucket/a/}",
-    "a key with //": "channels: {a: s3://bucket/a//b/}",
+    "a key with //": "channels: {a: {s3_uri: s3://bucket/a//b/, input_mode: Pipe}}",
     "a manifest in a stream": "channels: {a: {s3_uri: s3://b/m.json, s3_data_type: ManifestFile, input_mode: Pipe}}",
     "None as a text": "channels: {a: {s3_uri: s3://b/a/, compression_type: None, record_wrapper_type: None}}",
     "empty maps and texts": "hyperparameters: {}\nenvironment: {A: ''}\ntags: {}\ncontainer_arguments: [' ']",
     "a job of no region with an image of one": "image: 763104351884.dkr.ecr.us-west-2.amazonaws.com/mine:1",
     "an image by its digest": f"region: eu-west-1\nimage: 123456789012.dkr.ecr.eu-west-1.amazonaws.com/a@sha256:{'0' * 64}",
-    "an image of China": "region: cn-north-1\nimage: 123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn/a:1",
-    "an image of another registry": "region: eu-west-1\nimage: registry.example.com/training:1",
+    "an image of China": "region: cn-north-1\nimage: 123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn/a:1\n"
+    "role_arn: arn:aws-cn:iam::123456789012:role/training",
+    "an image of another registry": "region: eu-west-1\nimage: registry.example.com/training:1\n"
+    "training_image_config: {training_repository_access_mode: Vpc}\n" + VPC,
     "no volume where disks are": "resource_config: {instance_type: ml.p4d.24xlarge, instance_count: 2}",
     "groups with a volume for one of them": GROUPS + "channels: null",
     "a period of 0": "resource_config: {instance_type: ml.m5.large, instance_count: 1, volume_size_in_gb: 9,"
@@ -178,10 +181,11 @@ def test_a_wrong_type_hides_nothing_else() -> None:
             "whose own ARN is arn:aws:iam::123456789012:role/mine",
         ),
         ("role_arn: arn:aws:iam::123456789012:user/me", "as a role, not as a user"),
-        ("role_arn: training-of-the-vision-team", "such as arn:aws:iam::123456789012:role/name"),
+        ("role_arn: training-of-the-vision-team", "such as arn:aws:iam::123456789012:role/training-of"),
         ("output_data_config: {s3_output_path: S3://bucket/out}", "write s3://bucket/out"),
-        ("output_data_config: {s3_output_path: bucket/out}", "such as s3://bucket/folder/"),
-        ("channels: {train: /data/train}", "such as s3://bucket/folder/"),
+        ("output_data_config: {s3_output_path: bucket/out}", "write s3://bucket/out"),
+        ("output_data_config: {s3_output_path: bucket}", "such as s3://bucket/folder/"),
+        ("channels: {train: /data/train}", "copy it to S3"),
         ("channels: {my train: s3://b/t/}", "letters, digits, hyphens"),
         ("environment: {MY-NAME: a}", "digits and underscores"),
         ("tags: {team: a&b}", "letters, digits, spaces"),

@@ -17,21 +17,23 @@ from launcher.spec import JobSpec
 SECRET = "hunter2-"
 REGISTRIES = ("685385470294", "438346466558", "999678624901", "224300973850")
 IMAGES = [f"{account}.dkr.ecr.eu-west-1.amazonaws.com/{name}:1" for account in REGISTRIES for name in BUILT_INS]
-IMAGES += ["", "mine:1", "123456789012.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2-gpu-py3"]
+IMAGES += ["", "mine:1", "https://mine", "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training"]
+IMAGES += ["123456789012.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2-gpu-py3"]
 # What rules look for, so that a walk at random meets it: by the end of a shape's name, else any of the texts.
 CHOICES = {
     "AlgorithmImage": IMAGES,
     "InstanceType": ["", "ml.m5.large", "ml.g5.xlarge", "ml.p3.2xlarge", "ml.p6e-gb200.36xlarge", "ml.q1.large", "local"],
-    "S3Uri": ["", "/", "s3://b", "s3://b/k", "s3://b//k/", "s3://s3://b/", "https://console.aws.amazon.com/", "s3://b--x-s3/"],
+    "S3OutputPath": ["", "s3://b/k", "https://s3.amazonaws.com/b/k", "https://b.s3.amazonaws.com/k"],
+    "S3Uri": ["", "/", "s3://My_B/k", "s3://b/*", "s3://b", "s3://b/k", "s3://b//k/", "s3://s3://b/", "https://console.aws.amazon.com/", "s3://b--x-s3/"],
     "ContentType": ["", "text/csv", "csv", "application/x-image", "application/x-recordio; a=b", "text/csv;label_size=0"],
     "ChannelName": ["", "..", "train", "Train", "train_0", "validation", "train_lst", "train_annotation", "model"],
     "ArnOrName": ["arn:aws:sagemaker:us-east-1:865070037744:algorithm/a", "arn:aws:sagemaker:::a", "mine"],
-    "RoleArn": ["", "arn:aws:iam::123456789012:role/a"],
-    "Key": ["", "aws:a", "objective", "AWS_SESSION_TOKEN", "sagemaker_program", "num_round"],
-    "": ["", "/", "a", "sg-1", "subnet-1", "(", "/opt/ml/a", "/fsx", "-ref", "arn:aws:kms:us-east-1:123456789012:key/a"],
+    "RoleArn": ["", "arn:aws:iam::123456789012:role/a", "arn:aws-cn:iam::123456789012:role/a"],
+    "Key": ["", "aws:a", "objective", "AWS_SESSION_TOKEN", "sagemaker_program", "num_round", "sagemaker_submit_directory"],
+    "": ["", "/", "a", "sg-1", "subnet-1", "(", "/opt/ml/a", "/opt/ml/model", "/fsx", "-ref", "arn:aws:kms:us-east-1:123456789012:key/a"],
 }  # fmt: skip
 NUMBERS = [-1, 0, 1, 1, 2, 300, 3601, 20_000, 10**9]
-SETTINGS = ["", "1", "multi:", f"{SECRET}x", f'"{SECRET}y"']
+SETTINGS = ["", "1", "s3://b/k", "multi:", f"{SECRET}x", f'"{SECRET}y"']
 WRONG = [None, [], {}, [[]], [{}], {"a": []}, "x", 3, True]
 
 

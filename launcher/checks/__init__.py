@@ -72,7 +72,7 @@ def check_spec(spec: JobSpec, job_name: str | None = None) -> list[Problem]:
         if not _said_better(violation):
             path = spec_path(violation.path, request, spec)
             message = _without_secret(violation, request, spec)
-            if violation.code == "aws-pattern":
+            if violation.code in ("aws-pattern", "aws-enum") or violation.path[-1:] == ("FileSystemId",):
                 message += remedy(violation.path, request)
             given = violation.path == ("TrainingJobName",) and written is not None and not name.startswith(written)
             location = Location("--name", 1, 1) if given else spec.locate(path)

@@ -109,6 +109,21 @@ def toolkit_installs_requirements_txt(draft: Draft) -> Iterator[Found]:
         yield ("code", "requirements"), message
 
 
+def submitted_code_is_an_archive(draft: Draft) -> Iterator[Found]:
+    """The toolkit fetches sagemaker_submit_directory as one object, a gzipped tar; a folder in S3 is none.
+
+    It fails with "An error occurred (404) when calling the HeadObject operation: Not Found". A path in the container is taken,
+    too.
+    Source: aws/sagemaker-python-sdk issue 835; aws/sagemaker-training-toolkit, files.py.
+    """
+    given = draft.request.get("HyperParameters", {}).get("sagemaker_submit_directory", "").strip('"')
+    if given.startswith("s3://") and not re.search(r"\.(tar\.gz|tgz)$", given):
+        yield (
+            ("hyperparameters", "sagemaker_submit_directory"),
+            "is no archive, which the toolkit fetches: name a .tar.gz of the folder, or use code: {directory: FOLDER}",
+        )
+
+
 def whole_objects_through_a_pipe(draft: Draft) -> Iterator[Found]:
     """A FIFO joins the objects, and without a record format the bundled scripts cannot tell where one ends.
 
@@ -178,6 +193,13 @@ RULES = (
         toolkit_installs_requirements_txt,
         wrong="code: {entry_point: train.py, requirements: more.txt, delivery: submit_directory}",
         right="code: {entry_point: train.py, requirements: requirements.txt, delivery: submit_directory}",
+    ),
+    Rule(
+        "submit-directory-archive",
+        "warning",
+        submitted_code_is_an_archive,
+        wrong="hyperparameters: {sagemaker_program: train.py, sagemaker_submit_directory: 's3://bucket/code/'}",
+        right="hyperparameters: {sagemaker_program: train.py, sagemaker_submit_directory: 's3://bucket/code.tar.gz'}",
     ),
     Rule(
         "pipe-without-boundaries",

@@ -90,7 +90,7 @@ def _efs(keys: str, source: str = "EFS") -> str:
 
 _NO_VPC = "channels: {train: {source: EFS, file_system_id: fs-0123456789abcdef0, directory_path: /data}}"
 _SHUFFLED = (
-    "request: {InputDataConfig: [{ChannelName: train, ShuffleConfig: {Seed: 1}, InputMode: File, DataSource: {%s}}]}\n"
+    "request: {InputDataConfig: [{ChannelName: train, ShuffleConfig: {Seed: 1}, InputMode: %s, DataSource: {%s}}]}\n"
     "vpc_config: {security_group_ids: [sg-0123456789abcdef0], subnets: [subnet-0123456789abcdef0]}\n"
 )
 _ON_EFS = (
@@ -131,7 +131,7 @@ RULES = (
         "shuffle-on-file-system",
         "warning",
         shuffling_needs_objects,
-        wrong=_SHUFFLED % _ON_EFS,
-        right=_SHUFFLED % "S3DataSource: {S3DataType: S3Prefix, S3Uri: s3://bucket/train/}",
+        wrong=_SHUFFLED % ("File", _ON_EFS),
+        right=_SHUFFLED % ("Pipe", "S3DataSource: {S3DataType: S3Prefix, S3Uri: s3://bucket/train/}"),
     ),
 )

@@ -7,10 +7,113 @@ from collections.abc import Iterator
 
 from launcher.checks.rule import Draft, Found, Rule
 from launcher.errors import Path
-from launcher.images import image_region
+from launcher.images import image_region, is_of_aws, known_regions, registry_domain
+from launcher.nearest import did_you_mean
+from launcher.parts import Image
 
+_REGION = re.compile(r"[a-z]{2,4}(?:-[a-z]+)+-\d")
 # AWS's deep learning containers for training and for inference name both, and their processor, in repository and tag.
 _OF_AWS = re.compile(r".*/(?:huggingface-)?(?:pytorch|tensorflow|mxnet)-(training|inference)[a-z0-9-]*:(.*)", re.DOTALL)
+
+
+def image_is_a_registry_path(draft: Draft) -> Iterator[Found]:
+    """An image is named as `docker pull` takes it: no scheme before it, no space in it, and no ARN of its repository.
+
+    The service answers: "Invalid training image. Please provide a valid Amazon Elastic Container Registry path".
+    Source: aws/sagemaker-python-sdk issue 2063; AlgorithmSpecification.TrainingImage in the service model
+    (registry/repository[:tag] or registry/repository[@digest]), whose pattern takes any text.
+    """
+    image = draft.image
+    arn = re.fullmatch(r"arn:aws[a-z-]*:ecr:([a-z0-9-]+):(\d{12}):repository/(.+)", image)
+    scheme = re.match(r"(?:https?|docker|oci)://+", image)
+    if arn:
+        domain = registry_domain(arn[1])
+        yield ("image",), f"is the ARN of a repository; write {arn[2]}.dkr.ecr.{arn[1]}.{domain}/{arn[3]}:TAG"
+    elif scheme:
+        yield ("image",), f"has {scheme[0]} before it, which no image has; write {image[scheme.end() :].strip()}"
+    elif re.search(r"\s", image):
+        yield ("image",), f"{image!r} has a space in it; write {''.join(image.split())}"
+
+
+def image_is_in_the_registry(draft: Draft) -> Iterator[Found]:
+    """SageMaker pulls from private repositories of ECR, and from other registries only through the job's VPC.
+
+    Images of Docker Hub and public.ecr.aws have to be copied. An account has twelve digits, and a repository no capitals. A
+    placeholder can be filled in later, so this is a warning.
+    Source: as of image-uri; developer guide, docker-containers-adapt-your-own-private-registry; aws/sagemaker-python-sdk issue
+    57 (an account of ten digits); ECR API reference, CreateRepository.
+    """
+    image, mode = draft.image, draft.get("AlgorithmSpecification.TrainingImageConfig.TrainingRepositoryAccessMode")
+    in_ecr = re.match(r"([^./]*)\.dkr[.-]ecr[^/]*/([^:@]*)", image)
+    if not image or mode == "Vpc" or any(image_is_a_registry_path(draft)):
+        return
+    if in_ecr is None:
+        yield (
+            ("image",),
+            f"{_short(image)} does not lie in ECR; copy it to a repository of yours:"
+            " 123456789012.dkr.ecr.REGION.amazonaws.com/NAME:TAG",
+        )
+    elif re.fullmatch(r"\d+", in_ecr[1]) and len(in_ecr[1]) != 12:
+        yield ("image",), f"begins with an account of {len(in_ecr[1])} digits, but accounts have 12"
+    elif in_ecr[2] != in_ecr[2].lower() and re.match(r"\d{12}$", in_ecr[1]):
+        yield ("image",), f"has capitals in its repository {in_ecr[2]!r}, but ECR has none; write {in_ecr[2].lower()!r}"
+
+
+def image_has_a_tag(draft: Draft) -> Iterator[Found]:
+    """AWS's images for frameworks have tags of versions only: without a tag `latest` is meant, which there is not.
+
+    Source: aws/deep-learning-containers, available_images.md.
+    """
+    repository = draft.image.rpartition("/")[2]
+    framework = re.fullmatch(
+        r"(?:huggingface-)?(?:pytorch|tensorflow|mxnet)-(?:training|inference)[a-z0-9-]*", repository
+    )
+    if framework and is_of_aws(draft.image):
+        yield (
+            ("image",),
+            f"has no tag, and AWS's images have no 'latest'; write one such as {repository}:2.8.0-gpu-py312",
+        )
+
+
+def parts_are_of_one_partition(draft: Draft) -> Iterator[Found]:
+    """China's regions and GovCloud's are partitions of their own: a role there is arn:aws-cn:... or arn:aws-us-gov:...
+
+    In China the host of a registry ends in .cn, too.
+    Source: IAM user guide, reference-arns (partitions); botocore's partitions.json.
+    """
+    region = draft.spec.region or image_region(draft.image) or ""
+    host, lies_in = draft.image.partition("/")[0], image_region(draft.image)
+    if lies_in and host.endswith((".amazonaws.com", ".amazonaws.com.cn")):
+        domain = registry_domain(lies_in)
+        if domain.startswith("amazonaws.com") and not host.endswith(f".{domain}"):
+            yield (
+                ("image",),
+                f"lies in {lies_in}, where hosts end in {domain}; write {host.partition('.amazonaws')[0]}.{domain}/...",
+            )
+    role = re.match(r"arn:(aws(?:-cn|-us-gov)?):", draft.get("RoleArn") or "")
+    partition = "aws" + ("-cn" if region.startswith("cn-") else "-us-gov" if region.startswith("us-gov-") else "")
+    if role and role[1] != partition and re.fullmatch(r"(us|us-gov|cn|eu|ap|sa|ca|me|af|il|mx)-[a-z]+-\d", region):
+        yield (
+            ("role_arn",),
+            f"is of the partition {role[1]}, but {region} is in {partition}; write a role of {partition}",
+        )
+
+
+def region_is_one(draft: Draft) -> Iterator[Found]:
+    """A region is named as in us-east-1; us-east-1a is a zone of it.
+
+    Source: AWS General Reference, regional endpoints.
+    """
+    region = draft.spec.region
+    if region is None or _REGION.fullmatch(region) or isinstance(draft.spec.image, Image):
+        return  # with an image to look up, image-unknown says it
+    zone = re.fullmatch(f"({_REGION.pattern})[a-z]", region)
+    hint = f"; {region} is a zone of it: write {zone[1]}" if zone else did_you_mean(region[:60], known_regions())
+    yield ("region",), f"{_short(region)} is no region{hint or '; write one such as us-east-1'}"
+
+
+def _short(text: str) -> str:
+    return repr(text) if len(text) <= 60 else f"{text[:57]!r}..."
 
 
 def image_of_the_jobs_region(draft: Draft) -> Iterator[Found]:
@@ -20,6 +123,8 @@ def image_of_the_jobs_region(draft: Draft) -> Iterator[Found]:
     Source: developer guide, sagemaker-algo-docker-registry-paths (a registry for each region).
     """
     region = draft.spec.region
+    if region is not None and not _REGION.fullmatch(region):
+        return  # region-name
     images: list[tuple[Path, str]] = [(("image",), draft.image)]
     for key, member in (
         ("debug_rule_configurations", "DebugRuleConfigurations"),
@@ -51,7 +156,7 @@ def resources_of_the_jobs_region(draft: Draft) -> Iterator[Found]:
     ]
     for path, arn in arns:
         found = re.match(r"arn:[^:]*:[^:]*:([^:]+):", arn or "")
-        if region and found and found[1] != region:
+        if region and _REGION.fullmatch(region) and found and found[1] != region:
             yield path, f"lies in {found[1]}, but the job runs in {region}; name one of {region}"
 
 
@@ -88,7 +193,39 @@ _WITH_KEY = (
     "resource_config: {instance_type: ml.m5.large, instance_count: 1, volume_size_in_gb: 9, volume_kms_key_id: %s}\n"
 )
 
+_IN_CHINA = "region: cn-north-1\nimage: 123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn/mine:1\n"
+_CHINESE_ROLE = "role_arn: 'arn:aws-cn:iam::123456789012:role/training'\n"
+
 RULES = (
+    Rule(
+        "image-uri",
+        "error",
+        image_is_a_registry_path,
+        wrong="image: https://123456789012.dkr.ecr.eu-west-1.amazonaws.com/mine:1",
+        right="image: 123456789012.dkr.ecr.eu-west-1.amazonaws.com/mine:1",
+    ),
+    Rule(
+        "image-registry",
+        "warning",
+        image_is_in_the_registry,
+        wrong="image: pytorch/pytorch:2.8.0",
+        right="image: 123456789012.dkr.ecr.eu-west-1.amazonaws.com/pytorch:2.8.0",
+    ),
+    Rule(
+        "image-tag",
+        "warning",
+        image_has_a_tag,
+        wrong=f"image: {_REGISTRY}/pytorch-training",
+        right=f"image: {_REGISTRY}/pytorch-training:2.8.0-cpu-py312",
+    ),
+    Rule(
+        "region-partition",
+        "error",
+        parts_are_of_one_partition,
+        wrong=_IN_CHINA,
+        right=_IN_CHINA + _CHINESE_ROLE,
+    ),
+    Rule("region-name", "error", region_is_one, wrong="region: eu-west-1a", right="region: eu-west-1"),
     Rule("image-region", "error", image_of_the_jobs_region, wrong="region: us-east-1", right="region: eu-west-1"),
     Rule(
         "resource-region",

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator
 
 from entrypoints import contract
 from launcher.checks.rule import Draft, Found, Rule
+
+_LONGEST_REGEX = 500  # that AWS takes; one that is longer has been told of
+_IN_EVERY_DIALECT = ("missing )", "unbalanced parenthesis", "unterminated character set", "nothing to repeat")
 
 
 def name_given_once(draft: Draft) -> Iterator[Found]:
@@ -45,11 +49,39 @@ def metrics_have_a_group(draft: Draft) -> Iterator[Found]:
     """
     for index, metric in enumerate(draft.get("AlgorithmSpecification.MetricDefinitions") or ()):
         regex = metric.get("Regex")
-        if regex and not re.search(r"(?<!\\)\((?!\?[:=!<])|\(\?<[A-Za-z]", regex):
+        if regex and _broken(regex) is None and not re.search(r"(?<!\\)\((?!\?[:=!<])|\(\?<[A-Za-z]", regex):
             yield (
                 ("metric_definitions", index, "regex"),
                 "has no group, so no value can be read; put what matches the number in parentheses: loss=([0-9.]+)",
             )
+
+
+def metrics_compile(draft: Draft) -> Iterator[Found]:
+    """A metric's regular expression has its brackets in pairs; one that has not matches nothing.
+
+    Only what is wrong in every dialect is looked for, since the service's is not Python's.
+    Source: developer guide, training-metrics; MetricDefinition.Regex in the service model takes any text.
+    """
+    for index, metric in enumerate(draft.get("AlgorithmSpecification.MetricDefinitions") or ()):
+        if broken := _broken(metric.get("Regex") or ""):
+            message = f"is no regular expression: {broken}; mend it, or put a backslash before what stands for itself"
+            yield ("metric_definitions", index, "regex"), message
+
+
+def _broken(regex: str) -> str | None:
+    """What is wrong with a regular expression in any dialect; None where nothing is known to be."""
+    if len(regex) > _LONGEST_REGEX:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            re.compile(regex)
+    except re.error as error:
+        said = str(error)
+        return said if said.startswith(_IN_EVERY_DIALECT) else None
+    except (OverflowError, RecursionError):
+        return None
+    return None
 
 
 def keys_stay_out(draft: Draft) -> Iterator[Found]:
@@ -100,14 +132,20 @@ def local_paths_are_absolute(draft: Draft) -> Iterator[Found]:
 
 
 _TENSOR_BOARD = "tensor_board_output_config: {s3_output_path: s3://bucket/tensorboard/, local_path: "
+_IMAGE = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/mine:1"
 _METRIC = 'metric_definitions: [{name: loss, regex: "loss=%s"}]'
 
 RULES = (
     Rule("job-name", "error", name_given_once, wrong="training_job_name: other", right="base_name: mine"),
     Rule(
-        "image-or-algorithm", "error", one_of_image_and_algorithm, wrong="algorithm_name: mine", right="image: mine:1"
+        "image-or-algorithm",
+        "error",
+        one_of_image_and_algorithm,
+        wrong="algorithm_name: mine",
+        right=f"image: {_IMAGE}",
     ),
     Rule("metric-regex-group", "warning", metrics_have_a_group, wrong=_METRIC % "[0-9.]+", right=_METRIC % "([0-9.]+)"),
+    Rule("metric-regex", "warning", metrics_compile, wrong=_METRIC % "([0-9.]+", right=_METRIC % "([0-9.]+)"),
     Rule(
         "credentials-in-settings",
         "warning",

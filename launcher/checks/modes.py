@@ -69,6 +69,21 @@ def pipe_order_across_hosts(draft: Draft) -> Iterator[Found]:
             )
 
 
+def shuffling_needs_an_order(draft: Draft) -> Iterator[Found]:
+    """Copied files have no order, so shuffling changes nothing that a script could see; only the shards of hosts differ.
+
+    The service takes ShuffleConfig in every mode. A FastFile channel may be listed in another order, so nothing is said of it.
+    Source: ShuffleConfig in the service model ("For Pipe input mode, ... shuffling is done at the start of every epoch").
+    """
+    for entry in draft.entries:
+        copied = entry.get("InputMode") == "File" and not entry.is_file_system and not entry.is_sharded
+        if copied and entry.get("ShuffleConfig"):
+            yield (
+                entry.path("shuffle_config"),
+                "does nothing in File mode; use input_mode: Pipe, or shuffle in the script",
+            )
+
+
 def model_comes_as_files(draft: Draft) -> Iterator[Found]:
     """The model that incremental training goes on from comes as files, in File mode.
 
@@ -142,6 +157,13 @@ RULES = (
         pipe_order_across_hosts,
         wrong=_TWO + _train("input_mode: Pipe"),
         right=_TWO + _train("input_mode: Pipe, s3_data_distribution_type: ShardedByS3Key"),
+    ),
+    Rule(
+        "shuffle-needs-pipe",
+        "warning",
+        shuffling_needs_an_order,
+        wrong=_train("shuffle_config: {seed: 1}"),
+        right=_train("shuffle_config: {seed: 1}, input_mode: Pipe"),
     ),
     Rule(
         "channel-model-by-file",

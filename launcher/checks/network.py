@@ -119,6 +119,18 @@ def ids_are_of_their_kind(draft: Draft) -> Iterator[Found]:
                 yield ("vpc_config", key, index), f"{name!r} is no {right}"
 
 
+def ids_have_their_form(draft: Draft) -> Iterator[Found]:
+    """Subnets and security groups are named by ids, not by the names that people gave them, nor by a zone.
+
+    Placeholders can be filled in later, so this is a warning.
+    Source: VpcConfig in the service model, whose patterns take any word.
+    """
+    for key, member, form in (("subnets", "Subnets", "subnet-"), ("security_group_ids", "SecurityGroupIds", "sg-")):
+        for index, name in enumerate(draft.get(f"VpcConfig.{member}") or ()):
+            if not name.startswith(("subnet-", "sg-", "vpc-")):  # those of another kind are vpc-config-ids
+                yield ("vpc_config", key, index), f"{name!r} is no id; write one such as {form}0123456789abcdef0"
+
+
 def encryption_between_several(draft: Draft) -> Iterator[Found]:
     """Traffic between instances is encrypted; one instance has nobody to talk to.
 
@@ -207,6 +219,13 @@ RULES = (
         "error",
         ids_are_of_their_kind,
         wrong=_VPC % ("subnet-0123456789abcdef0", "sg-0123456789abcdef0"),
+        right=_GOOD_VPC,
+    ),
+    Rule(
+        "vpc-config-id-form",
+        "warning",
+        ids_have_their_form,
+        wrong=_VPC % ("default", "subnet-0123456789abcdef0"),
         right=_GOOD_VPC,
     ),
     Rule(

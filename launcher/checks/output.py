@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from entrypoints import contract
 from launcher.checks.rule import Draft, Found, Rule
 from launcher.checks.uris import bucket
 
@@ -20,6 +21,21 @@ def no_key_in_one_zone(draft: Draft) -> Iterator[Found]:
             ("output_data_config", "kms_key_id"),
             f"is not supported in the directory bucket {bucket(place)}, which S3 encrypts itself; delete it",
         )
+
+
+def checkpoints_have_a_folder_of_their_own(draft: Draft) -> Iterator[Found]:
+    """Checkpoints among the model's files go into model.tar.gz as well, and those among the inputs stand in the data's way.
+
+    With both in one folder the archive grows until "Artifact upload failed".
+    Source: huggingface/notebooks PR 138; CheckpointConfig.LocalPath in the service model (by default /opt/ml/checkpoints/).
+    """
+    path = f"{draft.get('CheckpointConfig.LocalPath') or ''}/"
+    for folder in ("model", "input"):
+        if path.startswith(f"{contract.BASE_DIR}/{folder}/"):
+            message = (
+                f"{path[:-1]!r} is the folder of the {folder}; write {contract.BASE_DIR}/checkpoints, or delete the key"
+            )
+            yield ("checkpoint_config", "local_path"), message
 
 
 def tag_keys_differ(draft: Draft) -> Iterator[Found]:
@@ -47,6 +63,7 @@ def tag_keys_are_ours(draft: Draft) -> Iterator[Found]:
             yield ("tags", key), "begins with aws:, which AWS keeps for itself; choose another key"
 
 
+_CHECKPOINTS = "checkpoint_config: {s3_uri: s3://bucket/checkpoints/, local_path: %s}"
 _KEY = "kms_key_id: 1234abcd-12ab-34cd-56ef-1234567890ab"
 
 RULES = (
@@ -56,6 +73,13 @@ RULES = (
         no_key_in_one_zone,
         wrong=f"output_data_config: {{s3_output_path: s3://bucket--euw1-az1--x-s3/out/, {_KEY}}}",
         right=f"output_data_config: {{s3_output_path: s3://bucket/out/, {_KEY}}}",
+    ),
+    Rule(
+        "checkpoint-folder",
+        "warning",
+        checkpoints_have_a_folder_of_their_own,
+        wrong=_CHECKPOINTS % "/opt/ml/model",
+        right=_CHECKPOINTS % "/opt/ml/checkpoints",
     ),
     Rule(
         "tag-keys-differ",

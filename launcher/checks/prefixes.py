@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from launcher.checks.rule import Draft, Entry, Found, Rule
@@ -48,19 +49,21 @@ def fast_file_wants_a_folder(draft: Draft) -> Iterator[Found]:
             yield entry.path("s3_uri"), f"{uri!r} should be a whole folder under FastFile; end it with '/'"
 
 
-def fast_file_reads_no_empty_folder_names(draft: Draft) -> Iterator[Found]:
-    """A key with `//` cannot be a path, so FastFile cannot mount it.
+def files_have_no_empty_folder_names(draft: Draft) -> Iterator[Found]:
+    """A key with `//` cannot be a path, so neither File nor FastFile brings it.
 
-    In S3 `a//b` is a legal key, and File and Pipe take it. In a URI it is most often a slip.
-    Source: developer guide, your-algorithms-training-algo-running-container ("a folder view that uses the forward slash (/)
-    as the delimiter"): a folder without a name is none.
+    In S3 `a//b` is a legal key; in a URI it is most often a slip. Jobs in File mode have failed with "Data download failed:
+    ... has an illegal char sub-sequence '//' in it".
+    Source: aws-samples/generative-ai-on-amazon-sagemaker PR 242; developer guide,
+    your-algorithms-training-algo-running-container ("a folder view that uses the forward slash (/) as the delimiter").
     """
     for entry in draft.entries:
-        uri = _uri(entry)
-        if entry.get("InputMode") == "FastFile" and uri and "//" in f"/{object_key(uri)}":
+        uri, mode = _uri(entry), entry.get("InputMode")
+        if mode in ("File", "FastFile") and uri and "//" in f"/{object_key(uri)}":
+            mended = uri[: len("s3://")] + re.sub("/{2,}", "/", uri[len("s3://") :])
             yield (
                 entry.path("s3_uri"),
-                f"{uri!r} has '//' in its key, which FastFile cannot mount; write one '/', or use File",
+                f"{uri!r} has '//' in its key, which {mode} mode cannot bring as a file; write {mended!r}",
             )
 
 
@@ -126,11 +129,11 @@ RULES = (
         right=_train("input_mode: FastFile"),
     ),
     Rule(
-        "channel-fast-file-double-slash",
+        "channel-double-slash",
         "warning",
-        fast_file_reads_no_empty_folder_names,
-        wrong=_train("input_mode: FastFile", "s3://bucket//train/"),
-        right=_train("input_mode: File", "s3://bucket//train/"),
+        files_have_no_empty_folder_names,
+        wrong=_train("input_mode: File", "s3://bucket/shared//train/"),
+        right=_train("input_mode: File", "s3://bucket/shared/train/"),
     ),
     Rule(
         "channel-manifest-is-object",

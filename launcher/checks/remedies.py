@@ -1,4 +1,4 @@
-"""What to write instead, for members whose pattern in the service model says it to machines only."""
+"""What to write instead, for members whose limits in the service model say it to machines only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from launcher.errors import Path
 
 
 def remedy(path: Path, request: Any) -> str:
-    """`; write ...` for a text at `path` of a request that does not match its pattern; nothing where none is known."""
+    """`; write ...` for a text at `path` of a request that breaks a limit of the model; nothing where none is known."""
     if path[:1] == ("Environment",):
         return "; a variable's name has letters, digits and underscores, and begins with no digit"
     value = request
@@ -31,21 +31,42 @@ def _role(value: str) -> str:
     session = re.fullmatch(r"arn:(aws[a-z-]*):sts::(\d{12}):assumed-role/([^/]+)/.*", value)
     if session:
         return f"; that is a session of a role, whose own ARN is arn:{session[1]}:iam::{session[2]}:role/{session[3]}"
-    if re.search(r":(user|group)/", value):
+    if re.search(r":(user|group)/|:root$", value):
         return "; SageMaker works as a role, not as a user: write arn:aws:iam::123456789012:role/name"
-    return "; write the role's whole ARN, such as arn:aws:iam::123456789012:role/name"
+    inner = re.fullmatch(r"arn:.*(arn:aws[a-z-]*:iam::\d{12}:role/[^:]+)", value)
+    if inner:
+        return f"; it is an ARN within an ARN: write {inner[1]}"
+    name = value if re.fullmatch(r"[A-Za-z0-9+=,.@_/-]{1,64}", value) else "name"
+    return f"; write the role's whole ARN, such as arn:aws:iam::123456789012:role/{name.removeprefix('role/')}"
 
 
 def _uri(value: str) -> str:
     scheme, slashes, rest = value.partition("://")
     if slashes and scheme.lower() in ("s3", "s3a", "s3n"):
         return f"; write s3://{rest}" if rest else "; write s3://bucket/folder/"
+    placed = re.fullmatch(r"(?:s3:[/\\]+|arn:aws[a-z-]*:s3:::)([a-z0-9].*)", value, re.IGNORECASE)
+    if placed:
+        return "; write s3://" + placed[1].replace("\\", "/")
+    if re.match(r"(\.{0,2}/|~|file:|[A-Za-z]:\\)", value):
+        return "; that is a place on this machine: copy it to S3, and write s3://bucket/folder/"
+    if re.fullmatch(r"[a-z0-9][a-z0-9.-]+/\S*", value):
+        return f"; write s3://{value}, if that is the bucket"
     return "; write where it lies in S3, such as s3://bucket/folder/"
 
 
 def _file_system(value: str) -> str:
     found = re.search(r"fs-[0-9a-f]{8,17}", value)
+    if value.startswith("fsap-"):
+        return "; that is an access point: write the file system's own id, such as fs-0123456789abcdef0"
     return f"; write {found[0]}" if found else "; write its id, such as fs-0123456789abcdef0"
+
+
+def _key(value: str) -> str:
+    return "; write the key's id or ARN, or alias/NAME"
+
+
+def _instance_type(value: str) -> str:
+    return "; to run here, write a type of AWS's and add --local" if value in ("local", "local_gpu") else ""
 
 
 def _channel(value: str) -> str:
@@ -65,6 +86,9 @@ _REMEDIES: dict[str, Callable[[str], str]] = {  # member -> what to write instea
     "S3Uri": _uri,
     "S3OutputPath": _uri,
     "FileSystemId": _file_system,
+    "KmsKeyId": _key,
+    "VolumeKmsKeyId": _key,
+    "InstanceType": _instance_type,
     "ChannelName": _channel,
     "Key": _tag,
     "Value": _tag,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from launcher.checks.rule import Draft, Found, Rule
 from launcher.errors import Path
 
+A_MINUTE = 60  # seconds
 MAX_RUNTIME = 28 * 24 * 3600  # seconds
 
 _RUNTIME: Path = ("stopping_condition", "max_runtime_in_seconds")
@@ -33,6 +34,20 @@ def stopping_within_28_days(draft: Draft) -> Iterator[Found]:
     seconds = draft.get("StoppingCondition.MaxRuntimeInSeconds")
     if seconds is not None and seconds > MAX_RUNTIME:
         yield _RUNTIME, f"is {seconds}, but AWS stops at 28 days; write {MAX_RUNTIME} or less"
+
+
+def runtime_is_long_enough(draft: Draft) -> Iterator[Found]:
+    """Nothing is trained within a minute, which the download of data and image takes already; it was meant in hours.
+
+    Source: StoppingCondition.MaxRuntimeInSeconds in the service model, which takes any number from 1 on; other launchers
+    ask for minutes (shiftan/simple_sagemaker PR 19).
+    """
+    seconds = draft.get("StoppingCondition.MaxRuntimeInSeconds")
+    if seconds is not None and 0 < seconds < A_MINUTE:
+        yield (
+            _RUNTIME,
+            f"is {seconds} seconds, in which nothing is trained; write {seconds}h for hours, {seconds}m for minutes",
+        )
 
 
 def pending_time_needs_accelerators(draft: Draft) -> Iterator[Found]:
@@ -110,6 +125,13 @@ RULES = (
         stopping_within_28_days,
         wrong="stopping_condition: {max_runtime_in_seconds: 2419201}",
         right="stopping_condition: {max_runtime_in_seconds: 2419200}",
+    ),
+    Rule(
+        "max-runtime-short",
+        "warning",
+        runtime_is_long_enough,
+        wrong="stopping_condition: {max_runtime_in_seconds: 24}",
+        right="stopping_condition: {max_runtime_in_seconds: 24h}",
     ),
     Rule(
         "max-pending-needs-accelerators",

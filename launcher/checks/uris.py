@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from urllib.parse import parse_qs, urlsplit
 
+from entrypoints import contract
 from launcher.checks.rule import Draft, Found, Rule
 from launcher.errors import Path
 
+_LONGEST = 1024  # characters of S3Uri in the service model, which tells of longer ones
+# Hosts of S3: s3.REGION, s3-REGION, s3.dualstack..., s3-fips..., BUCKET.s3..., and those of VPC endpoints.
+_S3_HOST = re.compile(
+    r"(?:(?P<bucket>.+)\.)?s3[.-](?:[a-z0-9.-]+\.)?amazonaws\.com(?:\.cn)?|(?:.+\.)?s3\.[a-z0-9.-]*vpce.*"
+)
+
 
 def uris(draft: Draft) -> Iterator[tuple[Path, str]]:
-    """Every S3 URI of the request, with its place in the spec."""
+    """Every S3 URI of the request and of the connector, with its place in the spec; none longer than AWS takes."""
     said: list[tuple[Path, str | None]] = [(entry.path("s3_uri"), entry.get("S3Uri")) for entry in draft.entries]
     for key, member, name in (
         ("output_data_config", "OutputDataConfig", "S3OutputPath"),
@@ -26,7 +34,11 @@ def uris(draft: Draft) -> Iterator[tuple[Path, str]]:
     ):
         for index, rule in enumerate(draft.request.get(member, ())):
             said.append(((key, index, "s3_output_path"), rule.get("S3OutputPath")))
-    yield from ((path, uri) for path, uri in said if uri)
+    for channel, found in draft.spec.all_channels.items():
+        told = (found.connector(channel) or {}).get(contract.CONNECTOR_S3_URI, "")
+        if told.startswith("s3://"):  # what does not is connector-s3-uri
+            said.append((("channels", channel, "s3_uri"), told))
+    yield from ((path, uri) for path, uri in said if uri and len(uri) <= _LONGEST)
 
 
 def bucket(uri: str) -> str:
@@ -40,33 +52,93 @@ def object_key(uri: str) -> str:
 
 
 def uri_names_a_place(draft: Draft) -> Iterator[Found]:
-    """A URI with its scheme twice, or of a page of the console, names no place in S3.
+    """A URI with its scheme twice, an ARN in it, or of a web page names no place in S3.
 
     The pattern of S3Uri takes any text after `s3://` or `https://`: `s3://s3://bucket/` has `s3:` for its bucket, and the
-    address of a page of AWS's console is no bucket's.
-    Source: S3DataSource.S3Uri in the service model.
+    address of a page of AWS's console, or of a file elsewhere in the web, is no bucket's.
+    Source: S3DataSource.S3Uri in the service model; S3 user guide, virtual hosting of buckets (the hosts that S3 has).
     """
     for path, uri in uris(draft):
-        twice = re.match(r"s3://(s3://.*)", uri, re.DOTALL)
+        twice = re.match(r"s3://+(s3:/+|arn:aws[a-z-]*:s3:::)([^/].*)", uri, re.DOTALL)
+        host = bucket(uri)
         if twice:
-            yield path, f"{uri!r} begins with s3:// twice; write {twice[1]!r}"
-        elif bucket(uri).endswith("console.aws.amazon.com"):
-            yield path, f"{uri!r} is a page of the console; write the place itself, such as s3://bucket/folder/"
+            what = "holds an ARN" if twice[1].startswith("arn") else "begins with s3:// twice"
+            yield path, f"{uri!r} {what}; write {'s3://' + twice[2]!r}"
+        elif host.endswith("console.aws.amazon.com"):
+            yield path, f"{uri!r} is a page of the console; write {_shown_in_console(uri)}"
+        elif uri.startswith("https://") and re.fullmatch(r"[A-Za-z0-9.:-]+", host) and not _S3_HOST.fullmatch(host):
+            yield path, f"{uri!r} does not lie in S3; copy it there, and write s3://bucket/folder/"
+
+
+def _shown_in_console(uri: str) -> str:
+    """The place that a page of the console shows, as far as its address tells."""
+    page = urlsplit(uri)
+    name = re.fullmatch(r"/s3/(?:buckets|object)/([^/]+)/?", page.path)
+    prefix = parse_qs(page.query).get("prefix", [""])[0]
+    return f"s3://{name[1]}/{prefix}" if name else "the place itself, such as s3://bucket/folder/"
 
 
 def bucket_has_a_legal_name(draft: Draft) -> Iterator[Found]:
-    """A bucket's name has letters, digits, dots and hyphens; a placeholder that was not filled in has others.
+    """A bucket's name has lower-case letters, digits, dots and hyphens, and begins and ends with a letter or digit.
 
-    Underscores and capitals were legal once and are taken. It is a warning, since a text can be filled in later.
+    A placeholder that was not filled in has others. Capitals and underscores were legal in us-east-1 until 2018, so this is a
+    warning.
     Source: S3 user guide, bucketnamingrules.
     """
     for path, uri in uris(draft):
         name = bucket(uri)
-        if uri.startswith("s3://") and name != "s3:" and not re.fullmatch(r"[A-Za-z0-9._-]+|arn:aws.*", name):
+        if not uri.startswith("s3://") or not name or name == "s3:" or name.startswith("arn:aws"):
+            continue
+        if not re.fullmatch(r"[A-Za-z0-9._-]+", name):
             yield path, f"{name!r} is no bucket's name; fill in the one that is meant"
+        elif not re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", name) or ".." in name or len(name) > 63:
+            better = re.sub(r"[_.-]+", "-", name.lower()).strip("-")
+            hint = f", such as {better}" if 0 < len(better) < 64 else ""
+            yield (
+                path,
+                f"{_short(name)} cannot be a bucket's name: at most 63 lower-case letters, digits, dots and hyphens{hint}",
+            )
+
+
+def _short(name: str) -> str:
+    return repr(name) if len(name) < 64 else f"{name[:40]!r}..."
+
+
+def debugger_knows_no_https(draft: Draft) -> Iterator[Found]:
+    """The debugger takes the host of an https URI for the bucket.
+
+    A job whose hook wrote to https://s3-us-west-2.amazonaws.com/bucket/... failed with "Unable to upload file to
+    s3://s3-us-west-2.amazonaws.com/bucket/...". Channels and outputs can be named by https.
+    Source: aws/amazon-sagemaker-examples issue 3881.
+    """
+    uri = draft.get("DebugHookConfig.S3OutputPath") or ""
+    if _S3_HOST.fullmatch(bucket(uri)) and uri.startswith("https://"):
+        yield ("debug_hook_config", "s3_output_path"), f"{uri!r} is not understood by the debugger; write {_plain(uri)}"
+
+
+def _plain(uri: str) -> str:
+    """`s3://bucket/key` for an https URI of S3."""
+    host = _S3_HOST.fullmatch(bucket(uri))
+    key = object_key(uri)
+    return f"s3://{host['bucket']}/{key}" if host and host["bucket"] else f"s3://{key}"
+
+
+def uri_is_meant_to_the_letter(draft: Draft) -> Iterator[Found]:
+    """S3Uri is the beginning of keys to the letter: no pattern with `*`, and a space at an end is a part of it.
+
+    Keys can hold stars and spaces, so this is a warning.
+    Source: S3DataSource.S3Uri in the service model ("identifies either a key name prefix or a manifest").
+    """
+    for path, uri in uris(draft):
+        if uri != uri.strip():
+            yield path, f"{uri!r} ends with a space, which would be a part of it; delete the space"
+        elif re.search(r"/[^/]*\*", uri) and path[0] == "channels":
+            folder = uri[: uri.index("*")].rpartition("/")[0]
+            yield path, f"{uri!r} is no pattern: '*' stands for itself in S3; write the folder, {folder + '/'!r}"
 
 
 _OUT = "output_data_config: {s3_output_path: '%s'}"
+_HOOK = "debug_hook_config: {s3_output_path: '%s'}"
 
 RULES = (
     Rule(
@@ -80,7 +152,21 @@ RULES = (
         "s3-bucket-name",
         "warning",
         bucket_has_a_legal_name,
-        wrong=_OUT % "s3://<your-bucket>/out/",
-        right=_OUT % "s3://your-bucket/out/",
+        wrong=_OUT % "s3://My_Bucket/out/",
+        right=_OUT % "s3://my-bucket/out/",
+    ),
+    Rule(
+        "debugger-s3-uri",
+        "warning",
+        debugger_knows_no_https,
+        wrong=_HOOK % "https://s3-eu-west-1.amazonaws.com/bucket/debug/",
+        right=_HOOK % "s3://bucket/debug/",
+    ),
+    Rule(
+        "s3-uri-literal",
+        "warning",
+        uri_is_meant_to_the_letter,
+        wrong="channels: {train: 's3://bucket/train/*.csv'}",
+        right="channels: {train: s3://bucket/train/}",
     ),
 )

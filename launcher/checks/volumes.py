@@ -9,6 +9,7 @@ from launcher.errors import Path
 
 MAX_GIGABYTES = 16384  # of one EBS volume
 
+_BYTES = 2**30  # of a gigabyte
 _SIZE: Path = ("resource_config", "volume_size_in_gb")
 
 
@@ -46,7 +47,9 @@ def volume_within_bounds(draft: Draft) -> Iterator[Found]:
     NotebookInstanceVolumeSizeInGB in the service model (at most 16384). Training's shape has no maximum.
     """
     size = draft.get("ResourceConfig.VolumeSizeInGB")
-    if size is not None and size > MAX_GIGABYTES:
+    if size is not None and size >= _BYTES:
+        yield _SIZE, f"is {size} GB, which was meant in bytes; write {max(1, round(size / _BYTES))}"
+    elif size is not None and size > MAX_GIGABYTES:
         yield _SIZE, f"is {size}, but a volume holds {MAX_GIGABYTES} GB; stream the data by FastFile or Pipe instead"
 
 
