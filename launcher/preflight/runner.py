@@ -91,5 +91,6 @@ def _outcome(run: _Run, ended: Future[None], silent: set[str], deadline: float) 
     elif (error := _refusal(ended)) is not None:
         not_asked.append(((), why_not(error)))
     notes = [(said_at(path, spec, index), text) for path, text in list(run.subject.notes)]
+    notes.sort(key=lambda note: (place.line, place.column) if (place := spec.locate(note[0])) else (0, 0))
     is_needed = run.subject.has_asked or bool(run.found)
     return Outcome(run.check.name, run.seconds if ended.done() else deadline, problems, notes, not_asked, is_needed)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, as_completed
 from typing import TypeVar
 
 _In = TypeVar("_In")
@@ -29,17 +29,17 @@ def start(work: Callable[[], _Out]) -> Future[_Out]:
     return outcome
 
 
-def at_once(work: Callable[[_In], _Out], items: Sequence[_In], threads: int = 8) -> list[Future[_Out]]:
-    """Do the work for each item, several at a time; returns when all are done, in the order of the items."""
-    outcomes: list[Future[_Out]] = [Future() for _ in items]
-    waiting: queue.SimpleQueue[tuple[_In, Future[_Out]]] = queue.SimpleQueue()
-    for pair in zip(items, outcomes, strict=True):
+def at_once(work: Callable[[_In], _Out], items: Sequence[_In], threads: int = 8) -> Iterator[tuple[_In, Future[_Out]]]:
+    """Do the work for each item, several at a time; each item with its outcome, as they are done."""
+    outcomes: dict[Future[_Out], _In] = {Future(): item for item in items}
+    waiting: queue.SimpleQueue[tuple[Future[_Out], _In]] = queue.SimpleQueue()
+    for pair in outcomes.items():
         waiting.put(pair)
 
     def run() -> None:
         while True:
             try:
-                item, outcome = waiting.get_nowait()
+                outcome, item = waiting.get_nowait()
             except queue.Empty:
                 return
             try:
@@ -47,6 +47,7 @@ def at_once(work: Callable[[_In], _Out], items: Sequence[_In], threads: int = 8)
             except BaseException as error:  # noqa: BLE001 - raised again where the future is asked
                 outcome.set_exception(error)
 
-    for worker in [start(run) for _ in range(min(threads, len(items)))]:
-        worker.result()
-    return outcomes
+    for _ in range(min(threads, len(items))):
+        start(run)
+    for outcome in as_completed(outcomes):
+        yield outcomes[outcome], outcome

@@ -1,0 +1,131 @@
+"""What lies below a prefix: counted while it is listed, page by page, so that ten million keys need no memory.
+
+A listing ends at 20,000 keys or 3 seconds after the first question, whichever comes first, and says that it did; with `--full`
+it goes on to the end. All checks that look at a prefix share one listing of it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from launcher.console import human_bytes
+from launcher.preflight.check import Subject
+from launcher.s3_uri import Place
+
+MAX_KEYS = 20_000
+MAX_SECONDS = 3.0
+LONGEST_NAME = 255  # bytes of one part of a path, on Linux
+_PAGES_AT_ONCE = 8  # of all listings together, so that each of 20 channels gets its first page
+_EXAMPLES = 3
+
+
+@dataclass
+class Odd:
+    """Keys that a directory cannot show, of one kind: how many, and the first few."""
+
+    count: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    def add(self, key: str) -> None:
+        self.count += 1
+        if len(self.examples) < _EXAMPLES:
+            self.examples.append(key)
+
+
+@dataclass
+class Listing:
+    """What is known of the keys that begin with a prefix, in the order of the listing; folder markers are no objects."""
+
+    place: Place
+    hosts: int = 1
+    count: int = 0
+    bytes: int = 0
+    folders: int = 0  # empty objects whose key ends with '/', which the console makes
+    newest: datetime | None = None
+    is_complete: bool = True
+    host_bytes: list[int] = field(default_factory=list)
+    """What each host gets where the objects are dealt out in order. SageMaker promises about 1/n of the objects only."""
+    odd: dict[str, Odd] = field(default_factory=dict)  # what is odd -> keys
+    _above: list[str] = field(default_factory=list)  # keys that begin the key looked at last, the longest one last
+
+    def __post_init__(self) -> None:
+        self.host_bytes = [0] * max(self.hosts, 1)
+
+    def add(self, found: Mapping[str, Any]) -> None:
+        """Count one entry of a listing."""
+        key, size = found["Key"], int(found["Size"])
+        rest = key[len(self.place.key) :]
+        if key.endswith("/"):
+            if size == 0:
+                self.folders += 1
+                return
+            self._note("hold bytes, but end with '/' like a folder", key)
+        self.host_bytes[self.count % len(self.host_bytes)] += size
+        self.count += 1
+        self.bytes += size
+        when = found.get("LastModified")
+        if when is not None and (self.newest is None or when > self.newest):
+            self.newest = when
+        self._look_at(key, rest)
+
+    def _look_at(self, key: str, rest: str) -> None:
+        parts = rest.split("/")
+        inner = parts[:-1] if self.place.key.endswith("/") or not self.place.key else parts[1:-1]
+        if "" in inner:
+            self._note("have an empty folder name ('//')", key)
+        if "." in parts or ".." in parts or "\0" in rest:
+            self._note("have a part that is no name ('.', '..')", key)
+        if len(rest) > LONGEST_NAME // 4 and any(len(part.encode()) > LONGEST_NAME for part in parts):
+            self._note(f"have a part of more than {LONGEST_NAME} bytes", key)
+        while self._above and not key.startswith(self._above[-1]):
+            self._above.pop()
+        for above in self._above:
+            if key.startswith(f"{above}/"):
+                self._note("are objects and folders at once", above)
+                self._above.remove(above)
+                break
+        if rest and not key.endswith("/"):
+            self._above.append(key)
+
+    def _note(self, what: str, key: str) -> None:
+        self.odd.setdefault(what, Odd()).add(key)
+
+    def described(self) -> str:
+        """`12,345 objects, 45.2 GB`, with `at least` where the listing was not ended."""
+        least = "" if self.is_complete else "at least "
+        objects = "object" if self.count == 1 else "objects"
+        return f"{least}{self.count:,} {objects}, {human_bytes(self.bytes)}"
+
+
+def listing(subject: Subject, place: Place, hosts: int = 1) -> Listing:
+    """What lies below a prefix, and how it is dealt out to `hosts`; asked once. Raises AwsError."""
+    known: Listing = subject.once(repr(("listing", place, hosts)), lambda: _list(subject, place, hosts))
+    return known
+
+
+def _list(subject: Subject, place: Place, hosts: int) -> Listing:
+    gate: threading.Semaphore = subject.once("listing-gate", lambda: threading.Semaphore(_PAGES_AT_ONCE))
+    found = Listing(place, hosts)
+    pages = subject.account.pages("s3", "list_objects_v2", Bucket=place.bucket, Prefix=place.key)
+    while True:
+        with gate:
+            page = next(pages, None)
+        if page is None:
+            return found
+        for each in page.get("Contents", ()):
+            found.add(each)
+        is_last = not page.get("IsTruncated")
+        if not subject.full and not is_last and (found.count >= MAX_KEYS or subject.seconds > MAX_SECONDS):
+            found.is_complete = False
+            return found
+
+
+def beside(subject: Subject, place: Place) -> list[str]:
+    """The names that begin with a prefix, folders with their '/', as far as one question tells. Raises AwsError."""
+    page = subject.ask("s3", "list_objects_v2", Bucket=place.bucket, Prefix=place.key, Delimiter="/")
+    names = [each["Prefix"] for each in page.get("CommonPrefixes", ())]
+    return names + [each["Key"] for each in page.get("Contents", ())]
