@@ -39,6 +39,7 @@ OTHER_CODES = {
     "ignore-code": "What `ignore` names is no code, or an error that cannot be ignored.",
     "code-unreadable": "The code folder is missing, or holds what cannot be read.",
     "code-file-missing": "The code folder lacks a file that the spec names.",
+    "aws-refused": "AWS refused the request; the message is AWS's own.",
 }
 
 # Errors that can be ignored all the same: the service may be newer than the installed model.

@@ -13,6 +13,8 @@ from typing import Any
 
 import click
 
+from launcher.errors import Problem
+
 # None lets click decide by whether it writes to a terminal; https://no-color.org says who has the last word.
 COLOUR = False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None
 
@@ -52,8 +54,10 @@ class Console:
                 click.echo(text, file=stream, color=COLOUR)
 
     @contextmanager
-    def progress(self, title: str, *, counted: bool = True) -> Iterator[Callable[[int], None]]:
-        """Show that something goes on, and for how long; `counted` shows bytes and their rate as well.
+    def progress(
+        self, title: str, *, counted: bool = True, total: int | None = None
+    ) -> Iterator[Callable[[int], None]]:
+        """Show that something goes on, and for how long; `counted` shows bytes and their rate as well, of `total` if known.
 
         The function it gives takes the bytes done since the last call, from any thread.
         """
@@ -64,9 +68,10 @@ class Console:
         from rich.console import Console as RichConsole
 
         size = [bars.FileSizeColumn(), bars.TransferSpeedColumn()] if counted else []
-        columns = [bars.SpinnerColumn(), bars.TextColumn("{task.description}"), *size, bars.TimeElapsedColumn()]
+        bar = [bars.BarColumn()] if total else []
+        columns = [bars.SpinnerColumn(), bars.TextColumn("{task.description}"), *bar, *size, bars.TimeElapsedColumn()]
         with bars.Progress(*columns, console=RichConsole(stderr=True), transient=True) as shown:
-            task = shown.add_task(title, total=None)
+            task = shown.add_task(title, total=total)
             self._bars = shown
             try:
                 yield lambda count: shown.advance(task, count)
@@ -86,6 +91,19 @@ class Console:
         if seconds > 2:
             size = f", {human_bytes(done[0])}" if done[0] else ""
             self.say(f"{title}: done in {seconds:.1f} s{size}")
+
+
+def say(text: str, colour: str | None = None) -> None:
+    """One line to stderr."""
+    click.secho(text, fg=colour, err=True, color=COLOUR)
+
+
+def tell(problem: Problem) -> None:
+    """A problem in one line, and under it the line of the file with a mark."""
+    warning = problem.severity == "warning"
+    say(f"warning: {problem}" if warning else str(problem), "yellow" if warning else "red")
+    if problem.location and (quoted := problem.location.quoted()):
+        say(quoted)
 
 
 def shown_path(path: str | Path) -> str:

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import channel_specs
 from launcher.checks import RULES
@@ -23,6 +24,38 @@ def specs_table() -> str:
     return "\n".join(["| spec | what it shows |", "|---|---|", *rows])
 
 
+def commands_tables() -> str:
+    """Every command with its options, as `--help` has them."""
+    import click
+
+    from launcher.cli import cli
+    from launcher.commands import COMMANDS
+
+    parts = []
+    context = click.Context(cli)
+    for name in COMMANDS:
+        command = cli.get_command(context, name)
+        assert command is not None, "of the table"
+        arguments = [each.make_metavar(context) for each in command.params if isinstance(each, click.Argument)]
+        words = " ".join(["launch", *([] if name == "run" else [name]), *arguments])
+        rows = [
+            f"| `{', '.join(each.opts + each.secondary_opts)}{_metavar(each)}` | {_option_help(each)} |"
+            for each in command.params
+            if isinstance(each, click.Option)
+        ]
+        first = " ".join((command.help or "").split("\n\n")[0].split())
+        parts.append("\n".join([f"**`{words}`** {first}", "", "| option | meaning |", "|---|---|", *rows]))
+    return "\n\n".join(parts)
+
+
+def _metavar(option: Any) -> str:
+    return "" if option.is_flag else f" {option.metavar or (option.name or '').upper()}"
+
+
+def _option_help(option: Any) -> str:
+    return (option.help or "").replace("|", "\\|").replace("<", "&lt;")
+
+
 def codes_table() -> str:
     """Every code, a row each: the rules in the order in which they are checked, then the others."""
     rows = [f"| `{rule.code}` | {rule.severity} | {_first_paragraph(rule.find)} |" for rule in RULES]
@@ -34,7 +67,7 @@ def _first_paragraph(function: Callable[..., object]) -> str:
     return " ".join((function.__doc__ or "").split("\n\n")[0].split()).replace("|", "\\|")
 
 
-PARTS: dict[str, Callable[[], str]] = {"specs": specs_table, "codes": codes_table}
+PARTS: dict[str, Callable[[], str]] = {"specs": specs_table, "commands": commands_tables, "codes": codes_table}
 
 
 def updated(text: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 Path = tuple[str | int, ...]  # a place in a spec: ("channels", "train", "s3_uri")
 
@@ -51,6 +51,13 @@ class Problem:
         where = f"{dotted(self.path)}: " if self.path else ""
         return f"{place}{where}{self.message} [{self.code}]"
 
+    def as_data(self) -> dict[str, Any]:
+        """The same for `--json`; file, line and column where it has a place."""
+        at = self.location
+        location = {"file": at.file, "line": at.line, "column": at.column} if at else {}
+        about = {"message": self.message, "code": self.code, "severity": self.severity}
+        return {**location, "path": dotted(self.path), **about}
+
 
 def dotted(path: Path) -> str:
     """The path as people write it: `channels.train.s3_uri`, `tags[2]`."""
@@ -74,14 +81,24 @@ class LaunchError(Exception):
     exit_code = 3
 
 
-class SpecError(LaunchError):
-    """The spec is wrong; `problems` holds every problem found, in the file's order."""
-
-    exit_code = 2
+class ProblemsError(LaunchError):
+    """Ends the command with one or more problems, each with its place, in the file's order."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(map(str, problems)))
         self.problems = tuple(problems)
+
+
+class SpecError(ProblemsError):
+    """The spec is wrong; `problems` holds every problem found."""
+
+    exit_code = 2
+
+
+class AccountError(ProblemsError):
+    """The spec is right, but its account cannot run it: what preflight found, or why AWS refused the request."""
+
+    exit_code = 3
 
 
 class RefusedError(LaunchError):

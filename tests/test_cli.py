@@ -88,12 +88,6 @@ def test_what_cannot_be_ignored_says_so(folder: Path) -> None:
     assert "did you mean channel-whole-bucket?" in done.stderr
 
 
-def test_submitting_says_that_it_is_not_built_yet(folder: Path) -> None:
-    done = launch(folder, "job.yaml")
-    assert done.returncode == 3
-    assert len(done.stderr.splitlines()) == 1
-
-
 def test_options_that_do_not_go_together(folder: Path) -> None:
     for args in (
         ["--dry-run", "--local"],

@@ -76,7 +76,9 @@ def test_every_code_is_documented() -> None:
 
 
 def test_every_option_is_documented() -> None:
-    parameters = [*cli.cli.params, *cli.cli.commands["run"].params]
+    context = click.Context(cli.cli)
+    commands = [cli.cli.get_command(context, name) for name in cli.cli.list_commands(context)]
+    parameters = [each for command in (cli.cli, *commands) if command is not None for each in command.params]
     options = [option for each in parameters if isinstance(each, click.Option) for option in each.opts]
     assert [option for option in options if option not in README] == []
 

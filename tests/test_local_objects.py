@@ -26,8 +26,8 @@ from launcher.local.objects import (
     relative_path,
     total_bytes,
 )
-from launcher.local.s3_reading import Place
 from launcher.local.stores import embedded_store
+from launcher.s3_uri import Place
 
 BUCKET = "bucket"
 

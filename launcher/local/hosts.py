@@ -17,11 +17,12 @@ from launcher.local.cluster import Host, config_files
 from launcher.local.delivery import BindMount, Store
 from launcher.local.objects import list_prefix
 from launcher.local.outputs import local_place
-from launcher.local.s3_reading import parse_s3_uri, read_object
+from launcher.local.s3_reading import read_object
 from launcher.local.sandbox import HostProcess
 from launcher.local.workspace import LocalRun
 from launcher.plan import boot_arguments
 from launcher.request import connector_variables
+from launcher.s3_uri import parse_s3_uri
 
 _FOLDERS = (contract.CONFIG_DIR, contract.DATA_DIR, contract.MODEL_DIR, contract.OUTPUT_DATA_DIR)
 # Of this machine's environment a job sees only what programs need to run here, never what happens to be exported.

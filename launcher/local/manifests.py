@@ -16,7 +16,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from launcher.errors import RefusedError
-from launcher.local.s3_reading import Place, parse_s3_uri, read_object
+from launcher.local.s3_reading import read_object
+from launcher.s3_uri import Place, parse_s3_uri
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

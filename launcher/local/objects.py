@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from entrypoints.contract import SHARDED
 from launcher.errors import RefusedError
 from launcher.local.manifests import AugmentedManifest, read_manifest
-from launcher.local.s3_reading import Place, parse_s3_uri, refusals
+from launcher.local.s3_reading import refusals
 from launcher.nearest import did_you_mean
+from launcher.s3_uri import Place, parse_s3_uri
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

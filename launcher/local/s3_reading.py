@@ -7,12 +7,12 @@ why, and what to do.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from launcher.errors import RefusedError
+from launcher.s3_uri import Place
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 Stream = Generator[bytes, None, None]  # closing one early ends what it reads
 CHUNK = 1 << 19  # bytes; large enough that Python's cost per chunk does not show, small enough to hold several
 _ATTEMPTS = 5  # of one object, counted anew whenever bytes arrive
-
-# Hosts of AWS's own endpoints in an https:// URI; any other host stands where the bucket stands in s3://.
-_PATH_STYLE = re.compile(r"s3([.-][a-z0-9.-]+)?\.amazonaws\.com(\.cn)?")
-_HOST_STYLE = re.compile(r"(?P<bucket>.+)\.s3([.-][a-z0-9.-]+)?\.amazonaws\.com(\.cn)?")
 
 _CREDENTIALS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, for this endpoint"
 _NO_BUCKET = ("there is no such bucket", "check its name; with --data DIR it is the folder DIR/s3/{bucket}")
@@ -52,32 +48,6 @@ _REFUSALS = {  # error code -> reason, remedy; HEAD answers have no body, so the
     "PreconditionFailed": ("the object changed while it was being read", "run again when nobody writes to it"),
     "412": ("the object changed while it was being read", "run again when nobody writes to it"),
 }
-
-
-class Place(NamedTuple):
-    """A bucket and a key, or the beginning of keys."""
-
-    bucket: str
-    key: str
-
-    def __str__(self) -> str:
-        return f"s3://{self.bucket}/{self.key}"
-
-
-def parse_s3_uri(uri: str) -> Place:
-    """Bucket and key (or prefix) of `s3://bucket/key`, or of the `https://` forms that the API takes as well.
-
-    Raises RefusedError where it is neither.
-    """
-    scheme, separator, rest = uri.partition("://")
-    host, _, key = rest.partition("/")
-    if scheme == "https" and (match := _HOST_STYLE.fullmatch(host)):
-        host = match["bucket"]
-    elif scheme == "https" and _PATH_STYLE.fullmatch(host):
-        host, _, key = key.partition("/")
-    if not separator or scheme not in ("s3", "https") or not host:
-        raise RefusedError(f"{uri!r} is no S3 URI; write s3://bucket/key")
-    return Place(host, key)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from launcher.local.providers.copied import copied
 from launcher.local.providers.fuse import MountFailedError, Which, mounted
 from launcher.local.providers.mount_tools import TOOLS, MountTool, View
 from launcher.local.providers.places import empty_directory, remove_tree
-from launcher.local.s3_reading import Place, parse_s3_uri
+from launcher.s3_uri import Place, parse_s3_uri
 
 _FUSE = Path("/dev/fuse")
 _REMEDY = "`apt-get install fuse3 rclone` makes it a mount"

@@ -19,7 +19,8 @@ from launcher.errors import RefusedError
 from launcher.local.delivery import Delivery
 from launcher.local.manifests import AugmentedManifest
 from launcher.local.objects import S3Object, host_items, list_objects
-from launcher.local.s3_reading import CHUNK, Place, Stream, read_object
+from launcher.local.s3_reading import CHUNK, Stream, read_object
+from launcher.s3_uri import Place
 
 Epochs = Callable[[int], Iterator[Stream]]  # the epoch's number, from 0 -> its streams, in order
 

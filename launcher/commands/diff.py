@@ -1,0 +1,42 @@
+"""`launch diff SPEC NAME`: what would differ from a job that ran."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+import launcher
+from launcher.commands.options import json_option, open_account, spec_options
+from launcher.console import COLOUR, say
+from launcher.errors import dotted
+
+
+@click.command("diff", short_help="Show what of a spec differs from a job that ran.")
+@click.argument("spec", type=click.Path(dir_okay=False, allow_dash=True))
+@click.argument("name")
+@spec_options
+@json_option
+def command(spec: str, name: str, as_json: bool, sets: tuple[str, ...], **reading: Any) -> None:
+    """Compare the request of SPEC with that of the training job NAME, member by member; `-` ran, `+` would run."""
+    from launcher.jobs.comparing import differences
+    from launcher.jobs.lookup import describe
+
+    plan = launcher.plan(launcher.load(spec, sets=sets), **reading)
+    account = open_account(plan.spec.region, plan.spec.profile)
+    job = describe(account, name)
+    tags = account.call("sagemaker", "list_tags", ResourceArn=job["TrainingJobArn"]).get("Tags", [])
+    found = differences(plan, job, tags)
+    if as_json:
+        click.echo(json.dumps([each.as_data() for each in found], indent=2))
+        return
+    for each in found:
+        click.echo(f"{dotted(each.path)}:")
+        if each.job is not None:
+            click.secho(f"  - {each.job}", fg="red", color=COLOUR)
+        if each.plan is not None:
+            click.secho(f"  + {each.plan}", fg="green", color=COLOUR)
+    say(
+        f"{len(found)} difference{'s' * (len(found) != 1)} from {name}" if found else f"{spec} asks for what {name} had"
+    )

@@ -1,0 +1,121 @@
+"""What can be done with a plan and an account: show it, check it, submit it and follow it. Commands that make plans share it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from launcher import show
+from launcher.aws.account import Account
+from launcher.console import Console, say, tell
+from launcher.errors import AccountError, RefusedError
+from launcher.plan import Plan
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option("--dry-run", is_flag=True, help="Print the CreateTrainingJob request, and do nothing."),
+    click.option("--check", is_flag=True, help="Ask AWS whether the job can run, change nothing, and do not submit."),
+    click.option("--no-check", is_flag=True, help="Submit without asking first."),
+    click.option("--full", is_flag=True, help="List every prefix to its end when asking, however long that takes."),
+    click.option(
+        "--follow/--no-follow", default=None, help="Show the job's log until its end; the default on a terminal."
+    ),
+    click.option("--wait", is_flag=True, help="Wait for the job's end without its log."),
+    click.option("--show-secrets", is_flag=True, help="Show the values of ${NAME} in environment and hyperparameters."),
+    click.option("--yes", is_flag=True, help="Ask nothing."),
+)
+
+
+def effect_options(function: _Function) -> _Function:
+    """The options that say what is to be done with a plan."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def refuse_contradictions(options: dict[str, Any]) -> None:
+    """Options that ask for two things at once. Raises click.UsageError."""
+    effects = [key for key in ("dry_run", "local", "check") if options.get(key)]
+    if len(effects) > 1:
+        first, second = (_dashed(key) for key in effects[:2])
+        raise click.UsageError(f"{first} and {second} are two things; give one of them")
+    if effects and (options["wait"] or options["follow"] or options["no_check"]):
+        raise click.UsageError(f"{_dashed(effects[0])} submits nothing, so it goes with no option of submitting")
+    if options["full"] and (options["no_check"] or effects not in ([], ["check"])):
+        raise click.UsageError("--full is about asking AWS; it goes with --check, or with a submission that asks first")
+
+
+def _dashed(key: str) -> str:
+    return f"--{key.replace('_', '-')}"
+
+
+def carry_out(plan: Plan, account: Callable[[], Account], options: dict[str, Any]) -> int:
+    """Do with the plan what `options`, those of `effect_options` and `spec_options`, say; returns the exit code.
+
+    `account` is called only where AWS is asked.
+    """
+    for warning in plan.warnings:
+        tell(warning)
+    as_json = options["as_json"]
+    if options["dry_run"]:
+        request = plan.request if options["show_secrets"] else plan.veiled_request()
+        sys.stdout.write(show.as_json(request) if as_json else show.as_yaml(request))
+        return 0
+    console, asked = Console(as_json=as_json), account()
+    doubtful = bool(plan.warnings)
+    if not options["no_check"]:
+        doubtful |= _preflight(plan, asked, console, options)
+        if options["check"]:
+            return 0
+    if doubtful and not options["yes"] and sys.stdin.isatty() and not click.confirm("Submit all the same?", err=True):
+        raise RefusedError("not submitted")
+    return _submit(plan, asked, console, options)
+
+
+def _submit(plan: Plan, account: Account, console: Console, options: dict[str, Any]) -> int:
+    from launcher.submit import submit
+
+    job = submit(plan, account, console)
+    as_json = options["as_json"]
+    follow = sys.stdout.isatty() and not as_json if options["follow"] is None else options["follow"]
+    console.say(f"created   {job.name} in {job.region}", "green")
+    if follow or options["wait"]:
+        from launcher.jobs.follow import View
+        from launcher.jobs.follow import follow as follow_job
+
+        outcome = follow_job(account, job.name, console, View(logs=bool(follow)))
+        if as_json:
+            click.echo(json.dumps(outcome.as_data(), indent=2))
+        return outcome.exit_code
+    console.say(f"follow    launch logs {job.name} --follow")
+    if as_json:
+        click.echo(json.dumps({"TrainingJobName": job.name, "TrainingJobArn": job.arn, "Region": job.region}, indent=2))
+    else:
+        click.echo(job.name)
+    return 0
+
+
+def _preflight(plan: Plan, account: Account, console: Console, options: dict[str, Any]) -> bool:
+    """Ask AWS, and say what it answered; whether there are warnings. Raises AccountError where the job cannot run."""
+    from launcher.preflight.runner import preflight
+
+    with console.progress("asking AWS whether the job can run", counted=False):
+        report = preflight(plan, account, full=options["full"], ignore=options["ignore"])
+    stops = any(each.severity == "error" or options["strict"] for each in report.problems)
+    if options["as_json"] and options["check"]:
+        click.echo(json.dumps(report.as_data(), indent=2))
+        if stops:
+            raise click.exceptions.Exit(AccountError.exit_code)
+        return False
+    for line in report.lines():
+        say(line)
+    if stops:
+        raise AccountError(report.problems)
+    for problem in report.problems:
+        tell(problem)
+    return bool(report.problems)

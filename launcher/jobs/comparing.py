@@ -1,0 +1,74 @@
+"""What would differ between a plan and a job that ran: `launch diff job.yaml NAME`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from launcher.aws_model import shapes
+from launcher.errors import Path, dotted
+from launcher.plan import Plan
+from launcher.request_forms import find_request
+
+_ABSENT = object()
+# What the lists of a request are lists of is told by these members, so that an order that changed is no difference.
+_NAMED_BY = ("ChannelName", "Key", "Name", "RuleConfigurationName", "InstanceGroupName")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One member that is not the same: in the job that ran, and in the plan; None where it is absent."""
+
+    path: Path
+    job: str | None
+    plan: str | None
+
+    def as_data(self) -> dict[str, Any]:
+        """The same for `--json`."""
+        return {"path": dotted(self.path), "job": self.job, "plan": self.plan}
+
+
+def differences(plan: Plan, description: Mapping[str, Any], tags: list[dict[str, str]]) -> list[Difference]:
+    """Every difference between what the plan asks for and what a job had asked for; their names do not count.
+
+    Settings that name environment variables are compared by value and shown as written.
+    """
+    told = shapes()["DescribeTrainingJobResponse"]["members"].keys() | {"Tags"}
+    ran = find_request(dict(description)).request
+    if tags:
+        ran["Tags"] = tags
+    asked = {member: value for member, value in plan.request.items() if member in told}
+    found = []
+    for path, before, after in _walk(ran, asked, ()):
+        written = plan.spec.veiled.get((str(path[0]), str(path[-1]))) if len(path) == 2 else None
+        if written is not None:
+            found.append(Difference(path, None if before is _ABSENT else "another value", written))
+        elif path != ("TrainingJobName",):
+            found.append(Difference(path, _shown(before), _shown(after)))
+    return found
+
+
+def _walk(before: Any, after: Any, path: Path) -> Iterator[tuple[Path, Any, Any]]:
+    before, after = _by_name(before), _by_name(after)
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in [*before, *(key for key in after if key not in before)]:
+            yield from _walk(before.get(key, _ABSENT), after.get(key, _ABSENT), (*path, key))
+    elif before != after and not (before is _ABSENT and after in ({}, [], False)):
+        yield path, before, after
+
+
+def _by_name(value: Any) -> Any:
+    """A list of things with names as a mapping of them."""
+    if not isinstance(value, list) or not value or not all(isinstance(item, Mapping) for item in value):
+        return value
+    member = next((name for name in _NAMED_BY if all(name in item for item in value)), None)
+    if member is None:
+        return value
+    named = {item[member]: {key: each for key, each in item.items() if key != member} for item in value}
+    return named if len(named) == len(value) else value
+
+
+def _shown(value: Any) -> str | None:
+    return None if value is _ABSENT else json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,38 @@
+"""What an S3 URI names: a bucket and a key. The API takes `s3://` and `https://`."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from launcher.errors import RefusedError
+
+# Hosts of AWS's own endpoints in an https:// URI; any other host stands where the bucket stands in s3://.
+_PATH_STYLE = re.compile(r"s3([.-][a-z0-9.-]+)?\.amazonaws\.com(\.cn)?")
+_HOST_STYLE = re.compile(r"(?P<bucket>.+)\.s3([.-][a-z0-9.-]+)?\.amazonaws\.com(\.cn)?")
+
+
+class Place(NamedTuple):
+    """A bucket and a key, or the beginning of keys."""
+
+    bucket: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"s3://{self.bucket}/{self.key}"
+
+
+def parse_s3_uri(uri: str) -> Place:
+    """Bucket and key (or prefix) of `s3://bucket/key`, or of the `https://` forms that the API takes as well.
+
+    Raises RefusedError where it is neither.
+    """
+    scheme, separator, rest = uri.partition("://")
+    host, _, key = rest.partition("/")
+    if scheme == "https" and (match := _HOST_STYLE.fullmatch(host)):
+        host = match["bucket"]
+    elif scheme == "https" and _PATH_STYLE.fullmatch(host):
+        host, _, key = key.partition("/")
+    if not separator or scheme not in ("s3", "https") or not host:
+        raise RefusedError(f"{uri!r} is no S3 URI; write s3://bucket/key")
+    return Place(host, key)

@@ -1,0 +1,124 @@
+"""Plan -> training job: exactly the request that was shown, and never twice.
+
+A network can lose the answer to a call that had its effect. A job's name is taken once and for all, so a look-up by name
+before the first attempt and after each that went wrong tells whether the job is there, and whether it is the one asked for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from launcher.aws.account import Account, AwsError
+from launcher.aws.blame import placed
+from launcher.aws.code_upload import upload_code
+from launcher.aws_model import shapes
+from launcher.console import Console
+from launcher.errors import AccountError, Problem, RefusedError
+from launcher.plan import Plan
+
+_ATTEMPTS = 4
+_PAUSE_SECONDS = 1.0  # doubled after each attempt; botocore has waited in each of them already
+_TAKEN = ("ResourceInUse", "ResourceInUseException")
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A job that exists now."""
+
+    name: str
+    arn: str
+    region: str
+
+
+def submit(plan: Plan, account: Account, console: Console) -> Submitted:
+    """Upload the code and create the job. Raises AccountError, AwsError or RefusedError; then it says whether a job exists."""
+    name = plan.request["TrainingJobName"]
+    if _look_up(account, name) is not None:
+        raise _taken(plan)
+    upload_code(plan, account, console)
+    arn = _create(plan, account, console)
+    return Submitted(name, arn, account.region)
+
+
+def _create(plan: Plan, account: Account, console: Console) -> str:
+    """The ARN of the one job that the request made, in however many attempts."""
+    request = plan.request
+    name, unsure = request["TrainingJobName"], False
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            time.sleep(_PAUSE_SECONDS * 2 ** (attempt - 1))
+        try:
+            return str(account.call("sagemaker", "create_training_job", **request)["TrainingJobArn"])
+        except AwsError as error:
+            # The name was free a moment ago. That it is taken now may be botocore's own second attempt after a lost answer.
+            unsure = unsure or error.may_have_happened or error.code in _TAKEN
+            if not unsure and not error.is_throttled:
+                raise placed(error, plan) from None
+            last = error
+        except KeyboardInterrupt:
+            console.say(f"interrupted while the job was being created; `launch status {name}` tells whether it exists")
+            raise
+        if unsure and (job := _look_up_after(account, name, last)) is not None:
+            if not is_of_request(job, request):
+                raise _taken(plan)
+            return str(job["TrainingJobArn"])
+        console.warn(f"{last}; no job {name} exists yet, trying again")
+    raise RefusedError(f"{last}; no job {name} was created. Try again later: the same command is safe to repeat")
+
+
+def _look_up(account: Account, name: str) -> Mapping[str, Any] | None:
+    """The job of this name; None where there is none, or where the caller may not ask."""
+    try:
+        return account.call("sagemaker", "describe_training_job", TrainingJobName=name)
+    except AwsError as error:
+        if is_missing(error) or error.is_denied:
+            return None
+        raise
+
+
+def _look_up_after(account: Account, name: str, cause: AwsError) -> Mapping[str, Any] | None:
+    """The same, when it matters: where it cannot be told whether the job exists, that is the error."""
+    try:
+        return account.call("sagemaker", "describe_training_job", TrainingJobName=name)
+    except AwsError as error:
+        if is_missing(error):
+            return None
+        raise RefusedError(
+            f"{cause}; and whether the job exists could not be asked: {error}."
+            f" `launch status {name} --region {account.region}` will tell"
+        ) from None
+
+
+def is_missing(error: AwsError) -> bool:
+    """Whether DescribeTrainingJob says that there is no such job; it does so as a ValidationException."""
+    return error.code in ("ResourceNotFound", "ResourceNotFoundException") or (
+        error.code == "ValidationException" and "not found" in str(error)
+    )
+
+
+def is_of_request(job: Mapping[str, Any], request: Mapping[str, Any]) -> bool:
+    """Whether a job, as DescribeTrainingJob tells of it, is what the request asks for. What Describe never tells counts not."""
+    told = shapes()["DescribeTrainingJobResponse"]["members"]
+    return all(_holds(job.get(member), value) for member, value in request.items() if member in told)
+
+
+def _holds(told: Any, asked: Any) -> bool:
+    """Whether all that was asked is told; defaults that AWS fills in may stand beside it."""
+    if isinstance(asked, Mapping):
+        return isinstance(told, Mapping) and all(_holds(told.get(key), value) for key, value in asked.items())
+    if isinstance(asked, list):
+        return isinstance(told, list) and len(told) == len(asked) and all(map(_holds, told, asked))
+    return bool(told == asked) or (told is None and not asked)
+
+
+def _taken(plan: Plan) -> AccountError:
+    name = plan.request["TrainingJobName"]
+    path = ("training_job_name",)
+    message = (
+        f"a training job {name!r} exists already, and a job's name is never free again;"
+        " give another with --name, or write base_name instead, which makes a new one each time"
+    )
+    return AccountError([Problem(path, message, "name-taken", location=plan.spec.locate(path))])
