@@ -1,0 +1,54 @@
+"""The machines that a job asks for, as quotas and subnets count them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from launcher.checks.rule import Draft
+from launcher.errors import Path
+
+# Elastic Fabric Adapters: developer guide, train-vpc (addresses for each instance), and EC2's list of types with EFA whose
+# training images use it.
+_EFA = re.compile(r"ml\.(p3dn|p4de?|p5(e|en)?\.48xlarge|p6[a-z]*-[a-z0-9]+|trn1n?\.32xlarge|trn2[a-z]*)(\..*)?")
+
+
+class Machines(NamedTuple):
+    """Instances of one type, and the place in the spec that asks for them."""
+
+    path: Path
+    instance_type: str
+    instances: int
+
+    @property
+    def has_efa(self) -> bool:
+        """Whether its instances talk through Elastic Fabric Adapters."""
+        return _EFA.fullmatch(self.instance_type) is not None
+
+    @property
+    def addresses(self) -> int:
+        """The free addresses that a subnet needs: 2 for each instance, 5 with EFA."""
+        return self.instances * (5 if self.has_efa else 2)
+
+
+def alternatives(draft: Draft) -> list[list[Machines]]:
+    """What the job may run on: any one of these. A job of instance groups needs all of its groups at once."""
+    resources = draft.get("ResourceConfig") or {}
+    above: Path = ("resource_config",)
+    if draft.groups:
+        groups = [_machines((*above, "instance_groups", index), each) for index, each in enumerate(draft.groups)]
+        return [[each for each in groups if each is not None]]
+    preferred = [
+        _machines((*above, "instance_preferences", index), each)
+        for index, each in enumerate(resources.get("InstancePreferences", ()))
+    ]
+    one = _machines(above, resources)
+    return [[each] for each in (one, *preferred) if each is not None]
+
+
+def _machines(path: Path, said: Mapping[str, Any]) -> Machines | None:
+    name, count = said.get("InstanceType"), said.get("InstanceCount")
+    if not isinstance(name, str) or not isinstance(count, int):
+        return None
+    return Machines((*path, "instance_type"), name, count)

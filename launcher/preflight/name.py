@@ -1,0 +1,48 @@
+"""The job's name: taken or free. AWS never forgets one, even of a job that failed years ago."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from launcher.aws.account import AwsError
+from launcher.preflight.asking import own_account
+from launcher.preflight.check import Check, Found, Subject
+from launcher.request import key_path
+
+_FREE = ("ValidationException", "ResourceNotFound", "ResourceNotFoundException")  # SageMaker's is the first
+
+
+def name_is_free(subject: Subject) -> Iterator[Found]:
+    """Whether a job of this name exists. Raises AwsError."""
+    name = subject.request["TrainingJobName"]
+    path = key_path(("TrainingJobName",), dict(subject.request), subject.plan.spec)
+    try:
+        job = subject.ask("sagemaker", "describe_training_job", TrainingJobName=name)
+    except AwsError as error:
+        if error.code not in _FREE:
+            raise
+        return
+    status, created = job.get("TrainingJobStatus", "there"), job.get("CreationTime")
+    since = f" since {created:%Y-%m-%d}" if created else ""
+    yield (
+        path,
+        "name-taken",
+        f"{name!r} is the name of a job that is {status}{since}, and no name is ever free again; choose another with --name,"
+        " or write base_name: for one that is new each time",
+    )
+
+
+def who_asks(subject: Subject) -> Iterator[Found]:
+    """Tell the account and the region that the job is for. Raises AwsError."""
+    subject.note((), f"account {own_account(subject)}, region {subject.account.region}")
+    yield from ()
+
+
+CHECKS = (
+    Check("account", who_asks, {}),
+    Check(
+        "job name",
+        name_is_free,
+        {"name-taken": ("error", "A training job of this name exists; AWS never frees a name.")},
+    ),
+)

@@ -1,0 +1,162 @@
+"""Quotas: how many instances of each type the account may have, for training, on spot, kept warm, and for rules.
+
+Service Quotas has no question for one quota by its name, and SageMaker has some thousands, so the pages are read until all
+that matter are found. A quota that is not in them is at AWS's default, which is not known here: nothing is said of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from launcher.errors import Path
+from launcher.preflight.check import Check, Found, Subject
+from launcher.preflight.machines import alternatives
+
+_LISTS = (
+    ("debug_rule_configurations", "DebugRuleConfigurations"),
+    ("profiler_rule_configurations", "ProfilerRuleConfigurations"),
+)
+
+
+class Wanted(NamedTuple):
+    """Instances of one type that count towards one quota."""
+
+    path: Path
+    instance_type: str
+    usage: str  # `training job usage`
+    instances: int
+
+    @property
+    def quota(self) -> str:
+        """The quota's name, as Service Quotas and CreateTrainingJob's refusal have it."""
+        return f"{self.instance_type} for {self.usage}"
+
+
+def quotas_suffice(subject: Subject) -> Iterator[Found]:
+    """Compare the quotas with what the job needs, all of its machines and its rules'. Raises AwsError."""
+    choices, rules = _wanted(subject), _wanted_by_rules(subject)
+    names = {each.quota for each in (*rules, *(each for choice in choices for each in choice))}
+    if not names:
+        return
+    quotas = _quotas(subject, names)
+    short = [[each for each in choice if quotas.get(each.quota, each.instances) < each.instances] for choice in choices]
+    failing = [each for choice in short for each in choice] if all(short) else []
+    for each in (*failing, *(rule for rule in rules if quotas.get(rule.quota, rule.instances) < rule.instances)):
+        yield (
+            each.path,
+            "quota-exceeded",
+            f"the quota {each.quota!r} is {quotas[each.quota]} in {subject.account.region}, and the job needs {each.instances};"
+            " ask for more in the console of Service Quotas, or use another type",
+        )
+
+
+def quotas_are_free(subject: Subject) -> Iterator[Found]:
+    """Count what runs now towards the quotas: jobs that are in progress hold theirs. Raises AwsError."""
+    choices = _wanted(subject)
+    if not choices:
+        return
+    quotas = _quotas(subject, {each.quota for choice in choices for each in choice})
+    held = _held(subject) if quotas else {}
+    taken = [[each for each in choice if _is_taken(each, quotas, held)] for choice in choices]
+    for each in [each for choice in taken for each in choice] if all(taken) else []:
+        yield (
+            each.path,
+            "quota-in-use",
+            f"the quota {each.quota!r} is {quotas[each.quota]}, of which running jobs hold {held[each.quota]}, and the job needs"
+            f" {each.instances}; AWS refuses it until they end",
+        )
+
+
+def _is_taken(wanted: Wanted, quotas: dict[str, int], held: dict[str, int]) -> bool:
+    quota = quotas.get(wanted.quota)
+    return quota is not None and wanted.instances <= quota < wanted.instances + held.get(wanted.quota, 0)
+
+
+def _wanted(subject: Subject) -> list[list[Wanted]]:
+    """What each of the job's choices of machines needs; none for jobs on reserved machines, which have quotas of their own."""
+    draft = subject.draft
+    resources = draft.get("ResourceConfig") or {}
+    if "TrainingPlanArn" in resources or any(
+        "TrainingPlanArns" in each for each in resources.get("InstancePreferences", ())
+    ):
+        return []
+    usages = ["spot training job usage" if draft.is_spot else "training job usage"]
+    if resources.get("KeepAlivePeriodInSeconds"):
+        usages.append("training warm pool usage")
+    return [
+        [
+            wanted
+            for usage in usages
+            for wanted in _added_up([Wanted(each.path, each.instance_type, usage, each.instances) for each in choice])
+        ]
+        for choice in alternatives(draft)
+    ]
+
+
+def _wanted_by_rules(subject: Subject) -> list[Wanted]:
+    """Rules that name an instance type run as processing jobs; AWS's own machines run the others."""
+    said = []
+    for key, member in _LISTS:
+        for index, rule in enumerate(subject.draft.request.get(member, ())):
+            if rule.get("InstanceType"):
+                said.append(Wanted((key, index, "instance_type"), rule["InstanceType"], "processing job usage", 1))
+    return _added_up(said)
+
+
+def _added_up(wanted: list[Wanted]) -> list[Wanted]:
+    """One for each quota, at the place of the first."""
+    sums: dict[str, Wanted] = {}
+    for each in wanted:
+        before = sums.get(each.quota)
+        sums[each.quota] = each if before is None else before._replace(instances=before.instances + each.instances)
+    return list(sums.values())
+
+
+def _quotas(subject: Subject, names: set[str]) -> dict[str, int]:
+    """The values of quotas by their names; those that are not listed are absent. Raises AwsError."""
+    found: dict[str, int] = {}
+    token: dict[str, str] = {}
+    while True:
+        page = subject.ask("service-quotas", "list_service_quotas", ServiceCode="sagemaker", MaxResults=100, **token)
+        for quota in page.get("Quotas", ()):
+            if quota.get("QuotaName") in names and "Value" in quota:
+                found[quota["QuotaName"]] = int(quota["Value"])
+        if not page.get("NextToken") or names <= found.keys():
+            return found
+        token = {"NextToken": page["NextToken"]}
+
+
+def _held(subject: Subject) -> dict[str, int]:
+    """The instances of training jobs in progress, by quota; of the 100 newest. Raises AwsError."""
+    answer = subject.ask(
+        "sagemaker",
+        "search",
+        Resource="TrainingJob",
+        MaxResults=100,
+        SearchExpression={"Filters": [{"Name": "TrainingJobStatus", "Operator": "Equals", "Value": "InProgress"}]},
+    )
+    held: dict[str, int] = {}
+    for result in answer.get("Results", ()):
+        job = result.get("TrainingJob", {})
+        usage = "spot training job usage" if job.get("EnableManagedSpotTraining") else "training job usage"
+        resources = job.get("ResourceConfig", {})
+        for each in (resources, *resources.get("InstanceGroups", ())):
+            if job.get("TrainingJobStatus") == "InProgress" and each.get("InstanceType"):
+                quota = f"{each['InstanceType']} for {usage}"
+                held[quota] = held.get(quota, 0) + int(each.get("InstanceCount", 0))
+    return held
+
+
+CHECKS = (
+    Check(
+        "quotas",
+        quotas_suffice,
+        {"quota-exceeded": ("error", "The account's quota is less than the job needs; AWS refuses it, or its rules.")},
+    ),
+    Check(
+        "quotas in use",
+        quotas_are_free,
+        {"quota-in-use": ("warning", "Running jobs hold what the quota allows; AWS refuses the job until they end.")},
+    ),
+)
