@@ -6,6 +6,13 @@ one that could not be asked says so and blocks nothing.
 
 from __future__ import annotations
 
+from launcher.preflight import buckets, checkpoints, disk, manifests, prefixes
 from launcher.preflight.check import Check
 
-CHECKS: tuple[Check, ...] = ()
+CHECKS: tuple[Check, ...] = (
+    *buckets.CHECKS,
+    *prefixes.CHECKS,
+    *manifests.CHECKS,
+    *disk.CHECKS,
+    *checkpoints.CHECKS,
+)

@@ -110,7 +110,12 @@ class Subject:
         self.notes.append((path, text))
 
     def could_not_ask(self, path: Path, error: RefusedError) -> None:
-        """Tell that one of a check's questions has no answer, and go on with the others."""
+        """Tell that one of a check's questions has no answer, and go on with the others.
+
+        Raises it where the credentials have expired, since then none has.
+        """
+        if isinstance(error, AwsError) and error.is_expired:
+            raise error
         self.not_asked.append((path, why_not(error)))
 
 
