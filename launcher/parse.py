@@ -18,11 +18,14 @@ from pydantic import BaseModel, ValidationError
 from launcher.channels import KINDS
 from launcher.checks import check_spec
 from launcher.codes import without_ignored
-from launcher.errors import Path, Problem, RefusedError, SpecError, in_file_order
+from launcher.errors import Path, Problem, RefusedError, SpecError, dotted, in_file_order
+from launcher.foreign import as_list, as_mapping, place_of
 from launcher.layers import read_layers
 from launcher.nearest import did_you_mean, nearest
 from launcher.spec import JobSpec
 from launcher.values import WRONG_TYPE
+
+_MANY_KEYS = 15  # more than this nobody reads
 
 
 def load(path: str | FilePath, *, sets: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> JobSpec:
@@ -106,12 +109,8 @@ def _problem(details: Mapping[str, Any], value: Mapping[str, Any]) -> Problem:
     path = _spec_path(details["loc"])
     match details["type"]:
         case "extra_forbidden":
-            known = _known_keys(path[:-1], value)
-            near = nearest(str(path[-1]), known)
-            where = _mappings_with(str(path[-1])) if len(path) == 1 else []
-            hint = f"did you mean {near}?" if near else f"known here: {', '.join(known)}"
-            hint = f"it belongs under {' or '.join(where)}" if where else hint
-            meant = (*path[:-1], near) if near else ()
+            hint, meant = _instead(path, _known_keys(path[:-1], value))
+            meant = meant[:1] if meant[:1] and meant[0] not in value else meant
             return Problem(path, f"is not a key of {_called(path[:-1])}; {hint}", "unknown-key", meant=meant)
         case "string_type":
             return Problem(path, "has no value; write it, or '' for an empty text", WRONG_TYPE)
@@ -123,9 +122,12 @@ def _problem(details: Mapping[str, Any], value: Mapping[str, Any]) -> Problem:
             message = f"{_what(details['input'])}; write {{directory: FOLDER, entry_point: SCRIPT}}"
             return Problem(path, message, WRONG_TYPE)
         case "model_type" | "model_attributes_type" | "dict_type":
-            return Problem(path, f"{_what(details['input'])}, but a mapping of `key: value` belongs here", WRONG_TYPE)
+            advice = as_mapping(path, details["input"]) if isinstance(details["input"], list) else ""
+            message = f"{_what(details['input'])}, but a mapping of `key: value` belongs here{advice}"
+            return Problem(path, message, WRONG_TYPE)
         case "tuple_type" | "list_type":
-            return Problem(path, f"{_what(details['input'])}, but a list belongs here, such as [one, two]", WRONG_TYPE)
+            advice = as_list(path, details["input"])
+            return Problem(path, f"{_what(details['input'])}, but a list belongs here, {advice}", WRONG_TYPE)
         case "literal_error":
             given = "null" if details["input"] is None else str(details["input"])
             expected = details["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
@@ -133,6 +135,21 @@ def _problem(details: Mapping[str, Any], value: Mapping[str, Any]) -> Problem:
             return Problem(path, message, "unknown-value")
         case _:
             return Problem(path, details["msg"], details["type"] if details["type"] == WRONG_TYPE else "invalid-value")
+
+
+def _instead(path: Path, known: list[str]) -> tuple[str, Path]:
+    """What to write instead of a key that the mapping around it lacks, and the place that was probably meant."""
+    elsewhere = place_of(path, known)
+    if elsewhere is not None:
+        return elsewhere
+    if len(path) == 1 and (where := _mappings_with(str(path[-1]))):
+        return f"it belongs under {' or '.join(where)}", ()
+    near = nearest(str(path[-1]), known)
+    if near:
+        return f"did you mean {near}?", (*path[:-1], near)
+    return (
+        f"known here: {', '.join(known)}" if len(known) <= _MANY_KEYS else "`launch --schema` has those that are"
+    ), ()
 
 
 def _spec_path(loc: tuple[str | int, ...]) -> Path:
@@ -157,6 +174,8 @@ def _model_of(annotation: Any) -> type[BaseModel] | None:
 
 
 def _called(path: Path) -> str:
+    if path and isinstance(path[-1], int):
+        return dotted(path[-2:])
     return "a spec" if not path else "a channel" if path[0] == "channels" and len(path) == 2 else str(path[-1])
 
 

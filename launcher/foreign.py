@@ -1,0 +1,142 @@
+"""Where a spec says what people know by another name: the request's own members, and the words of the SageMaker SDK.
+
+Who comes from there writes `RoleArn`, `max_run` or a channel's `DataSource`, and lists of `{Name: ..., Value: ...}`. All are
+refused, so that a spec has one form; the message says the right one, and what the wrong one left out is not missed as well.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from launcher.errors import Path
+from launcher.part import spec_name
+
+# A key elsewhere, in snake_case -> its place in a spec.
+_OF_A_SPEC: dict[str, Path] = {
+    "algorithm_specification": ("image",),
+    "base_job_name": ("base_name",),
+    "checkpoint_local_path": ("checkpoint_config", "local_path"),
+    "checkpoint_s3_uri": ("checkpoint_config", "s3_uri"),
+    "encrypt_inter_container_traffic": ("enable_inter_container_traffic_encryption",),
+    "entry_script": ("code", "entry_point"),
+    "env": ("environment",),
+    "execution_role": ("role_arn",),
+    "framework_version": ("image", "version"),
+    "hyper_parameters": ("hyperparameters",),
+    "image_name": ("image",),
+    "image_uri": ("image",),
+    "input_data_config": ("channels",),
+    "inputs": ("channels",),
+    "instance_count": ("resource_config", "instance_count"),
+    "instance_type": ("resource_config", "instance_type"),
+    "job_name": ("training_job_name",),
+    "max_retry_attempts": ("retry_strategy", "maximum_retry_attempts"),
+    "max_run": ("stopping_condition", "max_runtime_in_seconds"),
+    "max_runtime": ("stopping_condition", "max_runtime_in_seconds"),
+    "max_wait": ("stopping_condition", "max_wait_time_in_seconds"),
+    "output_kms_key": ("output_data_config", "kms_key_id"),
+    "output_path": ("output_data_config", "s3_output_path"),
+    "py_version": ("image", "py_version"),
+    "role": ("role_arn",),
+    "source_dir": ("code", "directory"),
+    "train_instance_count": ("resource_config", "instance_count"),
+    "train_instance_type": ("resource_config", "instance_type"),
+    "train_max_run": ("stopping_condition", "max_runtime_in_seconds"),
+    "train_max_wait": ("stopping_condition", "max_wait_time_in_seconds"),
+    "train_use_spot_instances": ("enable_managed_spot_training",),
+    "train_volume_size": ("resource_config", "volume_size_in_gb"),
+    "training_image": ("image",),
+    "use_spot_instances": ("enable_managed_spot_training",),
+    "volume_kms_key": ("resource_config", "volume_kms_key_id"),
+    "volume_size": ("resource_config", "volume_size_in_gb"),
+}
+_OF_A_CHANNEL: dict[str, str] = {
+    "compression": "compression_type",
+    "distribution": "s3_data_distribution_type",
+    "file_system_type": "source",
+    "record_wrapping": "record_wrapper_type",
+    "s3_data": "s3_uri",
+    "s3_distribution_type": "s3_data_distribution_type",
+    "training_input_mode": "input_mode",
+}
+_NESTING = ("data_source", "s3_data_source", "file_system_data_source", "dataset_source")
+_INSTEAD = {  # where the place alone does not say enough
+    "algorithm_specification": "write its members at the top: image, training_input_mode, ... (`launch --import` writes a spec"
+    " for a whole request)",
+    "input_data_config": "write channels: {train: {s3_uri: ...}}, each channel under its name",
+}
+_MISSED_AT: dict[Path, Path] = {("training_job_name",): ("base_name",)}  # where a rule asks for what is not there
+
+
+def place_of(path: Path, known: Iterable[str]) -> tuple[str, Path] | None:
+    """`write ...` for an unknown key, and the place that it stands for; None where the key is nobody's.
+
+    `known` are the keys that the mapping around it has.
+    """
+    key = spec_name(str(path[-1])).replace("-", "_")
+    above = path[:-1]
+    if key in known:
+        place = (*above, key)
+        return f"write {key}", _MISSED_AT.get(place, place)
+    if len(path) == 1 and key in _OF_A_SPEC:
+        place = _OF_A_SPEC[key]
+        return _INSTEAD.get(key, f"write {as_yaml(place)}"), _MISSED_AT.get(place, place)
+    if path[:1] == ("channels",) and len(path) == 3:
+        if key in _NESTING:
+            return "write its keys in the channel itself, such as s3_uri or file_system_id", above
+        if key == "channel_name":
+            return "the name is the channel's own key; delete it", ()
+        if key in _OF_A_CHANNEL:
+            return f"write {_OF_A_CHANNEL[key]}", above
+    return None
+
+
+def as_yaml(place: Path) -> str:
+    """A place as one would write it: `code: {directory: ...}`."""
+    *outer, last = place
+    return "".join(f"{part}: {{" for part in outer) + f"{last}: ..." + "}" * len(outer)
+
+
+def as_mapping(path: Path, items: list[Any]) -> str:
+    """`; write {...}` for a list where a mapping of names belongs; nothing where the items have no names.
+
+    Values stay out of it: in `environment` they can be secrets.
+    """
+    if path == ("channels",):
+        return "; write each channel under its name: {train: {s3_uri: ...}}"
+    names = [_name(item) for item in items]
+    if not names or not all(names):
+        return ""
+    shown = ", ".join(f"{_scalar(name)}: ..." for name in names[:3] if name)
+    return f"; write {{{shown}{', ...' if len(names) > 3 else ''}}}"
+
+
+def _name(item: Any) -> str | None:
+    """The name in `{Name: ..., Value: ...}`."""
+    if isinstance(item, dict) and len(item) == 2:
+        folded = {str(key).lower(): value for key, value in item.items()}
+        name = folded.get("key", folded.get("name"))
+        return str(name)[:40] if name is not None and "value" in folded else None
+    return None
+
+
+def as_list(path: Path, value: Any) -> str:
+    """`such as [...]` for what is no list where one belongs, made of the value where that is possible."""
+    if path == ("metric_definitions",) and isinstance(value, Mapping) and value:
+        return f"such as [{{name: {_scalar(str(next(iter(value)))[:40])}, regex: ...}}]"
+    if isinstance(value, str) and 0 < len(value) <= 120:
+        separator = r"\s*,\s*|\s+" if path[:1] != ("extends",) else r"\s*,\s*"
+        return f"such as [{', '.join(_scalar(word) for word in re.split(separator, value.strip()) if word)}]"
+    return "such as [one, two]"
+
+
+def _scalar(text: str) -> str:
+    """A text as it stands inside of brackets."""
+    return (
+        text
+        if re.fullmatch(r"[A-Za-z0-9_./-][A-Za-z0-9_./:@=-]*", text) and not text.endswith(":")
+        else json.dumps(text)
+    )
