@@ -1,6 +1,11 @@
-"""The codes of problems: what each means, and which of them can be ignored."""
+"""The codes of problems: what each means, and which of them can be ignored.
+
+The codes of preflight are asked for only where a code is none of the others: a dry run must not wait for what speaks to AWS.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from launcher.checks import RULES
 from launcher.checks.examples import laid_over_base
@@ -47,20 +52,39 @@ IGNORABLE_ERRORS = ("aws-enum",)
 
 
 def ignorable() -> tuple[str, ...]:
-    """The codes that `ignore:` and `--ignore` silence."""
+    """The codes that `ignore:` and `--ignore` silence; all of preflight's, since a question can be asked too early."""
+    return (*_ignorable_offline(), *preflight_codes())
+
+
+def preflight_codes() -> Mapping[str, tuple[str, str]]:
+    """The codes of preflight: code -> (severity, why)."""
+    from launcher.preflight import CHECKS
+
+    return {code: said for check in CHECKS for code, said in check.codes.items()}
+
+
+def all_codes() -> tuple[str, ...]:
+    """Every code that `--explain` knows."""
+    return (*(rule.code for rule in RULES), *OTHER_CODES, *preflight_codes())
+
+
+def _ignorable_offline() -> tuple[str, ...]:
     return (*(rule.code for rule in RULES if rule.severity == "warning"), *IGNORABLE_ERRORS)
 
 
 def without_ignored(problems: list[Problem], spec: JobSpec, ignore: tuple[str, ...]) -> list[Problem]:
     """The problems without those whose code is to be ignored; and one for each code that cannot be."""
     silent = {*(spec.ignore or ()), *ignore}
+    offline = _ignorable_offline()
     refused = []
-    for code in sorted(silent.difference(ignorable())):
+    for code in sorted(silent.difference(offline)):
         known = code in OTHER_CODES or any(rule.code == code for rule in RULES)
+        if not known and code in preflight_codes():
+            continue
         why = "is an error, and errors cannot be ignored" if known else f"is no code{did_you_mean(code, ignorable())}"
         location = spec.locate(("ignore",)) if code in (spec.ignore or ()) else None
         refused.append(Problem(("ignore",), f"{code!r} {why}", "ignore-code", location=location))
-    return [problem for problem in problems if problem.code not in silent or problem.code not in ignorable()] + refused
+    return [problem for problem in problems if problem.code not in silent or problem.code not in offline] + refused
 
 
 def explanation(code: str) -> str | None:
@@ -72,6 +96,9 @@ def explanation(code: str) -> str | None:
             story = "\n".join(line.strip() for line in (rule.find.__doc__ or "").strip().splitlines())
             wrong, right = (_indented(_of(example)) for example in (rule.wrong, rule.right))
             return f"{code} ({rule.severity})\n\n{story}\n\nwrong:\n\n{wrong}\nright:\n\n{right}"
+    if code in (asked := preflight_codes()):
+        severity, why = asked[code]
+        return f"{code} ({severity}, found by asking AWS)\n\n{why}\n"
     return None
 
 

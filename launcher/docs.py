@@ -14,6 +14,7 @@ from typing import Any
 import channel_specs
 from launcher.checks import RULES
 from launcher.codes import OTHER_CODES
+from launcher.preflight import CHECKS
 
 
 def specs_table() -> str:
@@ -63,8 +64,22 @@ def codes_table() -> str:
     return "\n".join(["| code | severity | why |", "|---|---|---|", *rows])
 
 
+def preflight_table() -> str:
+    """Every code of preflight, a row each, by its check."""
+    rows = [
+        f"| {check.name} | `{code}` | {severity} | {_in_cell(why)} |"
+        for check in CHECKS
+        for code, (severity, why) in check.codes.items()
+    ]
+    return "\n".join(["| check | code | severity | why |", "|---|---|---|---|", *rows])
+
+
+def _in_cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
 def _first_paragraph(function: Callable[..., object]) -> str:
-    return " ".join((function.__doc__ or "").split("\n\n")[0].split()).replace("|", "\\|")
+    return _in_cell((function.__doc__ or "").split("\n\n")[0])
 
 
 PARTS: dict[str, Callable[[], str]] = {"specs": specs_table, "commands": commands_tables, "codes": codes_table}
