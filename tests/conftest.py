@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 
 import pytest
+
+import aws_stand_in
 
 OPTIONAL = {"fusermount3": "FUSE (package fuse3)", "rclone": "rclone"}
 
@@ -22,6 +25,24 @@ def fuse() -> None:
         missing.append("/dev/fuse")
     if missing:
         need(f"needs {', '.join(missing)}")
+
+
+@pytest.fixture(scope="session")
+def running_aws() -> Iterator[aws_stand_in.StandIn]:
+    """The stand-in for AWS, in processes of its own, for all tests; take `aws`, which is empty."""
+    with aws_stand_in.running() as stand_in:
+        yield stand_in
+
+
+@pytest.fixture
+def aws(running_aws: aws_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch) -> aws_stand_in.StandIn:
+    """An empty AWS account, which this process and its children find where they look for AWS."""
+    running_aws.reset()
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name, value in running_aws.environ.items():
+        monkeypatch.setenv(name, value)
+    return running_aws
 
 
 def need(what: str) -> None:

@@ -1,0 +1,211 @@
+"""IAM's SimulatePrincipalPolicy, judged from the policies that moto holds for a role or a user.
+
+A subset of IAM's evaluation, from the IAM user guide ("Policy evaluation logic", "Policy simulator"): inline and attached
+policies, the `PolicyInputList` given, and a permissions boundary; Action, NotAction, Resource and NotResource with `*` and `?`;
+an explicit Deny before an Allow before nothing. A condition holds if its keys are in ContextEntries and its operator is one of
+StringEquals, StringLike, ArnEquals, ArnLike and Bool (with IfExists); a key that is not given is reported in MissingContextValues
+and the statement does not count, be it Allow or Deny. Any other operator is reported in the same way.
+
+Left out: resource policies, service control policies, session policies, groups of users, and policy variables. GetRole and all
+else is moto's. Where several resources are asked about, EvalDecision is that of the worst; the reference leaves it open.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import unquote
+from xml.sax.saxutils import escape
+
+from aws_stand_in.errors import Answer, Refusal
+from aws_stand_in.wire import Call
+
+_NAMESPACE = "https://iam.amazonaws.com/doc/2010-05-08/"
+_SAME = ("StringEquals", "StringLike", "ArnEquals", "ArnLike", "Bool")
+Statement = Mapping[str, Any]
+
+
+class Simulator:
+    """Asks moto for a principal's policies and judges by them."""
+
+    def __init__(self, moto: str) -> None:
+        self._moto = moto
+
+    def clear(self) -> None:
+        """Nothing is kept."""
+
+    def control(self, name: str, said: dict[str, Any]) -> Any:
+        """Nothing can be ordered: put policies to the role, through IAM."""
+        raise Refusal("NoSuchControl", f"iam/{name} is nothing that can be ordered", 404)
+
+    def answer(self, call: Call) -> dict[str, Any] | Answer | None:
+        """SimulatePrincipalPolicy's answer; None: moto's. Raises NoSuchEntity, InvalidInput."""
+        if call.operation != "SimulatePrincipalPolicy":
+            return None
+        said = call.parameters
+        policies, boundary = self._policies(said.get("PolicySourceArn", ""))
+        statements = [one for text in [*policies, *said.get("PolicyInputList", [])] for one in _statements(text)]
+        bounds = None if boundary is None else _statements(boundary)
+        context = _context(said)
+        resources = said.get("ResourceArns") or ["*"]
+        results = []
+        for action in said.get("ActionNames", []):
+            if not re.fullmatch(r"[\w-]+:\w+", action):
+                raise Refusal("InvalidInput", f"Invalid Entity Action: {action} does not match a single action.")
+            judged = [(resource, *_judge(action, resource, (statements, bounds), context)) for resource in resources]
+            results.append(_written(action, judged))
+        start, size = int(said.get("Marker") or 0), int(said.get("MaxItems") or 100)
+        more = start + size < len(results)
+        marker = (
+            f"<IsTruncated>true</IsTruncated><Marker>{start + size}</Marker>"
+            if more
+            else "<IsTruncated>false</IsTruncated>"
+        )
+        name = "SimulatePrincipalPolicy"
+        members = "".join(f"<member>{one}</member>" for one in results[start : start + size])
+        text = (
+            f'<{name}Response xmlns="{_NAMESPACE}"><{name}Result>{marker}<EvaluationResults>{members}</EvaluationResults>'
+            f"</{name}Result><ResponseMetadata><RequestId>stand-in</RequestId></ResponseMetadata></{name}Response>"
+        )
+        return Answer(200, text.encode(), {"Content-Type": "text/xml"})
+
+    @functools.cached_property
+    def _iam(self) -> Any:
+        import boto3
+
+        make: Any = boto3.client
+        keys = {"aws_access_key_id": "stand-in", "aws_secret_access_key": "stand-in"}
+        return make("iam", endpoint_url=self._moto, region_name="us-east-1", **keys)
+
+    def _policies(self, arn: str) -> tuple[list[Any], Any]:
+        """The policies of a role or user, and its permissions boundary."""
+        match = re.fullmatch(r"arn:[\w-]+:iam::\d{12}:(role|user)/(?:.+/)?([^/]+)", arn)
+        if match is None:
+            raise Refusal("InvalidInput", f"Invalid ARN: {arn} is that of no user, group or role.")
+        kind, name = match.groups()
+        iam, key = self._iam, {f"{kind.capitalize()}Name": name}
+        try:
+            principal = getattr(iam, f"get_{kind}")(**key)[kind.capitalize()]
+        except iam.exceptions.NoSuchEntityException as error:
+            message = error.response["Error"]["Message"]
+            raise Refusal("NoSuchEntity", message, 404) from None
+        inline = getattr(iam, f"list_{kind}_policies")(**key)["PolicyNames"]
+        attached = getattr(iam, f"list_attached_{kind}_policies")(**key)["AttachedPolicies"]
+        found = [getattr(iam, f"get_{kind}_policy")(**key, PolicyName=one)["PolicyDocument"] for one in inline]
+        found += [self._document(one["PolicyArn"]) for one in attached]
+        boundary = principal.get("PermissionsBoundary")
+        return found, self._document(boundary["PermissionsBoundaryArn"]) if boundary else None
+
+    def _document(self, arn: str) -> Any:
+        version = self._iam.get_policy(PolicyArn=arn)["Policy"]["DefaultVersionId"]
+        return self._iam.get_policy_version(PolicyArn=arn, VersionId=version)["PolicyVersion"]["Document"]
+
+
+def _statements(policy: Any) -> list[Statement]:
+    document = json.loads(unquote(policy)) if isinstance(policy, str) else policy
+    statements = document.get("Statement", [])
+    return [statements] if isinstance(statements, dict) else list(statements)
+
+
+def _context(said: Mapping[str, Any]) -> dict[str, list[str]]:
+    """ContextEntries, which the form has flat: `ContextEntries.member.1.ContextKeyName`."""
+    found = {}
+    for key, name in said.items():
+        match = re.fullmatch(r"ContextEntries\.member\.(\d+)\.ContextKeyName", key)
+        if match:
+            # Keys of one entry: the values are a list of their own.
+            start = f"ContextEntries.member.{match[1]}.ContextKeyValues"
+            found[name.lower()] = [
+                value for other, value in said.items() if other.startswith(start) for value in _list(value)
+            ]
+    return found
+
+
+def _judge(
+    action: str,
+    resource: str,
+    policies: tuple[list[Statement], list[Statement] | None],
+    context: Mapping[str, list[str]],
+) -> tuple[str, list[str]]:
+    """The decision, and the context keys that were missing."""
+    missing: list[str] = []
+    decisions = []
+    for statements in policies:
+        if statements is not None:
+            effects = {
+                one["Effect"] for one in statements if _applies(one, action, resource) and _holds(one, context, missing)
+            }
+            decisions.append(
+                "explicitDeny" if "Deny" in effects else "allowed" if "Allow" in effects else "implicitDeny"
+            )
+    return _worst(decisions), sorted(set(missing))
+
+
+def _worst(decisions: Iterable[str]) -> str:
+    found = set(decisions)
+    return "explicitDeny" if "explicitDeny" in found else "implicitDeny" if "implicitDeny" in found else "allowed"
+
+
+def _applies(statement: Statement, action: str, resource: str) -> bool:
+    if "Action" in statement:
+        fits = any(_like(action.lower(), pattern.lower()) for pattern in _list(statement["Action"]))
+    else:
+        fits = not any(_like(action.lower(), pattern.lower()) for pattern in _list(statement.get("NotAction", [])))
+    if "Resource" in statement:
+        return fits and any(_like(resource, pattern) for pattern in _list(statement["Resource"]))
+    return fits and not any(_like(resource, pattern) for pattern in _list(statement.get("NotResource", [])))
+
+
+def _holds(statement: Statement, context: Mapping[str, list[str]], missing: list[str]) -> bool:
+    """Whether all conditions hold; the keys that nobody gave are added to `missing`."""
+    holds = True
+    for operator, keys in statement.get("Condition", {}).items():
+        base = operator.removesuffix("IfExists")
+        for key, wanted in keys.items():
+            given = context.get(key.lower())
+            if given is None and base != operator:
+                continue
+            if given is None or base not in _SAME:
+                missing.append(key)
+                holds = False
+            else:
+                pairs = [(str(value), str(pattern)) for value in given for pattern in _list(wanted)]
+                alike = _like if "Like" in base or "Arn" in base else str.__eq__
+                holds = holds and any(
+                    alike(value.lower(), text.lower()) if base == "Bool" else alike(value, text)
+                    for value, text in pairs
+                )
+    return holds
+
+
+def _like(value: str, pattern: str) -> bool:
+    return fnmatch.fnmatchcase(value, pattern.replace("[", "[[]"))
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _written(action: str, judged: list[tuple[str, str, list[str]]]) -> str:
+    """One EvaluationResult; missing context stands with the resources where resources were named, else with the action."""
+    is_everything = [resource for resource, _, _ in judged] == ["*"]
+    specific = "".join(
+        f"<member><EvalResourceName>{escape(resource)}</EvalResourceName><EvalResourceDecision>{decision}"
+        f"</EvalResourceDecision><MatchedStatements/><MissingContextValues>{_keys(missing)}</MissingContextValues></member>"
+        for resource, decision, missing in judged
+        if not is_everything
+    )
+    return (
+        f"<EvalActionName>{escape(action)}</EvalActionName><EvalResourceName>{escape(judged[0][0])}</EvalResourceName>"
+        f"<EvalDecision>{_worst(decision for _, decision, _ in judged)}</EvalDecision><MatchedStatements/>"
+        f"<MissingContextValues>{_keys(judged[0][2]) if is_everything else ''}</MissingContextValues>"
+        f"<ResourceSpecificResults>{specific}</ResourceSpecificResults>"
+    )
+
+
+def _keys(missing: list[str]) -> str:
+    return "".join(f"<member>{escape(key)}</member>" for key in missing)

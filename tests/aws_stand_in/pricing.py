@@ -1,0 +1,96 @@
+"""AWS's price list: GetProducts of AmazonSageMaker, from what a test has put there.
+
+Prices are a test's own, and none is there unless a test says so. Filters are TERM_MATCH on a product's attributes, as at AWS.
+
+Sources: the Price List Service's API reference; the attributes of a product as the public offer file of AmazonSageMaker has
+them: `instanceName`, `component` Training, `regionCode`, `usagetype` `USE1-Train:ml.m5.large` (without prefix in no region but
+the oldest spellings, so match on the attributes and not on it).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from aws_stand_in.errors import Answer, Refusal
+from aws_stand_in.wire import Call
+
+
+class Prices:
+    """The products of the list."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """An empty list."""
+        self._products: list[dict[str, Any]] = []
+
+    def control(self, name: str, said: dict[str, Any]) -> Any:
+        """`price`: {"instance_type", "usd", "region", "component"}; `product`: a whole entry of a PriceList."""
+        if name == "product":
+            self._products.append(said)
+        elif name == "price":
+            self._products.append(_product(**said))
+        else:
+            raise Refusal("NoSuchControl", f"pricing/{name} is nothing that can be ordered", 404)
+        return {}
+
+    def answer(self, call: Call) -> dict[str, Any] | Answer | None:
+        """GetProducts's answer: each product as a text of JSON."""
+        if call.operation != "GetProducts":
+            return None
+        said = call.parameters
+        if said.get("ServiceCode") != "AmazonSageMaker":
+            raise Refusal("InvalidParameterException", "Invalid service code")
+        found = [product for product in self._products if _fits(product, said.get("Filters", []))]
+        start, size = int(said.get("NextToken") or 0), int(said.get("MaxResults") or 100)
+        page = [json.dumps(product) for product in found[start : start + size]]
+        answer: dict[str, Any] = {"FormatVersion": "aws_v1", "PriceList": page}
+        if start + size < len(found):
+            answer["NextToken"] = str(start + size)
+        return answer
+
+
+def _fits(product: dict[str, Any], filters: list[dict[str, str]]) -> bool:
+    attributes = {**product["product"]["attributes"], "productFamily": product["product"].get("productFamily")}
+    return all(attributes.get(one["Field"]) == one["Value"] for one in filters)
+
+
+def _product(instance_type: str, usd: float, region: str = "us-east-1", component: str = "Training") -> dict[str, Any]:
+    sku = f"SKU{abs(hash((instance_type, region, component))):016d}"[:16]
+    attributes = {
+        "servicecode": "AmazonSageMaker",
+        "servicename": "Amazon SageMaker",
+        "regionCode": region,
+        "locationType": "AWS Region",
+        "component": component,
+        "platoinstancetype": component,
+        "instanceName": instance_type,
+        "platoinstancename": instance_type,
+        "instanceType": instance_type.removeprefix("ml."),
+        "operation": "RunInstance",
+        "usagetype": f"Train:{instance_type}" if component == "Training" else f"{component}:{instance_type}",
+    }
+    dimension = {
+        "unit": "Hrs",
+        "beginRange": "0",
+        "endRange": "Inf",
+        "description": f"${usd} per {component} {instance_type} hour in {region}",
+        "appliesTo": [],
+        "pricePerUnit": {"USD": f"{usd:.10f}"},
+    }
+    term = {
+        "sku": sku,
+        "offerTermCode": "JRTCKXETXF",
+        "effectiveDate": "2026-01-01T00:00:00Z",
+        "termAttributes": {},
+        "priceDimensions": {f"{sku}.JRTCKXETXF.6YS6EN2CT7": dimension},
+    }
+    return {
+        "product": {"productFamily": "ML Instance", "attributes": attributes, "sku": sku},
+        "serviceCode": "AmazonSageMaker",
+        "terms": {"OnDemand": {f"{sku}.JRTCKXETXF": term}},
+        "version": "20260101000000",
+        "publicationDate": "2026-01-01T00:00:00Z",
+    }

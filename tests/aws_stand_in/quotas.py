@@ -1,0 +1,97 @@
+"""Service Quotas of SageMaker: ListServiceQuotas, GetServiceQuota and ListAWSDefaultServiceQuotas.
+
+The names are AWS's, for every training instance type of botocore's model. The values are made up: 20 instances for training, spot
+and processing; 0 for warm pools, which is AWS's true default for all types (developer guide, "Resource limits" of warm pools).
+
+Source: Service Quotas' API reference, and the page "Amazon SageMaker endpoints and quotas" of the AWS General Reference.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from typing import Any
+
+from aws_stand_in.errors import Answer, Refusal
+from aws_stand_in.wire import Call, session
+
+_USES = {
+    "for training job usage": 20.0,
+    "for spot training job usage": 20.0,
+    "for training warm pool usage": 0.0,
+    "for processing job usage": 20.0,
+}
+
+
+@functools.cache
+def _defaults() -> dict[str, float]:
+    shapes: Any = session().get_service_model("sagemaker")
+    types = {"training": shapes.shape_for("TrainingInstanceType").enum}
+    types["processing"] = shapes.shape_for("ProcessingInstanceType").enum
+    return {
+        f"{kind} {use}": value
+        for use, value in _USES.items()
+        for kind in types["processing" if "processing" in use else "training"]
+    }
+
+
+class Quotas:
+    """The applied values, where they are not the default ones."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Back to the default values."""
+        self._applied: dict[str, float | None] = {}
+
+    def control(self, name: str, said: dict[str, Any]) -> Any:
+        """`quota`: {"name": "ml.g5.xlarge for training job usage", "value": 0}; a value of null takes the quota off the list."""
+        if name != "quota":
+            raise Refusal("NoSuchControl", f"service-quotas/{name} is nothing that can be ordered", 404)
+        self._applied[said["name"]] = None if said["value"] is None else float(said["value"])
+        return {}
+
+    def answer(self, call: Call) -> dict[str, Any] | Answer | None:
+        """The answer. Raises NoSuchResourceException for another service, or a code that is none."""
+        said = call.parameters
+        if call.operation not in ("ListServiceQuotas", "ListAWSDefaultServiceQuotas", "GetServiceQuota"):
+            return None
+        if said.get("ServiceCode") != "sagemaker":
+            raise Refusal("NoSuchResourceException", "The request failed because the specified service does not exist.")
+        values = dict(_defaults())
+        if "Default" not in call.operation:
+            values |= {name: value for name, value in self._applied.items() if value is not None}
+            values = {
+                name: value
+                for name, value in values.items()
+                if name not in self._applied or self._applied[name] is not None
+            }
+        quotas = [_quota(name, value, call.region) for name, value in sorted(values.items())]
+        if call.operation == "GetServiceQuota":
+            found = [quota for quota in quotas if quota["QuotaCode"] == said.get("QuotaCode")]
+            if not found:
+                raise Refusal(
+                    "NoSuchResourceException", "The request failed because the specified quota does not exist."
+                )
+            return {"Quota": found[0]}
+        start, size = int(said.get("NextToken") or 0), int(said.get("MaxResults") or 100)
+        answer: dict[str, Any] = {"Quotas": quotas[start : start + size]}
+        if start + size < len(quotas):
+            answer["NextToken"] = str(start + size)
+        return answer
+
+
+def _quota(name: str, value: float, region: str) -> dict[str, Any]:
+    code = "L-" + hashlib.sha256(name.encode()).hexdigest()[:8].upper()
+    return {
+        "ServiceCode": "sagemaker",
+        "ServiceName": "Amazon SageMaker",
+        "QuotaArn": f"arn:aws:servicequotas:{region}:123456789012:sagemaker/{code}",
+        "QuotaCode": code,
+        "QuotaName": name,
+        "Value": value,
+        "Unit": "None",
+        "Adjustable": True,
+        "GlobalQuota": False,
+    }

@@ -1,0 +1,173 @@
+"""The Python side: start the stand-in, set the scene, order faults, ask what was called."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+REGION = "us-east-1"
+_FOLDER = Path(__file__).parent.parent
+FOREVER = -1
+
+
+class StandIn:
+    """A stand-in that runs somewhere, and its orders. An order that is wrong raises ValueError with the reason."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.endpoint = endpoint
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """AWS's variables for a process that is to ask the stand-in: the keys are made up, and no file of a user is read."""
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_REGION": REGION,
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_ACCESS_KEY_ID": "stand-in-key-id",
+            "AWS_SECRET_ACCESS_KEY": "stand-in-secret",
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_CONFIG_FILE": "/dev/null",
+            "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+        }
+
+    def client(self, service: str, region: str = REGION) -> Any:
+        """boto3's client for setting the scene. Its calls are recorded too: `clear_calls` when the scene is set."""
+        import boto3
+
+        keys = {"aws_access_key_id": "stand-in-key-id", "aws_secret_access_key": "stand-in-secret"}
+        make: Any = boto3.client
+        return make(service, endpoint_url=self.endpoint, region_name=region, **keys)
+
+    def order(self, name: str, /, **said: Any) -> Any:
+        """Any order, as HTTP has it: POST /_stand_in/<name> with JSON."""
+        url = f"{self.endpoint}/_stand_in/{quote(name)}"
+        try:
+            with urllib.request.urlopen(urllib.request.Request(url, json.dumps(said).encode()), timeout=60) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise ValueError(json.load(error)["message"]) from None
+
+    def reset(self) -> None:
+        """Forget everything, moto too."""
+        self.order("reset")
+        request = urllib.request.Request(f"{self.endpoint}/moto-api/reset", b"")
+        urllib.request.urlopen(request, timeout=60).close()
+
+    def advance(self, seconds: float) -> None:
+        """Put the stand-in's clock forward, instead of sleeping."""
+        self.order("advance", seconds=seconds)
+
+    def calls(self, pattern: str = "") -> list[dict[str, Any]]:
+        """The calls so far: service, operation, parameters, writes, region, outcome (HTTP's status, or the fault), status, code."""
+        found: list[dict[str, Any]] = self.order("calls")
+        return [call for call in found if pattern in f"{call['service']}:{call['operation']}"]
+
+    def writing_calls(self) -> list[str]:
+        """`service:Operation` of each call that changes something, or would have."""
+        return [f"{call['service']}:{call['operation']}" for call in self.calls() if call["writes"]]
+
+    def clear_calls(self) -> None:
+        """Begin a new record."""
+        self.order("calls/clear")
+
+    # Faults
+
+    def fault(self, kind: str, operation: str = "*", **more: Any) -> None:
+        """Let a call fail: see `faults` for the kinds; more: nth, count, seconds, containing, code, message, status."""
+        self.order("faults", kind=kind, operation=operation, **more)
+
+    def deny(self, *operations: str, containing: str = "") -> None:
+        """AccessDenied for these operations (`ec2:*`) until cleared."""
+        for operation in operations:
+            self.fault("denied", operation, count=FOREVER, containing=containing)
+
+    def refuse(self, operation: str, code: str, message: str, **more: Any) -> None:
+        """Let AWS refuse with an error of its own: `refuse("sagemaker:CreateTrainingJob", "ResourceLimitExceeded", "...")`."""
+        self.fault("refuse", operation, code=code, message=message, **more)
+
+    def limit(self, operation: str, per_second: float) -> None:
+        """At most so many calls of an operation (`logs:*`) a second; 0 lifts the limit."""
+        self.order("rate", operation=operation, per_second=per_second)
+
+    def clear_faults(self) -> None:
+        """No fault waits any more, and whatever hangs is answered."""
+        self.order("faults/clear")
+
+    # Training jobs
+
+    def script(self, *steps: dict[str, Any], name: str = "*", on_stop: Sequence[dict[str, Any]] = ()) -> None:
+        """What becomes of jobs, those that are and those to come: steps as in `job`, and `after`: seconds after creation."""
+        self.order("sagemaker/script", name=name, steps=list(steps), on_stop=list(on_stop))
+
+    def job(self, name: str, status: str | None = None, **more: Any) -> dict[str, Any]:
+        """Move a job on (message, reason, metrics, billable, describe, after); without a change, what Describe says of it."""
+        change = {**({"status": status} if status else {}), **more}
+        said: dict[str, Any] = self.order(f"sagemaker/jobs/{name}", **change)
+        return said
+
+    def step(self, name: str) -> dict[str, Any]:
+        """Let the next step of the job's script happen now."""
+        said: dict[str, Any] = self.order(f"sagemaker/jobs/{name}/step")
+        return said
+
+    def requests(self) -> list[dict[str, Any]]:
+        """The requests of the jobs that exist, as they came."""
+        found: list[dict[str, Any]] = self.order("sagemaker/requests")
+        return found
+
+    # Logs
+
+    def log(self, job: str, lines: Sequence[str], host: str = "algo-1", **more: Any) -> str:
+        """Append lines to a host's stream; more: timestamps (ms, one for each line), started (seconds, in its name)."""
+        stream = f"{job}/{host}-{more.pop('started', 1699999999)}"
+        self.order("logs/append", stream=stream, lines=list(lines), **more)
+        return stream
+
+    def delay(self, stream: str, seconds: float) -> None:
+        """Let the stream's lines be there so many seconds after they came; 0 lets all out."""
+        self.order("logs/delay", stream=stream, seconds=seconds)
+
+    # What AWS holds
+
+    def bucket(self, name: str, *, region: str | None = None, forbidden: bool = False) -> None:
+        """Say where a bucket lies, or that it is somebody else's."""
+        self.order("s3/bucket", name=name, region=region, forbidden=forbidden)
+
+    def quota(self, name: str, value: float | None) -> None:
+        """Set a quota: `quota("ml.g5.xlarge for training job usage", 0)`; None takes it off the list."""
+        self.order("service-quotas/quota", name=name, value=value)
+
+    def file_system(self, file_system_id: str, **members: Any) -> None:
+        """Put an FSx file system, with members as DescribeFileSystems gives them."""
+        self.order("fsx/file_system", FileSystemId=file_system_id, **members)
+
+    def price(self, instance_type: str, usd: float, **more: Any) -> None:
+        """Put an hour's price on the price list; more: region, component."""
+        self.order("pricing/price", instance_type=instance_type, usd=usd, **more)
+
+
+@contextmanager
+def running(port: int = 0) -> Iterator[StandIn]:
+    """A stand-in and its moto, in processes of their own, ended at the end, and with this process whatever becomes of it."""
+    command = [sys.executable, "-m", "aws_stand_in", "--port", str(port), "--with-stdin"]
+    process = subprocess.Popen(command, cwd=_FOLDER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        endpoint = process.stdout.readline().strip()
+        if not endpoint:
+            raise RuntimeError(f"the stand-in for AWS does not start: status {process.wait()}")
+        yield StandIn(endpoint)
+    finally:
+        process.stdin.close()
+        process.wait(30)
+        process.stdout.close()

@@ -1,0 +1,59 @@
+"""What moto's S3 does not do: a bucket that lies in another region than it was asked in, or that is somebody else's.
+
+HEAD gives 301 or 403 without a body, both with `x-amz-bucket-region`; other methods S3's error with it. A bucket made through
+the stand-in lies where it was made; `bucket` says otherwise. boto3 follows a 301 to the right region by itself.
+
+Source: S3's API reference (HeadBucket, "Error responses": PermanentRedirect, AccessDenied).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from aws_stand_in.errors import Answer, Refusal
+from aws_stand_in.wire import Call
+
+_ANYWHERE = ("GetBucketLocation", "ListBuckets", "CreateBucket")
+_CONSTRAINT = re.compile(rb"<LocationConstraint[^>]*>([^<]*)</LocationConstraint>")
+
+
+class Buckets:
+    """Where buckets lie, and which are forbidden."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Know nothing of any."""
+        self._regions: dict[str, str] = {}
+        self._forbidden: set[str] = set()
+
+    def control(self, name: str, said: dict[str, Any]) -> Any:
+        """`bucket`: {"name", "region", "forbidden"}; a bucket moto does not hold can be forbidden too, as other people's are."""
+        if name != "bucket":
+            raise Refusal("NoSuchControl", f"s3/{name} is nothing that can be ordered", 404)
+        if said.get("region"):
+            self._regions[said["name"]] = said["region"]
+        if said.get("forbidden"):
+            self._forbidden.add(said["name"])
+        else:
+            self._forbidden.discard(said["name"])
+        return {}
+
+    def answer(self, call: Call) -> dict[str, Any] | Answer | None:
+        """None where moto is to answer. Raises PermanentRedirect or AccessDenied."""
+        bucket = call.parameters.get("Bucket", "")
+        lies_in = self._regions.get(bucket)
+        if bucket in self._forbidden:
+            raise Refusal("AccessDenied", "Access Denied", 403, {"x-amz-bucket-region": lies_in or call.region})
+        if lies_in and lies_in != call.region and call.operation not in _ANYWHERE:
+            message = "The bucket you are attempting to access must be addressed using the specified endpoint."
+            raise Refusal("PermanentRedirect", message, 301, {"x-amz-bucket-region": lies_in})
+        return None
+
+    def seen(self, call: Call, answer: Answer) -> None:
+        """Learn where a new bucket lies."""
+        if call.name == "s3:CreateBucket" and answer.status == 200:
+            constraint = _CONSTRAINT.search(call.body)
+            self._regions[call.parameters["Bucket"]] = constraint[1].decode() if constraint else "us-east-1"

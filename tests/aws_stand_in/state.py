@@ -1,0 +1,134 @@
+"""Everything the stand-in knows: its clock, the record of calls, and the services that it answers for.
+
+A service is a module with a class of four methods: `answer(call)` gives what AWS answers, None where moto is to, or raises
+Refusal; `control(name, said)` is a test's order; `clear()` forgets; `seen(call, answer)` sees what was answered.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from contextlib import nullcontext
+from typing import Any, Protocol
+
+from aws_stand_in.errors import Answer, Refusal
+from aws_stand_in.faults import Faults
+from aws_stand_in.fsx import FileSystems
+from aws_stand_in.iam import Simulator
+from aws_stand_in.logs import Logs
+from aws_stand_in.pricing import Prices
+from aws_stand_in.quotas import Quotas
+from aws_stand_in.s3 import Buckets
+from aws_stand_in.training_jobs import TrainingJobs
+from aws_stand_in.wire import Call
+
+
+class Service(Protocol):
+    """What the stand-in answers of one of AWS's services."""
+
+    def answer(self, call: Call) -> dict[str, Any] | Answer | None:
+        """The answer; None: moto's. Raises Refusal."""
+
+    def control(self, name: str, said: dict[str, Any]) -> Any:
+        """Do what a test orders. Raises Refusal."""
+
+    def clear(self) -> None:
+        """Forget everything."""
+
+
+class Clock:
+    """The stand-in's time: the machine's, and what a test has put it forward by, so that no test sleeps."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def now(self) -> float:
+        """Seconds since 1970."""
+        return time.time() + self.ahead
+
+
+class State:
+    """One account. One lock for all of it: an answer takes milliseconds."""
+
+    def __init__(self, moto: str) -> None:
+        self.clock, self.faults, self._lock = Clock(), Faults(), threading.RLock()
+        self._calls: list[dict[str, Any]] = []
+        self._services: dict[str, Service] = {
+            "sagemaker": TrainingJobs(self.clock.now),
+            "logs": Logs(self.clock.now),
+            "iam": Simulator(moto),
+            "service-quotas": Quotas(),
+            "fsx": FileSystems(),
+            "pricing": Prices(),
+            "s3": Buckets(),
+        }
+
+    def answer(self, call: Call) -> Answer | None:
+        """What the stand-in answers itself; None where moto answers. Raises Refusal."""
+        service = self._services.get(call.service)
+        if service is None:
+            return None
+        with nullcontext() if call.service == "iam" else self._lock:  # iam keeps nothing, and asks moto meanwhile
+            said = service.answer(call)
+        if said is None or isinstance(said, Answer):
+            return said
+        headers = {"Content-Type": "application/x-amz-json-1.1", "x-amzn-RequestId": str(uuid.uuid4())}
+        return Answer(200, json.dumps(said).encode(), headers)
+
+    def seen(self, call: Call, answer: Answer) -> None:
+        """Let S3's part learn the region of a bucket that moto made."""
+        buckets = self._services["s3"]
+        assert isinstance(buckets, Buckets)
+        with self._lock:
+            buckets.seen(call, answer)
+
+    def record(self, call: Call) -> dict[str, Any]:
+        """Write a call down, before anything befalls it; its outcome is filled in later."""
+        entry = {
+            "service": call.service,
+            "operation": call.operation,
+            "parameters": call.parameters,
+            "writes": call.writes,
+            "region": call.region,
+            "outcome": None,
+            "status": None,
+        }
+        with self._lock:
+            self._calls.append(entry)
+        return entry
+
+    def control(self, name: str, said: dict[str, Any]) -> Any:
+        """Do a test's order: `calls`, `reset`, `advance`, `faults`, `rate`, or `<service>/...`. Raises Refusal."""
+        service, _, rest = name.partition("/")
+        if service in self._services:
+            with self._lock:
+                return self._services[service].control(rest, said)
+        if name == "calls":
+            with self._lock:
+                return list(self._calls)
+        if name == "advance":
+            self.clock.ahead += float(said["seconds"])
+        elif name == "faults":
+            self.faults.add(**said)
+        elif name == "faults/clear":
+            self.faults.clear()
+        elif name == "rate":
+            self.faults.limit(said["operation"], float(said["per_second"]))
+        elif name == "calls/clear":
+            with self._lock:
+                self._calls.clear()
+        elif name == "reset":
+            self._reset()
+        else:
+            raise Refusal("NoSuchControl", f"/_stand_in/{name} is nothing that can be ordered", 404)
+        return {"now": self.clock.now()}
+
+    def _reset(self) -> None:
+        self.faults.clear()
+        with self._lock:
+            self.clock.ahead = 0.0
+            self._calls.clear()
+            for service in self._services.values():
+                service.clear()

@@ -1,0 +1,201 @@
+"""One training job: its request as it came, and its life so far.
+
+Sources: SageMaker's API reference, DescribeTrainingJob (SecondaryStatus, SecondaryStatusTransition, TrainingStartTime,
+BillableTimeInSeconds, WarmPoolStatus) and the developer guide on managed spot training and on warm pools.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+from aws_stand_in.errors import Refusal
+
+_MESSAGES = {
+    "Starting": "Preparing the instances for training",
+    "Pending": "Preparing the instances for training",
+    "Downloading": "Downloading the training image",
+    "Training": "Training image download completed. Training in progress.",
+    "Uploading": "Uploading generated training model",
+    "Interrupted": "Training job was interrupted: insufficient spot capacity",
+    "Restarting": "Restarting the training job",
+    "Stopping": "Stopping the training job",
+    "Stopped": "Training job stopped",
+    "MaxRuntimeExceeded": "Training job runtime exceeded MaxRuntimeInSeconds provided",
+    "MaxWaitTimeExceeded": "Training job exceeded MaxWaitTimeInSeconds provided",
+    "Completed": "Training job completed",
+    "Failed": "Training job failed",
+}
+# Secondary statuses that end a job, and the status that it then has.
+ENDS = {
+    "Completed": "Completed",
+    "Failed": "Failed",
+    "Stopped": "Stopped",
+    "MaxRuntimeExceeded": "Stopped",
+    "MaxWaitTimeExceeded": "Stopped",
+}
+_DEFAULTS: dict[str, Any] = {
+    "EnableNetworkIsolation": False,
+    "EnableInterContainerTrafficEncryption": False,
+    "EnableManagedSpotTraining": False,
+    "StoppingCondition": {"MaxRuntimeInSeconds": 86400},
+}
+_CHANNEL_DEFAULTS = {"CompressionType": "None", "RecordWrapperType": "None"}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a script: what happens to a job, and when."""
+
+    status: str | None = None  # a secondary status; None changes what Describe says and no more
+    after: float | None = None  # seconds after creation (after the stop, in `on_stop`); None waits for a test's `step`
+    message: str | None = None
+    reason: str | None = None  # FailureReason
+    metrics: dict[str, float] = field(default_factory=dict)  # FinalMetricDataList
+    billable: int | None = None  # BillableTimeInSeconds, where it is not the training time
+    describe: dict[str, Any] = field(default_factory=dict)  # members of Describe's answer, as they shall be
+
+
+@dataclass
+class Job:
+    """A training job."""
+
+    request: dict[str, Any]
+    arn: str
+    created: float
+    script: list[Step] = field(default_factory=list)
+    on_stop: list[Step] = field(default_factory=list)
+    transitions: list[dict[str, Any]] = field(default_factory=list)
+    extras: dict[str, Any] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)
+    modified: float = 0.0
+    started: float | None = None
+    ended: float | None = None
+
+    def __post_init__(self) -> None:
+        self.tags = {tag["Key"]: tag["Value"] for tag in self.request.get("Tags", [])}
+        self.apply(Step("Starting"), self.created)
+
+    @property
+    def name(self) -> str:
+        """TrainingJobName."""
+        name: str = self.request["TrainingJobName"]
+        return name
+
+    @property
+    def secondary(self) -> str:
+        """SecondaryStatus."""
+        status: str = self.transitions[-1]["Status"]
+        return status
+
+    @property
+    def status(self) -> str:
+        """TrainingJobStatus."""
+        return ENDS.get(self.secondary, "Stopping" if self.secondary == "Stopping" else "InProgress")
+
+    def settle(self, now: float) -> None:
+        """Let everything happen that the script has before now."""
+        while self.script and self.script[0].after is not None and self.created + self.script[0].after <= now:
+            step = self.script.pop(0)
+            self.apply(step, self.created + (step.after or 0.0))
+
+    def step(self, now: float) -> None:
+        """Let the script's next step happen now."""
+        if not self.script:
+            raise Refusal("NoStep", f"the script of {self.name} has no step left", 409)
+        self.apply(self.script.pop(0), now)
+
+    def apply(self, step: Step, at: float) -> None:
+        """Let a step happen. Raises Refusal where the job is over."""
+        if step.status is not None:
+            self._enter(step.status, step.message, at)
+        elif step.message is not None:
+            self.transitions[-1]["StatusMessage"] = step.message
+        self.modified = at
+        if step.reason is not None:
+            self.extras["FailureReason"] = step.reason
+        if step.metrics:
+            listed = [{"MetricName": name, "Value": value, "Timestamp": at} for name, value in step.metrics.items()]
+            self.extras["FinalMetricDataList"] = listed
+        if step.billable is not None:
+            self.extras["BillableTimeInSeconds"] = step.billable
+        self.extras |= step.describe
+
+    def _enter(self, status: str, message: str | None, at: float) -> None:
+        if status not in _MESSAGES:
+            raise Refusal("NoSuchStatus", f"{status!r} is none of {', '.join(_MESSAGES)}")
+        message = _MESSAGES[status] if message is None else message
+        if self.transitions:
+            last = self.transitions[-1]
+            if last["Status"] in ENDS:
+                raise Refusal("Over", f"{self.name} is {last['Status']} and cannot become {status}", 409)
+            if last["Status"] == status:
+                last["StatusMessage"] = message
+                return
+            last["EndTime"] = at
+        self.transitions.append({"Status": status, "StartTime": at, "StatusMessage": message})
+        if status in ("Downloading", "Training") and self.started is None:
+            self.started = at
+        if status in ENDS:
+            self.ended, self.transitions[-1]["EndTime"] = at, at
+
+    def stop(self, now: float) -> None:
+        """StopTrainingJob. Raises Refusal where the job is stopping or over."""
+        if self.status != "InProgress":
+            message = f"The request was rejected because the training job is in status {self.status}."
+            raise Refusal("ValidationException", message)
+        self.apply(Step("Stopping"), now)
+        offset = now - self.created
+        self.script = [
+            Step(**{**vars(step), "after": None if step.after is None else offset + step.after})
+            for step in self.on_stop
+        ]
+
+    def describe(self, now: float) -> dict[str, Any]:
+        """DescribeTrainingJob's answer: the request without its tags, with AWS's defaults, and the job's life."""
+        said = copy.deepcopy({**_DEFAULTS, **{key: value for key, value in self.request.items() if key != "Tags"}})
+        said["InputDataConfig"] = [{**_CHANNEL_DEFAULTS, **channel} for channel in said.get("InputDataConfig", [])]
+        if not said["InputDataConfig"]:
+            del said["InputDataConfig"]
+        said["OutputDataConfig"] = {"KmsKeyId": "", "CompressionType": "GZIP", **said["OutputDataConfig"]}
+        said |= self.summary()
+        said |= {"SecondaryStatus": self.secondary, "SecondaryStatusTransitions": self.transitions}
+        said["ProfilingStatus"] = "Enabled" if "ProfilerConfig" in said else "Disabled"
+        if self.started is not None:
+            said["TrainingStartTime"] = self.started
+            said["TrainingTimeInSeconds"] = round((now if self.ended is None else self.ended) - self.started)
+            if self.ended is not None:
+                said["BillableTimeInSeconds"] = round(self.ended - self.started - self._interrupted())
+        if self.secondary == "Completed":
+            folder = f"{self.request['OutputDataConfig']['S3OutputPath'].rstrip('/')}/{self.name}/output"
+            model = "model" if said["OutputDataConfig"]["CompressionType"] == "NONE" else "model.tar.gz"
+            said["ModelArtifacts"] = {"S3ModelArtifacts": f"{folder}/{model}"}
+        return said | self.extras
+
+    def summary(self) -> dict[str, Any]:
+        """This job's entry in ListTrainingJobs's answer."""
+        said = {
+            "TrainingJobName": self.name,
+            "TrainingJobArn": self.arn,
+            "CreationTime": self.created,
+            "LastModifiedTime": self.modified,
+            "TrainingJobStatus": self.status,
+            "SecondaryStatus": self.secondary,
+        }
+        if self.ended is not None:
+            said["TrainingEndTime"] = self.ended
+        keep = self.request.get("ResourceConfig", {}).get("KeepAlivePeriodInSeconds")
+        if keep and self.secondary == "Completed":
+            said["WarmPoolStatus"] = {"Status": "Available"}
+        if "WarmPoolStatus" in self.extras:
+            said["WarmPoolStatus"] = self.extras["WarmPoolStatus"]
+        return said
+
+    def _interrupted(self) -> float:
+        """Seconds between a spot interruption and the next training, which nobody pays."""
+        return sum(
+            float(entry.get("EndTime", entry["StartTime"]) - entry["StartTime"])
+            for entry in self.transitions
+            if entry["Status"] in ("Interrupted", "Restarting")
+        )
