@@ -82,7 +82,12 @@ def _first_paragraph(function: Callable[..., object]) -> str:
     return _in_cell((function.__doc__ or "").split("\n\n")[0])
 
 
-PARTS: dict[str, Callable[[], str]] = {"specs": specs_table, "commands": commands_tables, "codes": codes_table}
+PARTS: dict[str, Callable[[], str]] = {
+    "specs": specs_table,
+    "commands": commands_tables,
+    "preflight": preflight_table,
+    "codes": codes_table,
+}
 
 
 def updated(text: str) -> str:
