@@ -10,63 +10,56 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path as FilePath
 from typing import Any, get_args, get_origin
 
 from launcher import show
-from launcher.aws_model import REQUEST, shapes
 from launcher.channels import KINDS
-from launcher.errors import RefusedError, SpecError
+from launcher.errors import Path, RefusedError, SpecError
 from launcher.parse import parse_spec
 from launcher.part import Part, aws_name, spec_name
 from launcher.request import build_request, member_place
+from launcher.request_forms import Found, find_request
+from launcher.request_text import read_text
 from launcher.spec import JobSpec
+from launcher.values import WRONG_TYPE
 
-_WRAPPERS = (
-    "Parameters",
-    "Arguments",
-    "TrainingJob",
-)  # a Step Functions state, in its two languages; some tools' answers
-_READ_ONLY = {"ResourceConfig": ("SelectedInstanceType", "SelectedInstanceCount")}
-_DESCRIBED = {"TrainingJobArn", "TrainingJobStatus", "CreationTime"}  # only an answer has these
 _FILE_SYSTEMS = ("EFS", "FSxLustre")
+# Problems of what a key holds; others are those of its value, which the plan names.
+_SHAPE_CODES = {WRONG_TYPE, "invalid-value", "unknown-key", "unknown-source", "unknown-value"}
 
 
-def import_file(path: str | Path) -> str:
-    """The spec, as YAML, for the request in a JSON file. Raises RefusedError where there is none in it."""
+def import_file(path: str | FilePath) -> str:
+    """The spec, as YAML, for the request in a file. Raises RefusedError or SpecError where there is none in it."""
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8-sig"))
+        text = FilePath(path).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise RefusedError(f"{path}: cannot be read: {error.strerror}; check the path") from None
-    except (ValueError, RecursionError) as error:
-        raise RefusedError(f"{path}: is not JSON: {error}; save the request as JSON") from None
-    if not isinstance(data, dict):
-        raise RefusedError(f"{path}: is not a request: an object with members such as TrainingJobName belongs here")
-    return show.as_yaml(import_request(data))
+    except UnicodeDecodeError:
+        raise RefusedError(f"{path}: is not UTF-8; save the file as UTF-8") from None
+    try:
+        data = read_text(text, str(path))
+        if not isinstance(data, dict):
+            raise RefusedError("is not a request: an object with members such as TrainingJobName belongs here")
+        found = find_request(data)
+        spec = show.as_yaml(_spec_of(found))
+    except RefusedError as error:
+        raise RefusedError(f"{path}: {error}") from None
+    except UnicodeEncodeError as error:
+        half = f"U+{ord(error.object[error.start]):04X}"
+        raise RefusedError(f"{path}: holds {half}, which is half of a character; write the whole one") from None
+    return "".join(f"# {note}\n" for note in found.notes) + spec
 
 
 def import_request(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The spec, as plain data, that plans to the request in `data`."""
-    request = _the_request(data)
-    spec = _friendly(request)
-    patch = _difference(_planned(_escaped(spec)), request)
-    return dict(_escaped({**spec, "request": patch} if patch else spec))
+    """The spec, as plain data, that plans to the request in `data`. Raises RefusedError where there is none in it."""
+    return _spec_of(find_request(data))
 
 
-def _the_request(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The request itself, out of its wrapping, without what only answers have and without nulls."""
-    for wrapper in _WRAPPERS:
-        if isinstance(data.get(wrapper), dict) and "RoleArn" not in data:
-            data = data[wrapper]
-    answer = not _DESCRIBED.isdisjoint(data)
-    known = shapes()[REQUEST]["members"]
-    request = {
-        key: _without_nulls(value) for key, value in data.items() if value is not None and (key in known or not answer)
-    }
-    for member, read_only in _READ_ONLY.items():
-        if answer and isinstance(request.get(member), dict):
-            request[member] = {key: value for key, value in request[member].items() if key not in read_only}
-    return request
+def _spec_of(found: Found) -> dict[str, Any]:
+    friendly, planned = _sound({**found.keys, **_friendly(found.request)})
+    patch = _difference(planned, found.request)
+    return dict(_escaped({**friendly, "request": patch} if patch else friendly))
 
 
 def _escaped(value: Any) -> Any:
@@ -76,12 +69,6 @@ def _escaped(value: Any) -> Any:
     if isinstance(value, list):
         return [_escaped(item) for item in value]
     return value.replace("${", "$${") if isinstance(value, str) else value
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
-    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def _friendly(request: dict[str, Any]) -> dict[str, Any]:
@@ -97,7 +84,8 @@ def _friendly(request: dict[str, Any]) -> dict[str, Any]:
             value = _tags(request.get("Tags"))
         if value is not None:
             spec[key] = _keyed(value, field.annotation)
-    mode = (request.get("AlgorithmSpecification") or {}).get("TrainingInputMode")
+    algorithm = request.get("AlgorithmSpecification")
+    mode = algorithm.get("TrainingInputMode") if isinstance(algorithm, dict) else None
     if mode == "File":
         del spec["training_input_mode"]
     elif mode is None and "ServerlessJobConfig" not in request:
@@ -192,15 +180,29 @@ def _shortest(channel: dict[str, Any], kind: str, keys: dict[str, Any], mode: An
     return channel
 
 
-def _planned(spec: dict[str, Any]) -> dict[str, Any]:
-    """The request that the friendly part plans to; nothing where it has problems of its own to show."""
+def _sound(spec: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The keys that hold what they can hold, and the request they plan to; the rest is left to `request:`."""
     try:
-        parsed = parse_spec(json.dumps(spec))
+        parsed = parse_spec(json.dumps(_escaped(spec)))
     except SpecError as error:
-        wrong = {problem.path[0] for problem in error.problems if problem.path}
-        sound = {key: value for key, value in spec.items() if key not in wrong}
-        return _planned(sound) if len(sound) < len(spec) else {}
-    return build_request(parsed, str(spec.get("training_job_name", "")))
+        misshapen = [each.path for each in error.problems if each.path and each.code in _SHAPE_CODES]
+        sound = spec
+        for path in misshapen or [each.path for each in error.problems if each.path]:
+            sound = _without(sound, path)
+        return _sound(sound) if sound != spec else ({}, {})
+    planned = build_request(parsed, parsed.training_job_name or "")
+    if "training_job_name" not in spec:
+        del planned["TrainingJobName"]
+    return spec, planned
+
+
+def _without(spec: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The spec without the member at `path`, of which a list or the channels go whole: their items have an order."""
+    key, *inner = path
+    part = spec.get(str(key))
+    if inner and isinstance(part, dict) and key != "channels" and inner[0] in part:
+        return {**spec, str(key): {name: value for name, value in part.items() if name != inner[0]}}
+    return {name: value for name, value in spec.items() if name != key}
 
 
 def _difference(have: Any, want: Any) -> dict[str, Any]:
