@@ -60,7 +60,8 @@ def s3_is_reached(subject: Subject) -> Iterator[Found]:
 
 def _remedy(vpc: str, region: str, subnets_and_tables: Mapping[str, str]) -> str:
     tables = " ".join(sorted(set(subnets_and_tables.values())))
-    return f"add one: aws ec2 create-vpc-endpoint --vpc-id {vpc} --service-name com.amazonaws.{region}.s3 --route-table-ids {tables}"
+    endpoint = f"--vpc-id {vpc} --service-name com.amazonaws.{region}.s3 --route-table-ids {tables}"
+    return f"add one: aws ec2 create-vpc-endpoint {endpoint}"
 
 
 def _groups_let_out(subject: Subject, endpoints: list[Mapping[str, Any]]) -> Iterator[Found]:
@@ -74,7 +75,7 @@ def _groups_let_out(subject: Subject, endpoints: list[Mapping[str, Any]]) -> Ite
         yield (
             ("vpc_config", "security_group_ids"),
             "security-group-closed",
-            f"let no HTTPS out to S3 ({', '.join(own)}); add an outbound rule to {own[0]}: TCP 443 to S3's prefix list, or to 0.0.0.0/0",
+            f"let no HTTPS out to S3 ({', '.join(own)}); add an outbound rule to {own[0]}: TCP 443 to 0.0.0.0/0",
         )
 
 
