@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from launcher.channels import KINDS
 from launcher.errors import Path
 from launcher.part import spec_name
 
@@ -68,6 +69,16 @@ _INSTEAD = {  # where the place alone does not say enough
     " for a whole request)",
     "input_data_config": "write channels: {train: {s3_uri: ...}}, each channel under its name",
 }
+_FIRST_KEYS = {  # of mappings that are taken for their first key
+    "checkpoint_config": "s3_uri: ...",
+    "image": "framework: ..., version: ...",
+    "output_data_config": "s3_output_path: ...",
+    "resource_config": "instance_type: ..., instance_count: 1, volume_size_in_gb: 50",
+    "retry_strategy": "maximum_retry_attempts: ...",
+    "shuffle_config": "seed: 1",
+    "stopping_condition": "max_runtime_in_seconds: ...",
+    "vpc_config": "security_group_ids: [sg-...], subnets: [subnet-...]",
+}
 _MISSED_AT: dict[Path, Path] = {("training_job_name",): ("base_name",)}  # where a rule asks for what is not there
 
 
@@ -91,6 +102,8 @@ def place_of(path: Path, known: Iterable[str]) -> tuple[str, Path] | None:
             return "the name is the channel's own key; delete it", ()
         if key in _OF_A_CHANNEL:
             return f"write {_OF_A_CHANNEL[key]}", above
+        if kinds := [kind for kind, model in KINDS.items() if key in model.model_fields]:
+            return f"it goes with source: {' or '.join(kinds)}", above
     return None
 
 
@@ -100,18 +113,24 @@ def as_yaml(place: Path) -> str:
     return "".join(f"{part}: {{" for part in outer) + f"{last}: ..." + "}" * len(outer)
 
 
-def as_mapping(path: Path, items: list[Any]) -> str:
-    """`; write {...}` for a list where a mapping of names belongs; nothing where the items have no names.
+def as_mapping(path: Path, value: Any) -> str:
+    """`; write {...}` for what is no mapping where one belongs; nothing where it does not tell what is meant.
 
-    Values stay out of it: in `environment` they can be secrets.
+    Values of lists stay out of it: in `environment` they can be secrets.
     """
     if path == ("channels",):
         return "; write each channel under its name: {train: {s3_uri: ...}}"
-    names = [_name(item) for item in items]
-    if not names or not all(names):
-        return ""
-    shown = ", ".join(f"{_scalar(name)}: ..." for name in names[:3] if name)
-    return f"; write {{{shown}{', ...' if len(names) > 3 else ''}}}"
+    if path[:1] == ("channels",) and len(path) == 2:
+        several = isinstance(value, list) and len(value) > 1
+        return "; a channel is one place: write a channel for each" if several else "; write {s3_uri: ...}"
+    if isinstance(value, list):
+        names = [_name(item) for item in value]
+        if not names or not all(names):
+            return ""
+        shown = ", ".join(f"{_scalar(name)}: ..." for name in names[:3] if name)
+        return f"; write {{{shown}{', ...' if len(names) > 3 else ''}}}"
+    keys = _FIRST_KEYS.get(str(path[-1])) if path else None
+    return f"; write {{{keys}}}" if keys else ""
 
 
 def _name(item: Any) -> str | None:

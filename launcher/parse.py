@@ -122,7 +122,7 @@ def _problem(details: Mapping[str, Any], value: Mapping[str, Any]) -> Problem:
             message = f"{_what(details['input'])}; write {{directory: FOLDER, entry_point: SCRIPT}}"
             return Problem(path, message, WRONG_TYPE)
         case "model_type" | "model_attributes_type" | "dict_type":
-            advice = as_mapping(path, details["input"]) if isinstance(details["input"], list) else ""
+            advice = as_mapping(path, details["input"])
             message = f"{_what(details['input'])}, but a mapping of `key: value` belongs here{advice}"
             return Problem(path, message, WRONG_TYPE)
         case "tuple_type" | "list_type":
@@ -142,8 +142,11 @@ def _instead(path: Path, known: list[str]) -> tuple[str, Path]:
     elsewhere = place_of(path, known)
     if elsewhere is not None:
         return elsewhere
-    if len(path) == 1 and (where := _mappings_with(str(path[-1]))):
+    where = _mappings_with(str(path[-1]))
+    if where and (len(path) == 1 or path[0] != "channels"):
         return f"it belongs under {' or '.join(where)}", ()
+    if len(path) > 1 and str(path[-1]) in JobSpec.model_fields:
+        return "it belongs at the top of the spec", ()
     near = nearest(str(path[-1]), known)
     if near:
         return f"did you mean {near}?", (*path[:-1], near)

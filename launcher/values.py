@@ -64,26 +64,26 @@ def _text(value: object) -> object:
     return None if value is None else as_text(value)
 
 
-def _integer(value: object) -> object:
+def _integer(value: object, example: str = "2") -> object:
     if isinstance(value, Plain) and INTEGER.fullmatch(value) and len(value) <= _MAX_DIGITS:
         return int(value)
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
-    raise PydanticCustomError(WRONG_TYPE, "{what}, but a whole number belongs here{advice}", _described(value, "2"))
+    raise PydanticCustomError(WRONG_TYPE, "{what}, but a whole number belongs here{advice}", _described(value, example))
 
 
 def _seconds(value: object) -> object:
     """A whole number, or a duration such as 90m, 12h, 1h30m or 2d."""
     if isinstance(value, str) and (found := _DURATION.fullmatch(value)):
         return sum(int(count or 0) * unit for count, unit in zip(found.groups(), (86_400, 3600, 60, 1), strict=True))
-    return _integer(value)
+    return _integer(value, "3600, 90m or 12h")
 
 
 def _gigabytes(value: object) -> object:
     """A whole number, or a size such as 100GB or 2TB."""
     if isinstance(value, str) and (found := _SIZE.fullmatch(value)):
         return int(found[1]) * (1000 if found[2] == "TB" else 1)
-    return _integer(value)
+    return _integer(value, "50, 100GB or 2TB")
 
 
 def _boolean(value: object) -> object:

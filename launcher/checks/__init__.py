@@ -30,7 +30,7 @@ from launcher.checks import (
     warm_pools,
 )
 from launcher.checks.places import hatch_index, said_at, without
-from launcher.checks.remedies import remedy
+from launcher.checks.remedies import example, remedy
 from launcher.checks.rule import Draft, Rule
 from launcher.errors import Location, Path, Problem
 from launcher.images import WANTED as IMAGE_KEYS
@@ -74,6 +74,8 @@ def check_spec(spec: JobSpec, job_name: str | None = None) -> list[Problem]:
             message = _without_secret(violation, request, spec)
             if violation.code in ("aws-pattern", "aws-enum") or violation.path[-1:] == ("FileSystemId",):
                 message += remedy(violation.path, request)
+            elif violation.code == "aws-required":
+                message += example(str(violation.path[-1]), str(path[-1]))
             given = violation.path == ("TrainingJobName",) and written is not None and not name.startswith(written)
             location = Location("--name", 1, 1) if given else spec.locate(path)
             problems.append(Problem(path, message, violation.code, location=location))

@@ -56,6 +56,22 @@ def code_channel_is_ours(draft: Draft) -> Iterator[Found]:
         yield ("channels", contract.CODE_CHANNEL), "is the name of the channel that carries the code; choose another"
 
 
+def code_goes_from_here_to_s3(draft: Draft) -> Iterator[Found]:
+    """The code is sent from a folder of this machine to a place in S3; one is not written as the other.
+
+    Code that lies in S3 already is a channel, or sagemaker_submit_directory of the toolkit in the image.
+    Source: S3DataSource.S3Uri in the service model, which becomes the code channel's.
+    """
+    code = draft.spec.code
+    if code is not None and code.s3_uri is not None and not re.match(r"s3://[^/]+", code.s3_uri):
+        yield (
+            ("code", "s3_uri"),
+            f"{code.s3_uri!r} is no S3 URI; write where to send the code, such as s3://bucket/code",
+        )
+    if code is not None and (code.directory or "").startswith(("s3://", "https://")):
+        yield ("code", "directory"), "is not on this machine; write a folder here, and code.s3_uri for where it goes"
+
+
 def by_toolkit(draft: Draft) -> bool:
     """Whether the code is left to the sagemaker-training toolkit in the image, since it has no channel of its own."""
     code = draft.spec.code
@@ -178,6 +194,13 @@ RULES = (
         code_channel_is_ours,
         wrong=f"code: {{entry_point: train.py}}\nchannels: {{{contract.CODE_CHANNEL}: s3://bucket/code/}}",
         right="channels: {code: s3://bucket/code/}",
+    ),
+    Rule(
+        "code-places",
+        "error",
+        code_goes_from_here_to_s3,
+        wrong="code: {entry_point: train.py, s3_uri: bucket/code}",
+        right="code: {entry_point: train.py, s3_uri: s3://bucket/code}",
     ),
     Rule(
         "code-needs-channel",

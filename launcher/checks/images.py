@@ -25,6 +25,9 @@ def image_is_a_registry_path(draft: Draft) -> Iterator[Found]:
     """
     image = draft.image
     arn = re.fullmatch(r"arn:aws[a-z-]*:ecr:([a-z0-9-]+):(\d{12}):repository/(.+)", image)
+    if re.match(r"arn:aws[a-z-]*:sagemaker:", image):
+        yield ("image",), "is the ARN of an algorithm, not of an image; write algorithm_name in place of image"
+        return
     scheme = re.match(r"(?:https?|docker|oci)://+", image)
     if arn:
         domain = registry_domain(arn[1])

@@ -19,8 +19,15 @@ def remedy(path: Path, request: Any) -> str:
             value = value[part]
         except (KeyError, IndexError, TypeError):
             return ""
+    if isinstance(value, str) and value != value.strip():
+        return "; delete the space around it"
     known = _REMEDIES.get(str(path[-1]))
     return known(value) if known and isinstance(value, str) else ""
+
+
+def example(member: str, key: str) -> str:
+    """`; write key: ...` for a member that AWS requires and that is missing; nothing where any text will do."""
+    return f"; write {key}: {_EXAMPLES[member]}" if member in _EXAMPLES else ""
 
 
 def _name(value: str) -> str:
@@ -66,7 +73,9 @@ def _key(value: str) -> str:
 
 
 def _instance_type(value: str) -> str:
-    return "; to run here, write a type of AWS's and add --local" if value in ("local", "local_gpu") else ""
+    return (
+        "; to run here, write a type of AWS's and add --local" if value in ("local", "local_gpu", "local-gpu") else ""
+    )
 
 
 def _channel(value: str) -> str:
@@ -77,6 +86,21 @@ def _tag(value: str) -> str:
     return "; write letters, digits, spaces and _ . : / = + - @"
 
 
+_EXAMPLES = {  # member -> how one is written
+    "DirectoryPath": "/folder",
+    "FileSystemId": "fs-0123456789abcdef0",
+    "InstanceCount": "1",
+    "InstanceType": "ml.m5.xlarge",
+    "Name": "loss",
+    "OutputDataConfig": "{s3_output_path: s3://bucket/folder/}",
+    "Regex": "'loss=([0-9.]+)'",
+    "RoleArn": "arn:aws:iam::123456789012:role/name",
+    "S3OutputPath": "s3://bucket/folder/",
+    "S3Uri": "s3://bucket/folder/",
+    "SecurityGroupIds": "[sg-0123456789abcdef0]",
+    "Seed": "1",
+    "Subnets": "[subnet-0123456789abcdef0]",
+}
 _REMEDIES: dict[str, Callable[[str], str]] = {  # member -> what to write instead of a value of it
     "TrainingJobName": _name,
     "ExperimentName": _name,
