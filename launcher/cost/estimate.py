@@ -1,0 +1,223 @@
+"""CreateTrainingJob request -> what it costs per hour, and at most.
+
+How long a training takes nobody knows beforehand, so what can be said is the price of an hour and the bound that the request
+itself sets: MaxRuntimeInSeconds, over all attempts together (StoppingCondition in the service model), and after it
+KeepAlivePeriodInSeconds, in which a warm pool costs what training costs. Managed spot training costs no more than that;
+how much less, AWS only says afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from launcher.checks.instance_types import instance_type as facts_of
+from launcher.cost.money import Range
+from launcher.cost.table import Lookup, Price, instance_price, volume_price
+
+ONE_DAY = 86_400  # StoppingCondition.MaxRuntimeInSeconds: "The default value is 1 day"
+HOUR = Decimal(3600)
+# As in EBS's own example of a volume that exists for a part of a month (https://aws.amazon.com/ebs/pricing/).
+MONTH = Decimal(30 * ONE_DAY)
+_ALWAYS_LEFT_OUT = (
+    "the upload of the model after the time limit",
+    "S3 storage and requests, data transfer, KMS, logs and metrics",
+    "taxes, credits, savings plans and prices agreed with AWS",
+)
+_RULES = ("DebugRuleConfigurations", "ProfilerRuleConfigurations")
+
+
+@dataclass(frozen=True)
+class Instances:
+    """Equal instances of a cluster."""
+
+    instance_type: str
+    count: int
+    volume_gb: int  # of each, that is paid for: 0 for types with disks of their own
+    price: Price | None
+
+    @property
+    def per_hour(self) -> Decimal | None:
+        """Dollars an hour for all of them, without their volumes."""
+        return None if self.price is None else self.price.usd * self.count
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The instances that run a job together."""
+
+    instances: tuple[Instances, ...]
+
+    @property
+    def per_hour(self) -> Decimal | None:
+        """Dollars an hour for all instances; None where one's price is not known."""
+        parts = [each.per_hour for each in self.instances]
+        return None if None in parts else sum((part for part in parts if part is not None), Decimal(0))
+
+    @property
+    def volume_gb(self) -> int:
+        """The storage of all instances together."""
+        return sum(each.count * each.volume_gb for each in self.instances)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a job costs; each amount is (least, most), which differ where AWS may choose among several clusters."""
+
+    region: str | None
+    clusters: tuple[Cluster, ...]
+    volume: Price | None  # one GB and month
+    max_seconds: int
+    keep_alive_seconds: int
+    is_default_time: bool  # whether max_seconds is AWS's default
+    is_spot: bool
+    left_out: tuple[str, ...]
+
+    @property
+    def per_hour(self) -> Range | None:
+        """Dollars an hour for the instances; None where a price is not known."""
+        return _range([cluster.per_hour for cluster in self.clusters])
+
+    @property
+    def most_for_training(self) -> Range | None:
+        """Dollars for the instances until the time limit."""
+        return _for_time(self.per_hour, self.max_seconds)
+
+    @property
+    def most_for_keep_alive(self) -> Range | None:
+        """Dollars for the instances of the warm pool after the training."""
+        return _for_time(self.per_hour, self.keep_alive_seconds)
+
+    @property
+    def most_for_volumes(self) -> Range | None:
+        """Dollars for storage over the whole time, the warm pool's too."""
+        if self.volume is None:
+            return None
+        seconds = Decimal(self.max_seconds + self.keep_alive_seconds)
+        return _range([self.volume.usd * cluster.volume_gb * seconds / MONTH for cluster in self.clusters])
+
+    @property
+    def maximum(self) -> Range | None:
+        """Dollars for all that is counted."""
+        both = []
+        for cluster in self.clusters:
+            per_hour = cluster.per_hour
+            if per_hour is None or (self.volume is None and cluster.volume_gb):
+                return None
+            per_second = per_hour / HOUR
+            if self.volume is not None:
+                per_second += self.volume.usd * cluster.volume_gb / MONTH
+            both.append(per_second * (self.max_seconds + self.keep_alive_seconds))
+        return _range(both)
+
+    @property
+    def instance_types(self) -> tuple[str, ...]:
+        """Every type once, in the request's order."""
+        return tuple(dict.fromkeys(each.instance_type for cluster in self.clusters for each in cluster.instances))
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """The types whose price is not known."""
+        rows = [each for cluster in self.clusters for each in cluster.instances if each.price is None]
+        return tuple(dict.fromkeys(each.instance_type for each in rows))
+
+
+def estimate(request: Mapping[str, Any], region: str | None, lookup: Lookup = instance_price) -> Estimate | None:
+    """What a CreateTrainingJob request costs in `region`; without a region, in us-east-1.
+
+    `lookup` gives the prices. None where hours of instances are not what is paid for: `why_not` says what is.
+    """
+    if why_not(request) is not None:
+        return None
+    resources = request.get("ResourceConfig", {})
+    limit = request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds")
+    clusters = tuple(_cluster(parts, resources, region, lookup) for parts in _choices(resources))
+    return Estimate(
+        region=region,
+        clusters=clusters,
+        volume=volume_price(region),
+        max_seconds=ONE_DAY if limit is None else limit,
+        keep_alive_seconds=resources.get("KeepAlivePeriodInSeconds") or 0,
+        is_default_time=limit is None,
+        is_spot=bool(request.get("EnableManagedSpotTraining")),
+        left_out=(*_left_out(request), *_ALWAYS_LEFT_OUT),
+    )
+
+
+def why_not(request: Mapping[str, Any]) -> str | None:
+    """Why a job has no price per hour of its instances; None where it has one."""
+    resources = request.get("ResourceConfig", {})
+    if "ServerlessJobConfig" in request:
+        return "a serverless job is paid for by the tokens that it trains on, and no price of those is known here"
+    if resources.get("TrainingPlanArn"):
+        return "a training plan is paid for in advance, whatever runs in it"
+    if not any(part.get("InstanceType") for parts in _choices(resources) for part in parts):
+        return "the request names no instance type"
+    return None
+
+
+def volumes_of(name: str, gigabytes: int | None) -> int:
+    """The GB of storage that are paid for with one instance: none where it has disks of its own."""
+    return 0 if facts_of(name).storage == "NVMe" else gigabytes or 0
+
+
+def _choices(resources: Mapping[str, Any]) -> list[list[Mapping[str, Any]]]:
+    """The clusters that may come of a ResourceConfig, each a list of what has InstanceType and InstanceCount."""
+    if resources.get("SelectedInstanceType"):  # DescribeTrainingJob says which preference it became
+        count = resources.get("SelectedInstanceCount") or resources.get("InstanceCount")
+        return [[{"InstanceType": resources["SelectedInstanceType"], "InstanceCount": count}]]
+    if resources.get("InstanceGroups"):
+        return [resources["InstanceGroups"]]
+    if resources.get("InstancePreferences"):
+        default = {"InstanceCount": resources.get("InstanceCount")}
+        return [[{**default, **preference}] for preference in resources["InstancePreferences"]]
+    return [[resources]]
+
+
+def _cluster(
+    parts: list[Mapping[str, Any]], resources: Mapping[str, Any], region: str | None, lookup: Lookup
+) -> Cluster:
+    gigabytes = resources.get("VolumeSizeInGB")
+    rows = [(part["InstanceType"], part.get("InstanceCount") or 1) for part in parts if part.get("InstanceType")]
+    return Cluster(
+        tuple(Instances(name, count, volumes_of(name, gigabytes), lookup(name, region)) for name, count in rows)
+    )
+
+
+def cluster_of(resources: Mapping[str, Any], region: str | None, lookup: Lookup = instance_price) -> Cluster | None:
+    """The one cluster of a job that exists; None where it has none, or it is not yet known which."""
+    choices = _choices(resources)
+    if len(choices) != 1 or not all(part.get("InstanceType") for part in choices[0]):
+        return None
+    return _cluster(choices[0], resources, region, lookup)
+
+
+def _left_out(request: Mapping[str, Any]) -> list[str]:
+    """What this job has and the estimate does not count.
+
+    Built-in rules run "at no additional cost" (developer guide, "Use built-in profiler rules managed by Amazon SageMaker
+    Debugger"); a rule that names an instance type is a processing job of one's own.
+    """
+    rules = [rule for member in _RULES for rule in request.get(member, ()) if rule.get("InstanceType")]
+    found = [
+        f"the processing job of rule {rule.get('RuleConfigurationName', '?')} on {rule['InstanceType']}"
+        for rule in rules
+    ]
+    sources = [channel.get("DataSource", {}) for channel in request.get("InputDataConfig", ())]
+    if any("FileSystemDataSource" in source for source in sources):
+        found.append("the file system that it reads")
+    preferences = request.get("ResourceConfig", {}).get("InstancePreferences") or ()
+    if any(preference.get("TrainingPlanArns") for preference in preferences):
+        found.append("that instances out of a training plan are paid for in advance")
+    return found
+
+
+def _for_time(per_hour: Range | None, seconds: int) -> Range | None:
+    return None if per_hour is None else (per_hour[0] * seconds / HOUR, per_hour[1] * seconds / HOUR)
+
+
+def _range(amounts: list[Decimal | None] | list[Decimal]) -> Range | None:
+    known = [amount for amount in amounts if amount is not None]
+    return (min(known), max(known)) if known and len(known) == len(amounts) else None

@@ -1,0 +1,73 @@
+"""Today's prices, asked of AWS's price API (pricing:GetProducts), which answers for every region from us-east-1.
+
+An answer is a list of JSON texts, each a product with its terms: the same as in the price list that anyone can fetch
+(https://docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/price-changes.html). SageMaker's products tell what they are
+for by `component` (Training) and by `usagetype` (USE1-Train:ml.g5.xlarge; managed spot training and warm pools have types
+of their own), and name the instance type in `instanceName`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from launcher.aws.account import Account
+from launcher.cost.table import Price
+
+API_REGION = "us-east-1"  # one of the three that answer
+_SERVICE = "AmazonSageMaker"
+_URL = "https://docs.aws.amazon.com/aws-cost-management/latest/APIReference/API_pricing_GetProducts.html"
+# Before it stands the region's short name (USE1-, EU-, APN1-); in the oldest spellings nothing.
+_TRAINING = re.compile(r"(?:[A-Z0-9]+-)?Train:(ml\.[a-z0-9.-]+)")
+_VOLUME = re.compile(r"(?:[A-Z0-9]+-)?Train:VolumeUsage(?:\.gp2)?")
+
+
+def ask_prices(account: Account, instance_types: Iterable[str], region: str) -> dict[str, Price]:
+    """Today's on-demand price of each type for training in `region`; what AWS has no price for is absent.
+
+    `account` is one of us-east-1. Raises AwsError.
+    """
+    found: dict[str, Price] = {}
+    for name in dict.fromkeys(instance_types):
+        wanted = {"instanceName": name, "regionCode": region}
+        filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wanted.items()]
+        for page in account.pages("pricing", "get_products", ServiceCode=_SERVICE, Filters=filters):
+            for text in page.get("PriceList", ()):
+                product = json.loads(text)
+                price = _price(product, region)
+                if price is not None and trained_type(product["product"]["attributes"]) == name:
+                    found[name] = price
+    return found
+
+
+def trained_type(attributes: Mapping[str, str]) -> str | None:
+    """The instance type, if a product is an instance hour of on-demand training."""
+    match = _TRAINING.fullmatch(attributes.get("usagetype", ""))
+    return match[1] if match else None
+
+
+def is_training_volume(attributes: Mapping[str, str]) -> bool:
+    """Whether a product is storage of training jobs."""
+    return bool(_VOLUME.fullmatch(attributes.get("usagetype", "")))
+
+
+def usd_of(on_demand: Mapping[str, Any]) -> Decimal | None:
+    """The one price that is more than nothing among a product's terms; None where there is none (a free tier alone)."""
+    prices = [
+        Decimal(dimension["pricePerUnit"]["USD"])
+        for term in on_demand.values()
+        for dimension in term["priceDimensions"].values()
+        if "USD" in dimension["pricePerUnit"]
+    ]
+    return max((price for price in prices if price > 0), default=None)
+
+
+def _price(product: Mapping[str, Any], region: str) -> Price | None:
+    usd = usd_of(product.get("terms", {}).get("OnDemand", {}))
+    attributes = product["product"]["attributes"]
+    if usd is None or attributes.get("regionCode", region) != region:
+        return None
+    return Price(usd.normalize(), region, str(product.get("publicationDate", ""))[:10], "AWS's price API", _URL)

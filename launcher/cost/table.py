@@ -1,0 +1,91 @@
+"""The bundled prices: on-demand training prices per instance hour, and of training's storage, each with source and date.
+
+AWS publishes its price list for anyone (launcher/data/make_prices.py reads it); prices.json holds sheets, each of which is
+what one source said of one region on one day. Where sheets of a region differ, the newest has the last word. For a region
+without a price, us-east-1's is given, and says so: most regions cost more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+HOME_REGION = "us-east-1"  # where most prices are known
+_TABLE = Path(__file__).parents[1] / "data" / "prices.json"
+
+
+@dataclass(frozen=True)
+class Price:
+    """One price in US dollars, per instance hour or per GB and month."""
+
+    usd: Decimal
+    region: str  # whose price it is, which may be another region than the job's
+    date: str  # when the source said so: 2026-09-25
+    source: str  # AWS's price list, AWS's price API, an AWS bill
+    url: str
+    read_in: str = ""  # where the source was read, if not there
+
+    def __str__(self) -> str:
+        return f"{self.region}, {self.source} of {self.date}"
+
+    def as_data(self) -> dict[str, Any]:
+        """The same for `--json`."""
+        about = {"region": self.region, "date": self.date, "source": self.source, "url": self.url}
+        return {"usd": float(self.usd), **about, **({"read_in": self.read_in} if self.read_in else {})}
+
+
+Lookup = Callable[[str, str | None], Price | None]  # (instance type, region) -> its price
+
+
+def instance_price(instance_type: str, region: str | None) -> Price | None:
+    """One hour of `ml.g5.xlarge` for training; us-east-1's where the region's is not known, None where neither is."""
+    prices = _instance_prices()
+    return prices.get((instance_type, region or HOME_REGION)) or prices.get((instance_type, HOME_REGION))
+
+
+def volume_price(region: str | None) -> Price | None:
+    """One GB of training's storage for one month; us-east-1's where the region's is not known."""
+    prices = _volume_prices()
+    return prices.get(region or HOME_REGION) or prices.get(HOME_REGION)
+
+
+def regions_with(instance_type: str) -> tuple[str, ...]:
+    """The regions whose price for the type is known, sorted."""
+    return tuple(sorted(region for name, region in _instance_prices() if name == instance_type))
+
+
+def all_prices() -> dict[tuple[str, str], Price]:
+    """Every price of an instance by type and region."""
+    return dict(_instance_prices())
+
+
+@cache
+def _sheets() -> list[dict[str, Any]]:
+    """The sheets, oldest first, so that newer ones are laid over them."""
+    table = json.loads(_TABLE.read_text(encoding="utf-8"), parse_float=Decimal, parse_int=Decimal)
+    return sorted(table["sheets"], key=lambda sheet: str(sheet["date"]))
+
+
+@cache
+def _instance_prices() -> dict[tuple[str, str], Price]:
+    return {
+        (name, sheet["region"]): _price(usd, sheet)
+        for sheet in _sheets()
+        for name, usd in sheet["usd_per_hour"].items()
+    }
+
+
+@cache
+def _volume_prices() -> dict[str, Price]:
+    return {
+        sheet["region"]: _price(sheet["usd_per_gb_month"], sheet) for sheet in _sheets() if "usd_per_gb_month" in sheet
+    }
+
+
+def _price(usd: Decimal, sheet: dict[str, Any]) -> Price:
+    return Price(usd, sheet["region"], sheet["date"], sheet["source"], sheet["url"], sheet.get("read_in", ""))

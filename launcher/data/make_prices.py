@@ -1,0 +1,76 @@
+"""Makes prices.json anew from AWS's own price list, which anyone may fetch without an account; one region at a time:
+
+    curl -O https://pricing.us-east-1.amazonaws.com/offers/v1.0/aws/AmazonSageMaker/current/us-east-1/index.json
+    python -m launcher.data.make_prices index.json
+
+A region's list is complete, so it takes the place of every sheet that was there for the region. Sheets whose `read_in` is
+set were read where others quote such a list or a bill, since each says which.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from launcher.cost.online import is_training_volume, trained_type, usd_of
+
+OUTPUT = Path(__file__).with_name("prices.json")
+ABOUT = (
+    "On-demand prices of SageMaker training in US dollars: per instance hour, and per GB and month of storage. A sheet is "
+    "what one source said of one region on one day; the newest has the last word. See launcher/data/make_prices.py."
+)
+_URL = "https://pricing.us-east-1.amazonaws.com/offers/v1.0/aws/AmazonSageMaker/{version}/{region}/index.json"
+
+
+def sheet_of(offer: dict[str, Any]) -> dict[str, Any]:
+    """One region's sheet from its offer file. Raises ValueError where it has no training prices, or several regions."""
+    terms = offer["terms"]["OnDemand"]
+    found: dict[str, float] = {}
+    volumes: set[float] = set()
+    regions: set[str] = set()
+    for sku, product in offer["products"].items():
+        attributes = product["attributes"]
+        usd = usd_of(terms.get(sku, {}))
+        name = trained_type(attributes)
+        if usd is not None and name is not None:
+            found[name] = float(usd)
+            regions.add(attributes["regionCode"])
+        elif usd is not None and is_training_volume(attributes):
+            volumes.add(float(usd))
+    if len(regions) != 1:
+        raise ValueError(
+            f"training prices of one region are wanted, but the file has them of {sorted(regions) or 'none'}"
+        )
+    region = regions.pop()
+    sheet: dict[str, Any] = {
+        "region": region,
+        "date": offer["publicationDate"][:10],
+        "source": "AWS's price list",
+        "url": _URL.format(version=offer["version"], region=region),
+        "usd_per_hour": dict(sorted(found.items())),
+    }
+    return sheet | ({"usd_per_gb_month": volumes.pop()} if len(volumes) == 1 else {})
+
+
+def laid_over(sheets: list[dict[str, Any]], new: dict[str, Any]) -> list[dict[str, Any]]:
+    """The sheets with those of the new one's region replaced; a storage price that it lacks is kept."""
+    same = [sheet for sheet in sheets if sheet["region"] == new["region"]]
+    kept = [
+        sheet | {"usd_per_hour": {}} for sheet in same if "usd_per_gb_month" in sheet and "usd_per_gb_month" not in new
+    ]
+    others = [sheet for sheet in sheets if sheet["region"] != new["region"]]
+    return sorted([*others, *kept, new], key=lambda sheet: (sheet["region"], sheet["date"]))
+
+
+def to_text(sheets: list[dict[str, Any]]) -> str:
+    """One price per line, so that a change of AWS's is one line here."""
+    return json.dumps({"about": ABOUT, "sheets": sheets}, indent=1, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    everything = json.loads(OUTPUT.read_text(encoding="utf-8"))["sheets"]
+    for argument in sys.argv[1:]:
+        everything = laid_over(everything, sheet_of(json.loads(Path(argument).read_text(encoding="utf-8"))))
+    OUTPUT.write_text(to_text(everything), encoding="utf-8")
