@@ -1,14 +1,38 @@
-"""Follow a job to its end: its statuses, its lines, its metrics; then say how it ended."""
+"""Follow a job to its end: its statuses, its lines, its metrics; then say how it ended.
+
+One thread does all of it in rounds: describe the job when that is due, read what its hosts have said, show what is in order.
+AWS's passing troubles, a lost connection among them, are waited out however long they last; the job does not need us.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
-from launcher.aws.account import Account
-from launcher.console import Console
-from launcher.jobs.outcome import Outcome
+from launcher.aws.account import Account, AwsError
+from launcher.console import Console, shown_path
+from launcher.errors import RefusedError
+from launcher.jobs.ending import report
+from launcher.jobs.hosts import reader_of
+from launcher.jobs.live import LiveTable
+from launcher.jobs.logs import SETTLING_SECONDS, JobLogs, last_lines
+from launcher.jobs.lookup import describe
+from launcher.jobs.metrics import Metrics
+from launcher.jobs.outcome import ENDED, Outcome
+from launcher.jobs.plot import plot
+from launcher.jobs.statuses import Statuses
+from launcher.jobs.streams import Line, Selection
+
+_DESCRIBE_SECONDS = 5.0
+_ROUND_SECONDS = 1.0
+_REMEMBERED_LINES = 300
+_LONG_AGO_SECONDS = 600.0  # a job that ended before that has no more lines to wait for
+_COLOURS = ("cyan", "magenta", "green", "blue", "yellow")
 
 
 @dataclass(frozen=True)
@@ -16,15 +40,171 @@ class View:
     """What of a job is shown while it is followed."""
 
     logs: bool = True  # else its statuses only
-    since: int | None = None  # milliseconds since 1970; earlier lines are left out
-    host: str | None = None  # `algo-2`: this host's lines only
-    on_line: Callable[[int, str, str], None] | None = None  # gets (timestamp, host, message) in the console's place
+    selection: Selection = Selection()  # noqa: RUF009 - a tuple, as immutable as they come
+    on_line: Callable[[Line], None] | None = None  # gets the lines in the console's place
     plot: Path | None = None  # where the metrics are drawn at the end
+    settling: float = SETTLING_SECONDS  # how long lines are held, for others that may precede them
 
 
 def follow(account: Account, name: str, console: Console, view: View | None = None) -> Outcome:
     """Show what the job does until it has ended; Ctrl-C leaves it running and returns too, with `exit_code` 130.
 
-    Raises RefusedError where there is no such job or AWS cannot be asked.
+    Raises RefusedError where there is no such job, or where AWS may not be asked any more.
     """
-    raise NotImplementedError
+    following = _Following(account, name, console, view or View())
+    interrupted = False
+    try:
+        following.to_the_end()
+    except KeyboardInterrupt:
+        interrupted = following.description["TrainingJobStatus"] not in ENDED
+    except AwsError as error:
+        raise RefusedError(
+            f"{error}; the job is not touched by this: `launch logs {name} --follow` comes back"
+        ) from None
+    finally:
+        following.table.close()
+    outcome = following.outcome(interrupted=interrupted)
+    if interrupted:
+        console.say(
+            f"{name} goes on; `launch logs {name} --follow` comes back to it, `launch stop {name}` ends it", "yellow"
+        )
+    else:
+        report(outcome, console, account.region)
+    if following.view.plot and plot(following.metrics.panels(), name, following.view.plot):
+        console.say(f"  plot       {shown_path(following.view.plot)}")
+    return outcome
+
+
+class LinePrinter:
+    """Writes lines as `algo-1 | ...`, each host in a colour of its own."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._colours: dict[str, str] = {}
+
+    def __call__(self, line: Line) -> None:
+        colour = self._colours.setdefault(line.host, _COLOURS[len(self._colours) % len(_COLOURS)])
+        self._console.log(f"{line.host} |", line.message.rstrip("\r\n"), colour)
+
+
+class _Following:
+    def __init__(self, account: Account, name: str, console: Console, view: View) -> None:
+        self.view = view
+        self.description: Mapping[str, Any] = describe(account, name)
+        definitions = self.description.get("AlgorithmSpecification", {}).get("MetricDefinitions", ())
+        self.metrics = Metrics(definitions, console.warn)
+        self.table = LiveTable(self.metrics)
+        self._account, self._name, self._console = account, name, console
+        self._logs = reader_of(account, self.description, view.selection, view.settling) if view.logs else None
+        self._late = _seconds_since_end(self.description) < _LONG_AGO_SECONDS
+        self._on_line = view.on_line or LinePrinter(console)
+        self._statuses = Statuses(console.say)
+        self._last: deque[str] = deque(maxlen=_REMEMBERED_LINES)
+        self._next_describe = time.monotonic() + _DESCRIBE_SECONDS
+        self._troubled = False
+
+    def to_the_end(self) -> None:
+        """Rounds until the job has ended and its last line has been shown."""
+        while True:
+            with self.table.aside():
+                self._statuses.tell(self.description)
+            if self.description["TrainingJobStatus"] in ENDED:
+                break
+            self._round()
+            if self._logs is None or not self._logs.behind:
+                time.sleep(_ROUND_SECONDS)
+            self._describe_when_due()
+        self._drain()
+
+    def outcome(self, *, interrupted: bool) -> Outcome:
+        """How the job stands."""
+        lines = tuple(self._last)
+        if self._logs is None and self.description["TrainingJobStatus"] == "Failed":
+            lines = last_lines(self._account, self._name)
+        return Outcome(self.description, self.metrics.last, lines, interrupted)
+
+    def _describe_when_due(self) -> None:
+        if time.monotonic() < self._next_describe:
+            return
+        self._next_describe = time.monotonic() + _DESCRIBE_SECONDS
+        try:
+            self.description = describe(self._account, self._name)
+        except AwsError as error:
+            if not (error.is_throttled or error.may_have_happened):
+                raise
+            self._tell_trouble(error)
+        else:
+            self._tell_trouble(None)
+
+    def _round(self) -> None:
+        """Fetch and show once; without lines where they may not be read."""
+        if self._logs is None:
+            return
+        try:
+            self._logs.read()
+        except AwsError as error:
+            if not error.is_denied:
+                raise
+            self._logs = None
+            self._say(f"warning: {error}; without its lines, the job's statuses are shown", "yellow")
+            return
+        self._tell_trouble(self._logs.trouble)
+        self._show(self._logs.ripe())
+
+    def _drain(self) -> None:
+        """The rest of the lines: until nothing new has come for a while, and a look back has found nothing either."""
+        begun = time.monotonic()
+        while self._logs is not None:
+            self._round()
+            if self._logs is None or (self._logs.trouble is None and self._logs.behind):
+                continue
+            quiet = time.monotonic() - max(begun, self._logs.last_new)
+            if self._logs.at_end and not self._late:
+                break
+            if self._logs.at_end and quiet >= 1.5 * self.view.settling and not self._look_back(self._logs):
+                break
+            time.sleep(min(_ROUND_SECONDS, self.view.settling / 2))
+        if self._logs is not None:
+            self._show(self._logs.rest())
+
+    def _look_back(self, logs: JobLogs) -> bool:
+        """Read the streams' last part again; whether there was a line that had not been there."""
+        before = logs.last_new
+        logs.rewind()
+        while True:
+            logs.read()
+            if logs.at_end:
+                return logs.last_new != before
+            self._tell_trouble(logs.trouble)
+
+    def _show(self, lines: Iterable[Line]) -> None:
+        remaining = iter(lines)
+        line = next(remaining, None)
+        if line is None:
+            return
+        with self.table.aside():
+            while line is not None:
+                self._on_line(line)
+                self.metrics.note(line.timestamp, line.host, line.message)
+                self._last.append(line.message)
+                line = next(remaining, None)
+
+    def _tell_trouble(self, error: AwsError | None) -> None:
+        """Say once that AWS cannot be reached, and once that it can again; being throttled is our own affair."""
+        if error is not None and not error.is_throttled and not self._troubled:
+            self._troubled = True
+            self._say(f"{error}; trying again until it works", "yellow")
+        elif error is None and self._troubled:
+            self._troubled = False
+            self._say("AWS answers again", "yellow")
+
+    def _say(self, text: str, colour: str) -> None:
+        with self.table.aside():
+            self._console.say(text, colour)
+
+
+def _seconds_since_end(description: Mapping[str, Any]) -> float:
+    ended: datetime | None = description.get("TrainingEndTime")
+    if description["TrainingJobStatus"] not in ENDED or ended is None:
+        return 0.0
+    return (datetime.now(timezone.utc) - ended).total_seconds()

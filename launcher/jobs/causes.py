@@ -1,0 +1,220 @@
+"""The first table of causes: what AWS and the machine say when a training fails, and what to do then.
+
+The first row that fits wins, so the particular stands before the general. A text's source stands beside it: `sdk#N` is an issue of
+aws/sagemaker-python-sdk, `examples#N` one of aws/amazon-sagemaker-examples, `docs` the developer guide.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Row:
+    """One cause. `{name}` in its sentences is a group of the pattern, or a fact of the job (`failures`)."""
+
+    code: str
+    pattern: re.Pattern[str]
+    cause: str
+    remedy: str
+    in_lines: bool = True  # else only AWS's own words are held against it
+
+
+def row(code: str, pattern: str, cause: str, remedy: str, *, in_lines: bool = True) -> Row:
+    return Row(code, re.compile(pattern, re.IGNORECASE | re.MULTILINE), cause, remedy, in_lines)
+
+
+AWS_CAUSES: tuple[Row, ...] = (
+    # Secondary statuses (docs: DescribeTrainingJob).
+    row(
+        "max-runtime",
+        r"MaxRuntimeExceeded",
+        "the time limit was reached: max_runtime_in_seconds is {max_runtime}",
+        "raise stopping_condition.max_runtime_in_seconds; with checkpoint_config, the next run goes on from the last checkpoint",
+        in_lines=False,
+    ),
+    row(
+        "max-wait-time",
+        r"MaxWaitTimeExceeded",
+        "waiting for spot capacity and training took longer than max_wait_time_in_seconds ({max_wait}) allows",
+        "raise stopping_condition.max_wait_time_in_seconds, take another instance type or region, or train without spot",
+        in_lines=False,
+    ),
+    row(
+        "spot-interruption",
+        r"^Interrupted\b|spot.{0,40}interrupt",
+        "AWS took the spot instances back",
+        "write checkpoints (checkpoint_config) so that a run goes on where it was, or train without enable_managed_spot_training",
+        in_lines=False,
+    ),
+    # Memory and disk.
+    row(
+        "out-of-memory-gpu",
+        # torch; XGBoost on CUDA: rapidsai/deployment#523
+        r"CUDA out of memory|torch(\.cuda)?\.OutOfMemoryError|CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED"
+        r"|out_of_memory: CUDA",
+        "the GPU's memory was full",
+        "use a smaller batch size, gradient accumulation, mixed precision or checkpointing of activations, or an instance type"
+        " with more memory per GPU than {instance_type}",
+    ),
+    row(
+        "out-of-shared-memory",
+        # sdk#937, sdk#5592; pytorch#5040
+        r"out of shared memory|insufficient shared memory|killed by signal: Bus error|unable to (write|open).{0,20}/torch_",
+        "the DataLoader's workers filled /dev/shm, by which they hand batches over",
+        "use fewer workers or a smaller prefetch_factor, or torch.multiprocessing.set_sharing_strategy('file_system')",
+    ),
+    row(
+        "no-space",
+        # sdk#128: `ClientError: Data download failed:Insufficient disk space`
+        r"No space left on device|Insufficient disk space|\[Errno 28\]|Disk quota exceeded",
+        "a disk was full; the training volume has {volume} GB",
+        "raise resource_config.volume_size_in_gb (types with NVMe have a fixed disk: take a larger one), read the channel in"
+        " FastFile mode, and write to /opt/ml/output/data or /tmp rather than to /",
+    ),
+    row(
+        "out-of-memory",
+        # `ClientError: Please use an instance type with more memory, or reduce the size of job data processed on an instance.`
+        # and `ClientError: Artifact upload failed:ClientError: Out of Memory. Please use a larger instance`:
+        # DIAGNijmegen/rse-grand-challenge; 137 is 128 + SIGKILL; databrickslabs/dolly#89: -9
+        r"instance type with more memory|Out of Memory\. Please use a larger instance|exit(ed with)? ?code:?=? ?(137|-9)\b"
+        r"|SIGKILL|Out of memory: Kill|oom-kill|OOMKilled|^MemoryError|can't allocate memory|Cannot allocate memory"
+        r"|exited unexpectedly.{0,80}Killed|\(pid \d+\) is killed by signal: Killed",
+        "the host's memory was full, and Linux killed the training",
+        "take an instance type with more memory than {instance_type}, fewer DataLoader workers, or stream the data instead of"
+        " holding it",
+    ),
+    # What the account may have.
+    row(
+        "instance-limit",
+        # examples#263
+        r"account-level service limit '(?P<quota>[^']+)' is (?P<limit>[\d.]+)|ResourceLimitExceeded",
+        "the account's quota for these instances is used up ({quota})",
+        "ask for more in Service Quotas, wait for other jobs to end, or take another instance type",
+        in_lines=False,
+    ),
+    row(
+        "capacity",
+        # DIAGNijmegen/rse-grand-challenge#2631; amazon-sagemaker-feedback#99
+        r"CapacityError|Insufficient(Instance)?Capacity|Insufficient capacity|Unable to provision requested ML compute"
+        r"|not enough capacity",
+        "AWS had no {instance_type} to give at that time",
+        "try again later, or take another instance type, more subnets (zones), another region, or a training plan",
+        in_lines=False,
+    ),
+    # S3, KMS.
+    row(
+        "kms-denied",
+        # repost.aws/knowledge-center/sagemaker-s3-accessdenied-training
+        r"perform: (?P<action>kms:\w+)( on resource: (?P<object>\S+))?|KMS.{0,60}(AccessDenied|not authorized|denied)"
+        r"|(AccessDenied|denied).{0,80}\bkms\b|ciphertext refers to a .{0,30}key that does not exist",
+        "{role} may not use the KMS key that something is encrypted with",
+        "allow the role kms:Decrypt, kms:GenerateDataKey and kms:CreateGrant on the key, in its policy and in the key's own",
+    ),
+    row(
+        "fast-file-prefix",
+        r"partial S3 prefix is not supported(.|\n)*?Current S3 prefix: \[(?P<path>[^\]]*)\]|partial S3 prefix is not supported",
+        "FastFile takes a whole folder or a whole key, and {path} is the beginning of several",
+        "end the channel's s3_uri with / (or read it in File mode)",
+        in_lines=False,
+    ),
+    row(
+        "double-slash",
+        # aws-samples/generative-ai-on-amazon-sagemaker#242
+        r"(?P<object>s3://\S+) has an illegal char sub-sequence '//'|illegal char sub-sequence",
+        "the key of {object} has // in it, which SageMaker cannot make a file of",
+        "copy the objects to keys without //, and mend what writes them",
+        in_lines=False,
+    ),
+    row(
+        "no-route-to-s3",
+        # awslabs: amazon-sagemaker-operator-for-k8s#22
+        r"route to an S3 VPC endpoint|Unable to execute request to S3",
+        "the job's subnets do not reach S3",
+        "add a gateway endpoint for S3 to the subnets' route tables (it costs nothing), or a NAT gateway; let the security groups"
+        " out",
+        in_lines=False,
+    ),
+    row(
+        "mount-timeout",
+        # `ClientError: Unable to mount file system: fs-0337a79e, directory path: /efs/mtk. File system connection timed out. ...`
+        r"Unable to mount file system: (?P<system>fs-\w+).{0,300}(timed out|reachable)",
+        "{system} did not answer: its mount target is not reached from the job's subnets",
+        "let the file system's security group accept the job's (vpc_config.security_group_ids): port 2049 for EFS, 988 and"
+        " 1018-1023 for FSx; give a subnet in a zone with a mount target",
+    ),
+    row(
+        "mount-path",
+        # examples#2183; aws-fsx-csi-driver#437 for mount.lustre's own words
+        r"Unable to mount file system: (?P<system>fs-\w+), directory path: (?P<path>\S+?)[.,]?(\s|$)"
+        r"|Is '(?P<path2>[^']+)' the correct filesystem name|mount\.lustre:.{0,200}failed",
+        "the directory {path} is not there to mount; for FSx for Lustre it must begin with the file system's mount name",
+        "give directory_path as /<MountName>/... (aws fsx describe-file-systems shows MountName; it is fsx on SCRATCH_1 only);"
+        " for EFS, a directory that exists",
+    ),
+    row(
+        "no-objects",
+        # examples#2489; sdk: `S3 key: ... matched no files on s3`
+        r"No S3 objects found under S3 URL \"(?P<object>[^\"]+)\"|S3 key: (?P<object2>\S+) matched no files|matched no files on s3"
+        r"|no file found in path (?P<path>\S+)",  # boto3#1397
+        "there was nothing to read at a channel's s3_uri",
+        "look with `aws s3 ls` whether the prefix is spelt right, and whether {role} may s3:ListBucket its bucket",
+        in_lines=False,
+    ),
+    row(
+        "bucket-elsewhere",
+        r"PermanentRedirect|must be addressed using the specified endpoint|\(301\).{0,20}Moved|AuthorizationHeaderMalformed",
+        "a bucket lies in another region than the job",
+        "copy the data to a bucket of the job's region, or run the job in the bucket's",
+    ),
+    row(
+        "no-bucket",
+        r"NoSuchBucket",
+        "a bucket of the job does not exist",
+        "mend s3_uri, s3_output_path or checkpoint_config",
+    ),
+    row(
+        "upload-denied",
+        # `ClientError: Artifact upload failed:Error 7: AccessDenied (403): Access Denied`
+        r"Artifact upload failed:.{0,200}(AccessDenied|403|Forbidden)",
+        "{role} may not write below {output}",
+        "allow the role s3:PutObject (and s3:AbortMultipartUpload) there; look at the bucket's policy and its KMS key, too",
+        in_lines=False,
+    ),
+    row(
+        "access-denied",
+        # examples#4384; `failed to download data. 403 Forbidden (403): Forbidden`; botocore's own
+        r"Unable to download object (?P<object>s3://\S+)\s+\(AccessDenied"
+        r"|is not authorized to perform: (?P<action>[\w:*]+)( on resource: \"?(?P<object2>[^\s\"]+))?"
+        r"|Data download failed.{0,200}(AccessDenied|403|Forbidden)"
+        r"|An error occurred \((AccessDenied\w*|403)\) when calling the (?P<action2>\w+) operation",
+        "{role} was denied {action} on {object}",
+        "allow the role s3:GetObject on the objects and s3:ListBucket on the bucket (or what the line names); look at the bucket's"
+        " policy and its KMS key, too",
+    ),
+    # The image.
+    row(
+        "image-not-found",
+        # sdk#1968, sdk#57; examples#1476, examples#2534
+        r"Cannot pull algorithm container|Cannot find the requested image|Cannot find repository: (?P<image2>\S+)"
+        r"|CannotPullContainer|RepositoryDoesNotExist|manifest .{0,80}not found",
+        "{image} does not exist, or may not be pulled",
+        "check its account, region, name and tag, the role's ecr:BatchGetImage, ecr:GetDownloadUrlForLayer and"
+        " ecr:GetAuthorizationToken, the repository's policy, and in a VPC the endpoints for ECR",
+        in_lines=False,
+    ),
+    row(
+        "image-architecture",
+        r"exec format error",
+        "the image was built for another kind of processor",
+        "build it with `docker build --platform linux/amd64` (linux/arm64 for Graviton types)",
+    ),
+    row(
+        "container-start",
+        # exit codes of shells and Docker: 127 not found, 126 not executable
+        r"CannotStartContainerError|executable file not found in \$PATH|exit code: 12[67]\b",
+        "the container's command was not found, or cannot be executed",
+        "check container_entrypoint, that the image has python3, and that scripts are executable and have Unix line ends",
+    ),
+)

@@ -1,0 +1,67 @@
+"""What is said of a job when it has ended: how, for how long and about how much, what it left, and why it failed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from launcher.console import Console
+from launcher.jobs.failures import likely_cause
+from launcher.jobs.hosts import hosts_of
+from launcher.jobs.outcome import Outcome
+from launcher.jobs.times import duration
+
+_COLOURS = {"Completed": "green", "Failed": "red"}
+
+
+def report(outcome: Outcome, console: Console, region: str) -> None:
+    """Say how the job ended."""
+    console.say()
+    console.say(f"{outcome.name}: {outcome.status}", _COLOURS.get(outcome.status, "yellow"))
+    for title, text in facts(outcome, region):
+        console.say(f"  {title:10} {text}")
+
+
+def facts(outcome: Outcome, region: str) -> Iterator[tuple[str, str]]:
+    """What there is to say, as (title, text), the most urgent last: it stands above the prompt."""
+    description = outcome.description
+    yield from _time_and_cost(description, region)
+    yield from _left_behind(description)
+    final = {one["MetricName"]: one["Value"] for one in description.get("FinalMetricDataList") or ()}
+    for name, value in {**final, **outcome.metrics}.items():
+        yield "metric", f"{name} = {value:.6g}" if math.isfinite(value) else f"{name} = {value}"
+    if reason := description.get("FailureReason"):
+        yield "reason", " ".join(reason.split())
+    elif outcome.status == "Stopped" and (secondary := description.get("SecondaryStatus")) != "Stopped":
+        yield "reason", str(secondary)
+    if cause := likely_cause(description, outcome.last_lines):
+        yield "likely", f"{cause.cause} [{cause.code}]"
+        yield "remedy", cause.remedy
+
+
+def _time_and_cost(description: Mapping[str, Any], region: str) -> Iterator[tuple[str, str]]:
+    trained, billed = description.get("TrainingTimeInSeconds"), description.get("BillableTimeInSeconds")
+    if trained is not None:
+        yield "trained", f"{duration(trained)} ({trained} s)"
+    if billed is not None:
+        count = len(hosts_of(description))
+        hosts = f" on each of {count} hosts" if count > 1 else ""
+        saved = ""
+        if description.get("EnableManagedSpotTraining") and trained:
+            # AWS's own formula, of BillableTimeInSeconds' documentation.
+            saved = f"; spot saved {max(0.0, 1 - billed / trained):.0%}"
+        yield "billed", f"{duration(billed)} ({billed} s){hosts}{saved}"
+        from launcher.cost import estimate_of_job
+
+        if estimate := estimate_of_job(description, region):
+            yield "cost", estimate.text
+
+
+def _left_behind(description: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if model := (description.get("ModelArtifacts") or {}).get("S3ModelArtifacts"):
+        yield "model", model
+    if output := (description.get("OutputDataConfig") or {}).get("S3OutputPath"):
+        yield "output", f"{output.rstrip('/')}/{description['TrainingJobName']}/output/"
+    if checkpoints := (description.get("CheckpointConfig") or {}).get("S3Uri"):
+        yield "saved", f"checkpoints in {checkpoints}"

@@ -1,0 +1,192 @@
+"""The lines of all of a job's hosts in the order of their times, while they are still being written.
+
+A line becomes visible some seconds after it was printed, and later on one host than on another. So lines are held until the
+hosts agree: a line is given when each stream has been read beyond its time, and it has lain here for the settling time.
+Streams are asked one after the other by one thread at a pace that leaves the account's quota (10 to 25 GetLogEvents a second
+for all who ask) to others; what is held is bounded by reading the stream that lags first.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from launcher.aws.account import Account, AwsError
+from launcher.jobs.streams import GROUP, Line, Selection, Stream, host_of
+
+SETTLING_SECONDS = 4.0
+_PACE = 0.1  # seconds between two questions, while AWS does not mind
+_SLOWEST_PACE = 2.0
+_OLD_MILLISECONDS = 120_000  # lines of that age are all there, so there is nothing to wait for
+_RECENT_MILLISECONDS = 15_000
+_HELD_LINES = 100_000  # with so many held, only the streams that hold them back are read on
+_LOOK_SECONDS = (5.0, 30.0)  # how often new streams are looked for: while hosts are missing, and after
+_REWIND_SECONDS = 30.0  # how often a stream with new lines is looked through for late ones
+_FOREVER = 1 << 62
+_EXPLAINING_STREAMS = 8
+
+
+class JobLogs:
+    """The lines of a job: `read` fetches, `ripe` gives what is in order."""
+
+    def __init__(
+        self, account: Account, job: str, selection: Selection, *, hosts: int = 1, settling: float = SETTLING_SECONDS
+    ) -> None:
+        self.trouble: AwsError | None = None  # why the last round could not be finished; the next tries again
+        self._account, self._job, self._selection = account, job, selection
+        self._hosts = 1 if selection.host else hosts  # so many are expected to speak
+        self._settling = settling
+        self._streams: dict[str, Stream] = {}
+        self._bounds: dict[str, int] = {}  # by stream: nothing older than this is to come from it
+        self._heap: list[tuple[int, int, int, Line]] = []  # (time, stream's number, line's number, line)
+        self._count = 0
+        self._marks: deque[tuple[float, int]] = deque()  # (when, the newest time fetched by then)
+        self._settled = -1
+        self._pace, self._next_call, self._next_look = _PACE, 0.0, 0.0
+        self._rewound: dict[str, tuple[float, int]] = {}  # by stream: (when, its newest time then)
+        self.last_new = time.monotonic()  # when a line was last fetched
+
+    @property
+    def at_end(self) -> bool:
+        """Whether each stream was at its end when it was last asked."""
+        return self.trouble is None and all(stream.at_end for stream in self._streams.values())
+
+    @property
+    def behind(self) -> bool:
+        """Whether there is more to fetch than what is being written now, so that the next round should not wait."""
+        recent = time.time() * 1000 - _RECENT_MILLISECONDS
+        return any(not stream.at_end and stream.newest < recent for stream in self._streams.values())
+
+    def read(self) -> None:
+        """One round over the streams. AWS's passing troubles are noted in `trouble`; raises AwsError for the others."""
+        self.trouble = None
+        try:
+            self._look_for_streams()
+            for name in self._to_read():
+                self._read(name)
+        except AwsError as error:
+            if not (error.is_throttled or error.may_have_happened):
+                raise
+            self.trouble = error
+            self._pace = min(self._pace * 2, _SLOWEST_PACE)
+
+    def ripe(self) -> Iterator[Line]:
+        """The lines that no other will precede, oldest first."""
+        self._settle()
+        bound = min(self._bounds.values(), default=-1)
+        while self._heap and self._heap[0][0] <= bound:
+            yield heapq.heappop(self._heap)[-1]
+
+    def rest(self) -> Iterator[Line]:
+        """All lines that are held, oldest first: when nothing more will come."""
+        while self._heap:
+            yield heapq.heappop(self._heap)[-1]
+
+    def rewind(self) -> None:
+        """Look once more for lines that became visible late, in every stream, and for streams."""
+        self._next_look = 0.0
+        for stream in self._streams.values():
+            stream.rewind()
+
+    def _look_for_streams(self) -> None:
+        if time.monotonic() < self._next_look:
+            return
+        host = self._selection.host
+        prefix = f"{self._job}/{host}-" if host else f"{self._job}/"
+        try:
+            for page in self._account.pages(
+                "logs", "describe_log_streams", logGroupName=GROUP, logStreamNamePrefix=prefix
+            ):
+                for name in (stream["logStreamName"] for stream in page["logStreams"]):
+                    if name not in self._streams:
+                        self._streams[name] = Stream(self._account, name, self._selection)
+                        self._bounds[name] = -1
+                        self._rewound[name] = (time.monotonic(), 0)
+        except AwsError as error:
+            if error.code != "ResourceNotFoundException":  # the account's first job has no log group yet
+                raise
+        missing = len({stream.host for stream in self._streams.values()}) < self._hosts
+        self._next_look = time.monotonic() + _LOOK_SECONDS[0 if missing else 1]
+
+    def _to_read(self) -> list[str]:
+        """The streams' names; where much is held, those at their end and the one that lags furthest."""
+        names = sorted(self._streams, key=lambda name: self._bounds[name])
+        if len(self._heap) < _HELD_LINES:
+            return names
+        behind = [name for name in names if not self._streams[name].at_end]
+        return [name for name in names if self._streams[name].at_end] + behind[:1]
+
+    def _read(self, name: str) -> None:
+        stream = self._streams[name]
+        now = time.monotonic()
+        when, newest = self._rewound[name]
+        if stream.at_end and stream.newest > newest and now - when > _REWIND_SECONDS:
+            self._rewound[name] = (now, stream.newest)
+            stream.rewind()
+        self._wait()
+        lines = stream.read()
+        self._pace = min(self._pace * 2, _SLOWEST_PACE) if stream.retried else max(self._pace * 0.9, _PACE)
+        for line in lines:
+            self._count += 1
+            heapq.heappush(self._heap, (line.timestamp, id(stream), self._count, line))
+        now = time.monotonic()
+        if lines:
+            self.last_new = now
+            self._marks.append((now, max(stream.newest, self._marks[-1][1] if self._marks else -1)))
+        self._settle()
+        bound = self._settled if stream.at_end else min(stream.newest, self._settled)
+        self._bounds[name] = max(self._bounds[name], bound)
+
+    def _settle(self) -> None:
+        if not self._settling:
+            self._settled = _FOREVER
+            return
+        until = time.monotonic() - self._settling
+        while self._marks and self._marks[0][0] <= until:
+            self._settled = max(self._settled, self._marks.popleft()[1])
+        self._settled = max(self._settled, int(time.time() * 1000) - _OLD_MILLISECONDS)
+
+    def _wait(self) -> None:
+        time.sleep(max(0.0, self._next_call - time.monotonic()))
+        self._next_call = time.monotonic() + self._pace
+
+
+def lines_so_far(
+    account: Account, job: str, selection: Selection, *, on_trouble: Callable[[AwsError], None]
+) -> Iterator[Line]:
+    """What a job has said, oldest line first, without waiting for more; with a job that runs, select `until`.
+
+    Raises AwsError.
+    """
+    logs = JobLogs(account, job, selection, settling=0.0)
+    while True:
+        logs.read()
+        if logs.trouble:
+            on_trouble(logs.trouble)
+            time.sleep(1)
+            continue
+        yield from logs.ripe()
+        if logs.at_end:
+            yield from logs.rest()
+            return
+
+
+def last_lines(account: Account, job: str, count: int = 100) -> tuple[str, ...]:
+    """The last `count` lines of a job that has ended, oldest first; empty where they cannot be read.
+
+    Of many hosts, only some are asked: it serves to explain a failure, not to show the log.
+    """
+    lines: list[Line] = []
+    try:
+        page = account.call("logs", "describe_log_streams", logGroupName=GROUP, logStreamNamePrefix=f"{job}/")
+        for name in [stream["logStreamName"] for stream in page["logStreams"]][:_EXPLAINING_STREAMS]:
+            events = account.call("logs", "get_log_events", logGroupName=GROUP, logStreamName=name, limit=count)[
+                "events"
+            ]
+            lines += [Line(event["timestamp"], host_of(name), event["message"]) for event in events]
+    except AwsError:
+        return ()
+    lines.sort(key=lambda line: line.timestamp)
+    return tuple(line.message for line in lines[-count:])

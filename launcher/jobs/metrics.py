@@ -1,0 +1,100 @@
+"""A job's metrics, read from its lines by the regular expressions of its MetricDefinitions, as SageMaker does.
+
+CloudWatch has them too, but minutes later and by the minute; the lines are here anyway.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+_MOST_POINTS = 4_000  # of a series: more than a plot has pixels; a long job must not fill the memory
+_STEP = re.compile(r"^(.*[:/_ ])?(global_?step|step|steps|iteration|iter)$", re.IGNORECASE)
+
+Patterns = Sequence[tuple[str, re.Pattern[str]]]
+
+
+def patterns(definitions: Sequence[Mapping[str, str]], warn: Callable[[str], None]) -> Patterns:
+    """The definitions' names and expressions; one that Python cannot read is warned of and left out."""
+    found = []
+    for definition in definitions:
+        try:
+            found.append((definition["Name"], re.compile(definition["Regex"])))
+        except re.error as error:
+            warn(f"metric {definition['Name']}: its regex is none for Python ({error}), so it is not read here")
+    return found
+
+
+def readings(expressions: Patterns, text: str, warn: Callable[[str], None]) -> Iterator[tuple[str, float]]:
+    """The metrics in one line: (name, value)."""
+    for name, pattern in expressions:
+        if (found := pattern.search(text)) is None:
+            continue
+        value = found[1] if pattern.groups else found[0]
+        try:
+            yield name, float(value)
+        except (TypeError, ValueError):
+            warn(f"metric {name}: {value!r} is not a number; mend its regex")
+
+
+@dataclass
+class Series:
+    """One metric over time, thinned evenly when it grows long; `last`, `least` and `most` are of all values."""
+
+    times: list[int] = field(default_factory=list)  # milliseconds since 1970
+    values: list[float] = field(default_factory=list)
+    steps: list[float | None] = field(default_factory=list)  # the training's step at that time, where it tells it
+    count: int = 0
+    last: float = math.nan
+    last_time: int = 0
+    least: float = math.nan  # of the finite values
+    most: float = math.nan
+    every: int = 1  # each so-many-th value is kept
+
+    def add(self, time: int, value: float, step: float | None) -> None:
+        """One value more."""
+        if self.count % self.every == 0:
+            self.times.append(time)
+            self.values.append(value)
+            self.steps.append(step)
+            if len(self.times) >= _MOST_POINTS:
+                self.times, self.values, self.steps = self.times[::2], self.values[::2], self.steps[::2]
+                self.every *= 2
+        self.count += 1
+        self.last, self.last_time = value, time
+        if math.isfinite(value):
+            self.least = value if math.isnan(self.least) else min(self.least, value)
+            self.most = value if math.isnan(self.most) else max(self.most, value)
+
+
+class Metrics:
+    """All metrics of a job, as its lines come."""
+
+    def __init__(self, definitions: Sequence[Mapping[str, str]], warn: Callable[[str], None]) -> None:
+        # The step is read first, so that a line that holds both step and loss is of that step.
+        self._patterns = sorted(patterns(definitions, warn), key=lambda item: not _STEP.match(item[0]))
+        self._warn = warn
+        self._step: dict[str, float] = {}  # by host
+        self.series: dict[str, Series] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._patterns)
+
+    def note(self, time: int, host: str, text: str) -> None:
+        """Keep the metrics of a line."""
+        for name, value in readings(self._patterns, text, self._warn):
+            if _STEP.match(name):
+                self._step[host] = value
+            self.series.setdefault(name, Series()).add(time, value, self._step.get(host))
+
+    @property
+    def last(self) -> dict[str, float]:
+        """The last value of each."""
+        return {name: series.last for name, series in self.series.items()}
+
+    def panels(self) -> dict[str, Series]:
+        """What is worth a panel of its own: not the step, which the others are drawn over."""
+        others = {name: series for name, series in self.series.items() if not _STEP.match(name)}
+        return others or self.series

@@ -1,0 +1,126 @@
+"""One host's log stream, read so that each line is given once.
+
+GetLogEvents is asked rather than FilterLogEvents: it may be asked several times as often, it is what
+AmazonSageMakerFullAccess allows, and its forward token marks a place in the stream where a time cannot (many lines share a
+millisecond: tools that go on from the newest time lose or repeat lines there). Three things about the token:
+
+* a page may be empty though more follows: only the token that was sent coming back marks the end;
+* it expires after 24 hours, and a host may be silent for longer;
+* it is made of a time, so a line that becomes visible late, with an earlier time than the token's, is passed over.
+
+So a stream can be *rewound*: read again from a while before its newest line, with the lines already given counted off.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, deque
+from typing import Any, NamedTuple
+
+from launcher.aws.account import Account, AwsError
+
+GROUP = "/aws/sagemaker/TrainingJobs"
+_NO_TOKEN = "InvalidParameterException"
+_NOT_THERE = "ResourceNotFoundException"
+_REMEMBERED_MILLISECONDS = 60_000  # how late behind its neighbours a line may become visible and still be found
+_REMEMBERED_LINES = 20_000  # and so much of it is kept at most, for memory's sake
+_HOST = re.compile(r"^(?P<host>.+?)(-\d{6,})?$")  # SageMaker's stream is <job>/algo-1-<epoch seconds>
+
+
+class Selection(NamedTuple):
+    """Which of a job's lines are wanted."""
+
+    since: int | None = None  # milliseconds since 1970, inclusive
+    until: int | None = None  # exclusive; without it, a stream that is being written need not have an end
+    host: str | None = None  # `algo-2`
+
+
+class Line(NamedTuple):
+    """One line of a host's output."""
+
+    timestamp: int  # milliseconds since 1970, UTC, as the host's log agent saw it
+    host: str  # `algo-1`
+    message: str
+
+
+def host_of(stream_name: str) -> str:
+    """`algo-1` of `job/algo-1-1690000000`."""
+    found = _HOST.match(stream_name.rpartition("/")[2])
+    return found["host"] if found else stream_name
+
+
+class Stream:
+    """A place in one stream, which moves on with each `read`."""
+
+    def __init__(self, account: Account, name: str, selection: Selection) -> None:
+        since = selection.since or 0
+        self.host = host_of(name)
+        self.newest = since  # the time of the newest line read
+        self.at_end = False  # whether the last page was the end
+        self.retried = False  # whether the last answer took more than one attempt
+        self._account, self._name, self._since = account, name, since
+        self._until: dict[str, Any] = {"endTime": selection.until} if selection.until else {}
+        self._token: str | None = None
+        self._seen: Counter[int] = Counter()  # the lines that were given, from `_horizon` on
+        self._order: deque[tuple[int, int]] = deque()  # their (time, key), to forget them by
+        self._horizon = self._since
+        self._again: Counter[int] | None = None  # while rewound: the lines met a second time
+
+    def read(self) -> list[Line]:
+        """The next page's new lines. Sets `at_end`; raises AwsError."""
+        asked: dict[str, Any] = {"nextToken": self._token} if self._token else {"startTime": self._start}
+        asked |= self._until
+        try:
+            page = self._account.call(
+                "logs", "get_log_events", logGroupName=GROUP, logStreamName=self._name, startFromHead=True, **asked
+            )
+        except AwsError as error:
+            if error.code == _NO_TOKEN and self._token:
+                self.rewind()
+                return []
+            if error.code == _NOT_THERE:
+                self.at_end = True
+                return []
+            raise
+        self.retried = page.get("ResponseMetadata", {}).get("RetryAttempts", 0) > 0
+        token: str = page["nextForwardToken"]
+        self.at_end = token == self._token and not page["events"]
+        self._token = token
+        lines = [line for event in page["events"] if (line := self._new(event))]
+        if self.at_end:
+            self._again = None
+        self._forget()
+        return lines
+
+    def rewind(self) -> None:
+        """Go back a while, for lines that have become visible behind this place; those given stay given."""
+        self._token, self._again, self.at_end = None, Counter(), False
+
+    @property
+    def _start(self) -> int:
+        return self._since if self._again is None else self._horizon
+
+    def _new(self, event: dict[str, Any]) -> Line | None:
+        """The line, unless it is one that was given. Equal lines of the same millisecond are told apart by counting."""
+        timestamp, message = event["timestamp"], event["message"]
+        key = hash((timestamp, message))
+        if self._again is not None:
+            self._again[key] += 1
+            if self._again[key] <= self._seen[key]:
+                return None
+        self._seen[key] += 1
+        self._order.append((timestamp, key))
+        self.newest = max(self.newest, timestamp)
+        return Line(timestamp, self.host, message)
+
+    def _forget(self) -> None:
+        """Drop what no rewinding will reach; while one goes on, all of it may still be met."""
+        if self._again is not None:
+            return
+        oldest = self.newest - _REMEMBERED_MILLISECONDS
+        while self._order and (self._order[0][0] < oldest or len(self._order) > _REMEMBERED_LINES):
+            timestamp, key = self._order.popleft()
+            self._horizon = max(self._horizon, timestamp + 1)
+            self._seen[key] -= 1
+            if not self._seen[key]:
+                del self._seen[key]
