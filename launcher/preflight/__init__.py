@@ -6,7 +6,23 @@ one that could not be asked says so and blocks nothing.
 
 from __future__ import annotations
 
-from launcher.preflight import buckets, checkpoints, disk, manifests, prefixes
+from launcher.preflight import (
+    buckets,
+    checkpoints,
+    disk,
+    efs,
+    fsx,
+    image,
+    keys,
+    manifests,
+    name,
+    network,
+    permissions,
+    prefixes,
+    quotas,
+    role,
+    s3_route,
+)
 from launcher.preflight.check import Check
 
 CHECKS: tuple[Check, ...] = (
@@ -15,4 +31,14 @@ CHECKS: tuple[Check, ...] = (
     *manifests.CHECKS,
     *disk.CHECKS,
     *checkpoints.CHECKS,
+    *name.CHECKS,
+    *role.CHECKS,
+    *permissions.CHECKS,
+    *keys.CHECKS,
+    *image.CHECKS,
+    *quotas.CHECKS,
+    *network.CHECKS,
+    *s3_route.CHECKS,
+    *efs.CHECKS,
+    *fsx.CHECKS,
 )

@@ -13,7 +13,7 @@ from launcher.checks.rule import Entry
 from launcher.errors import Path
 from launcher.preflight.asking import each, listed
 from launcher.preflight.check import Check, Found, Subject
-from launcher.preflight.vpc import closed, subnets, vpc_id, zone
+from launcher.preflight.vpc import CLOSED, closed, subnets, vpc_id, zone
 
 _NFS = 2049
 _READY = ("available", "updating")
@@ -134,10 +134,7 @@ CHECKS = (
             "efs-other-vpc": ("error", "The file system's mount targets are in another VPC than the job."),
             "efs-no-mount-target": ("error", "No zone of the job's subnets has a mount target of the file system."),
             "efs-no-mount-target-in-some": ("warning", "A zone that the job may land in has no mount target."),
-            "security-group-closed": (
-                "error",
-                "Security groups let nothing through between the job and the file system.",
-            ),
+            "security-group-closed": CLOSED,
         },
     ),
 )

@@ -15,7 +15,7 @@ from launcher.checks.rule import Entry
 from launcher.errors import Path
 from launcher.preflight.asking import each, listed
 from launcher.preflight.check import Check, Found, Subject
-from launcher.preflight.vpc import closed, described_subnets, subnets, vpc_id, zone
+from launcher.preflight.vpc import CLOSED, closed, described_subnets, subnets, vpc_id, zone
 
 _LUSTRE = 988
 _MORE = range(1018, 1024)
@@ -162,10 +162,7 @@ CHECKS = (
                 "warning",
                 "The file system is in another zone: slower, and traffic between zones is billed.",
             ),
-            "security-group-closed": (
-                "error",
-                "Security groups let nothing through between the job and the file system.",
-            ),
+            "security-group-closed": CLOSED,
             "security-group-ports": (
                 "warning",
                 "Lustre's servers use ports 1018-1023 as well, for what they ask of clients.",

@@ -81,11 +81,11 @@ def _of_s3(subject: Subject, partition: str) -> Iterator[Need]:
         ("tensor_board_output_config", "TensorBoardOutputConfig", False),
         ("profiler_config", "ProfilerConfig", False),
     ):
-        place = place_of(subject.draft.get(f"{member}.S3OutputPath") or "")
-        if place is not None:
-            below = _below(Place(place.bucket, _folder(place.key) + subject.request["TrainingJobName"]))
+        output = place_of(subject.draft.get(f"{member}.S3OutputPath") or "")
+        if output is not None:
+            below = _below(Place(output.bucket, _folder(output.key) + subject.request["TrainingJobName"]))
             for need in _on_object("s3:PutObject", (key, "s3_output_path"), below, partition):
-                yield need._replace(told=str(place), is_vital=is_vital)
+                yield need._replace(told=str(output), is_vital=is_vital)
 
 
 def _list_and_read(path: Path, place: Place, partition: str, *, looked_up: bool) -> Iterator[Need]:

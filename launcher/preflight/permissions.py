@@ -48,9 +48,8 @@ def role_is_allowed(subject: Subject) -> Iterator[Found]:
     verdicts = _simulated(subject, wanted)
     suspects = [(need, verdicts[need.action, need.resource]) for need in wanted]
     suspects = [(need, verdict) for need, verdict in suspects if verdict.decision != "allowed"]
-    outcomes = at_once(lambda suspect: _is_denied(subject, parts["name"], *suspect), suspects)
     denied: dict[tuple[Any, str, str], list[str]] = {}
-    for (need, _), outcome in zip(suspects, outcomes, strict=True):
+    for (need, _), outcome in at_once(lambda suspect: _is_denied(subject, parts["name"], *suspect), suspects):
         error = outcome.exception()
         if isinstance(error, AwsError):
             subject.could_not_ask(need.path, error)
@@ -58,7 +57,7 @@ def role_is_allowed(subject: Subject) -> Iterator[Found]:
             code = "role-denied" if need.is_vital else "role-lacks"
             denied.setdefault((need.path, code, need.told), []).append(need.action)
     for (path, code, told), actions in denied.items():
-        said = listed(actions, 5)
+        said = listed(sorted(actions), 5)
         yield path, code, f"the role {parts['name']!r} is not allowed {said} on {told}; allow it in the role's policies"
 
 
@@ -108,7 +107,7 @@ def _simulated(subject: Subject, wanted: Sequence[Need]) -> dict[tuple[str, str]
         together.setdefault(tuple(sorted(names)), []).append(action)
     questions = [(actions, names) for names, actions in together.items()]
     verdicts = {(need.action, need.resource): _UNKNOWN for need in wanted}
-    for outcome in at_once(lambda question: _simulate(subject, *question), questions):
+    for _, outcome in at_once(lambda question: _simulate(subject, *question), questions):
         verdicts.update(outcome.result())
     return verdicts
 

@@ -14,7 +14,7 @@ from launcher.errors import Path
 from launcher.preflight.asking import listed
 from launcher.preflight.check import Check, Found, Subject
 from launcher.preflight.security_groups import leaves_for
-from launcher.preflight.vpc import group_ids, groups, subnet_ids, subnets, vpc_id
+from launcher.preflight.vpc import CLOSED, group_ids, groups, subnet_ids, subnets, vpc_id
 
 _SUBNETS: Path = ("vpc_config", "subnets")
 _HTTPS = 443
@@ -140,7 +140,7 @@ CHECKS = (
                 "warning",
                 "The job's interfaces have no public addresses, which internet gateways serve.",
             ),
-            "security-group-closed": ("error", "The job's security groups let no HTTPS out, so S3 is out of reach."),
+            "security-group-closed": CLOSED,
         },
     ),
 )

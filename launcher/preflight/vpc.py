@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from launcher.preflight.check import Subject
+from launcher.preflight.check import Severity, Subject
 from launcher.preflight.security_groups import admits
 
 Described = Mapping[str, Any]  # one resource in EC2's answer
+CLOSED: tuple[Severity, str] = ("error", "Security groups let nothing through between the job and what it needs.")
 
 
 def subnet_ids(subject: Subject) -> Sequence[str]:
