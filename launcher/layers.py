@@ -6,6 +6,7 @@ place it came from, so that a problem is told in the right file, or at the right
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path as FilePath
@@ -13,10 +14,15 @@ from typing import Any
 
 from launcher.errors import Location, Path, Problem, SpecError
 from launcher.values import Plain, as_text
-from launcher.yaml_tree import Tree, read_tree
+from launcher.yaml_text import MAX_BYTES
+from launcher.yaml_tree import MAX_DEPTH, Tree, empty, read_tree
 
 EXTENDS = "extends"
-_VARIABLE = re.compile(r"\$(\$(?=\{)|\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\})")
+MAX_NAME = 1000
+MAX_FILES = 50  # that a spec is made of, each counted as often as it is extended
+_VARIABLE = re.compile(r"\$(\$(?=\{)|\{(?:([A-Za-z_][A-Za-z0-9_]*)(:-((?:[^}$]|\$(?!\{))*))?\})?)")
+_NAME = r"(?:\"[^\"]+\"|[^.\[\]\"=]+)"
+_STEPS = re.compile(rf"{_NAME}(?:\.{_NAME}|\[[0-9]{{1,6}}\])*")
 _STEP = re.compile(r"\"([^\"]+)\"|\[([0-9]+)\]|([^.\[\]\"=]+)")
 # Settings may hold secrets, so a dry run shows their variables by name: the places in a spec -> the request's member.
 _SETTINGS: dict[Path, str] = {
@@ -30,45 +36,75 @@ Veiled = dict[tuple[str, str], str]  # (member, name) -> the setting as written,
 
 def read_layers(text: str | bytes, file: str, sets: Sequence[str], environ: Mapping[str, str]) -> tuple[Tree, Veiled]:
     """The whole tree of a spec, and its settings that name variables. Raises SpecError."""
-    tree = _extended(_read(text, file), ())
-    for assignment in sets:
+    tree = _extended(_read(text, file), (), environ, iter(range(MAX_FILES)))
+    for assignment in sets if isinstance(tree.value, dict) else ():
         _assign(tree, assignment)
+    _spell_out(tree)
     veiled = _veiled(tree.value)
     tree.value = _resolved(tree.value, (), tree, environ)
     return tree, veiled
 
 
+def read_bytes(path: FilePath) -> bytes:
+    """A file of a spec, up to one byte more than is taken: what never ends is cut. Raises OSError."""
+    if FilePath(os.path.realpath(path)).is_fifo():
+        raise OSError(None, "it is a named pipe; pipe the spec into `launch -` instead")
+    with path.open("rb") as file:
+        return file.read(MAX_BYTES + 1)
+
+
 def _read(text: str | bytes, file: str) -> Tree:
-    """One file's tree, in which a channel's shorthand is written out, so that other layers can add to it."""
     tree = read_tree(text, file)
+    if tree.value is None:
+        raise empty(file)
+    _spell_out(tree)
+    return tree
+
+
+def _spell_out(tree: Tree) -> None:
+    """Write a channel's shorthand out, so that other layers can add to it."""
     channels: Any = tree.value.get("channels") if isinstance(tree.value, dict) else None
     for name, channel in channels.items() if isinstance(channels, dict) else ():
         if isinstance(channel, str):
             channels[name] = {"s3_uri": channel}
-    return tree
+            if (place := tree.below.get(("channels", name))) is not None:
+                tree.places["channels", name, "s3_uri"] = place
 
 
-def _extended(tree: Tree, above: tuple[str, ...]) -> Tree:
-    """The tree laid over the files that it extends, the first of which is the lowest."""
+def _extended(tree: Tree, above: tuple[str, ...], environ: Mapping[str, str], files: Iterator[int]) -> Tree:
+    """The tree laid over the files that it extends, the first of which is the lowest; `files` is how many are left."""
     named = tree.value.get(EXTENDS) if isinstance(tree.value, dict) else None
     if named is None:
         return tree
     lower = Tree(tree.file, {})
-    for name in named if isinstance(named, list) else [named]:
-        path = FilePath(tree.file).parent / str(name)
+    above = (*above, os.path.realpath(tree.file))
+    for written in named if isinstance(named, list) else [named]:
         place = tree.locate((EXTENDS,))
-        if str(path) in (*above, tree.file):
-            raise _refused((EXTENDS,), f"{name!s} extends this file in turn; end the circle", place)
+        scratch = Tree(tree.file, places={(): place} if place else {})
+        name = _resolved(written, (EXTENDS,), scratch, environ)
+        tree.problems += scratch.problems
+        if scratch.problems or not isinstance(name, str):
+            continue  # told as a value of a wrong type
+        if len(name) > MAX_NAME:
+            raise _refused((EXTENDS,), f"is no path, since it has more than {MAX_NAME:,} characters", place)
+        path = FilePath(tree.file).parent / name
+        if os.path.realpath(path) in above:
+            raise _refused((EXTENDS,), f"{_shown(name)} extends this file in turn; end the circle", place)
+        if next(files, None) is None:
+            raise _refused((EXTENDS,), f"brings more than {MAX_FILES} files together; extend fewer", place)
         try:
-            base = _read(path.read_bytes(), str(path))
+            base = _read(read_bytes(path), str(path))
         except OSError as error:
-            raise _refused(
-                (EXTENDS,), f"{path} cannot be read: {error.strerror}; paths start at this file", place
-            ) from None
+            message = f"{_shown(str(path))} cannot be read: {error.strerror}; paths start at this file"
+            raise _refused((EXTENDS,), message, place) from None
         if not isinstance(base.value, dict):
-            raise _refused((EXTENDS,), f"{path} is not a mapping, so nothing can extend it", place)
-        lower = _laid_over(_extended(base, (*above, tree.file)), lower)
+            raise _refused((EXTENDS,), f"{_shown(str(path))} is not a mapping, so nothing can extend it", place)
+        lower = _laid_over(_extended(base, above, environ, files), lower)
     return _laid_over(tree, lower)
+
+
+def _shown(name: str) -> str:
+    return name if name.isprintable() else repr(name)
 
 
 def _laid_over(upper: Tree, lower: Tree) -> Tree:
@@ -76,7 +112,8 @@ def _laid_over(upper: Tree, lower: Tree) -> Tree:
     replaced: set[Path] = set()
     value = _merged(upper.value, lower.value, (), replaced)
     places = {path: at for path, at in lower.places.items() if not _is_below(path, replaced)} | upper.places
-    return Tree(upper.file, value, places, [*lower.problems, *upper.problems], upper.lines)
+    problems = [*lower.problems, *upper.problems]
+    return Tree(upper.file, value, places, problems, upper.lines, {**lower.below, **upper.below})
 
 
 def _merged(upper: Any, lower: Any, path: Path, replaced: set[Path]) -> Any:
@@ -99,12 +136,16 @@ def _assign(tree: Tree, assignment: str) -> None:
     name, equals, text = assignment.partition("=")
     place = Location(f"--set {name}", 1, 1, assignment)
     steps: Path = tuple(quoted or (int(index) if index else key) for quoted, index, key in _STEP.findall(name))
-    if not equals or not steps:
+    if not equals or not _STEPS.fullmatch(name) or len(steps) > MAX_DEPTH:
         raise _refused((), "is not path=value, such as resource_config.instance_count=2", place)
+    if steps[0] == EXTENDS:
+        raise _refused(steps, "cannot be set, as the files are read before; write it in the spec", place)
+    given = read_tree(text, place.file) if text.strip() else Tree(place.file)
     try:
-        tree.value = _with(tree.value, steps, read_tree(text or "~", place.file).value)
+        tree.value = _with(tree.value, steps, given.value)
     except LookupError:
         raise _refused(steps, "cannot be set: only keys can be new, no list items", place) from None
+    tree.problems += given.problems
     for old in [path for path in tree.places if path[: len(steps)] == steps]:
         del tree.places[old]
     for length in range(1, len(steps) + 1):
@@ -135,19 +176,36 @@ def _resolved(value: Any, path: Path, tree: Tree, environ: Mapping[str, str]) ->
     if not isinstance(value, str) or "${" not in value:
         return value
 
+    told: dict[str, Problem] = {}
+
+    def refuse(message: str, code: str) -> str:
+        told.setdefault(message, Problem(path, message, code, location=tree.locate(path)))
+        return "unset"
+
     def variable(found: re.Match[str]) -> str:
-        if found[2] is None:
+        if found[1] == "$":
             return "$"
+        if found[2] is None:
+            raise LookupError(found[0])
         # As in a shell, `:-` takes the default for an empty variable too.
         known = environ.get(found[2]) or found[4] if found[3] else environ.get(found[2])
         if known is None:
             message = f"names the variable {found[2]}, which is not set; export it, or write ${{{found[2]}:-default}}"
-            tree.problems.append(Problem(path, message, "variable-not-set", location=tree.locate(path)))
-            return "unset"
+            return refuse(message, "variable-not-set")
+        if not known.isascii() and any("\ud800" <= character <= "\udfff" for character in known):
+            return refuse(f"names the variable {found[2]}, which holds no UTF-8; export it as UTF-8", "invalid-value")
         return known
 
     # Quotes are needed around ${NAME} inside braces, so they say nothing of the type.
-    return Plain(_VARIABLE.sub(variable, value))
+    resolved = value
+    try:
+        resolved = Plain(_VARIABLE.sub(variable, value))
+    except LookupError:
+        refuse(
+            "has a ${ that begins neither ${NAME} nor ${NAME:-text}; write $${ for the characters ${", "invalid-value"
+        )
+    tree.problems += told.values()
+    return resolved
 
 
 def _veiled(value: Any) -> Veiled:

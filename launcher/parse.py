@@ -7,6 +7,7 @@ one run names all there is to mend.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,12 +21,16 @@ from launcher.checks import check_spec
 from launcher.codes import without_ignored
 from launcher.errors import Path, Problem, RefusedError, SpecError, dotted, in_file_order
 from launcher.foreign import as_list, as_mapping, place_of
-from launcher.layers import read_layers
+from launcher.layers import read_bytes, read_layers
 from launcher.nearest import did_you_mean, nearest
 from launcher.spec import JobSpec
-from launcher.values import WRONG_TYPE
+from launcher.values import WRONG_TYPE, Plain
+from launcher.yaml_text import MAX_BYTES
+from launcher.yaml_tree import Tree, once_each
 
 _MANY_KEYS = 15  # more than this nobody reads
+MAX_TOLD = 100  # problems; who has more has made one mistake many times
+_Found = tuple[Path, Mapping[str, Any], Mapping[str, Any]]  # where, pydantic's error, and the value that it is about
 
 
 def load(path: str | FilePath, *, sets: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> JobSpec:
@@ -36,9 +41,9 @@ def load(path: str | FilePath, *, sets: Sequence[str] = (), environ: Mapping[str
     """
     environ = os.environ if environ is None else environ
     if str(path) == "-":
-        return parse_spec(sys.stdin.buffer.read(), "<stdin>", sets=sets, environ=environ)
+        return parse_spec(sys.stdin.buffer.read(MAX_BYTES + 1), "<stdin>", sets=sets, environ=environ)
     try:
-        data = FilePath(path).read_bytes()
+        data = read_bytes(FilePath(path))
     except OSError as error:
         raise RefusedError(f"{path}: cannot be read: {error.strerror}; check the path") from None
     return parse_spec(data, str(path), sets=sets, environ=environ)
@@ -54,39 +59,74 @@ def parse_spec(
         raise SpecError(
             [Problem((), "is not a mapping; a spec is made of `key: value` lines", WRONG_TYPE, location=location)]
         )
-    spec, problems = _validated(tree.value)
+    spec, found = _validated(tree.value)
     spec._locate, spec._veiled = tree.locate, veiled
-    if not problems and not tree.problems:
+    if not found and not tree.problems:
         return spec
+    # Words for each of thousands, with the nearest name of all that are known, would take their time.
+    first = sorted(found, key=lambda each: _line(tree, each[0]))[:MAX_TOLD]
+    problems = [_located(_problem(details, value), details, tree) for _, details, value in first]
     # Of a list with a wrong item nothing is left to judge.
-    judged = [_up_to_list(place) for problem in problems for place in (problem.path, problem.meant) if place]
-    more = [found for found in without_ignored(check_spec(spec), spec, ()) if not _within(found.path, judged)]
-    located = [replace(found, location=tree.locate(found.path)) for found in problems + more]
-    raise SpecError(in_file_order(located + tree.problems))
+    judged = {
+        _up_to_list(place) for place in (*(each[0] for each in found), *(each.meant for each in problems)) if place
+    }
+    more = [
+        problem if problem.location else replace(problem, location=tree.locate(problem.path))
+        for problem in without_ignored(check_spec(spec), spec, ())
+        if not _within(problem.path, judged)
+    ]
+    known = {problem.location for problem in tree.problems}  # what else is wrong there follows from it
+    problems = [problem for problem in problems + more if problem.location not in known]
+    raise SpecError(_cut(once_each(in_file_order(problems + tree.problems)), len(found) - len(first)))
+
+
+def _cut(problems: list[Problem], left_out: int) -> list[Problem]:
+    """The first of the problems; the last of them says how many are left out."""
+    left_out += max(0, len(problems) - MAX_TOLD)
+    *told, last = problems[:MAX_TOLD]
+    if left_out:
+        last = replace(last, message=f"{last.message}; {left_out:,} more problems are left out, mend these first")
+    return [*told, last]
+
+
+def _line(tree: Tree, path: Path) -> tuple[int, int]:
+    at = tree.locate(path)
+    return (at.line, at.column) if at else (0, 0)
+
+
+def _located(problem: Problem, details: Mapping[str, Any], tree: Tree) -> Problem:
+    """The problem at its place, with a remedy that only the place tells."""
+    at, written = tree.locate(problem.path), details["input"]
+    if isinstance(written, Plain) and problem.path in tree.below:
+        missing = "; it has no space behind its ':'" if re.match(r"[\w.-]+:[^\s/]", written) else ""
+        return replace(problem, message=problem.message + missing, location=tree.below[problem.path])
+    if written is None and at and re.search(r":\s+#", at.text[at.column - 1 :]):
+        problem = replace(problem, message=f"{problem.message}; ' #' begins a comment, so put such a text in quotes")
+    return replace(problem, location=at)
 
 
 def _up_to_list(path: Path) -> Path:
     return next((path[:index] for index, part in enumerate(path) if isinstance(part, int)), path)
 
 
-def _within(path: Path, places: list[Path]) -> bool:
-    return any(path[: len(place)] == place for place in places)
+def _within(path: Path, places: set[Path]) -> bool:
+    return any(path[:length] in places for length in range(1, len(path) + 1))
 
 
-def _validated(value: Mapping[str, Any]) -> tuple[JobSpec, list[Problem]]:
-    """The spec of all that is right in `value`, and a problem for each thing that is not.
+def _validated(value: Mapping[str, Any]) -> tuple[JobSpec, list[_Found]]:
+    """The spec of all that is right in `value`, and pydantic's error for each thing that is not.
 
     What is wrong is taken out, and the rest validated again, until it stands; each round takes out at least one thing.
     """
-    problems: list[Problem] = []
+    wrong: list[_Found] = []
     while True:
         try:
-            return JobSpec.model_validate(value), problems
+            return JobSpec.model_validate(value), wrong
         except ValidationError as error:
-            found = [_problem(details, value) for details in error.errors(include_url=False)]
-            problems += found
-            # Of a channel of no kind, no key can be judged.
-            value = _without(value, [each.path[:-1] if each.code == "unknown-source" else each.path for each in found])
+            # Of a channel of no kind, no key can be judged: its error stands at the channel, which goes as a whole.
+            found = [(_spec_path(each["loc"]), each, value) for each in error.errors(include_url=False)]
+            wrong += found
+            value = _without(value, [path for path, _, _ in found])
 
 
 def _without(value: Any, paths: list[Path]) -> Any:
@@ -110,7 +150,7 @@ def _problem(details: Mapping[str, Any], value: Mapping[str, Any]) -> Problem:
     match details["type"]:
         case "extra_forbidden":
             hint, meant = _instead(path, _known_keys(path[:-1], value))
-            meant = meant[:1] if meant[:1] and meant[0] not in value else meant
+            meant = meant[:1] if meant[:1] and value.get(str(meant[0])) is None else meant
             return Problem(path, f"is not a key of {_called(path[:-1])}; {hint}", "unknown-key", meant=meant)
         case "string_type":
             return Problem(path, "has no value; write it, or '' for an empty text", WRONG_TYPE)
@@ -126,8 +166,9 @@ def _problem(details: Mapping[str, Any], value: Mapping[str, Any]) -> Problem:
             message = f"{_what(details['input'])}, but a mapping of `key: value` belongs here{advice}"
             return Problem(path, message, WRONG_TYPE)
         case "tuple_type" | "list_type":
-            advice = as_list(path, details["input"])
-            return Problem(path, f"{_what(details['input'])}, but a list belongs here, {advice}", WRONG_TYPE)
+            dash = str(details["input"]).startswith("-")
+            example = "; behind the '-' of an item comes a space" if dash else f", {as_list(path, details['input'])}"
+            return Problem(path, f"{_what(details['input'])}, but a list belongs here{example}", WRONG_TYPE)
         case "literal_error":
             given = "null" if details["input"] is None else str(details["input"])
             expected = details["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
@@ -158,6 +199,8 @@ def _instead(path: Path, known: list[str]) -> tuple[str, Path]:
 def _spec_path(loc: tuple[str | int, ...]) -> Path:
     """Pydantic's location without what it adds: the kind of a channel or of an image, and `[key]` for a problem of a key."""
     path = loc[:-1] if loc[-1:] == ("[key]",) else loc
+    if path[:1] == ("extends",):
+        return (*path[:1], *(part for part in path if isinstance(part, int)))
     if path[:1] == ("image",):
         return path[:1] + path[2:]
     return path[:2] + path[3:] if path[:1] == ("channels",) and len(path) > 2 and path[2] in KINDS else path
@@ -206,4 +249,5 @@ def _what(value: Any) -> str:
         return "has no value"
     if isinstance(value, dict):
         return "is a mapping"
-    return "is a list" if isinstance(value, list) else f"is {str(value)!r}"
+    shown = str(value) if len(str(value)) <= 60 else f"{str(value)[:57]}..."
+    return "is a list" if isinstance(value, list) else f"is {shown!r}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, WithJsonSchema
@@ -38,7 +39,9 @@ def as_text(value: object) -> str:
     if isinstance(value, str):
         return str(value)
     if value is None:
-        raise PydanticCustomError(WRONG_TYPE, "has no value; write it behind the colon, or '' for an empty text")
+        raise PydanticCustomError(
+            WRONG_TYPE, "has no value; write it behind the colon, or '' for an empty text, or 'null' in quotes"
+        )
     return as_json(value)
 
 
@@ -101,13 +104,25 @@ def _described(value: object, example: str) -> dict[str, Any]:
     """The words for a value that does not fit: what it is, and what to write."""
     if isinstance(value, Plain):
         shown = str(value) if len(value) <= 40 else f"{value[:37]}..."
-        leading_zero = re.fullmatch(r"[-+]?0+[0-9]+", value)
-        advice = f"; write {value.lstrip('+-0') or '0'}" if leading_zero else f", such as {example}" if example else ""
+        number = _whole_number(value) if example else None
+        advice = f"; write {number}" if number is not None else f", such as {example}" if example else ""
         return {"what": f"is {shown!r}", "advice": advice}
     if isinstance(value, str):
         return {"what": f"is the text {value!r} in quotes", "advice": "; write it without quotes"}
     kind = "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list) else repr(value)
     return {"what": f"is {kind}", "advice": f", such as {example}" if example else ""}
+
+
+def _whole_number(value: str) -> int | None:
+    """The number that a spelling such as 012, 0x1F, 0o12, 1e3 or 3.0 most probably means."""
+    if re.fullmatch(r"[-+]?0[0-9]{1,18}", value):
+        return int(value)
+    if re.fullmatch(r"0[xob][0-9A-Fa-f]{1,15}", value):
+        with suppress(ValueError):
+            return int(value, 0)
+    if re.fullmatch(r"[-+]?[0-9]{1,15}(\.0+)?([eE][-+]?[0-9]{1,2})?", value):
+        return int(float(value)) if abs(float(value)) < 2**53 and float(value).is_integer() else None
+    return None
 
 
 def _setting(value: object) -> object:

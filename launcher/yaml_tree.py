@@ -7,6 +7,7 @@ without a word, turns `012` into 10, and falls over on deep nesting. Scalars sta
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,13 +16,17 @@ import yaml
 
 from launcher.errors import Location, Path, Problem, SpecError
 from launcher.values import Plain
+from launcher.yaml_text import checked_text, lines_of, refused
+from launcher.yaml_words import explained
 
-MAX_BYTES = 1_000_000
 MAX_DEPTH = 50
-MAX_VALUES = 100_000  # after aliases are followed: nine lines of YAML can stand for a billion values
+MAX_VALUES = 5_000  # some five times what AWS takes; through aliases nine lines of YAML can stand for a billion
 _NULLS = {"", "~", "null", "Null", "NULL"}
-_TAGS = {f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str", "map", "seq", "timestamp")}
+_TAGS = {"tag:yaml.org,2002:str": "scalar", "tag:yaml.org,2002:map": "mapping", "tag:yaml.org,2002:seq": "sequence"}
 _MERGE = "<<"
+_SMART_QUOTES = "“”„‟‘’‚‛"
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_NO_SPACE = re.compile(r"([\w.-]{1,60}):([^\s:/].{0,20})")
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # 8 times as fast where PyYAML was built with libyaml
 
 
@@ -32,8 +37,9 @@ class Tree:
     file: str
     value: Any = None
     places: dict[Path, Location] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)  # of keys: twice the same, or none at all
+    problems: list[Problem] = field(default_factory=list)  # of keys, and of texts that look like something else
     lines: list[str] = field(default_factory=list, repr=False)
+    below: dict[Path, Location] = field(default_factory=dict)  # texts that begin on a line below their key
 
     def location(self, place: tuple[int, int]) -> Location:
         """A place of this document's own text."""
@@ -47,7 +53,7 @@ class Tree:
         return self.places.get(path) or Location(self.file, 1, 1)
 
 
-@dataclass
+@dataclass(eq=False)
 class _Node:
     """A value with its place; `value` is None, a string, a list of nodes, or a list of pairs of nodes."""
 
@@ -56,92 +62,89 @@ class _Node:
     place: tuple[int, int]
 
 
+@dataclass
+class _Walk:
+    """How far a walk over nodes has come: the values left, and the merge keys around it."""
+
+    left: int = MAX_VALUES
+    merges: int = 0
+
+
 def read_tree(text: str | bytes, file: str) -> Tree:
     """Parse one document. Raises SpecError where it is not YAML; what is wrong with keys is in the tree's problems."""
-    tree = Tree(file)
-    decoded = _decoded(text, file)
-    tree.lines = decoded.splitlines()
+    tree = Tree(file, lines=lines_of(text))
     try:
-        root = _compose(decoded, file)
+        root = _compose(checked_text(text, file), tree)
         tree.places[()] = tree.location(root.place)
-        tree.value = _plain(root, (), tree, iter(range(MAX_VALUES)))
+        tree.value = _plain(root, (), tree, _Walk())
     except SpecError as error:
         raise SpecError([_with_line(problem, tree.lines) for problem in error.problems]) from None
+    tree.problems = once_each(tree.problems)
     return tree
+
+
+def once_each(problems: list[Problem]) -> list[Problem]:
+    """The problems without those that are told of the same place already: an alias brings its own along."""
+    first: dict[Any, Problem] = {}
+    for problem in problems:
+        first.setdefault((problem.location, problem.code), problem)
+    return list(first.values())
 
 
 def _with_line(problem: Problem, lines: list[str]) -> Problem:
     at = problem.location
     if at is None or not 0 < at.line <= len(lines):
         return problem
-    return replace(problem, location=replace(at, text=lines[at.line - 1]))
+    # A tab that is the trouble is to be seen.
+    text = lines[at.line - 1].replace("\t", "→") if problem.code == "yaml-syntax" else lines[at.line - 1]
+    return replace(problem, location=replace(at, text=text))
 
 
-def _decoded(source: str | bytes, file: str) -> str:
-    """The text as UTF-8, checked for what no parser should see."""
-    if len(source) > MAX_BYTES:
-        raise _refused(file, (1, 1), f"is larger than {MAX_BYTES:,} bytes; a spec is a page", "yaml-too-large")
-    if isinstance(source, str):
-        text = source
-    else:
-        try:
-            text = source.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            before = source[: error.start]
-            place = (before.count(b"\n") + 1, error.start - (before.rfind(b"\n") + 1) + 1)
-            raise _refused(file, place, "is not UTF-8; save the file as UTF-8", "yaml-encoding") from None
-    if found := re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff\ud800-\udfff]", text):
-        message = f"holds the character U+{ord(found[0]):04X}, which YAML does not allow; delete it"
-        raise _refused(file, _place_of(text, found.start()), message, "yaml-character")
-    return text
-
-
-def _place_of(text: str, index: int) -> tuple[int, int]:
-    return text.count("\n", 0, index) + 1, index - (text.rfind("\n", 0, index) + 1) + 1
-
-
-def _refused(file: str, place: tuple[int, int], message: str, code: str) -> SpecError:
-    return SpecError([Problem((), message, code, location=Location(file, *place))])
-
-
-def _compose(text: str, file: str) -> _Node:
+def _compose(text: str, tree: Tree) -> _Node:
     """The document as nodes, with aliases pointing at the node they name; no recursion, so no depth can break it."""
     try:
-        root = _compose_events(text, file)
+        root = _compose_events(text, tree)
     except yaml.MarkedYAMLError as error:
-        # What was begun and never ended is to be mended where it begins, not where the parser gave up.
-        begun = (error.context or "").endswith(("simple key", "quoted scalar")) and error.context_mark is not None
-        mark = error.context_mark if begun else error.problem_mark or error.context_mark
-        place = (1, 1) if mark is None else (mark.line + 1, mark.column + 1)
-        raise _refused(file, place, _yaml_message(error, text, place[0]), "yaml-syntax") from None
+        raise refused(tree.file, *explained(error, tree.lines), "yaml-syntax") from None
     except yaml.YAMLError as error:
-        raise _refused(file, (1, 1), f"is not YAML: {error}", "yaml-syntax") from None
+        raise refused(tree.file, (1, 1), f"is not YAML: {' '.join(str(error).split())}", "yaml-syntax") from None
     if root is None:
-        raise _refused(file, (1, 1), "is empty; `launch --example s3-file` prints a spec to start from", "yaml-empty")
+        raise empty(tree.file)
     return root
 
 
-def _compose_events(text: str, file: str) -> _Node | None:
+def empty(file: str) -> SpecError:
+    """The error of a file that holds nothing."""
+    return refused(file, (1, 1), "is empty; `launch --example s3-file` prints a spec to start from", "yaml-empty")
+
+
+def _compose_events(text: str, tree: Tree) -> _Node | None:
     root: _Node | None = None
     stack: list[_Node] = []
     anchors: dict[str, _Node] = {}
+    count = 0
     events: Iterator[Any] = yaml.parse(text, Loader=_Loader)
     for event in events:
         place = (event.start_mark.line + 1, event.start_mark.column + 1)
         if isinstance(event, yaml.DocumentStartEvent) and root is not None:
-            raise _refused(file, place, "starts a second document; one file is one job", "yaml-documents")
+            raise refused(tree.file, place, "starts a second document; one file is one job", "yaml-documents")
         if isinstance(event, yaml.CollectionEndEvent):
             stack.pop()
         if not isinstance(event, yaml.NodeEvent):
             continue
+        count += 1
+        if count > 2 * MAX_VALUES:  # of which half may be keys
+            raise _too_much(tree, place)
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in anchors:
-                raise _refused(file, place, f"*{event.anchor} names no anchor above it", "yaml-alias")
+                message = f"*{event.anchor} names no anchor above it; put a text that begins with * in quotes"
+                raise refused(tree.file, place, message, "yaml-alias")
             node = anchors[event.anchor]
             if node in stack:
-                raise _refused(file, place, f"*{event.anchor} stands inside what it names", "yaml-alias")
+                message = f"*{event.anchor} stands inside what it names; write the values out"
+                raise refused(tree.file, place, message, "yaml-alias")
         else:
-            node = _node(event, place, file)
+            node = _node(event, place, tree)
             if event.anchor:
                 anchors[event.anchor] = node
         if not stack:
@@ -151,31 +154,71 @@ def _compose_events(text: str, file: str) -> _Node | None:
         if isinstance(event, yaml.CollectionStartEvent):
             stack.append(node)
             if len(stack) > MAX_DEPTH:
-                raise _refused(file, place, f"is nested deeper than {MAX_DEPTH} levels", "yaml-depth")
+                raise _too_deep(tree, place)
     return root
 
 
-def _node(event: Any, place: tuple[int, int], file: str) -> _Node:
-    if event.tag not in (None, "!") and event.tag not in _TAGS:
-        message = f"the tag {_short_tag(event.tag)} is not taken here; write the plain value"
-        raise _refused(file, place, message, "yaml-tag")
-    if isinstance(event, yaml.ScalarEvent):
-        plain = event.style in (None, "") and event.tag not in ("!", "tag:yaml.org,2002:str")
-        value = (None if event.value in _NULLS else Plain(event.value)) if plain else event.value
-        return _Node("scalar", value, place)
-    return _Node("mapping" if isinstance(event, yaml.MappingStartEvent) else "sequence", [], place)
+def _too_much(tree: Tree, place: tuple[int, int]) -> SpecError:
+    return refused(tree.file, place, f"is one value more than the {MAX_VALUES:,} that a spec may hold", "yaml-alias")
 
 
-def _short_tag(tag: str) -> str:
-    return tag.replace("tag:yaml.org,2002:", "!!")
+def _too_deep(tree: Tree, place: tuple[int, int]) -> SpecError:
+    return refused(tree.file, place, f"is nested deeper than {MAX_DEPTH} levels; no spec needs so many", "yaml-depth")
 
 
-def _plain(node: _Node, path: Path, tree: Tree, budget: Iterator[int]) -> Any:
+def _node(event: Any, place: tuple[int, int], tree: Tree) -> _Node:
+    kind = {yaml.MappingStartEvent: "mapping", yaml.SequenceStartEvent: "sequence"}.get(type(event), "scalar")
+    if event.tag not in (None, "!") and _TAGS.get(event.tag) != kind:
+        tag = _CONTROL.sub("?", event.tag.replace("tag:yaml.org,2002:", "!!"))
+        message = f"the tag {tag} is not taken here; write the plain value, or a text that begins with ! in quotes"
+        raise refused(tree.file, place, message, "yaml-tag")
+    if kind != "scalar":
+        return _Node(kind, [], place)
+    if "\0" in event.value:
+        raise refused(tree.file, place, "holds a NUL character, which AWS takes nowhere; delete it", "yaml-character")
+    if event.style not in (None, "") or event.tag in ("!", "tag:yaml.org,2002:str"):
+        return _Node(kind, event.value, place)
+    return _Node(kind, None if event.value in _NULLS else Plain(_unmasked(event, place, tree)), place)
+
+
+def _unmasked(event: Any, place: tuple[int, int], tree: Tree) -> str:
+    """An unquoted text; what only looks like a space, a quote or a dash of YAML's is told, and left out."""
+    text: str = event.value
+    for number, line in enumerate(tree.lines[place[0] : event.end_mark.line + 1], place[0] + 1):
+        if line.lstrip().startswith("- "):
+            message = "goes on with the text above, since it is indented deeper; align the '-' with the list's others"
+            at = (number, len(line) - len(line.lstrip()) + 1)
+            tree.problems.append(_problem((), message, "yaml-syntax", tree, at))
+            return text
+    if text.isascii():
+        return text
+    message, bare = "", text.strip(_unseen(text))
+    if bare != text:
+        verb, odd = ("begins", text[0]) if bare == "" or text[0] != bare[0] else ("ends", text[-1])
+        name = f"U+{ord(odd):04X} ({unicodedata.name(odd, 'unnamed').lower()})"
+        message = f"{verb} with {name}, which cannot be seen; delete it, or put the text in quotes"
+    elif text[0] in _SMART_QUOTES:
+        message = f"begins with {text[0]}, which is no quote to YAML; write \" or ', or put it in quotes as well"
+        bare = text.strip(_SMART_QUOTES)
+    elif re.match("[–—−] ", text):
+        message = f"begins with {text[0]}, U+{ord(text[0]):04X}; an item of a list begins with '- '"
+    if message:
+        tree.problems.append(_problem((), message, "yaml-character", tree, place))
+    return bare or "?"
+
+
+def _unseen(text: str) -> str:
+    """The characters of a text that look like spaces, or like nothing at all."""
+    return "".join({each for each in text if unicodedata.category(each) in ("Zs", "Cf")})
+
+
+def _plain(node: _Node, path: Path, tree: Tree, walk: _Walk) -> Any:
     """A node as dict, list or scalar; notes the place of everything and the problems of keys."""
-    if next(budget, None) is None:
-        raise _refused(
-            tree.file, node.place, f"stands for more than {MAX_VALUES:,} values through its aliases", "yaml-alias"
-        )
+    walk.left -= 1
+    if walk.left < 0:
+        raise _too_much(tree, node.place)
+    if len(path) + walk.merges > MAX_DEPTH:
+        raise _too_deep(tree, node.place)
     if node.kind == "scalar":
         return node.value
     if node.kind == "sequence":
@@ -183,16 +226,18 @@ def _plain(node: _Node, path: Path, tree: Tree, budget: Iterator[int]) -> Any:
         for index, item in enumerate(node.value):
             below: Path = (*path, index)
             tree.places[below] = tree.location(item.place)
-            items.append(_plain(item, below, tree, budget))
+            items.append(_plain(item, below, tree, walk))
         return items
     values: dict[str, Any] = {}
-    merged: dict[str, Any] = {}
+    merged: dict[str, Any] | None = None
     for key, item in zip(node.value[::2], node.value[1::2], strict=True):
-        if key.kind != "scalar" or key.value is None:
-            what = "an empty text" if key.kind == "scalar" else f"a {key.kind}"
-            tree.problems.append(_problem(path, f"{what} cannot be a key; write a name", "yaml-key", tree, key.place))
-        elif isinstance(key.value, Plain) and key.value == _MERGE:
-            merged = {**_merged(item, path, tree, budget), **merged}
+        if isinstance(key.value, Plain) and key.value == _MERGE:
+            if merged is not None:
+                message = "<< is written twice; write one, <<: [*one, *two]"
+                tree.problems.append(_problem(path, message, "duplicate-key", tree, key.place))
+            merged = {**_merged(item, path, tree, walk), **(merged or {})}
+        elif wrong := _wrong_key(key, item):
+            tree.problems.append(_problem(path, wrong, "yaml-key", tree, key.place))
         else:
             name = str(key.value)
             below = (*path, name)
@@ -201,56 +246,44 @@ def _plain(node: _Node, path: Path, tree: Tree, budget: Iterator[int]) -> Any:
                 tree.problems.append(_problem(below, message, "duplicate-key", tree, key.place))
                 continue
             tree.places[below] = tree.location(key.place)
-            values[name] = _plain(item, below, tree, budget)
-    return {**merged, **values}
+            if item.kind == "scalar" and item.place[0] > key.place[0]:
+                tree.below[below] = tree.location(item.place)
+            values[name] = _plain(item, below, tree, walk)
+    return {**(merged or {}), **values}
 
 
-def _merged(node: _Node, path: Path, tree: Tree, budget: Iterator[int]) -> dict[str, Any]:
+def _wrong_key(key: _Node, item: _Node) -> str | None:
+    """Why a node cannot be a key."""
+    if key.kind != "scalar":
+        return f"a {'list' if key.kind == 'sequence' else key.kind} cannot be a key; write a name"
+    if key.value is None:
+        return "nothing, ~ and null cannot be a key; write a name, in quotes if that is its name"
+    if _CONTROL.search(key.value):
+        return "a key cannot hold a line break or a control character; write one line of text"
+    if isinstance(key.value, Plain) and item.value is None and (found := _NO_SPACE.fullmatch(key.value)):
+        return f"has no space behind its ':'; write `{found[1]}: {found[2]}`"
+    return None
+
+
+def _merged(node: _Node, path: Path, tree: Tree, walk: _Walk) -> dict[str, Any]:
     """What `<<: *anchor` or `<<: [*one, *two]` brings in; earlier ones win, and the mapping's own keys win over all."""
     merged: dict[str, Any] = {}
+    walk.merges += 1
     for item in node.value if node.kind == "sequence" else [node]:
         if item.kind != "mapping":
             tree.problems.append(_problem(path, "<< takes a mapping, such as *defaults", "yaml-key", tree, item.place))
             continue
-        scratch = Tree(tree.file, lines=tree.lines)  # the problems of what is brought in are told where it stands
-        for key, value in _plain(item, path, scratch, budget).items():
-            if key not in merged:
-                merged[key] = value
-                own: Path = (*path, key)
-                tree.places.update(
-                    {
-                        place: at
-                        for place, at in scratch.places.items()
-                        if place[: len(own)] == own and place not in tree.places
-                    }
-                )
+        scratch = Tree(tree.file, lines=tree.lines)
+        brought = _plain(item, path, scratch, walk)
+        new = brought.keys() - merged.keys()
+        merged.update((key, value) for key, value in brought.items() if key in new)
+        for place, at in scratch.places.items():
+            if place[len(path)] in new:
+                tree.places.setdefault(place, at)
+        tree.problems += scratch.problems
+    walk.merges -= 1
     return merged
 
 
 def _problem(path: Path, message: str, code: str, tree: Tree, place: tuple[int, int]) -> Problem:
     return Problem(path, message, code, location=tree.location(place))
-
-
-def _yaml_message(error: yaml.MarkedYAMLError, text: str, line_number: int) -> str:
-    """The parser's complaint in words that name the remedy."""
-    lines = text.splitlines()
-    line = lines[line_number - 1] if line_number <= len(lines) else ""
-    problem = error.problem or ""
-    if line[: len(line) - len(line.lstrip())].find("\t") >= 0 or "'\\t'" in problem:
-        return "is indented with a tab; YAML takes spaces only"
-    if "mapping values are not allowed" in problem:
-        return (
-            "has a ':' where none can stand; put the text in quotes, check the indentation, and look whether the line above"
-            " lacks the space after its ':'"
-        )
-    if (error.context or "").endswith("simple key"):
-        return "has no ': ' between key and value; write `key: value`, with a space"
-    if (error.context or "").endswith("quoted scalar"):
-        escape = "; in double quotes a backslash is written twice" if "escape" in problem else ""
-        return f"has a quoted text that is wrong or never ends ({problem}){escape}; check its quotes"
-    if "did not find expected" in problem or "could not find expected" in problem or "found unexpected" in problem:
-        context = f" {error.context}" if error.context else ""
-        return f"is not YAML:{context} {problem}; check the indentation, quotes and brackets around here"
-    if "undefined tag handle" in problem or "cannot start any token" in problem:
-        return f"is not YAML: {problem}; put the text in quotes"
-    return f"is not YAML: {problem or error}"

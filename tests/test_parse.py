@@ -144,7 +144,7 @@ def test_all_problems_at_once_in_the_files_order() -> None:
         ("a: !mine 3\n", "job.yaml:1:4:", "yaml-tag"),
         ("a: 1\n---\nb: 2\n", "job.yaml:2:1:", "yaml-documents"),
         ("a: b: c\n", "job.yaml:1:5:", "yaml-syntax"),
-        ("a: [1, 2\n", "job.yaml:2:1:", "yaml-syntax"),
+        ("a: [1, 2\n", "job.yaml:1:4:", "yaml-syntax"),
         ("a: *nothing\n", "job.yaml:1:4:", "yaml-alias"),
         ("a: &x [*x]\n", "job.yaml:1:8:", "yaml-alias"),
         ("a: \x00\n", "job.yaml:1:4:", "yaml-character"),
@@ -265,7 +265,7 @@ def test_a_key_called_as_pydantic_calls_keys() -> None:
 def test_a_large_spec_takes_no_more_than_a_moment(value: str) -> None:
     """Against quadratic work: sixteen times the keys may take at most some forty times as long."""
     seconds = []
-    for count in (1000, 16000):
+    for count in (300, 4800):
         keys = "".join(f"  k{index}: {value}\n" for index in range(count))
         begun = time.process_time()
         every_problem(laid_over_base(f"hyperparameters:\n{keys}"))

@@ -1,0 +1,176 @@
+"""The YAML parser's complaints in words that name the remedy, at the place where it is to be applied.
+
+The parser tells where it gave up, which is often a line below the mistake: a key without the space behind its colon is only
+the beginning of a longer text to it. So the lines around the place are looked at, too.
+"""
+
+from __future__ import annotations
+
+import re
+
+import yaml
+
+_Place = tuple[int, int]
+_KEY_VALUE = re.compile(r":([ \t]|$)")
+_COMMENT = re.compile(r"\s#.*")
+_ODD_SPACE = "\u00a0\u1680\u2000-\u200b\u202f\u205f\u2060\u3000"
+_SMART_QUOTES = "“”„‟‘’‚‛"
+_OPENING = re.compile(r"(^|[\s:,\[{(])[" + _SMART_QUOTES + "]")
+_BLOCK_TEXT = re.compile(r"(^|\s)[|>][-+0-9]*\s*$")
+
+
+def explained(error: yaml.MarkedYAMLError, lines: list[str]) -> tuple[_Place, str]:
+    """Line and column, from 1, of what is to be mended, and the message."""
+    at = _place(error.problem_mark or error.context_mark, lines)
+    begun = _place(error.context_mark, lines) if error.context_mark else at
+    context, problem = error.context or "", error.problem or ""
+    line = lines[at[0] - 1]
+    character = line[at[1] - 1 : at[1]]
+    if "quoted scalar" in context:
+        return _quoted(problem, at, begun)
+    if character == "\t" or ("\t" in _indentation(line) and "flow" not in context):
+        column = line.index("\t") if character != "\t" else at[1] - 1
+        return (at[0], column + 1), "is indented with a tab; YAML takes spaces only"
+    if "mapping values are not allowed" in problem:
+        return _second_colon(at, lines)
+    if context.endswith("simple key"):
+        return begun, _without_colon(begun[0], lines)
+    if "flow" in context:
+        return _in_brackets(context, at, begun, lines)
+    if "did not find expected" in problem and context.startswith("while parsing a block"):
+        return _out_of_line(problem, at, lines)
+    if "alias" in context or "anchor" in context:
+        return begun, f"has a text that begins with {lines[begun[0] - 1][begun[1] - 1]!r}; put the text in quotes"
+    if "cannot start any token" in problem:
+        return at, f"has a text that begins with {character!r}; put the text in quotes"
+    if "block scalar" in context:
+        return begun, "has text behind | or >, which only begin a text of several lines; put the text in quotes"
+    if "block sequence entries" in problem:
+        return at, "begins a list behind a key; begin it on the next line, or write [one, two]"
+    if "directive" in problem + context or "incompatible" in problem:
+        return (at[0], 1), "is a directive, which no spec needs; delete the line"
+    if "<document start>" in problem:
+        return (
+            at,
+            "stands behind the end of the document, or a % line stands before it; delete lines of '...' and of '%'",
+        )
+    remedy = (
+        "put the text in quotes" if "tag" in problem + context else "check the indentation, quotes and brackets here"
+    )
+    return at, f"is not YAML: {' '.join(f'{context} {problem}'.split()) or error}; {remedy}"
+
+
+def _place(mark: yaml.Mark | None, lines: list[str]) -> _Place:
+    """The mark's place; of one behind the end, the end of the last line that holds anything."""
+    line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+    if line <= len(lines) and any(map(str.strip, lines[line - 1 :])):
+        return line, column
+    last = next((number for number in range(len(lines), 0, -1) if lines[number - 1].strip()), 1)
+    return last, len(lines[last - 1].rstrip()) + 1
+
+
+def _indentation(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]
+
+
+def _depth(line: str) -> int:
+    """The column of a line's first key, behind the dashes of list items."""
+    found = re.match(r" *(?:- +)*", line)
+    return found.end() if found else 0
+
+
+def _quoted(problem: str, at: _Place, begun: _Place) -> tuple[_Place, str]:
+    if "escape" in problem or "hex" in problem:
+        remedy = "write \\\\ for a backslash, or put the text in single quotes"
+        if "invalid Unicode" in problem:
+            remedy = "write the character itself"
+        return at, f"has a backslash in double quotes that begins no escape of YAML; {remedy}"
+    return begun, "begins a quoted text that never ends; close its quote, and write '' for a ' in single quotes"
+
+
+def _second_colon(at: _Place, lines: list[str]) -> tuple[_Place, str]:
+    line = lines[at[0] - 1]
+    if at[1] > 1024 and not _KEY_VALUE.search(line[: at[1] - 1]):
+        return (at[0], 1), "has a key of more than 1,024 characters, which YAML does not take; shorten it"
+    if _KEY_VALUE.search(line[: at[1] - 1]):
+        return at, f"has a ': ' within a text; put the whole text in quotes{_smart(line)}"
+    if (number := _line_without_colon(at[0], lines)) is not None:
+        return (number, _depth(lines[number - 1]) + 1), _without_colon(number, lines)
+    above = next((each for each in reversed(lines[: at[0] - 1]) if each.strip()), "")
+    if _depth(above) < _depth(line):
+        return at, "is indented deeper than the line above, which has its value already; align the two"
+    return at, "has a ':' where none can stand; put the text in quotes, and check the indentation"
+
+
+def _line_without_colon(number: int, lines: list[str]) -> int | None:
+    """The first of the lines just above `number`, as deep as it, that hold no `key: value`."""
+    depth, found = _depth(lines[number - 1]), None
+    for above in range(number - 1, 0, -1):
+        line = lines[above - 1]
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        if _depth(line) != depth or _KEY_VALUE.search(_COMMENT.sub("", line)):
+            break
+        found = above
+        if line.lstrip().startswith("- "):
+            break
+    return found
+
+
+def _without_colon(number: int, lines: list[str]) -> str:
+    """What a line lacks that should say `key: value`."""
+    line = _COMMENT.sub("", lines[number - 1])
+    if "：" in line:
+        return "has the wide colon '：', U+FF1A, which is none to YAML; write ': '"
+    if odd := re.search(f":([{_ODD_SPACE}])", line):
+        return f"has U+{ord(odd[1]):04X} behind its ':', which looks like a space and is none; write a plain space"
+    if missing := re.match(r"\s*(?:- +)*([\w.-]{1,60}):(?=[^\s:])(.{1,20})", line):
+        return f"has no space behind its ':'; write `{missing[1]}: {missing[2].strip()}`"
+    if equals := re.match(r"\s*(?:- +)*([\w.-]{1,60}) *=", line):
+        return f"has '=' for ': '; write `{equals[1]}: ` and the value"
+    above = next((each for each in reversed(lines[: number - 1]) if each.strip()), "")
+    if _BLOCK_TEXT.search(above):
+        return "is part of no text; the lines below | and > are indented deeper than their key"
+    return f"has no ': ' between key and value; write `key: value`, with a space{_smart(line)}"
+
+
+def _in_brackets(context: str, at: _Place, begun: _Place, lines: list[str]) -> tuple[_Place, str]:
+    opening, closing = ("[", "]") if "sequence" in context else ("{", "}")
+    line = lines[at[0] - 1]
+    character, before = line[at[1] - 1 : at[1]], line[: at[1] - 1]
+    if "node" in context:
+        return at, "has nothing between two signs; write the value, '' for an empty text, or delete what is too much"
+    if character in ("]", "}"):
+        return at, f"closes with {character!r} what {opening!r} opened on line {begun[0]}; write {closing!r}"
+    lower = len(_indentation(line)) <= len(_indentation(lines[begun[0] - 1]))
+    if not character or (at[0] > begun[0] and lower):
+        return begun, f"opens a {opening!r} that is not closed; write {closing!r} where it ends"
+    if before.endswith("$") or character == "{":
+        return at, "has a brace within a text; inside braces and brackets put such a text in quotes"
+    return at, f"lacks a ',' before this, or the closing {closing!r}; or put the text in quotes{_smart(line)}"
+
+
+def _out_of_line(problem: str, at: _Place, lines: list[str]) -> tuple[_Place, str]:
+    """A line that belongs to none of the mappings and lists above it."""
+    line = lines[at[0] - 1]
+    character, before = line[at[1] - 1 : at[1]], line[: at[1] - 1].rstrip()
+    if not before:
+        if (number := _line_without_colon(at[0], lines)) is not None and not line[at[1] - 1 :].startswith("- "):
+            return (number, _depth(lines[number - 1]) + 1), _without_colon(number, lines)
+        if "'-'" in problem:
+            return at, "stands among list items; begin it with '- ', or indent it like the key that it belongs to"
+        if line.lstrip().startswith("- "):
+            return at, "is a list item where `key: value` belongs; indent it like the other items"
+        return at, "is indented like none of the lines above; align it with the keys that it belongs to"
+    if character in ("]", "}", ","):
+        return at, f"has a {character!r} too many; delete it, or put the text in quotes"
+    if before[-1] in "\"'":
+        return at, "has text behind a closing quote; write '' for a ' in single quotes, and check the quotes above"
+    if before[-1] in "]}":
+        return at, f"has text behind {before[-1]!r}; put the whole text in quotes"
+    return at, f"is not YAML: {problem}; check the indentation, quotes and brackets here{_smart(line)}"
+
+
+def _smart(line: str) -> str:
+    found = _OPENING.search(line)
+    return f" ({found[0][-1]} is no quote to YAML; write \" or ')" if found else ""
