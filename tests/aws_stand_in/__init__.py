@@ -11,7 +11,7 @@ It answers itself, as the AWS API reference and the developer guides describe it
 - sagemaker: training jobs (create, describe, list, stop, tags), whose life a test moves on by hand or by a script;
 - logs: DescribeLogStreams, GetLogEvents, FilterLogEvents of `/aws/sagemaker/TrainingJobs`, with late and throttled answers;
 - iam: SimulatePrincipalPolicy, from the policies that moto holds; service-quotas; fsx: DescribeFileSystems; pricing: GetProducts;
-- s3: buckets of other regions (301) and of other people (403).
+- s3: buckets of other regions (301) and of other people (403); ecr: images of other accounts; kms: keys of other accounts (denied).
 
 And it does on command what AWS does on a bad day (`faults`), and keeps a record of every call (`calls`).
 

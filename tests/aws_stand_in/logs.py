@@ -186,7 +186,7 @@ class Logs:
             first = max(first, _place(said["nextToken"]))
         self._pages += 1
         if self._empty_every and self._pages % self._empty_every == 0:
-            return {"events": [], "searchedLogStreams": [], "nextToken": "t/" + _ID.format(*first)}
+            return {"events": [], "searchedLogStreams": [], "nextToken": f"t/{_ID.format(*first)}/{self._pages}"}
         words = _words(said.get("filterPattern", ""))
         events = heapq.merge(*(self._streams[name].between(first, last, now) for name in names))
         matching = (event for event in events if all(word in event.message for word in words))
@@ -226,7 +226,7 @@ def _limit(said: dict[str, Any]) -> int:
 
 
 def _place(token: str) -> tuple[int, int]:
-    digits = token[2:]
+    digits = token[2:].partition("/")[0]  # behind it stands what makes two tokens of the same place differ
     if len(digits) != 56 or not digits.isdecimal():
         raise Refusal("InvalidParameterException", "The specified nextToken is invalid.")
     return int(digits[:14]), int(digits[14:])

@@ -59,8 +59,6 @@ class StandIn:
     def reset(self) -> None:
         """Forget everything, moto too."""
         self.order("reset")
-        request = urllib.request.Request(f"{self.endpoint}/moto-api/reset", b"")
-        urllib.request.urlopen(request, timeout=60).close()
 
     def advance(self, seconds: float) -> None:
         """Put the stand-in's clock forward, instead of sleeping."""
@@ -149,6 +147,10 @@ class StandIn:
     def file_system(self, file_system_id: str, **members: Any) -> None:
         """Put an FSx file system, with members as DescribeFileSystems gives them."""
         self.order("fsx/file_system", FileSystemId=file_system_id, **members)
+
+    def image(self, registry: str, repository: str, tag: str, **members: Any) -> None:
+        """Put an image into another account's registry, such as 763104351884; our own are put through ECR."""
+        self.order("ecr/image", registry=registry, repository=repository, tag=tag, **members)
 
     def price(self, instance_type: str, usd: float, **more: Any) -> None:
         """Put an hour's price on the price list; more: region, component."""

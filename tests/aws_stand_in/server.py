@@ -28,7 +28,7 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, port: int, moto_port: int) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
-        self.moto_port = moto_port
+        self.moto_port, self.moto_is_clean = moto_port, True
         self.state = State(f"http://127.0.0.1:{moto_port}")
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -77,7 +77,10 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if fault is not None and fault.kind in _BEFORE:
                 raise fault.refusal(call)
-            answer = state.answer(call) or self._moto(call.body)
+            answer = state.answer(call)
+            if answer is None:
+                answer = self._moto(call.body)
+                self.server.moto_is_clean &= not call.writes
             state.seen(call, answer)
             if fault is not None and fault.kind == "500-after":
                 raise fault.refusal(call)
@@ -126,6 +129,8 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {"Content-Type": "application/json"}
         try:
             said = self.server.state.control(name, json.loads(body or b"{}"))
+            if name == "reset" and not self.server.moto_is_clean:
+                self._reset_moto()
         except Refusal as refusal:
             return Answer(
                 refusal.status, json.dumps({"code": refusal.code, "message": refusal.message}).encode(), headers
@@ -134,6 +139,16 @@ class _Handler(BaseHTTPRequestHandler):
             message = f"/_stand_in/{name}: {type(error).__name__}: {error}"
             return Answer(400, json.dumps({"code": "BadControl", "message": message}).encode(), headers)
         return Answer(200, json.dumps(said).encode(), headers)
+
+    def _reset_moto(self) -> None:
+        """Let moto forget everything; half a second that a test which wrote nothing there does not wait for."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.moto_port, timeout=120)
+        try:
+            connection.request("POST", "/moto-api/reset", b"")
+            connection.getresponse().read()
+        finally:
+            connection.close()
+        self.server.moto_is_clean = True
 
     def _send(self, answer: Answer) -> None:
         self.send_response(answer.status)

@@ -13,10 +13,12 @@ import uuid
 from contextlib import nullcontext
 from typing import Any, Protocol
 
+from aws_stand_in.ecr import Images
 from aws_stand_in.errors import Answer, Refusal
 from aws_stand_in.faults import Faults
 from aws_stand_in.fsx import FileSystems
 from aws_stand_in.iam import Simulator
+from aws_stand_in.kms import Keys
 from aws_stand_in.logs import Logs
 from aws_stand_in.pricing import Prices
 from aws_stand_in.quotas import Quotas
@@ -62,6 +64,8 @@ class State:
             "service-quotas": Quotas(),
             "fsx": FileSystems(),
             "pricing": Prices(),
+            "ecr": Images(),
+            "kms": Keys(),
             "s3": Buckets(),
         }
 

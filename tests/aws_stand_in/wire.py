@@ -116,7 +116,7 @@ def _rest_operation(
     service: str, method: str, path: str, query: Mapping[str, str], headers: Message[str, str]
 ) -> tuple[str, dict[str, str]]:
     """The operation whose template fits and asks most: PUT /bucket/key is PutObject, and UploadPart with ?partNumber&uploadId."""
-    best: tuple[int, str, dict[str, str]] = (-1, f"{method} {path}", {})
+    best: tuple[int, str, dict[str, str]] = (-1000, f"{method} {path}", {})
     for name, verb, pattern, keys, needed in _templates(service):
         match = pattern.fullmatch(path) if verb == method else None
         if match is None or any(query.get(key, None if value else "") != value for key, value in keys if value):

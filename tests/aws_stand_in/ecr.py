@@ -1,0 +1,62 @@
+"""ECR: DescribeImages of other accounts' registries, such as AWS's own for deep learning containers, which moto cannot hold.
+
+Such images are those that a test has put there, in all regions; a repository with none is moto's to refuse, as not found. AWS
+lets any account describe the images of its deep learning containers.
+
+Source: ECR's API reference (DescribeImages, ImageDetail, ImageNotFoundException).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from aws_stand_in.errors import Answer, Refusal
+from aws_stand_in.wire import Call
+
+
+class Images:
+    """Images by registry and repository."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """None at all."""
+        self._images: dict[tuple[str, str], list[dict[str, Any]]] = {}
+
+    def control(self, name: str, said: dict[str, Any]) -> Any:
+        """`image`: {"registry", "repository", "tag"} and members of ImageDetail."""
+        if name != "image":
+            raise Refusal("NoSuchControl", f"ecr/{name} is nothing that can be ordered", 404)
+        registry, repository, tag = said.pop("registry"), said.pop("repository"), said.pop("tag")
+        digest = "sha256:" + hashlib.sha256(f"{registry}/{repository}:{tag}".encode()).hexdigest()
+        detail = {
+            "registryId": registry,
+            "repositoryName": repository,
+            "imageDigest": digest,
+            "imageTags": [tag],
+            "imageSizeInBytes": 5_000_000_000,
+            "imagePushedAt": 1700000000.0,
+            "imageManifestMediaType": "application/vnd.docker.distribution.manifest.v2+json",
+        }
+        self._images.setdefault((registry, repository), []).append(detail | said)
+        return detail | said
+
+    def answer(self, call: Call) -> dict[str, Any] | Answer | None:
+        """DescribeImages's answer; None: moto's. Raises ImageNotFoundException."""
+        said = call.parameters
+        registry, repository = said.get("registryId", ""), said.get("repositoryName", "")
+        images = self._images.get((registry, repository))
+        if call.operation != "DescribeImages" or images is None:
+            return None
+        found = []
+        for wanted in said.get("imageIds") or [{}]:
+            tag, digest = wanted.get("imageTag"), wanted.get("imageDigest")
+            fits = [one for one in images if tag in (None, *one["imageTags"]) and digest in (None, one["imageDigest"])]
+            if not fits:
+                name = f"{{imageDigest:'{digest or 'null'}', imageTag:'{tag or 'null'}'}}"
+                where = f"within the repository with name '{repository}' in the registry with id '{registry}'"
+                raise Refusal("ImageNotFoundException", f"The image with imageId {name} does not exist {where}")
+            found += fits
+        return {"imageDetails": found}
