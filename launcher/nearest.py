@@ -7,11 +7,14 @@ from collections.abc import Iterable
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The only name that `name` begins, or else the one most like it, whatever its case, if any is like it."""
+    """The only name that `name` begins, or ends behind a dot, or else the one most like it, if any is; case is nothing."""
     names = list(names)
     begun = [known for known in names if len(name) > 1 and known.casefold().startswith(name.casefold())]
     if len(begun) == 1:
         return begun[0]
+    ended = [known for known in names if known.casefold().endswith(f".{name.casefold()}")]
+    if len(ended) == 1:
+        return ended[0]
     by_folded = {known.casefold().replace("_", ""): known for known in names}
     found = difflib.get_close_matches(name.casefold().replace("_", "").replace("-", ""), by_folded, n=1, cutoff=0.6)
     return by_folded[found[0]] if found else None

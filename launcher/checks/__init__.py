@@ -37,6 +37,7 @@ from launcher.images import WANTED as IMAGE_KEYS
 from launcher.request import build_request, key_path, spec_path, training_image
 from launcher.spec import JobSpec
 
+_SHORT_FORMS = ("RoleArn", "FileSystemId")  # what is too short or too long for these is of another form altogether
 _IMAGE_PLACES: dict[str, Path] = {"region": ("region",), "instance_type": ("resource_config", "instance_type")}
 RULES: tuple[Rule, ...] = (
     *job.RULES,
@@ -72,7 +73,7 @@ def check_spec(spec: JobSpec, job_name: str | None = None) -> list[Problem]:
         if not _said_better(violation):
             path = spec_path(violation.path, request, spec)
             message = _without_secret(violation, request, spec)
-            if violation.code in ("aws-pattern", "aws-enum") or violation.path[-1:] == ("FileSystemId",):
+            if violation.code in ("aws-pattern", "aws-enum") or violation.path[-1] in _SHORT_FORMS:
                 message += remedy(violation.path, request)
             elif violation.code == "aws-required":
                 message += example(str(violation.path[-1]), str(path[-1]))

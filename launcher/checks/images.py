@@ -48,7 +48,7 @@ def image_is_in_the_registry(draft: Draft) -> Iterator[Found]:
     """
     image, mode = draft.image, draft.get("AlgorithmSpecification.TrainingImageConfig.TrainingRepositoryAccessMode")
     in_ecr = re.match(r"([^./]*)\.dkr[.-]ecr[^/]*/([^:@]*)", image)
-    if not image or mode == "Vpc" or any(image_is_a_registry_path(draft)):
+    if not image or mode == "Vpc" or re.search("[{<$]", image) or any(image_is_a_registry_path(draft)):
         return
     if in_ecr is None:
         yield (

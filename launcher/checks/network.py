@@ -127,7 +127,8 @@ def ids_have_their_form(draft: Draft) -> Iterator[Found]:
     """
     for key, member, form in (("subnets", "Subnets", "subnet-"), ("security_group_ids", "SecurityGroupIds", "sg-")):
         for index, name in enumerate(draft.get(f"VpcConfig.{member}") or ()):
-            if not name.startswith(("subnet-", "sg-", "vpc-")):  # those of another kind are vpc-config-ids
+            # Those of another kind are vpc-config-ids; templates are filled in by others.
+            if not name.startswith(("subnet-", "sg-", "vpc-", "{", "<", "$")):
                 yield ("vpc_config", key, index), f"{name!r} is no id; write one such as {form}0123456789abcdef0"
 
 

@@ -94,9 +94,9 @@ def whole_bucket(draft: Draft) -> Iterator[Found]:
 
 
 def _uri(entry: Entry) -> str:
-    """Where a channel lies in S3; empty for what is no URI, of which its pattern says enough."""
+    """Where a channel lies in S3; empty for what is no URI, of which its pattern or s3-uri-place says enough."""
     uri = entry.get("S3Uri") or ""
-    return uri if bucket(uri) else ""
+    return uri if bucket(uri) and not bucket(uri).endswith(":") else ""
 
 
 def _train(keys: str, uri: str = "s3://bucket/train/") -> str:

@@ -1,0 +1,233 @@
+"""Mistakes that people really make, as public issues and forums tell them: one message each, at the line, with the remedy.
+
+Each row is laid over the base of the rules' examples; `# <-` marks the line that the message has to name. That one message is
+all there is says that no second one misleads.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from launcher import parse_spec
+from launcher.checks import check_spec
+from launcher.checks.examples import laid_over_base
+from launcher.errors import Problem, SpecError
+
+VPC = "vpc_config: {security_group_ids: [sg-0123456789abcdef0], subnets: [subnet-0123456789abcdef0]}\n"
+EFS = VPC + "channels:\n  train:\n    source: EFS\n    directory_path: /data\n    file_system_id: "
+AWS = "763104351884.dkr.ecr.eu-west-1.amazonaws.com"
+MINE = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
+SPOT = "enable_managed_spot_training: true\ncheckpoint_config: {s3_uri: s3://bucket/checkpoints/}\n"
+XGBOOST = "image: 685385470294.dkr.ecr.eu-west-1.amazonaws.com/xgboost:1\n"
+MACHINE = "resource_config:\n  instance_type: ml.m5.large\n  instance_count: 1\n  volume_size_in_gb: 50\n"
+
+
+def train(*keys: str) -> str:
+    """A channel with these lines below it."""
+    return "channels:\n  train:\n" + "".join(f"    {key}\n" for key in keys)
+
+
+ROWS: list[tuple[str, str, str]] = [
+    # the job's name and role
+    ("base_name: my_training_app  # <-", "aws-pattern", "hyphens in place of _"),
+    (f"base_name: null\ntraining_job_name: {'long-' * 13}a  # <-", "aws-max", "at most 63"),
+    ("role_arn: SageMakerRole  # <-", "aws-min", "such as arn:aws:iam::123456789012:role/SageMakerRole"),
+    ("role_arn: AmazonSageMaker-ExecutionRole  # <-", "aws-pattern", ":role/AmazonSageMaker-ExecutionRole"),
+    ("role_arn: arn:aws:iam::123456789012:user/me_role  # <-", "aws-pattern", "works as a role"),
+    ("role_arn: arn:aws:iam::123456789012:root  # <-", "aws-pattern", "works as a role"),
+    (
+        "role_arn: arn:aws:sts::123456789012:assumed-role/Execution/SageMaker  # <-",
+        "aws-pattern",
+        "arn:aws:iam::123456789012:role/Execution",
+    ),
+    (
+        "role_arn: arn:aws:iam::123456789012:role/arn:aws:iam::123456789012:role/mine  # <-",
+        "aws-pattern",
+        "write arn:aws:iam::123456789012:role/mine",
+    ),
+    ("role_arn: 'arn:aws:iam::123456789012:role/mine '  # <-", "aws-pattern", "delete the space"),
+    # the image, its registry and its region
+    ("image: pytorch/pytorch:2.8.0  # <-", "image-registry", "copy it to a repository of yours"),
+    ("image: 1234567890.dkr.ecr.eu-west-1.amazonaws.com/mine:1  # <-", "image-registry", "accounts have 12"),
+    (f"image: {MINE}/MyImage:1  # <-", "image-registry", "write 'myimage'"),
+    (f"image: https://{MINE}/mine:1  # <-", "image-uri", f"write {MINE}/mine:1"),
+    ("image: arn:aws:ecr:eu-west-1:123456789012:repository/mine  # <-", "image-uri", f"write {MINE}/mine:TAG"),
+    ("image: arn:aws:sagemaker:eu-west-1:123456789012:algorithm/a  # <-", "image-uri", "write algorithm_name"),
+    (f"image: '{MINE}/mine:1 '  # <-", "image-uri", f"write {MINE}/mine:1"),
+    (f"image: {AWS}/pytorch-training  # <-", "image-tag", "pytorch-training:2.8.0-gpu-py312"),
+    (f"image: {AWS}/pytorch-inference:2.6.0-cpu-py312  # <-", "image-for-inference", "-training in place of"),
+    ("region: us-east-1\nimage: " + MINE + "/mine:1  # <-", "image-region", "write the image of us-east-1"),
+    ("region: eu-west1  # <-", "region-name", "did you mean eu-west-1?"),
+    ("region: eu-west-1b  # <-", "region-name", "write eu-west-1"),
+    (
+        "region: cn-north-1\nimage: 123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn/mine:1\n"
+        "role_arn: arn:aws:iam::123456789012:role/mine  # <-",
+        "region-partition",
+        "write a role of aws-cn",
+    ),
+    (
+        "image: 123456789012.dkr.ecr.cn-north-1.amazonaws.com/mine:1  # <-\n"
+        "role_arn: arn:aws-cn:iam::123456789012:role/mine",
+        "region-partition",
+        "write 123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn/",
+    ),
+    # where data lies in S3
+    (train("s3_uri: s3://s3://bucket/train/  # <-"), "s3-uri-place", "write 's3://bucket/train/'"),
+    (train("s3_uri: s3://arn:aws:s3:::bucket/train/  # <-"), "s3-uri-place", "write 's3://bucket/train/'"),
+    (train("s3_uri: s3:/bucket/train/  # <-"), "aws-pattern", "write s3://bucket/train/"),
+    (train("s3_uri: arn:aws:s3:::bucket/train/  # <-"), "aws-pattern", "write s3://bucket/train/"),
+    (train("s3_uri: ./data/train  # <-"), "aws-pattern", "copy it to S3"),
+    (
+        train("s3_uri: https://eu-west-1.console.aws.amazon.com/s3/buckets/bucket?region=eu-west-1&prefix=train/  # <-"),
+        "s3-uri-place",
+        "write s3://bucket/train/",
+    ),
+    (train("s3_uri: https://example.com/iris.csv  # <-"), "s3-uri-place", "copy it there"),
+    (train("s3_uri: s3://My_Bucket/train/  # <-"), "s3-bucket-name", "such as my-bucket"),
+    (train("source: S3Connector", "s3_uri: s3://My_Bucket/train/  # <-"), "s3-bucket-name", "such as my-bucket"),
+    (train("s3_uri: s3://<your-bucket>/train/  # <-"), "s3-bucket-name", "fill in"),
+    (train("s3_uri: s3://bucket/shared//train/  # <-"), "channel-double-slash", "write 's3://bucket/shared/train/'"),
+    (train("s3_uri: s3://bucket/train/*.csv  # <-"), "s3-uri-literal", "write the folder, 's3://bucket/train/'"),
+    (train("s3_uri: 's3://bucket/train/ '  # <-"), "s3-uri-literal", "delete the space"),
+    ("channels:\n  train: s3://bucket  # <-", "channel-whole-bucket", "add the folder"),
+    ("output_data_config:\n  s3_output_path: bucket/out  # <-", "aws-pattern", "write s3://bucket/out"),
+    ("output_data_config: s3://bucket/out/  # <-", "wrong-type", "write {s3_output_path: ...}"),
+    (
+        "debug_hook_config:\n  s3_output_path: https://s3-eu-west-1.amazonaws.com/bucket/debug/  # <-",
+        "debugger-s3-uri",
+        "write s3://bucket/debug/",
+    ),
+    # how a channel arrives
+    (train("s3_uri: s3://bucket/train/", "input_mode: fastfile  # <-"), "aws-enum", "did you mean FastFile?"),
+    (train("s3_uri: s3://bucket/train/", "compression_type: Gzip  # <-"), "channel-gzip-needs-pipe", "use Pipe"),
+    (train("s3_uri: s3://bucket/train/", "shuffle_config: {seed: 1}  # <-"), "shuffle-needs-pipe", "input_mode: Pipe"),
+    (train("s3_uri: s3://bucket/train", "input_mode: FastFile").replace("train\n    i", "train  # <-\n    i"),
+     "channel-fast-file-folder", "end it with '/'"),
+    (
+        "enable_network_isolation: true\n" + train("source: S3Connector  # <-", "s3_uri: s3://bucket/train/"),
+        "connector-needs-network",
+        "use source: S3",
+    ),
+    (EFS.replace("  train:", "  train:  # <-").replace(VPC, "") + "fs-0123456789abcdef0", "file-system-needs-vpc", "add vpc_"),
+    (EFS + "fs-12345  # <-", "aws-min", "such as fs-0123456789abcdef0"),
+    (EFS + "fs-0123456789abcdef0.efs.eu-west-1.amazonaws.com  # <-", "aws-max", "write fs-0123456789abcdef0"),
+    (EFS + "fsap-0123456789abcdef0  # <-", "aws-max", "an access point"),
+    (EFS.replace("/data", "data  # <-") + "fs-0123456789abcdef0", "directory-path-absolute", "write '/data'"),
+    (EFS.replace("EFS", "FSxLustre").replace("/data", "/fsx/data  # <-") + "fs-0123456789abcdef0", "fsx-mount-name", "MountName"),
+    (EFS.replace("EFS", "FSx  # <-") + "fs-0123456789abcdef0", "unknown-source", "did you mean FSxLustre?"),
+    ("channels:\n  my train data: s3://bucket/train/  # <-", "aws-pattern", "hyphens"),
+    ("channels:\n  train: s3://bucket/a/\n  train: s3://bucket/b/  # <-", "duplicate-key", "delete one"),
+    ("channels:\n  train: [s3://bucket/a/, s3://bucket/b/]  # <-", "wrong-type", "a channel for each"),
+    ("channels:\n" + "".join(f"  c{n}: s3://bucket/c{n}/\n" for n in range(20)) + "  more: s3://bucket/more/  # <-",
+     "channels-at-most-20", "S3Connector"),
+    # machines, time and money
+    (MACHINE.replace("ml.m5.large", "m5.large  # <-"), "aws-enum", "did you mean ml.m5.large?"),
+    (MACHINE.replace("ml.m5.large", "local_gpu  # <-"), "aws-enum", "add --local"),
+    (MACHINE.replace("count: 1", "count: 0  # <-"), "instance-count-positive", "at least 1"),
+    (MACHINE.replace("50", "53687091200  # <-"), "volume-size-over-16-tb", "write 50"),
+    (MACHINE.replace("50", "50 GiB  # <-"), "wrong-type", "such as 50, 100GB"),
+    ("resource_config: ml.m5.large  # <-", "wrong-type", "write {instance_type: ..."),
+    ("stopping_condition:\n  max_runtime_in_seconds: 24  # <-", "max-runtime-short", "write 24h for hours"),
+    ("stopping_condition:\n  max_runtime_in_seconds: 24 h  # <-", "wrong-type", "such as 3600, 90m or 12h"),
+    ("stopping_condition:\n  max_runtime_in_seconds: 86400000  # <-", "max-runtime-28-days", "write 2419200 or less"),
+    (
+        "stopping_condition:\n  max_runtime_in_seconds: 60\n  max_wait_time_in_seconds: 60  # <-",
+        "max-wait-needs-spot",
+        "enable_managed_spot_training: true",
+    ),
+    (
+        SPOT + "stopping_condition:\n  max_runtime_in_seconds: 7200\n  max_wait_time_in_seconds: 3600  # <-",
+        "spot-needs-max-wait",
+        "write 7200 or more",
+    ),
+    (SPOT.replace("true", "true  # <-"), "spot-needs-max-wait", "max_wait_time_in_seconds"),
+    (
+        "checkpoint_config:\n  s3_uri: s3://bucket/checkpoints/\n  local_path: /opt/ml/model  # <-",
+        "checkpoint-folder",
+        "write /opt/ml/checkpoints",
+    ),
+    ("checkpoint_config:  # <-\n  local_path: /opt/ml/checkpoints", "aws-required", "write s3_uri: s3://"),
+    (
+        "tensor_board_output_config:\n  s3_output_path: s3://bucket/tb/\n  local_path: /opt/ml/tb  # <-",
+        "tensor-board-path",
+        "/tensorboard",
+    ),
+    # the network
+    ("vpc_config:  # <-\n  security_group_ids: [sg-0123456789abcdef0]", "aws-required", "write subnets: [subnet-"),
+    (VPC.replace("sg-0123456789abcdef0", "default").strip() + "  # <-", "vpc-config-id-form", "such as sg-"),
+    (VPC.replace("subnet-0123456789abcdef0", "eu-west-1a").strip() + "  # <-", "vpc-config-id-form", "such as subnet-"),
+    (VPC.replace("[subnet-0123456789abcdef0]", "'subnet-01234567,subnet-89abcdef'").strip() + "  # <-", "wrong-type",
+     "such as [subnet-01234567, subnet-89abcdef]"),
+    # what a script or an algorithm is told
+    ("metric_definitions:\n  - name: loss\n    regex: 'loss=[0-9.]+'  # <-", "metric-regex-group", "parentheses"),
+    ("metric_definitions:\n  - name: loss\n    regex: 'loss=([0-9.]+'  # <-", "metric-regex", "missing )"),
+    ("metric_definitions:  # <-\n  loss: loss=([0-9.]+)", "wrong-type", "such as [{name: loss, regex: ...}]"),
+    ("tags:  # <-\n  - {Key: team, Value: vision}", "wrong-type", "write {team: ...}"),
+    ("environment:  # <-\n  - {name: LEVEL, value: secret}", "wrong-type", "write {LEVEL: ...}"),
+    ("environment:\n  MY-LEVEL: info  # <-", "aws-pattern", "underscores"),
+    (f"environment:\n  TOKEN: {'x' * 600}  # <-", "aws-max", "at most 512"),
+    ("container_entrypoint: sh -c train  # <-", "wrong-type", "such as [sh, -c, train]"),
+    (
+        "hyperparameters:\n  sagemaker_program: train.py\n  sagemaker_submit_directory: s3://bucket/code/  # <-",
+        "submit-directory-archive",
+        "name a .tar.gz",
+    ),
+    (
+        XGBOOST + "hyperparameters:\n  num_round: 10\n  objective: '\"reg:squarederror\"'  # <-\n"
+        + train("s3_uri: s3://bucket/train/", "content_type: text/csv"),
+        "built-in-hyperparameter-quotes",
+        "delete them",
+    ),
+    ("code: {entry_point: train.py, directory: 's3://bucket/code/'}  # <-", "code-places", "write a folder here"),
+    # the words of the request and of the SDK
+    ("role_arn: null\nRoleArn: arn:aws:iam::123456789012:role/mine  # <-", "unknown-key", "write role_arn"),
+    ("image: null\nAlgorithmSpecification: {TrainingImage: mine}  # <-", "unknown-key", "launch --import"),
+    ("base_name: null\nTrainingJobName: mine  # <-", "unknown-key", "write training_job_name"),
+    ("channels: null\nInputDataConfig: [{ChannelName: train}]  # <-", "unknown-key", "write channels: {train:"),
+    ("stopping_condition: null\nmax_run: 3600  # <-", "unknown-key", "write stopping_condition: {max_runtime_in_seconds: ...}"),
+    ("output_data_config: null\noutput_path: s3://bucket/out/  # <-", "unknown-key", "write output_data_config: {s3_output_path"),
+    ("use_spot_instances: true  # <-", "unknown-key", "write enable_managed_spot_training"),
+    ("image: null\nimage_uri: mine  # <-", "unknown-key", "write image"),
+    (train("DataSource: {S3DataSource: {S3Uri: s3://bucket/train/}}  # <-"), "unknown-key", "in the channel itself"),
+    (VPC + train("data_source: {file_system_data_source: {file_system_id: a}}  # <-"), "unknown-key", "in the channel itself"),
+    (train("file_system_id: fs-0123456789abcdef0  # <-"), "unknown-key", "it goes with source: EFS or FSxLustre"),
+    ("channels:  # <-\n  - {channel_name: train, s3_uri: s3://bucket/train/}", "wrong-type", "under its name"),
+    (MACHINE + "  max_wait_time_in_seconds: 3600  # <-", "unknown-key", "it belongs under stopping_condition"),
+]  # fmt: skip
+
+
+def problems_of(text: str) -> list[Problem]:
+    try:
+        return check_spec(parse_spec(text, "job.yaml"))
+    except SpecError as error:
+        return list(error.problems)
+
+
+@pytest.mark.parametrize(("fragment", "code", "remedy"), ROWS, ids=[f"{n}-{row[1]}" for n, row in enumerate(ROWS)])
+def test_one_message_at_the_line_with_the_remedy(fragment: str, code: str, remedy: str) -> None:
+    text = laid_over_base(fragment)
+    problems = problems_of(text)
+    assert [problem.code for problem in problems] == [code], "\n".join(map(str, problems))
+    (marked,) = [number for number, line in enumerate(text.splitlines(), 1) if line.endswith("# <-")]
+    assert problems[0].location is not None
+    assert problems[0].location.line == marked, str(problems[0])
+    assert remedy in problems[0].message
+    assert len(problems[0].message) < 300
+
+
+def test_what_is_missing_because_it_has_another_name_is_not_missed() -> None:
+    """A whole request under its own names gets one message for each of its members."""
+    text = (
+        "TrainingJobName: mine\nRoleArn: arn:aws:iam::123456789012:role/mine\nAlgorithmSpecification: {TrainingImage: a}\n"
+        "ResourceConfig: {InstanceType: ml.m5.large}\nStoppingCondition: {MaxRuntimeInSeconds: 60}\n"
+        "OutputDataConfig: {S3OutputPath: s3://bucket/}\nInputDataConfig: []\n"
+    )
+    problems = problems_of(text)
+    assert [(problem.code, problem.location and problem.location.line) for problem in problems] == [
+        ("unknown-key", line) for line in range(1, 8)
+    ]
+
+
+def test_a_secret_of_a_list_is_not_shown() -> None:
+    (problem,) = problems_of(laid_over_base("environment: [{name: TOKEN, value: hunter2}]"))
+    assert "hunter2" not in str(problem)
