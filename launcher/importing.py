@@ -125,7 +125,9 @@ def _tags(tags: Any) -> dict[str, str] | None:
     if not isinstance(tags, list) or not all(isinstance(tag, dict) and set(tag) == {"Key", "Value"} for tag in tags):
         return None
     pairs = [(tag["Key"], tag["Value"]) for tag in tags]
-    return dict(pairs) if len(dict(pairs)) == len(pairs) and all(isinstance(key, str) for key, _ in pairs) else None
+    if not all(isinstance(key, str) for key, _ in pairs):
+        return None
+    return dict(pairs) if len(dict(pairs)) == len(pairs) else None
 
 
 def _channels(entries: Any, mode: Any) -> dict[str, Any] | None:

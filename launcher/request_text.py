@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import json
+import warnings
 from typing import Any
 
 from launcher.errors import RefusedError, SpecError
@@ -52,7 +53,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _program(text: str) -> ast.Module | None:
     try:
-        return ast.parse(text.strip())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what is no Python at all may still be warned about
+            return ast.parse(text.strip())
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 

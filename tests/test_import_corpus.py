@@ -5,15 +5,20 @@
 
 from __future__ import annotations
 
+import copy
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import launcher
+from launcher import show
 from launcher.errors import RefusedError, SpecError
 from launcher.importing import import_file, import_request
+from launcher.parse import parse_spec
+from launcher.request import build_request
 
 REQUESTS = sorted((Path(__file__).parent / "data" / "requests").glob("*.json"))
 
@@ -77,6 +82,7 @@ ALGORITHM = '"AlgorithmSpecification": {"TrainingInputMode": "File"}}'
         ('{"TrainingJobName": "a"', "is not JSON"),
         ("", "is empty"),
         ("trainingJobName: a\ntrainingJobName: b\n", "is written twice"),
+        ("RoleArn: !GetAtt Role.Arn\n", "the tag !GetAtt is not taken here"),
         ("kind: a\n---\nkind: b\n", "second document"),
     ],
 )
@@ -101,3 +107,25 @@ def test_a_wrong_request_is_imported_so_that_the_plan_names_it_once(tmp_path: Pa
         ("request", "AlgorithmSpecification", "TrainingImage"),
         ("request", "ResourceConfig", "InstanceCount"),
     ]
+
+
+def places(value: Any) -> Iterator[tuple[Any, ...]]:
+    """Every place below `value`."""
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield (key,)
+        yield from ((key, *rest) for rest in places(item))
+
+
+@pytest.mark.parametrize("name", ["controller-resource", "notebook-augmented-manifest", "sdk-v2-estimator"])
+@pytest.mark.parametrize("wrong", [[], {}, "", "3", [[]], {"a": {}}, [{"Key": {}, "Value": []}]], ids=json.dumps)
+def test_whatever_is_wrong_and_wherever_it_comes_back(name: str, wrong: Any) -> None:
+    case = json.loads((REQUESTS[0].parent / f"{name}.json").read_text())
+    original = case.get("plans_to", case["request"])
+    for *above, last in places(original):
+        request = copy.deepcopy(original)
+        level = request
+        for key in above:
+            level = level[key]
+        level[last] = wrong
+        spec = parse_spec(show.as_yaml(import_request(request)))
+        assert build_request(spec, spec.training_job_name or "") in (request, {"TrainingJobName": "", **request})
