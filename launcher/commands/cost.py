@@ -16,6 +16,7 @@ from launcher.cost.estimate import Estimate, estimate, why_not
 from launcher.cost.show import as_data, as_text
 from launcher.cost.table import Price
 from launcher.errors import RefusedError
+from launcher.images import image_region
 
 _Change = tuple[str, dict[str, Any]]  # a line for people, and data for `--json`
 
@@ -36,8 +37,7 @@ def command(spec: str, online: bool, as_json: bool, sets: tuple[str, ...], **rea
     if online:
         found, changes = _ask(plan)
     else:
-        region = plan.spec.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-        found, changes = _estimated(plan, region), []
+        found, changes = _estimated(plan, _region(plan)), []
     if as_json:
         online_data = {"online": [data for _, data in changes]} if online else {}
         click.echo(json.dumps(as_data(found) | online_data, indent=2))
@@ -46,6 +46,13 @@ def command(spec: str, online: bool, as_json: bool, sets: tuple[str, ...], **rea
     click.echo("\n".join([*as_text(found, name), *(line for line, _ in changes)]))
     if found.unknown and not online:
         say("`--online` asks AWS for the prices that the table does not have", "yellow")
+
+
+def _region(plan: launcher.Plan) -> str | None:
+    """The region as far as it is known without asking boto3; an image of ECR's lies where the job runs."""
+    image = plan.request.get("AlgorithmSpecification", {}).get("TrainingImage", "")
+    told = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    return plan.spec.region or told or image_region(image)
 
 
 def _ask(plan: launcher.Plan) -> tuple[Estimate, list[_Change]]:

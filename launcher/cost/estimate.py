@@ -101,16 +101,16 @@ class Estimate:
     @property
     def maximum(self) -> Range | None:
         """Dollars for all that is counted."""
-        both = []
+        seconds = self.max_seconds + self.keep_alive_seconds
+        sums = []
         for cluster in self.clusters:
-            per_hour = cluster.per_hour
+            per_hour, stored = cluster.per_hour, Decimal(0)
             if per_hour is None or (self.volume is None and cluster.volume_gb):
                 return None
-            per_second = per_hour / HOUR
             if self.volume is not None:
-                per_second += self.volume.usd * cluster.volume_gb / MONTH
-            both.append(per_second * (self.max_seconds + self.keep_alive_seconds))
-        return _range(both)
+                stored = self.volume.usd * cluster.volume_gb * seconds / MONTH
+            sums.append(per_hour * seconds / HOUR + stored)
+        return _range(sums)
 
     @property
     def instance_types(self) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ def as_text(found: Estimate, name: str) -> list[str]:
     if found.keep_alive_seconds:
         kept = duration(found.keep_alive_seconds)
         lines.append(_line("warm pool", f"{_at(found.most_for_keep_alive)}, for {kept} without another job"))
-    if found.volume is not None and any(cluster.volume_gb for cluster in found.clusters):
+    if found.volume is not None and _has_volumes(found):
         price = f"{rate(found.volume.usd)} per GB and month, {_place(found.volume, found.region)}"
         lines.append(_line("storage", f"{_at(found.most_for_volumes)}, for {_gigabytes(found)} GB at {price}"))
     lines.append(_line("altogether", _at(found.maximum)))
@@ -83,8 +83,14 @@ def _place(price: Price, region: str | None) -> str:
 def _end(found: Estimate) -> list[str]:
     lines = [_line("not counted" if index == 0 else "", what) for index, what in enumerate(found.left_out)]
     prices = [each.price for cluster in found.clusters for each in cluster.instances if each.price is not None]
-    sources = [_source(price) for price in (*prices, *((found.volume,) if found.volume else ()))]
+    if found.volume is not None and _has_volumes(found):
+        prices.append(found.volume)
+    sources = [_source(price) for price in prices]
     return [*lines, *(_line("source" if i == 0 else "", source) for i, source in enumerate(dict.fromkeys(sources)))]
+
+
+def _has_volumes(found: Estimate) -> bool:
+    return any(cluster.volume_gb for cluster in found.clusters)
 
 
 def _source(price: Price) -> str:

@@ -59,31 +59,33 @@ def regions_with(instance_type: str) -> tuple[str, ...]:
     return tuple(sorted(region for name, region in _instance_prices() if name == instance_type))
 
 
-def all_prices() -> dict[tuple[str, str], Price]:
-    """Every price of an instance by type and region."""
-    return dict(_instance_prices())
-
-
-@cache
-def _sheets() -> list[dict[str, Any]]:
-    """The sheets, oldest first, so that newer ones are laid over them."""
-    table = json.loads(_TABLE.read_text(encoding="utf-8"), parse_float=Decimal, parse_int=Decimal)
-    return sorted(table["sheets"], key=lambda sheet: str(sheet["date"]))
-
-
-@cache
-def _instance_prices() -> dict[tuple[str, str], Price]:
+def instance_prices(sheets: list[dict[str, Any]]) -> dict[tuple[str, str], Price]:
+    """The prices of instances by type and region; where sheets differ, the newest's."""
     return {
         (name, sheet["region"]): _price(usd, sheet)
-        for sheet in _sheets()
+        for sheet in sorted(sheets, key=lambda sheet: str(sheet["date"]))
         for name, usd in sheet["usd_per_hour"].items()
     }
 
 
 @cache
+def _sheets() -> list[dict[str, Any]]:
+    table = json.loads(_TABLE.read_text(encoding="utf-8"), parse_float=Decimal, parse_int=Decimal)
+    sheets: list[dict[str, Any]] = table["sheets"]
+    return sheets
+
+
+@cache
+def _instance_prices() -> dict[tuple[str, str], Price]:
+    return instance_prices(_sheets())
+
+
+@cache
 def _volume_prices() -> dict[str, Price]:
     return {
-        sheet["region"]: _price(sheet["usd_per_gb_month"], sheet) for sheet in _sheets() if "usd_per_gb_month" in sheet
+        sheet["region"]: _price(sheet["usd_per_gb_month"], sheet)
+        for sheet in sorted(_sheets(), key=lambda sheet: str(sheet["date"]))
+        if "usd_per_gb_month" in sheet
     }
 
 
