@@ -22,6 +22,7 @@ from launcher.preflight import (
     quotas,
     role,
     s3_route,
+    shares,
 )
 from launcher.preflight.check import Check
 
@@ -29,6 +30,7 @@ CHECKS: tuple[Check, ...] = (
     *buckets.CHECKS,
     *prefixes.CHECKS,
     *manifests.CHECKS,
+    *shares.CHECKS,
     *disk.CHECKS,
     *checkpoints.CHECKS,
     *name.CHECKS,

@@ -94,6 +94,7 @@ class Subject:
 
     def once(self, key: str, find_out: Callable[[], Any]) -> Any:
         """What `find_out` gives, or raises; it is called once for each key, whichever checks want to know."""
+        self.has_asked = True
         with self._answers.lock:
             first = key not in self._answers.by_question
             answer = self._answers.by_question.setdefault(key, Future())

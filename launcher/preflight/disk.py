@@ -19,9 +19,8 @@ from launcher.preflight.checkpoints import older_state
 from launcher.preflight.listing import listing
 from launcher.preflight.machines import alternatives
 from launcher.preflight.manifests import FormError, named_objects
-from launcher.preflight.prefixes import hosts_that_share
 from launcher.preflight.threads import at_once
-from launcher.preflight.uses import channels
+from launcher.preflight.uses import channels, hosts_that_share
 from launcher.s3_uri import Place
 
 _GIB = 2**30  # bytes of a GB of VolumeSizeInGB: EBS's are binary

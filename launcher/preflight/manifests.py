@@ -19,9 +19,8 @@ from launcher.local.manifests import REFERENCE, read_manifest
 from launcher.nearest import did_you_mean
 from launcher.preflight.check import Check, Found, Subject
 from launcher.preflight.listing import beside
-from launcher.preflight.shares import uneven_shares
 from launcher.preflight.threads import at_once
-from launcher.preflight.uses import channels, place_of
+from launcher.preflight.uses import channels, hosts_that_share, place_of
 from launcher.s3_uri import Place
 
 _LARGEST = 8_000_000  # bytes of a manifest that is read without --full
@@ -80,7 +79,7 @@ def ask_manifests(subject: Subject) -> Iterator[Found]:
 
 def named_objects(subject: Subject, entry: Entry, place: Place) -> Named | None:
     """What a ManifestFile names; None where it is too large to be read. Raises RefusedError."""
-    hosts = (subject.draft.hosts_of(entry) or 1) if entry.is_sharded else 1
+    hosts = hosts_that_share(subject, entry)
     named: Named | None = subject.once(repr(("manifest", place, hosts)), lambda: _read(subject, place, hosts))
     return named
 
@@ -154,9 +153,6 @@ def _of_manifest(subject: Subject, entry: Entry, place: Place) -> Iterator[Found
     else:
         subject.note(path, f"{named.count:,} objects in the manifest; looked at {named.looked_at:,}, evenly spread")
     yield from _missing(subject, path, named, f"{place} names")
-    yield from uneven_shares(
-        subject, entry, named.count, named.host_bytes if named.is_complete else [0], is_complete=True
-    )
 
 
 def _missing(subject: Subject, path: Path, named: Named, what: str) -> Iterator[Found]:

@@ -14,9 +14,8 @@ from launcher.errors import Path
 from launcher.nearest import did_you_mean
 from launcher.preflight.check import Check, Found, Subject
 from launcher.preflight.listing import Listing, beside, listing
-from launcher.preflight.shares import SHARES, uneven_shares
 from launcher.preflight.threads import at_once
-from launcher.preflight.uses import channels, connectors
+from launcher.preflight.uses import channels, connectors, hosts_that_share
 from launcher.s3_uri import Place
 
 _FEW = 10_000  # objects; fewer are copied in a minute or two, however small
@@ -36,7 +35,7 @@ def ask_prefixes(subject: Subject) -> Iterator[Found]:
 
     def look(each: tuple[Path, Place, Entry | None]) -> list[Found]:
         path, place, entry = each
-        found = listing(subject, place, hosts_that_share(subject, entry))
+        found = listing(subject, place, hosts_that_share(subject, entry) if entry else 1)
         return list(_judged(subject, path, found, entry))
 
     for (path, _, _), outcome in at_once(look, entries, threads=len(entries)):
@@ -47,11 +46,6 @@ def ask_prefixes(subject: Subject) -> Iterator[Found]:
                 subject.could_not_ask(path, error)
 
 
-def hosts_that_share(subject: Subject, entry: Entry | None) -> int:
-    """The hosts among which a channel's objects are dealt out; 1 where each gets all."""
-    return (subject.draft.hosts_of(entry) or 1) if entry is not None and entry.is_sharded else 1
-
-
 def _judged(subject: Subject, path: Path, found: Listing, entry: Entry | None) -> Iterator[Found]:
     if found.count == 0:
         yield _empty(subject, path, found, entry)
@@ -60,7 +54,6 @@ def _judged(subject: Subject, path: Path, found: Listing, entry: Entry | None) -
     yield from _siblings(subject, path, found)
     if entry is not None:
         yield from _unservable(path, found, entry)
-        yield from uneven_shares(subject, entry, found.count, found.host_bytes, is_complete=found.is_complete)
         yield from _small(path, found, entry)
 
 
@@ -167,7 +160,6 @@ CHECKS = (
                 "warning",
                 "More than 10,000 objects of less than 50 MB on average: each is fetched by itself, so it takes long.",
             ),
-            **SHARES,
         },
     ),
 )

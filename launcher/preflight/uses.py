@@ -58,6 +58,11 @@ def channels(subject: Subject, data_type: str) -> Iterator[tuple[Entry, Place]]:
             yield entry, place
 
 
+def hosts_that_share(subject: Subject, entry: Entry) -> int:
+    """The hosts among which a channel's objects are dealt out; 1 where each gets all."""
+    return (subject.draft.hosts_of(entry) or 1) if entry.is_sharded else 1
+
+
 def is_code(subject: Subject, entry: Mapping[str, Any]) -> bool:
     """Whether an InputDataConfig entry is the one in which our code travels."""
     return subject.plan.code_uri is not None and entry.get("ChannelName") == contract.CODE_CHANNEL
