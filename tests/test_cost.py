@@ -1,32 +1,18 @@
-"""What a job costs: arithmetic against values computed by hand, the table's sources, and what is not known."""
+"""What a job costs, before it and after: arithmetic against values computed by hand."""
 
 from __future__ import annotations
 
-import json
-from datetime import date
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-import aws_stand_in
-import channel_specs
-import launcher
-from launcher.aws_model import shapes
-from launcher.checks.examples import BASE, laid_over_base
-from launcher.commands.cost import command
-from launcher.cost import estimate, estimate_of_job, instance_price, volume_price
+from launcher.cost import estimate, estimate_of_job
 from launcher.cost.estimate import why_not
 from launcher.cost.money import at_most, dollars, rate
-from launcher.cost.show import as_data, as_text
-from launcher.cost.table import Price, instance_prices
-from launcher.data.make_prices import OUTPUT, laid_over, sheet_of, to_text
-from launcher.errors import RefusedError
+from launcher.cost.show import as_text
+from launcher.cost.table import Price
 
-SHEETS: list[dict[str, Any]] = json.loads(OUTPUT.read_text(encoding="utf-8"))["sheets"]
-IN_US_EAST_1 = "region: us-east-1\nimage: 763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.8.0-cpu-py312"
 MADE_UP = {"m": "1.20", "g": "4.80", "c": "0.36"}  # dollars an hour by the type's first letter
 
 
@@ -149,124 +135,6 @@ def test_what_is_not_paid_by_the_hour_has_no_estimate(wrong: dict[str, Any], why
     assert why in (why_not(wrong) or "")
 
 
-# The table
-
-
-def test_each_price_has_its_source_and_date() -> None:
-    names = set(shapes()["TrainingInstanceType"]["enum"])
-    for sheet in SHEETS:
-        where = (sheet["region"], sheet["date"])
-        assert date(2020, 1, 1) < date.fromisoformat(sheet["date"]), where
-        assert sheet["source"], where
-        assert sheet["url"].startswith("https://"), where
-        assert sheet["usd_per_hour"], where
-        for name, usd in sheet["usd_per_hour"].items():
-            assert name in names, (where, name)
-            assert 0.01 < usd < 1000, (where, name)
-            price = instance_price(name, sheet["region"])
-            assert price is not None
-            assert price.region == sheet["region"]
-            assert price.date >= sheet["date"]
-            assert price.source
-            assert price.url
-
-
-def test_bigger_sizes_of_a_family_cost_more() -> None:
-    """A slip in typing would show: within a region and family, twice the size costs about twice as much."""
-    for sheet in SHEETS:
-        prices = sheet["usd_per_hour"]
-        for name, usd in prices.items():
-            family = name.rpartition(".")[0]
-            if (
-                family.startswith(("ml.c", "ml.m", "ml.r"))
-                and f"{family}.2xlarge" in prices
-                and name.endswith("xlarge")
-            ):
-                size = int(name.rpartition(".")[2].removesuffix("xlarge") or 1)
-                assert usd == pytest.approx(prices[f"{family}.2xlarge"] / 2 * size, rel=0.02), (sheet["region"], name)
-
-
-def test_the_newest_of_two_sheets_has_the_last_word() -> None:
-    about = {"source": "a test", "url": "https://example.org"}
-    new = {"region": "us-east-1", "date": "2026-03-01", "usd_per_hour": {"ml.a": Decimal(2)}, **about}
-    old = {
-        "region": "us-east-1",
-        "date": "2025-03-01",
-        "usd_per_hour": {"ml.a": Decimal(1), "ml.b": Decimal(3)},
-        **about,
-    }
-    for sheets in ([new, old], [old, new]):
-        prices = instance_prices(sheets)
-        assert (prices["ml.a", "us-east-1"].usd, prices["ml.a", "us-east-1"].date) == (2, "2026-03-01")
-        assert (prices["ml.b", "us-east-1"].usd, prices["ml.b", "us-east-1"].date) == (3, "2025-03-01")
-
-
-def test_a_region_without_a_price_gets_that_of_us_east_1_and_says_so() -> None:
-    price = instance_price("ml.c5.xlarge", "eu-central-1")
-    assert price is not None
-    assert (price.usd, price.region) == (Decimal("0.204"), "us-east-1")
-    found = estimate(request(one("ml.c5.xlarge")), "eu-central-1")
-    assert found is not None
-    assert any("as of us-east-1, since none is known for eu-central-1" in line for line in as_text(found, "digits"))
-
-
-def test_a_region_with_a_price_gets_its_own() -> None:
-    price, volume = instance_price("ml.g5.xlarge", "eu-west-1"), volume_price("eu-west-1")
-    assert price is not None
-    assert volume is not None
-    assert (price.usd, price.region, price.date) == (Decimal("1.57"), "eu-west-1", "2023-12-31")
-    assert (volume.usd, volume.region) == (Decimal("0.154"), "eu-west-1")
-
-
-@pytest.mark.parametrize("name", ["ml.p6e-gb200.36xlarge", "ml.x99.huge"])
-def test_an_unknown_type_is_no_guess(name: str) -> None:
-    groups = [
-        {"InstanceGroupName": "a", "InstanceType": name, "InstanceCount": 1},
-        {"InstanceGroupName": "b", "InstanceType": "ml.m5.xlarge", "InstanceCount": 1},
-    ]
-    found = estimate(request({"InstanceGroups": groups}), "us-east-1")
-    assert found is not None
-    assert found.unknown == (name,)
-    assert found.per_hour is found.most_for_training is found.maximum is None
-    lines = as_text(found, "digits")
-    assert any(f"unknown, since no price is known for {name}" in line for line in lines)
-    assert any("ml.m5.xlarge at $0.23/h" in line for line in lines)
-    assert as_data(found)["usd_per_hour"] is None
-
-
-def test_a_type_that_is_known_elsewhere_says_where() -> None:
-    found = estimate(request(one("ml.p5en.48xlarge")), "us-east-1")
-    assert found is not None
-    assert found.per_hour is None
-    assert any("the table has one for ap-south-1 only" in line for line in as_text(found, "digits"))
-
-
-@pytest.mark.parametrize("name", channel_specs.names())
-def test_every_bundled_spec_has_an_estimate(name: str) -> None:
-    plan = launcher.plan(launcher.load(str(channel_specs.path(name))), name="digits-1")
-    found = estimate(plan.request, plan.spec.region)
-    assert found is not None
-    assert found.unknown == ()
-    assert found.maximum is not None
-
-
-def test_amounts_are_shown_as_people_write_them() -> None:
-    assert [dollars(Decimal(usd)) for usd in ("0", "0.004", "0.015", "1234.5")] == [
-        "$0.00",
-        "less than $0.01",
-        "$0.02",
-        "$1,234.50",
-    ]
-    assert [rate(Decimal(usd)) for usd in ("3.2", "0.7364", "63.296", "1000")] == [
-        "$3.20",
-        "$0.7364",
-        "$63.296",
-        "$1,000.00",
-    ]
-    assert at_most((Decimal("1.001"), Decimal("2"))) == "at most $1.01 to $2.00"
-    assert at_most((Decimal("0.001"), Decimal("0.001"))) == "less than $0.01"
-
-
 # After the job
 
 
@@ -319,124 +187,18 @@ def test_what_cannot_be_said_of_an_ended_job() -> None:
     assert estimate_of_job(described(one(TrainingPlanArn="arn:plan")), "us-east-1") is None
 
 
-# The command
-
-
-def launch_cost(folder: Path, spec: str, *options: str) -> Result:
-    (folder / "job.yaml").write_text(spec)
-    return CliRunner().invoke(command, [str(folder / "job.yaml"), *options])
-
-
-@pytest.fixture
-def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
-        monkeypatch.delenv(name, raising=False)
-
-
-def test_the_command_says_that_it_estimates(tmp_path: Path, nowhere: None) -> None:
-    resources = "resource_config: {instance_type: ml.m5.xlarge, instance_count: 2, volume_size_in_gb: 30}"
-    spec = laid_over_base(f"{resources}\nstopping_condition: {{max_runtime_in_seconds: 3600}}\n{IN_US_EAST_1}")
-    done = launch_cost(tmp_path, spec)
-    assert done.exit_code == 0, done.output
-    assert "an estimate, not AWS's bill" in done.stdout
-    assert "2 x ml.m5.xlarge at $0.23/h, AWS's price list of 2026-09-27" in done.stdout
-    assert "at most $0.46, for 1 h" in done.stdout
-    assert "not counted" in done.stdout
-    assert "https://pricing.us-east-1.amazonaws.com/" in done.stdout
-
-
-def test_the_command_takes_set_and_json(tmp_path: Path, nowhere: None) -> None:
-    done = launch_cost(tmp_path, laid_over_base(IN_US_EAST_1), "--json", "--set", "resource_config.instance_count=3")
-    assert done.exit_code == 0, done.output
-    data = json.loads(done.stdout)
-    assert data["is_estimate"] is True
-    assert data["region"] == "us-east-1"
-    row = data["clusters"][0]["instances"][0]
-    assert row["instance_count"] == 3
-    assert {"usd", "region", "date", "source", "url"} <= set(row["price"])
-    assert data["usd_per_hour"]["most"] == pytest.approx(3 * row["price"]["usd"])
-
-
-def test_the_command_refuses_where_nothing_is_paid_by_the_hour(tmp_path: Path, nowhere: None) -> None:
-    plan = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/mine"
-    done = launch_cost(tmp_path, BASE, "--set", f"resource_config.training_plan_arn={plan}")
-    assert isinstance(done.exception, RefusedError)
-    assert "paid for in advance" in str(done.exception)
-
-
-def test_online_asks_for_todays_price_and_shows_the_difference(tmp_path: Path, aws: aws_stand_in.StandIn) -> None:
-    aws.price("ml.m5.xlarge", 0.253, region="eu-west-1")
-    aws.price("ml.m5.xlarge", 9.99, region="eu-west-1", component="Hosting")
-    aws.price("ml.m5.xlarge", 8.88, region="us-east-1")
-    options = ("--set", "resource_config.instance_type=ml.m5.xlarge", "--set", "resource_config.instance_count=2")
-    done = launch_cost(tmp_path, BASE, *options, "--set", "region=eu-west-1", "--online")
-    assert done.exit_code == 0, done.output
-    assert "2 x ml.m5.xlarge at $0.253/h, AWS's price API of 2026-01-01" in done.stdout
-    # 0.253 / 0.257, the bill's of 2023
-    assert "the table has $0.257 for ml.m5.xlarge (eu-west-1, an AWS bill of 2023-12-31)" in done.stdout
-    assert "-1.56 %" in done.stdout
-    (call,) = aws.calls("pricing:")
-    assert call["region"] == "us-east-1"  # the price API answers there for every region
-    assert aws.writing_calls() == []
-
-
-def test_online_says_what_aws_does_not_sell(tmp_path: Path, aws: aws_stand_in.StandIn) -> None:
-    spec, options = laid_over_base(IN_US_EAST_1), ("--set", "resource_config.instance_type=ml.m5.xlarge")
-    done = launch_cost(tmp_path, spec, *options, "--online", "--json")
-    assert done.exit_code == 0, done.output
-    data = json.loads(done.stdout)
-    assert data["usd_per_hour"] is None
-    (change,) = data["online"]
-    assert change["usd"] is None
-    assert change["table"]["usd"] == 0.23
-    done = launch_cost(tmp_path, spec, *options, "--online")
-    assert "AWS has no on-demand price for training on ml.m5.xlarge in us-east-1 today" in done.stdout
-
-
-# Making the table
-
-
-def offer(*rows: tuple[str, str, str]) -> dict[str, Any]:
-    """AWS's offer file with products of (usage type, unit, dollars)."""
-    products = {
-        f"SKU{index}": {"attributes": {"usagetype": usage, "regionCode": "us-east-1"}}
-        for index, (usage, _, _) in enumerate(rows)
-    }
-    terms = {
-        f"SKU{index}": {f"SKU{index}.T": {"priceDimensions": {"d": {"unit": unit, "pricePerUnit": {"USD": usd}}}}}
-        for index, (_, unit, usd) in enumerate(rows)
-    }
-    return {
-        "publicationDate": "2027-02-03T04:05:06Z",
-        "version": "20270203040506",
-        "products": products,
-        "terms": {"OnDemand": terms},
-    }
-
-
-def test_a_sheet_is_made_of_an_offer_file() -> None:
-    sheet = sheet_of(
-        offer(
-            ("USE1-Train:ml.m5.xlarge", "Hrs", "0.2500000000"),
-            ("USE1-Host:ml.m5.xlarge", "Hrs", "9.0000000000"),
-            ("USE1-TrSpt:ml.m5.xlarge", "Hrs", "8.0000000000"),
-            ("USE1-Train:ml.g5.xlarge", "Hrs", "0.0000000000"),
-            ("USE1-Train:VolumeUsage.gp2", "GB-Mo", "0.1500000000"),
-        )
-    )
-    assert sheet["usd_per_hour"] == {"ml.m5.xlarge": 0.25}
-    assert sheet["usd_per_gb_month"] == 0.15
-    assert (sheet["region"], sheet["date"]) == ("us-east-1", "2027-02-03")
-    assert sheet["url"].endswith("/AmazonSageMaker/20270203040506/us-east-1/index.json")
-
-    sheets = laid_over(SHEETS, sheet)
-    assert [each for each in sheets if each["region"] == "us-east-1"] == [sheet]
-    assert len([each for each in sheets if each["region"] != "us-east-1"]) == len(
-        [each for each in SHEETS if each["region"] != "us-east-1"]
-    )
-    with pytest.raises(ValueError, match="of one region"):
-        sheet_of(offer(("USE1-Host:ml.m5.xlarge", "Hrs", "9.0")))
-
-
-def test_the_table_is_as_the_script_writes_it() -> None:
-    assert OUTPUT.read_text(encoding="utf-8") == to_text(SHEETS)
+def test_amounts_are_shown_as_people_write_them() -> None:
+    assert [dollars(Decimal(usd)) for usd in ("0", "0.004", "0.015", "1234.5")] == [
+        "$0.00",
+        "less than $0.01",
+        "$0.02",
+        "$1,234.50",
+    ]
+    assert [rate(Decimal(usd)) for usd in ("3.2", "0.7364", "63.296", "1000")] == [
+        "$3.20",
+        "$0.7364",
+        "$63.296",
+        "$1,000.00",
+    ]
+    assert at_most((Decimal("1.001"), Decimal("2"))) == "at most $1.01 to $2.00"
+    assert at_most((Decimal("0.001"), Decimal("0.001"))) == "less than $0.01"

@@ -1,0 +1,87 @@
+"""`launch cost`: what a person sees, `--json`, and `--online` against the stand-in for AWS."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import aws_stand_in
+from launcher.checks.examples import BASE, laid_over_base
+from launcher.commands.cost import command
+from launcher.errors import RefusedError
+
+IN_US_EAST_1 = "region: us-east-1\nimage: 763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.8.0-cpu-py312"
+
+
+def launch_cost(folder: Path, spec: str, *options: str) -> Result:
+    (folder / "job.yaml").write_text(spec)
+    return CliRunner().invoke(command, [str(folder / "job.yaml"), *options])
+
+
+@pytest.fixture
+def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_the_command_says_that_it_estimates(tmp_path: Path, nowhere: None) -> None:
+    resources = "resource_config: {instance_type: ml.m5.xlarge, instance_count: 2, volume_size_in_gb: 30}"
+    spec = laid_over_base(f"{resources}\nstopping_condition: {{max_runtime_in_seconds: 3600}}\n{IN_US_EAST_1}")
+    done = launch_cost(tmp_path, spec)
+    assert done.exit_code == 0, done.output
+    assert "an estimate, not AWS's bill" in done.stdout
+    assert "2 x ml.m5.xlarge at $0.23/h, AWS's price list of 2026-09-27" in done.stdout
+    assert "at most $0.46, for 1 h" in done.stdout
+    assert "not counted" in done.stdout
+    assert "https://pricing.us-east-1.amazonaws.com/" in done.stdout
+
+
+def test_the_command_takes_set_and_json(tmp_path: Path, nowhere: None) -> None:
+    done = launch_cost(tmp_path, laid_over_base(IN_US_EAST_1), "--json", "--set", "resource_config.instance_count=3")
+    assert done.exit_code == 0, done.output
+    data = json.loads(done.stdout)
+    assert data["is_estimate"] is True
+    assert data["region"] == "us-east-1"
+    row = data["clusters"][0]["instances"][0]
+    assert row["instance_count"] == 3
+    assert {"usd", "region", "date", "source", "url"} <= set(row["price"])
+    assert data["usd_per_hour"]["most"] == pytest.approx(3 * row["price"]["usd"])
+
+
+def test_the_command_refuses_where_nothing_is_paid_by_the_hour(tmp_path: Path, nowhere: None) -> None:
+    plan = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/mine"
+    done = launch_cost(tmp_path, BASE, "--set", f"resource_config.training_plan_arn={plan}")
+    assert isinstance(done.exception, RefusedError)
+    assert "paid for in advance" in str(done.exception)
+
+
+def test_online_asks_for_todays_price_and_shows_the_difference(tmp_path: Path, aws: aws_stand_in.StandIn) -> None:
+    aws.price("ml.m5.xlarge", 0.253, region="eu-west-1")
+    aws.price("ml.m5.xlarge", 9.99, region="eu-west-1", component="Hosting")
+    aws.price("ml.m5.xlarge", 8.88, region="us-east-1")
+    options = ("--set", "resource_config.instance_type=ml.m5.xlarge", "--set", "resource_config.instance_count=2")
+    done = launch_cost(tmp_path, BASE, *options, "--set", "region=eu-west-1", "--online")
+    assert done.exit_code == 0, done.output
+    assert "2 x ml.m5.xlarge at $0.253/h, AWS's price API of 2026-01-01" in done.stdout
+    # 0.253 / 0.257, the bill's of 2023
+    assert "the table has $0.257 for ml.m5.xlarge (eu-west-1, an AWS bill of 2023-12-31)" in done.stdout
+    assert "-1.56 %" in done.stdout
+    (call,) = aws.calls("pricing:")
+    assert call["region"] == "us-east-1"  # the price API answers there for every region
+    assert aws.writing_calls() == []
+
+
+def test_online_says_what_aws_does_not_sell(tmp_path: Path, aws: aws_stand_in.StandIn) -> None:
+    spec, options = laid_over_base(IN_US_EAST_1), ("--set", "resource_config.instance_type=ml.m5.xlarge")
+    done = launch_cost(tmp_path, spec, *options, "--online", "--json")
+    assert done.exit_code == 0, done.output
+    data = json.loads(done.stdout)
+    assert data["usd_per_hour"] is None
+    (change,) = data["online"]
+    assert change["usd"] is None
+    assert change["table"]["usd"] == 0.23
+    done = launch_cost(tmp_path, spec, *options, "--online")
+    assert "AWS has no on-demand price for training on ml.m5.xlarge in us-east-1 today" in done.stdout
