@@ -178,6 +178,13 @@ ROWS: list[tuple[str, str, str]] = [
         "built-in-hyperparameter-quotes",
         "delete them",
     ),
+    (
+        XGBOOST + "hyperparameters: {num_round: 10}\n"
+        + train("s3_uri: s3://bucket/train/", "content_type: text/csv").replace("train:", "training:")
+        .replace("channels:", "channels:  # <-"),
+        "built-in-channel-missing",
+        "rename training",
+    ),
     ("code: {entry_point: train.py, directory: 's3://bucket/code/'}  # <-", "code-places", "write a folder here"),
     # the words of the request and of the SDK
     ("role_arn: null\nRoleArn: arn:aws:iam::123456789012:role/mine  # <-", "unknown-key", "write role_arn"),

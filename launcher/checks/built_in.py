@@ -27,7 +27,16 @@ def channels_that_it_needs(draft: Draft) -> Iterator[Found]:
     for name in known.needs if known else ():
         annotates = name.removesuffix("_annotation")
         if draft.entry(name) is None and not (annotates != name and is_augmented(draft.entry(annotates))):
-            yield ("channels", name), f"is missing, and {draft.built_in} needs it; add a channel of this name"
+            other = _meant_as(name, draft)
+            remedy = f"rename {other.name}, if that is it" if other else "add a channel of this name"
+            yield ("channels", name), f"is missing, and {draft.built_in} needs it; {remedy}"
+
+
+def _meant_as(name: str, draft: Draft) -> Entry | None:
+    """A channel that the algorithm does not know, and whose name begins as the missing one does."""
+    known = facts(draft)
+    names = (*known.needs, *known.takes) if known else ()
+    return next((entry for entry in draft.entries if entry.name not in names and entry.name.startswith(name[:5])), None)
 
 
 def channels_that_it_knows(draft: Draft) -> Iterator[Found]:
@@ -38,7 +47,12 @@ def channels_that_it_knows(draft: Draft) -> Iterator[Found]:
     """
     known = facts(draft)
     for entry in draft.entries if known else ():
-        if known and entry.name and entry.name not in (*known.needs, *known.takes):
+        meant = (
+            any(draft.entry(name) is None and _meant_as(name, draft) == entry for name in known.needs)
+            if known
+            else False
+        )
+        if known and entry.name and entry.name not in (*known.needs, *known.takes) and not meant:
             names = ", ".join((*known.needs, *known.takes))
             yield entry.whole, f"is no channel that {draft.built_in} is known to read: {names}; rename or delete it"
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from entrypoints import contract
 from launcher.checks.rule import Draft, Found, Rule
 
+_MANY_METRICS = 50  # AWS takes 40
 _LONGEST_REGEX = 500  # that AWS takes; one that is longer has been told of
 _IN_EVERY_DIALECT = ("missing )", "unbalanced parenthesis", "unterminated character set", "nothing to repeat")
 
@@ -47,7 +49,7 @@ def metrics_have_a_group(draft: Draft) -> Iterator[Found]:
     Source: developer guide, training-metrics: the expression is searched in the log, and the text inside its parentheses
     becomes the value.
     """
-    for index, metric in enumerate(draft.get("AlgorithmSpecification.MetricDefinitions") or ()):
+    for index, metric in enumerate(_metrics(draft)):
         regex = metric.get("Regex")
         if regex and _broken(regex) is None and not re.search(r"(?<!\\)\((?!\?[:=!<])|\(\?<[A-Za-z]", regex):
             yield (
@@ -62,10 +64,15 @@ def metrics_compile(draft: Draft) -> Iterator[Found]:
     Only what is wrong in every dialect is looked for, since the service's is not Python's.
     Source: developer guide, training-metrics; MetricDefinition.Regex in the service model takes any text.
     """
-    for index, metric in enumerate(draft.get("AlgorithmSpecification.MetricDefinitions") or ()):
+    for index, metric in enumerate(_metrics(draft)):
         if broken := _broken(metric.get("Regex") or ""):
             message = f"is no regular expression: {broken}; mend it, or put a backslash before what stands for itself"
             yield ("metric_definitions", index, "regex"), message
+
+
+def _metrics(draft: Draft) -> Sequence[Mapping[str, Any]]:
+    """The metrics of a job, not more than can be meant: a file of 1 MB can hold thousands."""
+    return (draft.get("AlgorithmSpecification.MetricDefinitions") or ())[:_MANY_METRICS]
 
 
 def _broken(regex: str) -> str | None:

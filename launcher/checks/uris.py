@@ -66,7 +66,7 @@ def uri_names_a_place(draft: Draft) -> Iterator[Found]:
             yield path, f"{uri!r} {what}; write {'s3://' + twice[2]!r}"
         elif host.endswith("console.aws.amazon.com"):
             yield path, f"{uri!r} is a page of the console; write {_shown_in_console(uri)}"
-        elif uri.startswith("https://") and re.fullmatch(r"[A-Za-z0-9.:-]+", host) and not _S3_HOST.fullmatch(host):
+        elif uri.startswith("https://") and re.fullmatch(r"[A-Za-z0-9.:-]+", host) and not _s3_host(uri):
             yield path, f"{uri!r} does not lie in S3; copy it there, and write s3://bucket/folder/"
 
 
@@ -112,14 +112,18 @@ def debugger_knows_no_https(draft: Draft) -> Iterator[Found]:
     Source: aws/amazon-sagemaker-examples issue 3881.
     """
     uri = draft.get("DebugHookConfig.S3OutputPath") or ""
-    if _S3_HOST.fullmatch(bucket(uri)) and uri.startswith("https://"):
+    if uri.startswith("https://") and _s3_host(uri):
         yield ("debug_hook_config", "s3_output_path"), f"{uri!r} is not understood by the debugger; write {_plain(uri)}"
+
+
+def _s3_host(uri: str) -> re.Match[str] | None:
+    """The host of an https URI, where it is one of S3's; no name of a host is longer than 255 characters."""
+    return _S3_HOST.fullmatch(bucket(uri)) if len(bucket(uri)) <= 255 else None
 
 
 def _plain(uri: str) -> str:
     """`s3://bucket/key` for an https URI of S3."""
-    host = _S3_HOST.fullmatch(bucket(uri))
-    key = object_key(uri)
+    host, key = _s3_host(uri), object_key(uri)
     return f"s3://{host['bucket']}/{key}" if host and host["bucket"] else f"s3://{key}"
 
 
