@@ -125,6 +125,8 @@ def _validated(value: Mapping[str, Any]) -> tuple[JobSpec, list[_Found]]:
         except ValidationError as error:
             # Of a channel of no kind, no key can be judged: its error stands at the channel, which goes as a whole.
             found = [(_spec_path(each["loc"]), each, value) for each in error.errors(include_url=False)]
+            lists = {path[:-1] for path, _, _ in found if path and isinstance(path[-1], int)}
+            found = [each for each in found if each[0] not in lists]  # `extends` is no single text either: no news
             wrong += found
             value = _without(value, [path for path, _, _ in found])
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import re
 import sys
 import textwrap
 from typing import Any
@@ -93,13 +94,26 @@ def _limit(field: dict[str, Any], shape: dict[str, Any] | None, definitions: dic
                 _limit(below, _shape(shape, (aws_name(key),)), definitions)
         elif option.get("type") == "array" and "member" in shape:
             _limit(option["items"], shapes()[shape["member"]["shape"]], definitions)
-        elif option.get("type") == "integer":
+        elif option.get("type") == "integer" or (shape["type"] in ("integer", "long") and "string" in option["type"]):
             option.update({name: shape[key] for key, name in (("min", "minimum"), ("max", "maximum")) if key in shape})
         elif "enum" in shape and option.get("type") != "null":
             option.clear()
             option["enum"] = shape["enum"]
         elif isinstance(option.get("type"), list) and r"\p" not in shape.get("pattern", r"\p"):
             option["pattern"] = f"^(?:{shape['pattern']})$"
+            if "boolean" in option["type"]:
+                option.update(_unquoted(shape["pattern"]))
+
+
+def _unquoted(pattern: str) -> dict[str, Any]:
+    """What a text of a pattern may be without quotes. A schema's pattern says nothing of numbers, so samples are tried."""
+
+    def takes(*samples: str) -> bool:
+        return all(re.fullmatch(pattern, sample) for sample in samples)
+
+    kinds = {"integer": takes("0", "123456"), "number": takes("0.5", "-1.25"), "boolean": takes("true", "false")}
+    bound = {} if takes("-1") or not kinds["integer"] else {"minimum": 0}
+    return {"type": ["string", *(kind for kind, taken in kinds.items() if taken)], **bound}
 
 
 def _tidy(value: Any) -> None:

@@ -138,6 +138,8 @@ def _in_brackets(context: str, at: _Place, begun: _Place, lines: list[str]) -> t
     opening, closing = ("[", "]") if "sequence" in context else ("{", "}")
     line = lines[at[0] - 1]
     character, before = line[at[1] - 1 : at[1]], line[: at[1] - 1]
+    if "node" in context and not character:
+        return at, "ends where a value belongs; write it, and close the brackets"
     if "node" in context:
         return at, "has nothing between two signs; write the value, '' for an empty text, or delete what is too much"
     if character in ("]", "}"):

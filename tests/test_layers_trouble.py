@@ -1,0 +1,76 @@
+"""Files to read and to extend, `--set` and `${VARIABLES}` that cannot be: refused at once, with the place and the remedy."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import launcher
+from launcher import SpecError, parse_spec
+from launcher.checks.examples import BASE as SPEC
+from launcher.errors import RefusedError
+
+
+def test_places_that_are_no_files(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "loop.yaml").symlink_to("loop.yaml")
+    (tmp_path / "folder.yaml").mkdir()
+    for name in ("pipe.yaml", "loop.yaml", "folder.yaml", "nothing.yaml"):
+        with pytest.raises(RefusedError, match=f"{name}: cannot be read: .*; check the path"):
+            launcher.load(tmp_path / name)
+        (tmp_path / "job.yaml").write_text(f"extends: {name}\n")
+        with pytest.raises(SpecError, match=f"job.yaml:1:1: extends: .*{name} cannot be read: "):
+            launcher.load(tmp_path / "job.yaml")
+    with pytest.raises(SpecError, match="larger than"):
+        launcher.load("/dev/zero")
+
+
+def test_layers_end(tmp_path: Path) -> None:
+    """Circles by other names, deep chains, and files that extend two each, which are 2 to the power of their depth."""
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "job.yaml").write_text("extends: ../here/job.yaml\n")
+    with pytest.raises(SpecError, match="in turn; end the circle"):
+        launcher.load(here / "job.yaml")
+    for index in range(60):
+        (here / f"{index}.yaml").write_text(f"extends: [{index + 1}.yaml]\n")
+        (here / f"two{index}.yaml").write_text(f"extends: [two{index + 1}.yaml, two{index + 1}.yaml]\n")
+    for name in ("0.yaml", "two0.yaml"):
+        with pytest.raises(SpecError, match="more than 50 files"):
+            launcher.load(here / name)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "words"),
+    [
+        ("a..b=1", "is not path=value"),
+        ("channels[x]=1", "is not path=value"),
+        ('""=x', "is not path=value"),
+        ("=", "is not path=value"),
+        (".".join("a" * 60) + "=1", "is not path=value"),
+        ("extends=base.yaml", "cannot be set"),
+        ("channels.train[0]=x", "only keys can be new"),
+        ("environment={A: 1, A: 2}", "written twice"),
+        ("environment.A=[", "close the brackets"),
+        ("channels.train=s3:/b/", "channels.train.s3_uri"),
+    ],
+)
+def test_sets_that_cannot_be(assignment: str, words: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        launcher.plan(parse_spec(SPEC, sets=[assignment]), name="one")
+    (problem,) = caught.value.problems
+    assert words in str(problem)
+    assert problem.location is not None
+    assert problem.location.file.startswith("--set ")
+
+
+def test_a_set_does_not_hide_that_the_file_is_no_spec() -> None:
+    with pytest.raises(SpecError, match="is not a mapping"):
+        parse_spec("hello", sets=["base_name=x"])
+
+
+def test_a_variable_that_is_no_utf_8() -> None:
+    with pytest.raises(SpecError, match="names the variable A, which holds no UTF-8"):
+        parse_spec(SPEC + "environment: {X: '${A}'}\n", environ={"A": "\udce9"})
