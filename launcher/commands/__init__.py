@@ -15,5 +15,6 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "stop": "launcher.commands.stop",
         "rerun": "launcher.commands.rerun",
         "diff": "launcher.commands.diff",
+        "cost": "launcher.commands.cost",
     }
 )
