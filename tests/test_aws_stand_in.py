@@ -6,6 +6,7 @@ import functools
 import io
 import json
 import os
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -117,7 +118,9 @@ def test_jobs_are_listed_filtered_and_paged(aws: StandIn) -> None:
     assert [job["TrainingJobName"] for job in newest] == ["cats-11", "cats-9"]
     failed = sagemaker.list_training_jobs(StatusEquals="Failed")["TrainingJobSummaries"]
     assert [job["TrainingJobName"] for job in failed] == ["cats-1"]
-    late = sagemaker.list_training_jobs(CreationTimeAfter=newest[1]["CreationTime"])["TrainingJobSummaries"]
+    late = sagemaker.list_training_jobs(CreationTimeAfter=newest[1]["CreationTime"] + timedelta(seconds=30))[
+        "TrainingJobSummaries"
+    ]
     assert [job["TrainingJobName"] for job in late] == ["dogs-10", "cats-11"]
 
 
@@ -224,6 +227,11 @@ def test_a_simulated_policy(aws: StandIn) -> None:
         "EvaluationResults"
     ]
     assert answer[0]["EvalDecision"] == "allowed"
+    iam.attach_role_policy(RoleName="trainer", PolicyArn="arn:aws:iam::aws:policy/AmazonSageMakerFullAccess")
+    answer = iam.simulate_principal_policy(**ask, ActionNames=["logs:PutLogEvents", "iam:CreateUser"])[
+        "EvaluationResults"
+    ]
+    assert [result["EvalDecision"] for result in answer] == ["allowed", "implicitDeny"]
     ask["PolicySourceArn"] += "s"
     assert refused(iam.simulate_principal_policy, **ask, ActionNames=["s3:PutObject"]) == ("NoSuchEntity", 404)
 
@@ -280,6 +288,25 @@ def test_buckets_elsewhere(aws: StandIn) -> None:
     assert refused(s3.head_bucket, Bucket="theirs") == ("403", 403)
     assert refused(s3.list_objects_v2, Bucket="theirs") == ("AccessDenied", 403)
     assert refused(s3.head_bucket, Bucket="nobodys") == ("404", 404)
+
+
+def test_objects_that_are_only_said_to_be_there(aws: StandIn) -> None:
+    s3 = once(aws, "s3")
+    s3.create_bucket(Bucket="data")
+    aws.objects("data", pattern="train/{:05d}.tar", count=2500, size=10**12)
+    aws.objects("data", sizes={"train_old/a b&c.tar": 1, "train/deep/é.tar": 2, "a": 3})
+    pages = list(s3.get_paginator("list_objects_v2").paginate(Bucket="data", Prefix="train"))
+    assert [page["KeyCount"] for page in pages] == [1000, 1000, 502]
+    keys = [item["Key"] for page in pages for item in page["Contents"]]
+    assert keys == sorted(keys)
+    assert keys[-2:] == ["train/deep/é.tar", "train_old/a b&c.tar"]
+    top = s3.list_objects_v2(Bucket="data", Delimiter="/", MaxKeys=2)
+    assert [item["Prefix"] for item in top["CommonPrefixes"]] == ["train/"]
+    rest = s3.list_objects_v2(Bucket="data", Delimiter="/", ContinuationToken=top["NextContinuationToken"])
+    assert ([item["Prefix"] for item in rest["CommonPrefixes"]], rest["IsTruncated"]) == (["train_old/"], False)
+    assert s3.list_objects_v2(Bucket="data", Prefix="none")["KeyCount"] == 0
+    assert s3.head_object(Bucket="data", Key="train/00001.tar")["ContentLength"] == 10**12
+    assert refused(s3.head_object, Bucket="data", Key="none") == ("404", 404)
 
 
 def test_moto_gets_bytes_as_they_came(aws: StandIn) -> None:
@@ -342,6 +369,15 @@ def test_each_protocol_has_its_own_refusals(aws: StandIn, service: str) -> None:
 def test_head_has_no_body_to_say_that_a_token_expired(aws: StandIn) -> None:
     aws.fault("expired", "s3:HeadBucket")
     assert refused(once(aws, "s3").head_bucket, Bucket="data") == ("400", 400)
+
+
+def test_new_keys_are_good_when_the_old_have_expired(aws: StandIn) -> None:
+    import boto3
+
+    aws.fault("expired", key_id=aws.environ["AWS_ACCESS_KEY_ID"], count=-1)
+    for _ in range(2):
+        assert refused(once(aws, "sts").get_caller_identity) == ("ExpiredToken", 403)
+    boto3.client("sts", aws_access_key_id="new", aws_secret_access_key="new").get_caller_identity()
 
 
 def test_effects_and_answers_part(aws: StandIn) -> None:

@@ -26,7 +26,7 @@ def main() -> None:
         signal.signal(number, lambda *_: ended.set())
     if arguments.with_stdin:
         threading.Thread(target=_end_with_stdin, args=(ended,), daemon=True).start()
-    environ = {"MOTO_IAM_LOAD_MANAGED_POLICIES": "true", "MOTO_EC2_LOAD_DEFAULT_AMIS": "false", **os.environ}
+    environ = {"MOTO_EC2_LOAD_DEFAULT_AMIS": "false", **os.environ}
     command = [sys.executable, "-m", "moto.server", "-p", "0"]
     moto = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environ

@@ -29,6 +29,7 @@ class Fault:
     kind: str
     operation: str = "*"  # `sagemaker:CreateTrainingJob`, `s3:*`
     containing: str = ""  # only calls whose path or body holds this text: a bucket's name, a key
+    key_id: str = ""  # only calls signed with this access key: `expired` until the caller comes with new ones
     nth: int = 1  # the first matching call is 1
     count: int = 1  # so many matching calls in a row; FOREVER until cleared
     seconds: float = 0.0
@@ -46,6 +47,8 @@ class Fault:
         if not fnmatch.fnmatchcase(call.name, self.operation):
             return False
         if self.containing and self.containing not in call.target and self.containing.encode() not in call.body:
+            return False
+        if self.key_id and f"Credential={self.key_id}/" not in call.headers.get("Authorization", ""):
             return False
         self.seen += 1
         return self.seen >= self.nth and (self.count == FOREVER or self.seen < self.nth + self.count)

@@ -6,6 +6,9 @@ an explicit Deny before an Allow before nothing. A condition holds if its keys a
 StringEquals, StringLike, ArnEquals, ArnLike and Bool (with IfExists); a key that is not given is reported in MissingContextValues
 and the statement does not count, be it Allow or Deny. Any other operator is reported in the same way.
 
+AWS's own policies (`arn:aws:iam::aws:policy/...`) are attached to a role here and not in moto, which takes a second at each reset
+to make them all; so ListAttachedRolePolicies does not name them.
+
 Left out: resource policies, service control policies, session policies, groups of users, and policy variables. GetRole and all
 else is moto's. Where several resources are asked about, EvalDecision is that of the worst; the reference leaves it open.
 """
@@ -25,6 +28,7 @@ from aws_stand_in.errors import Answer, Refusal
 from aws_stand_in.wire import Call
 
 _NAMESPACE = "https://iam.amazonaws.com/doc/2010-05-08/"
+_OF_AWS = "arn:aws:iam::aws:policy/"
 _SAME = ("StringEquals", "StringLike", "ArnEquals", "ArnLike", "Bool")
 Statement = Mapping[str, Any]
 
@@ -34,9 +38,11 @@ class Simulator:
 
     def __init__(self, moto: str) -> None:
         self._moto = moto
+        self.clear()
 
     def clear(self) -> None:
-        """Nothing is kept."""
+        """No role has any of AWS's own policies."""
+        self._attached: dict[str, dict[str, Any]] = {}  # role -> the ARN and document of each of AWS's own policies
 
     def control(self, name: str, said: dict[str, Any]) -> Any:
         """Nothing can be ordered: put policies to the role, through IAM."""
@@ -44,9 +50,11 @@ class Simulator:
 
     def answer(self, call: Call) -> dict[str, Any] | Answer | None:
         """SimulatePrincipalPolicy's answer; None: moto's. Raises NoSuchEntity, InvalidInput."""
+        said = call.parameters
+        if call.operation in ("AttachRolePolicy", "DetachRolePolicy") and said.get("PolicyArn", "").startswith(_OF_AWS):
+            return self._attach(said["RoleName"], said["PolicyArn"], attach=call.operation == "AttachRolePolicy")
         if call.operation != "SimulatePrincipalPolicy":
             return None
-        said = call.parameters
         policies, boundary = self._policies(said.get("PolicySourceArn", ""))
         statements = [one for text in [*policies, *said.get("PolicyInputList", [])] for one in _statements(text)]
         bounds = None if boundary is None else _statements(boundary)
@@ -65,13 +73,19 @@ class Simulator:
             if more
             else "<IsTruncated>false</IsTruncated>"
         )
-        name = "SimulatePrincipalPolicy"
         members = "".join(f"<member>{one}</member>" for one in results[start : start + size])
-        text = (
-            f'<{name}Response xmlns="{_NAMESPACE}"><{name}Result>{marker}<EvaluationResults>{members}</EvaluationResults>'
-            f"</{name}Result><ResponseMetadata><RequestId>stand-in</RequestId></ResponseMetadata></{name}Response>"
-        )
-        return Answer(200, text.encode(), {"Content-Type": "text/xml"})
+        return _answer(call.operation, f"{marker}<EvaluationResults>{members}</EvaluationResults>")
+
+    def _attach(self, role: str, arn: str, *, attach: bool) -> Answer:
+        document = _policies_of_aws().get(arn.rpartition("/")[2])
+        attached = self._attached.setdefault(role, {})
+        if document is None or (not attach and arn not in attached):
+            raise Refusal("NoSuchEntity", f"Policy {arn} was not found.", 404)
+        if attach:
+            attached[arn] = document
+            return _answer("AttachRolePolicy", "")
+        del attached[arn]
+        return _answer("DetachRolePolicy", "")
 
     @functools.cached_property
     def _iam(self) -> Any:
@@ -97,12 +111,29 @@ class Simulator:
         attached = getattr(iam, f"list_attached_{kind}_policies")(**key)["AttachedPolicies"]
         found = [getattr(iam, f"get_{kind}_policy")(**key, PolicyName=one)["PolicyDocument"] for one in inline]
         found += [self._document(one["PolicyArn"]) for one in attached]
+        found += self._attached.get(name, {}).values() if kind == "role" else []
         boundary = principal.get("PermissionsBoundary")
         return found, self._document(boundary["PermissionsBoundaryArn"]) if boundary else None
 
     def _document(self, arn: str) -> Any:
         version = self._iam.get_policy(PolicyArn=arn)["Policy"]["DefaultVersionId"]
         return self._iam.get_policy_version(PolicyArn=arn, VersionId=version)["PolicyVersion"]["Document"]
+
+
+def _answer(operation: str, result: str) -> Answer:
+    text = (
+        f'<{operation}Response xmlns="{_NAMESPACE}"><{operation}Result>{result}</{operation}Result>'
+        f"<ResponseMetadata><RequestId>stand-in</RequestId></ResponseMetadata></{operation}Response>"
+    )
+    return Answer(200, text.encode(), {"Content-Type": "text/xml"})
+
+
+@functools.cache
+def _policies_of_aws() -> dict[str, Any]:
+    """AWS's own policies by name, as moto's copy of them has them."""
+    from moto.iam.aws_managed_policies import aws_managed_policies_data
+
+    return {name: policy["Document"] for name, policy in json.loads(aws_managed_policies_data).items()}
 
 
 def _statements(policy: Any) -> list[Statement]:

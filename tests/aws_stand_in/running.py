@@ -80,7 +80,7 @@ class StandIn:
     # Faults
 
     def fault(self, kind: str, operation: str = "*", **more: Any) -> None:
-        """Let a call fail: see `faults` for the kinds; more: nth, count, seconds, containing, code, message, status."""
+        """Let a call fail: see `faults` for the kinds; more: nth, count, seconds, containing, key_id, code, message, status."""
         self.order("faults", kind=kind, operation=operation, **more)
 
     def deny(self, *operations: str, containing: str = "") -> None:
@@ -139,6 +139,13 @@ class StandIn:
     def bucket(self, name: str, *, region: str | None = None, forbidden: bool = False) -> None:
         """Say where a bucket lies, or that it is somebody else's."""
         self.order("s3/bucket", name=name, region=region, forbidden=forbidden)
+
+    def objects(self, bucket: str, **said: Any) -> None:
+        """Say that objects are there: `sizes={key: bytes}`, or `pattern="train/{:05d}.tar", count=50_000, size=10**8`.
+
+        From then on the bucket is listed from such objects alone.
+        """
+        self.order("s3/objects", bucket=bucket, **said)
 
     def quota(self, name: str, value: float | None) -> None:
         """Set a quota: `quota("ml.g5.xlarge for training job usage", 0)`; None takes it off the list."""

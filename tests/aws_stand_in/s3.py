@@ -1,7 +1,8 @@
 """What moto's S3 does not do: a bucket that lies in another region than it was asked in, or that is somebody else's.
 
 HEAD gives 301 or 403 without a body, both with `x-amz-bucket-region`; other methods S3's error with it. A bucket made through
-the stand-in lies where it was made; `bucket` says otherwise. boto3 follows a 301 to the right region by itself.
+the stand-in lies where it was made; `bucket` says otherwise.
+boto3 follows a 301 to the right region by itself. Objects too many or too big to store: see `s3_listing`.
 
 Source: S3's API reference (HeadBucket, "Error responses": PermanentRedirect, AccessDenied).
 """
@@ -12,6 +13,7 @@ import re
 from typing import Any
 
 from aws_stand_in.errors import Answer, Refusal
+from aws_stand_in.s3_listing import Listing
 from aws_stand_in.wire import Call
 
 _ANYWHERE = ("GetBucketLocation", "ListBuckets", "CreateBucket")
@@ -28,9 +30,19 @@ class Buckets:
         """Know nothing of any."""
         self._regions: dict[str, str] = {}
         self._forbidden: set[str] = set()
+        self._listings: dict[str, Listing] = {}
 
     def control(self, name: str, said: dict[str, Any]) -> Any:
-        """`bucket`: {"name", "region", "forbidden"}; a bucket moto does not hold can be forbidden too, as other people's are."""
+        """`bucket`: {"name", "region", "forbidden"}; a bucket moto does not hold can be forbidden too, as other people's are.
+
+        `objects`: {"bucket", "sizes": {key: bytes}} or {"bucket", "pattern": "train/{:05d}.tar", "count", "size"}.
+        """
+        if name == "objects":
+            sizes = said.get("sizes") or {
+                said["pattern"].format(number): said["size"] for number in range(said["count"])
+            }
+            self._listings.setdefault(said["bucket"], Listing()).add(sizes)
+            return {}
         if name != "bucket":
             raise Refusal("NoSuchControl", f"s3/{name} is nothing that can be ordered", 404)
         if said.get("region"):
@@ -50,6 +62,11 @@ class Buckets:
         if lies_in and lies_in != call.region and call.operation not in _ANYWHERE:
             message = "The bucket you are attempting to access must be addressed using the specified endpoint."
             raise Refusal("PermanentRedirect", message, 301, {"x-amz-bucket-region": lies_in})
+        listing = self._listings.get(bucket)
+        if listing and call.operation == "ListObjectsV2":
+            return listing.page(bucket, call.parameters)
+        if listing and call.operation == "HeadObject":
+            return listing.head(call.parameters["Key"])
         return None
 
     def seen(self, call: Call, answer: Answer) -> None:
