@@ -6,7 +6,7 @@ it goes on to the end. All checks that look at a prefix share one listing of it.
 
 from __future__ import annotations
 
-import threading
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,12 +14,15 @@ from typing import Any
 
 from launcher.console import human_bytes
 from launcher.preflight.check import Subject
+from launcher.preflight.threads import Turns
 from launcher.s3_uri import Place
 
 MAX_KEYS = 20_000
 MAX_SECONDS = 3.0
 LONGEST_NAME = 255  # bytes of one part of a path, on Linux
-_PAGES_AT_ONCE = 8  # of all listings together, so that each of 20 channels gets its first page
+_PAGES_AT_ONCE = (
+    8  # of all listings together, those first that have had the fewest: each of 20 channels gets its first page
+)
 _EXAMPLES = 3
 
 
@@ -108,20 +111,22 @@ def listing(subject: Subject, place: Place, hosts: int = 1) -> Listing:
 
 
 def _list(subject: Subject, place: Place, hosts: int) -> Listing:
-    gate: threading.Semaphore = subject.once("listing-gate", lambda: threading.Semaphore(_PAGES_AT_ONCE))
+    turns: Turns = subject.once("turns to list", lambda: Turns(_PAGES_AT_ONCE))
     found = Listing(place, hosts)
     pages = subject.account.pages("s3", "list_objects_v2", Bucket=place.bucket, Prefix=place.key)
-    while True:
-        with gate:
+    for number in itertools.count():
+        with turns.take(number):
+            if number and not subject.full and (found.count >= MAX_KEYS or subject.seconds > MAX_SECONDS):
+                found.is_complete = False
+                break
             page = next(pages, None)
         if page is None:
-            return found
+            break
         for each in page.get("Contents", ()):
             found.add(each)
-        is_last = not page.get("IsTruncated")
-        if not subject.full and not is_last and (found.count >= MAX_KEYS or subject.seconds > MAX_SECONDS):
-            found.is_complete = False
-            return found
+        if not page.get("IsTruncated"):
+            break
+    return found
 
 
 def beside(subject: Subject, place: Place) -> list[str]:

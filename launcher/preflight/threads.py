@@ -5,10 +5,13 @@ A pool of `concurrent.futures` is waited for when Python ends, whatever its thre
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, as_completed
+from contextlib import contextmanager
 from typing import TypeVar
 
 _In = TypeVar("_In")
@@ -27,6 +30,33 @@ def start(work: Callable[[], _Out]) -> Future[_Out]:
 
     threading.Thread(target=run, daemon=True).start()
     return outcome
+
+
+class Turns:
+    """Lets so many threads go on at once; of those that wait, the one of the lowest rank, and of these the first to come."""
+
+    def __init__(self, at_once: int) -> None:
+        self._free = at_once
+        self._waiting: list[tuple[int, int]] = []
+        self._numbers = itertools.count()
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def take(self, rank: int) -> Iterator[None]:
+        """Wait for the turn, and have it while inside."""
+        with self._changed:
+            mine = (rank, next(self._numbers))
+            heapq.heappush(self._waiting, mine)
+            self._changed.wait_for(lambda: self._free and self._waiting[0] == mine)
+            heapq.heappop(self._waiting)
+            self._free -= 1
+            self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._free += 1
+                self._changed.notify_all()
 
 
 def at_once(work: Callable[[_In], _Out], items: Sequence[_In], threads: int = 8) -> Iterator[tuple[_In, Future[_Out]]]:
