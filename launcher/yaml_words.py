@@ -37,15 +37,15 @@ def explained(error: yaml.MarkedYAMLError, lines: list[str]) -> tuple[_Place, st
         return begun, _without_colon(begun[0], lines)
     if "flow" in context:
         return _in_brackets(context, at, begun, lines)
-    if "did not find expected" in problem and context.startswith("while parsing a block"):
-        return _out_of_line(problem, at, lines)
+    if context.startswith("while parsing a block"):
+        return _out_of_line(context, problem, at, lines)
     if "alias" in context or "anchor" in context:
         return begun, f"has a text that begins with {lines[begun[0] - 1][begun[1] - 1]!r}; put the text in quotes"
     if "cannot start any token" in problem:
         return at, f"has a text that begins with {character!r}; put the text in quotes"
     if "block scalar" in context:
         return begun, "has text behind | or >, which only begin a text of several lines; put the text in quotes"
-    if "block sequence entries" in problem:
+    if "sequence entries" in problem:
         return at, "begins a list behind a key; begin it on the next line, or write [one, two]"
     if "directive" in problem + context or "incompatible" in problem:
         return (at[0], 1), "is a directive, which no spec needs; delete the line"
@@ -152,14 +152,14 @@ def _in_brackets(context: str, at: _Place, begun: _Place, lines: list[str]) -> t
     return at, f"lacks a ',' before this, or the closing {closing!r}; or put the text in quotes{_smart(line)}"
 
 
-def _out_of_line(problem: str, at: _Place, lines: list[str]) -> tuple[_Place, str]:
+def _out_of_line(context: str, problem: str, at: _Place, lines: list[str]) -> tuple[_Place, str]:
     """A line that belongs to none of the mappings and lists above it."""
     line = lines[at[0] - 1]
     character, before = line[at[1] - 1 : at[1]], line[: at[1] - 1].rstrip()
     if not before:
         if (number := _line_without_colon(at[0], lines)) is not None and not line[at[1] - 1 :].startswith("- "):
             return (number, _depth(lines[number - 1]) + 1), _without_colon(number, lines)
-        if "'-'" in problem:
+        if "collection" in context:
             return at, "stands among list items; begin it with '- ', or indent it like the key that it belongs to"
         if line.lstrip().startswith("- "):
             return at, "is a list item where `key: value` belongs; indent it like the other items"
