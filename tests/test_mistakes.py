@@ -120,6 +120,8 @@ ROWS: list[tuple[str, str, str]] = [
     ("channels:\n  train: [s3://bucket/a/, s3://bucket/b/]  # <-", "wrong-type", "a channel for each"),
     ("channels:\n" + "".join(f"  c{n}: s3://bucket/c{n}/\n" for n in range(20)) + "  more: s3://bucket/more/  # <-",
      "channels-at-most-20", "S3Connector"),
+    ("training_input_mode: pipe  # <-\nchannels: {a: s3://bucket/a/, b: s3://bucket/b/}", "aws-enum", "did you mean Pipe?"),
+    ("output_data_config:\n  s3_output_path: s3:///out/  # <-", "aws-pattern", "write the bucket, too"),
     # machines, time and money
     (MACHINE.replace("ml.m5.large", "m5.large  # <-"), "aws-enum", "did you mean ml.m5.large?"),
     (MACHINE.replace("ml.m5.large", "local_gpu  # <-"), "aws-enum", "add --local"),

@@ -70,7 +70,7 @@ def check_spec(spec: JobSpec, job_name: str | None = None) -> list[Problem]:
     problems = []
     broken = list(violations(request))
     for violation in broken:
-        if not _said_better(violation):
+        if not _said_better(violation) and not _of_the_job(violation, request, spec):
             path = spec_path(violation.path, request, spec)
             message = _without_secret(violation, request, spec)
             if violation.code in ("aws-pattern", "aws-enum") or violation.path[-1] in _SHORT_FORMS:
@@ -105,6 +105,15 @@ def _without_secret(violation: Violation, request: dict[str, Any], spec: JobSpec
     if written is None:
         return violation.message
     return violation.message.replace(shown(request[str(violation.path[0])][violation.path[1]]), repr(written))
+
+
+def _of_the_job(violation: Violation, request: dict[str, Any], spec: JobSpec) -> bool:
+    """Whether it is a channel's mode that was taken over from the job's, where it is told once."""
+    match violation.path:
+        case ("InputDataConfig", int(index), "InputMode") if "InputDataConfig" not in (spec.request or {}):
+            channel = spec.all_channels[request["InputDataConfig"][index]["ChannelName"]]
+            return "input_mode" not in channel.model_fields_set
+    return False
 
 
 def _said_better(violation: Violation) -> bool:

@@ -50,7 +50,11 @@ def _role(value: str) -> str:
 def _uri(value: str) -> str:
     scheme, slashes, rest = value.partition("://")
     if slashes and scheme.lower() in ("s3", "s3a", "s3n"):
-        return f"; write s3://{rest}" if rest else "; write s3://bucket/folder/"
+        return (
+            f"; write s3://{rest}"
+            if rest.strip("/") and rest[0] != "/"
+            else "; write the bucket, too: s3://bucket/folder/"
+        )
     placed = re.fullmatch(r"(?:s3:[/\\]+|arn:aws[a-z-]*:s3:::)([a-z0-9].*)", value, re.IGNORECASE)
     if placed:
         return "; write s3://" + placed[1].replace("\\", "/")
