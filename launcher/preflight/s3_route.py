@@ -40,22 +40,29 @@ def s3_is_reached(subject: Subject) -> Iterator[Found]:
             ways[subnet["SubnetId"]] = (table["RouteTableId"], _way(table, endpoints))
     blocked = {name: table for name, (table, way) in ways.items() if way == "no"}
     public = {name: table for name, (table, way) in ways.items() if way == "internet gateway"}
-    region, told = subject.account.region, listed(f"{name} ({table})" for name, table in blocked.items())
+    region = subject.account.region
     if blocked:
         code = "s3-unreachable" if len(blocked) == len(subnets(subject)) else "s3-unreachable-from-some"
         yield (
             _SUBNETS,
             code,
-            f"no S3 endpoint and no NAT on the route tables of {told}; {_remedy(vpc, region, blocked)}",
+            f"no S3 endpoint and no NAT on the way out of {_told(blocked)}; {_remedy(vpc, region, blocked)}",
         )
     if public:
-        told = listed(f"{name} ({table})" for name, table in public.items())
         yield (
             _SUBNETS,
             "s3-by-internet-gateway",
-            f"only an internet gateway leads out of {told}, and the job's interfaces have no public addresses;"
+            f"only an internet gateway leads out of {_told(public)}, and the job's interfaces have no public addresses;"
             f" {_remedy(vpc, region, public)}",
         )
+
+
+def _told(subnets_and_tables: Mapping[str, str]) -> str:
+    """`subnet-a, subnet-b (rtb-c)`."""
+    by_table: dict[str, list[str]] = {}
+    for name, table in subnets_and_tables.items():
+        by_table.setdefault(table, []).append(name)
+    return listed(f"{listed(names)} ({table})" for table, names in by_table.items())
 
 
 def _remedy(vpc: str, region: str, subnets_and_tables: Mapping[str, str]) -> str:

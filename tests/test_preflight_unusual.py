@@ -1,0 +1,355 @@
+"""Preflight of accounts that are unusual and right, and of those that do not answer: no false alarm, and nothing hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import aws_stand_in
+import launcher
+from launcher.aws.account import Account, AwsError
+from launcher.local.s3_server import serve
+from launcher.preflight.check import Subject
+from launcher.preflight.machines import Machines
+from launcher.preflight.name import who_asks
+from launcher.preflight.permissions import may_name
+from launcher.preflight.quotas import quotas_are_free
+from launcher.preflight.role import may_assume
+from launcher.preflight.runner import preflight
+from preflight_world import (
+    CHANNELS,
+    CHECKS,
+    FAST,
+    IN_GROUP,
+    MACHINES,
+    POLICY,
+    ROLE,
+    TRUST,
+    World,
+    a_rule,
+    a_world,
+    allow,
+    found,
+)
+
+
+@pytest.fixture(scope="module")
+def made(running_aws: aws_stand_in.StandIn) -> Iterator[World]:
+    with a_world(running_aws) as world:
+        yield world
+
+
+@pytest.fixture
+def world(made: World) -> Iterator[World]:
+    made.aws.clear_calls()
+    yield made
+    made.aws.clear_faults()
+
+
+# Unusual and right
+
+
+def a_bucket_that_lets_the_role_in(world: World) -> dict[str, str]:
+    """By its own policy: the role's policies know nothing of it."""
+    role = world.role([*POLICY, allow(["s3:GetObject"], "arn:aws:s3:::other/*")])
+    world.lend("lent", role)
+    return {"role": role}
+
+
+def a_role_that_is_asked_for_circumstances(world: World) -> dict[str, str]:
+    here = {"StringEquals": {"aws:SourceVpc": "vpc-0123456789abcdef0"}}
+    return {"role": world.role([*POLICY[1:], allow(["s3:*"], Condition=here)])}
+
+
+def a_role_for_what_is_tagged(world: World) -> dict[str, str]:
+    tags = {"TagSet": [{"Key": "SageMaker", "Value": "true"}]}
+    world.aws.client("s3").put_object_tagging(Bucket="data", Key="train/1.tar", Tagging=tags)
+    tagged = {"StringEquals": {"s3:ExistingObjectTag/SageMaker": "true"}}
+    rest = allow(["s3:GetObject", "s3:PutObject"], "arn:aws:s3:::out/*", "arn:aws:s3:::data/list")
+    return {"role": world.role([*POLICY[1:], rest, allow(["s3:GetObject"], Condition=tagged)])}
+
+
+def a_role_for_archives_only(world: World) -> dict[str, str]:
+    """The keys that are there are those that it may read."""
+    rest = allow(
+        ["s3:GetObject", "s3:PutObject"], "arn:aws:s3:::out/*", "arn:aws:s3:::data/list", "arn:aws:s3:::data/*.tar"
+    )
+    return {"role": world.role([*POLICY[1:], rest])}
+
+
+def a_role_with_all_rights(world: World) -> dict[str, str]:
+    return {"role": world.role([allow(["*"])], trust=[TRUST["Statement"][0] | {"Action": "sts:*"}])}
+
+
+def a_vpc_with(route: Callable[[World, str, str], None]) -> Callable[[World], dict[str, str]]:
+    def make(world: World) -> dict[str, str]:
+        vpc, table = world.vpc()
+        group = world.group(vpc)
+        world.let_in(group, from_group=group)
+        subnets = {f"subnet_{letter}": world.subnet(letter, vpc) for letter in "ab"}
+        route(world, vpc, table)
+        return {"job_group": group, **subnets}
+
+    return make
+
+
+def nat(world: World, vpc: str, table: str) -> None:
+    address = world.ec2.allocate_address(Domain="vpc")["AllocationId"]
+    gateway = world.ec2.create_nat_gateway(SubnetId=world.ids["subnet_a"], AllocationId=address)["NatGateway"]
+    world.ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", NatGatewayId=gateway["NatGatewayId"])
+
+
+def transit(world: World, vpc: str, table: str) -> None:
+    gateway = world.ec2.create_transit_gateway()["TransitGateway"]["TransitGatewayId"]
+    world.ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", TransitGatewayId=gateway)
+
+
+def interface_endpoint(world: World, vpc: str, table: str) -> None:
+    name = "com.amazonaws.us-east-1.s3"
+    world.ec2.create_vpc_endpoint(VpcId=vpc, ServiceName=name, VpcEndpointType="Interface")
+
+
+def tables_of_their_own(world: World, vpc: str, table: str) -> None:
+    """The main table leads nowhere, and no subnet uses it."""
+    own = world.ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
+    world.endpoint(vpc, own)
+    for subnet in world.ec2.describe_subnets(Filters=[{"Name": "vpc-id", "Values": [vpc]}])["Subnets"]:
+        world.ec2.associate_route_table(RouteTableId=own, SubnetId=subnet["SubnetId"])
+
+
+def a_group_open_to_the_vpc(world: World) -> dict[str, str]:
+    group = world.group()
+    world.let_in(group, 1024, 65535, from_cidr="10.0.0.0/8")
+    store = world.group()
+    world.let_in(store, from_cidr="10.0.0.0/16")
+    subnets = (world.ids["subnet_a"], world.ids["subnet_b"])
+    interface = world.interface(store)
+    return {
+        "job_group": group,
+        "efs": world.file_system(*subnets, group=store),
+        "fsx": world.fsx(NetworkInterfaceIds=[interface]),
+    }
+
+
+def a_group_out_by_need(world: World) -> dict[str, str]:
+    """Nothing leaves but what has to."""
+    group, store = world.group(outbound=False), world.ids["store_group"]
+    world.let_in(group, from_group=group)
+    world.let_in(store, from_group=group)
+    rules = [a_rule(-1, 0, group, ""), a_rule(2049, 0, store, ""), a_rule(988, 1023, store, "")]
+    https = a_rule(443, 0, "", "") | {"PrefixListIds": [{"PrefixListId": "pl-63a5400a"}]}
+    world.ec2.authorize_security_group_egress(GroupId=group, IpPermissions=[*rules, https])
+    return {"job_group": group}
+
+
+def the_default_group(world: World) -> dict[str, str]:
+    group, job = world.group(), world.group()
+    world.let_in(group, from_group=group)
+    return {"job_group": f"{group}, {job}"}
+
+
+def a_scratch_file_system(world: World) -> dict[str, str]:
+    return {"fsx": world.fsx(LustreConfiguration={"DeploymentType": "SCRATCH_1", "MountName": "fsx"})}
+
+
+def nothing(world: World) -> dict[str, str]:
+    return {}
+
+
+ALIAS = "'arn:aws:kms:us-east-1:123456789012:alias/mine'"
+LENT = "channels: {{train: s3://lent/train/}}"
+UNUSUAL: dict[str, tuple[Callable[[World], dict[str, str]], str]] = {
+    "a bucket's policy lets the role in": (a_bucket_that_lets_the_role_in, LENT),
+    "a condition on circumstances": (a_role_that_is_asked_for_circumstances, ""),
+    "data that is tagged": (a_role_for_what_is_tagged, ""),
+    "a role for archives only": (a_role_for_archives_only, ""),
+    "a role with all rights": (a_role_with_all_rights, ""),
+    "a role with a path": (lambda world: {"role": "sub/" + world.role(Path="/sub/")}, ""),
+    "a key by its alias's ARN": (
+        nothing,
+        f"output_data_config: {{{{s3_output_path: s3://out/, kms_key_id: {ALIAS}}}}}",
+    ),
+    "NAT": (a_vpc_with(nat), ""),
+    "a transit gateway": (a_vpc_with(transit), ""),
+    "an interface endpoint": (a_vpc_with(interface_endpoint), ""),
+    "route tables of the subnets' own": (a_vpc_with(tables_of_their_own), ""),
+    "groups open to ranges": (a_group_open_to_the_vpc, CHANNELS + IN_GROUP),
+    "a group that lets out by need": (a_group_out_by_need, CHANNELS + IN_GROUP),
+    "two groups, one of them open": (the_default_group, IN_GROUP),
+    "one host behind a closed group": (
+        lambda world: {"job_group": world.group()},
+        MACHINES % ("ml.m5.large", 1, "") + "\n" + IN_GROUP,
+    ),
+    "a scratch file system": (a_scratch_file_system, FAST % ("{fsx}", "/fsx/images")),
+    "the whole of a file system": (nothing, FAST % ("{fsx}", "/fsx1abcd")),
+    "no VPC": (nothing, "vpc_config: null"),
+    "a quota that is not listed": (nothing, MACHINES % ("ml.x9.large", 1, "") + "\nignore: [aws-enum]"),
+    "preferences, one of them allowed": (
+        nothing,
+        "resource_config: {{instance_preferences: [{{instance_type: ml.m5.large, instance_count: 21}},"
+        " {{instance_type: ml.m5.xlarge, instance_count: 2}}], volume_size_in_gb: 50}}",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNUSUAL)
+def test_what_is_only_unusual_is_no_problem(world: World, case: str) -> None:
+    make, overlay = UNUSUAL[case]
+    report = world.checked(overlay, **(world.ids | make(world)))
+    assert [str(problem) for problem in report.problems] == []
+    assert report.not_asked == []
+
+
+# Not asked
+
+
+def test_an_image_of_another_registry_that_does_not_answer_is_not_asked(world: World) -> None:
+    report = world.checked("image: 763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.5.1-cpu-py311")
+    assert found(report) == []
+    assert [check for check, _ in report.not_asked] == ["image"]
+
+
+@pytest.mark.parametrize(
+    ("denied", "silent"),
+    [
+        ("iam:*", {"role", "permissions"}),
+        ("iam:SimulatePrincipalPolicy", {"permissions"}),
+        ("kms:DescribeKey", {"keys"}),
+        ("ecr:*", {"image"}),
+        ("service-quotas:*", {"quotas", "quotas in use"}),
+        ("sagemaker:Search", {"quotas in use"}),
+        ("sagemaker:DescribeTrainingJob", {"job name"}),
+        ("ec2:DescribeRouteTables", {"way to S3"}),
+        ("ec2:DescribeInstanceTypeOfferings", {"zones"}),
+        ("ec2:*", {"subnets", "zones", "security groups", "way to S3", "EFS mount targets", "FSx network"}),
+        ("efs:*", {"EFS", "EFS mount targets"}),
+        ("fsx:*", {"FSx", "FSx network"}),
+    ],
+)
+def test_what_the_caller_may_not_ask_is_told_and_blocks_nothing(world: World, denied: str, silent: set[str]) -> None:
+    world.aws.deny(denied)
+    report = world.checked(CHANNELS)
+    assert found(report) == []
+    assert {check for check, _ in report.not_asked} == silent
+    assert all("you may not ask: " in why for _, why in report.not_asked)
+
+
+def test_one_file_system_that_cannot_be_asked_hides_no_other(world: World) -> None:
+    world.aws.deny("efs:*", containing=world.ids["efs"])
+    channels = "one: {{source: EFS, file_system_id: {efs}, directory_path: /a}}, "
+    channels += "other: {{source: EFS, file_system_id: fs-0123456789abcdef0, directory_path: /a}}"
+    report = world.checked(f"channels: {{{{{channels}}}}}")
+    assert found(report) == [("efs-missing", "channels.other.file_system_id")]
+    assert all("channels.one.file_system_id" in why for _, why in report.not_asked)
+
+
+def test_a_bucket_policy_that_cannot_be_read_leaves_the_role_in_doubt(world: World) -> None:
+    world.aws.deny("s3:GetBucketPolicy")
+    report = world.checked("channels: {{train: s3://lent/train/}}")
+    assert found(report) == []
+    assert {check for check, _ in report.not_asked} == {"permissions"}
+
+
+def test_an_endpoint_that_knows_only_s3_is_asked_in_vain(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serve(tmp_path / "data", tmp_path / "written") as endpoint:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+        plan = launcher.plan(launcher.parse_spec(world.spec(CHANNELS)))
+        report = preflight(plan, Account(region="us-east-1"), checks=CHECKS, deadline=30.0)
+    assert found(report) == []
+    assert {outcome.status for outcome in report.outcomes} == {"not-asked"}
+
+
+# The parts
+
+
+class WithRunningJobs(Account):
+    """The account, but for the search of jobs, which the stand-in has not."""
+
+    def call(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
+        if operation != "search":
+            return super().call(service, operation, **parameters)
+        resources = {"InstanceType": "ml.m5.large", "InstanceCount": 18}
+        jobs = ({"TrainingJobStatus": status, "ResourceConfig": resources} for status in ("InProgress", "Completed"))
+        return {"Results": [{"TrainingJob": job} for job in jobs]}
+
+
+@pytest.mark.parametrize(("wanted", "says"), [(2, []), (3, ["of which running jobs hold 18"])])
+def test_running_jobs_hold_what_the_quota_allows(world: World, wanted: int, says: list[str]) -> None:
+    plan = launcher.plan(launcher.parse_spec(world.spec(MACHINES % ("ml.m5.large", wanted, ""))))
+    told = list(quotas_are_free(Subject(plan, WithRunningJobs(region="us-east-1"))))
+    assert [code for _, code, _ in told] == ["quota-in-use"] * len(says)
+    assert all(said in message for said, (_, _, message) in zip(says, told, strict=True))
+
+
+def test_expired_credentials_are_no_answer_to_anything(world: World) -> None:
+    world.aws.fault("expired", "*", count=-1)
+    plan = launcher.plan(launcher.parse_spec(world.spec(CHANNELS)))
+    with pytest.raises(AwsError) as caught:
+        list(who_asks(Subject(plan, Account(region="us-east-1"))))
+    assert caught.value.is_expired
+    with pytest.raises(AwsError):
+        preflight(plan, Account(region="us-east-1"), checks=CHECKS, deadline=30.0)
+
+
+SAGEMAKER = TRUST["Statement"][0]
+
+
+@pytest.mark.parametrize(
+    ("statements", "may"),
+    [
+        (SAGEMAKER, True),
+        ([SAGEMAKER], True),
+        ([SAGEMAKER | {"Principal": {"Service": ["ec2.amazonaws.com", "sagemaker.amazonaws.com"]}}], True),
+        ([SAGEMAKER | {"Principal": "*"}], True),
+        ([SAGEMAKER | {"Action": ["sts:TagSession", "sts:Assume*"]}], True),
+        ([SAGEMAKER | {"Condition": {"StringEquals": {"aws:SourceAccount": "1"}}}], True),
+        ([SAGEMAKER | {"Action": "sts:TagSession"}], False),
+        ([SAGEMAKER | {"Principal": {"AWS": ROLE % "other"}}], False),
+        ([SAGEMAKER, SAGEMAKER | {"Effect": "Deny"}], False),
+        ([SAGEMAKER, SAGEMAKER | {"Effect": "Deny", "Condition": {"Bool": {"aws:SecureTransport": "false"}}}], True),
+        ([], False),
+    ],
+)
+def test_whether_sagemaker_may_take_the_role(statements: Any, may: bool) -> None:
+    assert may_assume({"Statement": statements}) is may
+
+
+@pytest.mark.parametrize(
+    ("principal", "may"),
+    [
+        ("*", True),
+        ({"AWS": "*"}, True),
+        ({"AWS": [ROLE % "other", ROLE % "training"]}, True),
+        ({"AWS": ROLE % "sub/training"}, True),
+        ({"AWS": "arn:aws:sts::123456789012:assumed-role/training/SageMaker"}, True),
+        ({"AWS": "AROAEXAMPLEID"}, True),
+        ({"AWS": "arn:aws:iam::123456789012:root"}, False),
+        ({"AWS": ROLE % "training-2"}, False),
+        ({"Service": "logging.s3.amazonaws.com"}, False),
+    ],
+)
+def test_whether_a_policy_may_name_the_role(principal: Any, may: bool) -> None:
+    assert may_name({"Statement": {"Effect": "Allow", "Principal": principal}}, "training") is may
+    assert not may_name({"Statement": [{"Effect": "Deny", "Principal": principal}]}, "training")
+
+
+@pytest.mark.parametrize(
+    ("kind", "addresses"),
+    [
+        ("ml.m5.large", 4),
+        ("ml.g5.48xlarge", 4),
+        ("ml.p4d.24xlarge", 10),
+        ("ml.p5.4xlarge", 4),
+        ("ml.p5.48xlarge", 10),
+        ("ml.p6-b200.48xlarge", 10),
+        ("ml.trn1.2xlarge", 4),
+        ("ml.trn1n.32xlarge", 10),
+    ],
+)
+def test_addresses_of_two_machines(kind: str, addresses: int) -> None:
+    assert Machines((), kind, 2).addresses == addresses
