@@ -22,8 +22,9 @@ _SLOWEST_PACE = 2.0
 _OLD_MILLISECONDS = 120_000  # lines of that age are all there, so there is nothing to wait for
 _RECENT_MILLISECONDS = 15_000
 _HELD_LINES = 100_000  # with so many held, only the streams that hold them back are read on
-_LOOK_SECONDS = (5.0, 30.0)  # how often new streams are looked for: while hosts are missing, and after
+_LOOK_SECONDS = (1.5, 30.0)  # how often new streams are looked for: while hosts are missing, and after
 _REWIND_SECONDS = 30.0  # how often a stream with new lines is looked through for late ones
+_OTHERS = 8
 _FOREVER = 1 << 62
 _EXPLAINING_STREAMS = 8
 
@@ -45,6 +46,8 @@ class JobLogs:
         self._marks: deque[tuple[float, int]] = deque()  # (when, the newest time fetched by then)
         self._settled = -1
         self._pace, self._next_call, self._next_look = _PACE, 0.0, 0.0
+        self._look_bound = -1  # nothing older than this is to come from hosts that are missing
+        self._asked: dict[str, float] = {}  # by stream: when
         self._rewound: dict[str, tuple[float, int]] = {}  # by stream: (when, its newest time then)
         self.last_new = time.monotonic()  # when a line was last fetched
 
@@ -52,6 +55,11 @@ class JobLogs:
     def at_end(self) -> bool:
         """Whether each stream was at its end when it was last asked."""
         return self.trouble is None and all(stream.at_end for stream in self._streams.values())
+
+    @property
+    def held(self) -> int:
+        """How many lines have been fetched and not given."""
+        return len(self._heap)
 
     @property
     def behind(self) -> bool:
@@ -74,8 +82,7 @@ class JobLogs:
 
     def ripe(self) -> Iterator[Line]:
         """The lines that no other will precede, oldest first."""
-        self._settle()
-        bound = min(self._bounds.values(), default=-1)
+        bound = min(self._look_bound, *self._bounds.values()) if self._bounds else -1
         while self._heap and self._heap[0][0] <= bound:
             yield heapq.heappop(self._heap)[-1]
 
@@ -93,7 +100,8 @@ class JobLogs:
     def _look_for_streams(self) -> None:
         if time.monotonic() < self._next_look:
             return
-        host = self._selection.host
+        self._settle()
+        settled, host = self._settled, self._selection.host
         prefix = f"{self._job}/{host}-" if host else f"{self._job}/"
         try:
             for page in self._account.pages(
@@ -103,20 +111,24 @@ class JobLogs:
                     if name not in self._streams:
                         self._streams[name] = Stream(self._account, name, self._selection)
                         self._bounds[name] = -1
+                        self._asked[name] = 0.0
                         self._rewound[name] = (time.monotonic(), 0)
         except AwsError as error:
             if error.code != "ResourceNotFoundException":  # the account's first job has no log group yet
                 raise
         missing = len({stream.host for stream in self._streams.values()}) < self._hosts
         self._next_look = time.monotonic() + _LOOK_SECONDS[0 if missing else 1]
+        self._look_bound = settled if missing else _FOREVER
 
     def _to_read(self) -> list[str]:
-        """The streams' names; where much is held, those at their end and the one that lags furthest."""
-        names = sorted(self._streams, key=lambda name: self._bounds[name])
-        if len(self._heap) < _HELD_LINES:
-            return names
-        behind = [name for name in names if not self._streams[name].at_end]
-        return [name for name in names if self._streams[name].at_end] + behind[:1]
+        """The streams' names, those that lag first; while some lag, few of the others, so that they catch up."""
+        behind = sorted((name for name, stream in self._streams.items() if not stream.at_end), key=self._bounds.__getitem__)
+        others = sorted((name for name, stream in self._streams.items() if stream.at_end), key=self._asked.__getitem__)
+        if not self._settling:
+            others = []  # what has been read to its end is done with
+        elif behind:
+            others = others[:_OTHERS]
+        return behind[: 1 if self.held >= _HELD_LINES else None] + others
 
     def _read(self, name: str) -> None:
         stream = self._streams[name]
@@ -126,7 +138,9 @@ class JobLogs:
             self._rewound[name] = (now, stream.newest)
             stream.rewind()
         self._wait()
-        lines = stream.read()
+        self._settle()  # before the question: its answer is no younger
+        settled, lines = self._settled, stream.read()
+        self._asked[name] = time.monotonic()
         self._pace = min(self._pace * 2, _SLOWEST_PACE) if stream.retried else max(self._pace * 0.9, _PACE)
         for line in lines:
             self._count += 1
@@ -135,8 +149,7 @@ class JobLogs:
         if lines:
             self.last_new = now
             self._marks.append((now, max(stream.newest, self._marks[-1][1] if self._marks else -1)))
-        self._settle()
-        bound = self._settled if stream.at_end else min(stream.newest, self._settled)
+        bound = settled if stream.at_end else min(stream.newest, settled)
         self._bounds[name] = max(self._bounds[name], bound)
 
     def _settle(self) -> None:

@@ -1,0 +1,201 @@
+"""A job's lines, read while they are written: each once, all hosts in order, whatever the network and AWS do meanwhile."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from aws_stand_in import StandIn
+from launcher.aws.account import Account, AwsError
+from launcher.console import Console
+from launcher.jobs import logs as job_logs
+from launcher.jobs.follow import View, follow
+from launcher.jobs.logs import JobLogs, last_lines, lines_so_far
+from launcher.jobs.streams import Line, Selection, Stream, host_of
+
+FAULTS = ("reset", "reset-after", "500", "throttle", "expired", "reset", "500-after", "reset")
+HOSTS = [f"algo-{number}" for number in range(1, 9)]
+
+
+def job(aws: StandIn, name: str = "cats-1", hosts: int = 1, **more: Any) -> str:
+    request = {
+        "TrainingJobName": name,
+        "RoleArn": "arn:aws:iam::123456789012:role/trainer",
+        "AlgorithmSpecification": {"TrainingInputMode": "File", "TrainingImage": "image"},
+        "OutputDataConfig": {"S3OutputPath": "s3://data/out"},
+        "ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": hosts, "VolumeSizeInGB": 30},
+        "StoppingCondition": {"MaxRuntimeInSeconds": 3600},
+        **more,
+    }
+    aws.client("sagemaker").create_training_job(**request)
+    return name
+
+
+def read_to_end(stream: Stream) -> list[str]:
+    lines = [line.message for line in stream.read()]
+    while not stream.at_end:
+        lines += [line.message for line in stream.read()]
+    return lines
+
+
+def fail(error: AwsError) -> None:
+    raise AssertionError(f"trouble: {error}")
+
+
+def so_far(account: Account, **wanted: Any) -> list[Line]:
+    return list(lines_so_far(account, "cats-1", Selection(**wanted), on_trouble=fail))
+
+
+def test_a_hosts_name_in_its_streams() -> None:
+    assert host_of("cats-1-2026/algo-12-1690000000") == "algo-12"
+    assert host_of("cats/algo-1") == "algo-1"
+    assert host_of("cats/algo-1/sidecar-1690000000") == "sidecar"
+
+
+def test_a_stream_goes_on_where_it_was(aws: StandIn) -> None:
+    name = aws.log("cats-1", ["one", "two", "two"], timestamps=[1000, 1000, 1000])
+    stream = Stream(Account(), name, Selection())
+    assert read_to_end(stream) == ["one", "two", "two"]
+    aws.log("cats-1", ["two", "three"], timestamps=[1000, 1000])
+    assert read_to_end(stream) == ["two", "three"]
+    stream.rewind()
+    assert read_to_end(stream) == []
+
+
+def test_a_late_line_with_an_earlier_time_is_found_by_rewinding_and_once(aws: StandIn) -> None:
+    name = aws.log("cats-1", ["same"] * 3, timestamps=[50_000] * 3)
+    stream = Stream(Account(), name, Selection())
+    read_to_end(stream)
+    aws.log("cats-1", ["late", "same"], timestamps=[40_000, 50_000])
+    assert "late" not in read_to_end(stream)  # the token has passed it: this is what rewinding is for
+    stream.rewind()
+    assert read_to_end(stream) == ["late"]
+    stream.rewind()
+    stream.rewind()
+    assert read_to_end(stream) == []
+
+
+def test_a_rewound_stream_forgets_no_line_of_a_long_page(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("launcher.jobs.streams._REMEMBERED_LINES", 100)
+    name = aws.log("cats-1", [f"{n}" for n in range(1000)], timestamps=[n // 7 for n in range(1000)])
+    stream = Stream(Account(), name, Selection())
+    assert len(read_to_end(stream)) == 1000
+    stream.rewind()
+    assert read_to_end(stream) == []
+    aws.log("cats-1", ["new"], timestamps=[1000])
+    stream.rewind()
+    assert read_to_end(stream) == ["new"]
+
+
+def test_a_token_that_has_expired_costs_nothing(aws: StandIn) -> None:
+    name = aws.log("cats-1", ["one", "one", "two"])
+    stream = Stream(Account(), name, Selection())
+    assert read_to_end(stream) == ["one", "one", "two"]
+    aws.refuse("logs:GetLogEvents", "InvalidParameterException", "The specified nextToken is invalid.")
+    aws.log("cats-1", ["three"])
+    assert read_to_end(stream) == ["three"]
+
+
+def test_what_is_wanted_of_a_log(aws: StandIn) -> None:
+    aws.log("cats-1", ["a1", "b1"], timestamps=[1000, 3000])
+    aws.log("cats-1", ["a2", "b2"], host="algo-2", timestamps=[2000, 4000])
+    aws.log("cats-10", ["another job's"])
+    account = Account()
+    assert [line.message for line in so_far(account)] == ["a1", "a2", "b1", "b2"]
+    assert [line.message for line in so_far(account, since=2000, until=4000)] == ["a2", "b1"]
+    assert so_far(account, host="algo-2") == [Line(2000, "algo-2", "a2"), Line(4000, "algo-2", "b2")]
+
+
+def test_there_is_no_log_yet(aws: StandIn) -> None:
+    assert so_far(Account()) == []
+
+
+def test_more_streams_and_lines_than_a_page_holds(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_logs, "_PACE", 0.01)
+    for number in range(1, 61):
+        aws.log("cats-1", [f"{number}"], host=f"algo-{number}", timestamps=[60 - number])
+    aws.log("cats-1", ["x" * 300] * 12_000, timestamps=list(range(100, 12_100)))
+    lines = so_far(Account())
+    assert [line.message for line in lines[:60]] == [f"{number}" for number in range(60, 0, -1)]
+    assert len(lines) == 12_060
+
+
+def test_the_last_lines_of_all_hosts(aws: StandIn) -> None:
+    aws.log("cats-1", ["a", "b", "c"], timestamps=[1, 3, 5])
+    aws.log("cats-1", ["d", "e"], host="algo-2", timestamps=[2, 4])
+    assert last_lines(Account(), "cats-1", 3) == ("b", "e", "c")
+    aws.deny("logs:*")
+    assert last_lines(Account(), "cats-1", 3) == ()
+
+
+def test_what_is_held_is_bounded_while_one_host_lags(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_logs, "_HELD_LINES", 5_000)
+    # A page holds 1 MB, here some 2,000 lines; the last host's are all later than the others'.
+    for number, host in enumerate(HOSTS[:3]):
+        times = [(n * 10 + number) if number else n + 100_000 for n in range(10_000)]
+        aws.log("cats-1", ["x" * 500] * 10_000, host=host, timestamps=times)
+    logs, seen, held = JobLogs(Account(), "cats-1", Selection(), hosts=3, settling=0.0), [], 0
+    while not logs.at_end or not seen:
+        logs.read()
+        seen += [line.timestamp for line in logs.ripe()]
+        held = max(held, logs.held)
+    seen += [line.timestamp for line in logs.rest()]
+    assert seen == sorted(seen)
+    assert len(seen) == 30_000
+    assert held <= 5_000 + 3 * 2_000
+
+
+@pytest.fixture
+def writing(aws: StandIn) -> Iterator[threading.Thread]:
+    """Eight hosts that say 10,000 lines each within some seconds, some of them late, and a job that then ends."""
+    job(aws, hosts=8)
+    aws.job("cats-1", "Training")
+
+    def write() -> None:
+        for batch in range(25):
+            if batch in (8, 16):  # each of the next calls fails in one way or another, and no kept connection is left
+                for nth, kind in enumerate(FAULTS if batch == 8 else ("reset",) * 12, 1):
+                    aws.fault(kind, "logs:*", nth=nth)
+            for number, host in enumerate(HOSTS):
+                if batch >= number:  # hosts begin one after the other
+                    first, last = 0 if batch == number else batch * 400, (batch + 1) * 400
+                    aws.log("cats-1", [said(n) for n in range(first, last)], host=host)
+            if batch == 5:
+                aws.delay("cats-1/algo-3-1699999999", 1.0)
+            if batch == 20:
+                aws.fault("reset", "sagemaker:DescribeTrainingJob", count=2)
+            time.sleep(0.05)
+        aws.delay("cats-1/algo-3-1699999999", 1.5)
+        aws.job("cats-1", "Completed")
+
+    thread = threading.Thread(target=write)
+    yield thread
+    thread.join(60)
+
+
+def said(number: int) -> str:
+    return "the same again" if number % 5 == 0 else f"line {number}"
+
+
+def test_80_000_lines_of_8_hosts_live_through_throttling_resets_and_expiry(
+    aws: StandIn, writing: threading.Thread, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines: list[Line] = []
+    aws.limit("logs:*", 9)
+    begun = time.monotonic()
+    writing.start()
+    outcome = follow(Account(), "cats-1", Console(), View(on_line=lines.append, settling=2.0))
+    seconds = time.monotonic() - begun
+    assert outcome.exit_code == 0
+    expected = [said(number) for number in range(10_000)]
+    for host in HOSTS:
+        assert [line.message for line in lines if line.host == host] == expected, host
+    assert all(one.timestamp <= other.timestamp for one, other in pairwise(lines))
+    assert {*FAULTS} <= {str(call["outcome"]) for call in aws.calls("logs:")}
+    assert seconds < 40
+    print(f"{seconds:.1f} s")
