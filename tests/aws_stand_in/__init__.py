@@ -15,6 +15,11 @@ It answers itself, as the AWS API reference and the developer guides describe it
 
 And it does on command what AWS does on a bad day (`faults`), and keeps a record of every call (`calls`).
 
+Tests order by `StandIn`'s methods; over HTTP the same orders are POST /_stand_in/<order> with JSON: `reset`, `advance`, `calls`,
+`calls/clear`, `faults`, `faults/clear`, `rate`, `sagemaker/script`, `sagemaker/jobs/NAME`, `sagemaker/jobs/NAME/step`,
+`sagemaker/requests`, `logs/append`, `logs/delay`, `logs/empty_every`, `s3/bucket`, `s3/objects`, `service-quotas/quota`,
+`fsx/file_system`, `ecr/image`, `pricing/price`, `pricing/product`. `running` shows what each one takes.
+
 Where it differs from AWS: nobody's signature or permission is checked, unless a test says what is denied; one account, and job
 names are unique over all regions; a job does nothing, reads no data and costs nothing; validation is that of single members
 (type, bounds, enumeration, pattern), not of members against each other; quotas and prices are numbers made up, and no quota is

@@ -30,7 +30,8 @@ from aws_stand_in.wire import Call
 _NAMESPACE = "https://iam.amazonaws.com/doc/2010-05-08/"
 _OF_AWS = "arn:aws:iam::aws:policy/"
 _SAME = ("StringEquals", "StringLike", "ArnEquals", "ArnLike", "Bool")
-Statement = Mapping[str, Any]
+Statement = tuple[str, Mapping[str, Any]]  # with the name of its policy
+Judged = tuple[str, list[str], list[str]]  # the decision, the policies that made it, the context keys that were missing
 
 
 class Simulator:
@@ -56,15 +57,18 @@ class Simulator:
         if call.operation != "SimulatePrincipalPolicy":
             return None
         policies, boundary = self._policies(said.get("PolicySourceArn", ""))
-        statements = [one for text in [*policies, *said.get("PolicyInputList", [])] for one in _statements(text)]
-        bounds = None if boundary is None else _statements(boundary)
+        policies += [
+            (f"PolicyInputList.{number}", text) for number, text in enumerate(said.get("PolicyInputList", []), 1)
+        ]
+        statements = [one for source, text in policies for one in _statements(source, text)]
+        bounds = None if boundary is None else _statements("PermissionsBoundary", boundary)
         context = _context(said)
         resources = said.get("ResourceArns") or ["*"]
         results = []
         for action in said.get("ActionNames", []):
             if not re.fullmatch(r"[\w-]+:\w+", action):
                 raise Refusal("InvalidInput", f"Invalid Entity Action: {action} does not match a single action.")
-            judged = [(resource, *_judge(action, resource, (statements, bounds), context)) for resource in resources]
+            judged = [(resource, _judge(action, resource, (statements, bounds), context)) for resource in resources]
             results.append(_written(action, judged))
         start, size = int(said.get("Marker") or 0), int(said.get("MaxItems") or 100)
         more = start + size < len(results)
@@ -95,8 +99,8 @@ class Simulator:
         keys = {"aws_access_key_id": "stand-in", "aws_secret_access_key": "stand-in"}
         return make("iam", endpoint_url=self._moto, region_name="us-east-1", **keys)
 
-    def _policies(self, arn: str) -> tuple[list[Any], Any]:
-        """The policies of a role or user, and its permissions boundary."""
+    def _policies(self, arn: str) -> tuple[list[tuple[str, Any]], Any]:
+        """The policies of a role or user, each with the name that the simulator gives it, and its permissions boundary."""
         match = re.fullmatch(r"arn:[\w-]+:iam::\d{12}:(role|user)/(?:.+/)?([^/]+)", arn)
         if match is None:
             raise Refusal("InvalidInput", f"Invalid ARN: {arn} is that of no user, group or role.")
@@ -109,9 +113,11 @@ class Simulator:
             raise Refusal("NoSuchEntity", message, 404) from None
         inline = getattr(iam, f"list_{kind}_policies")(**key)["PolicyNames"]
         attached = getattr(iam, f"list_attached_{kind}_policies")(**key)["AttachedPolicies"]
-        found = [getattr(iam, f"get_{kind}_policy")(**key, PolicyName=one)["PolicyDocument"] for one in inline]
-        found += [self._document(one["PolicyArn"]) for one in attached]
-        found += self._attached.get(name, {}).values() if kind == "role" else []
+        get_inline = getattr(iam, f"get_{kind}_policy")
+        found = [(f"{kind}_{name}_{one}", get_inline(**key, PolicyName=one)["PolicyDocument"]) for one in inline]
+        found += [(one["PolicyName"], self._document(one["PolicyArn"])) for one in attached]
+        own = self._attached.get(name, {}) if kind == "role" else {}
+        found += [(arn_of_aws.rpartition("/")[2], document) for arn_of_aws, document in own.items()]
         boundary = principal.get("PermissionsBoundary")
         return found, self._document(boundary["PermissionsBoundaryArn"]) if boundary else None
 
@@ -136,10 +142,10 @@ def _policies_of_aws() -> dict[str, Any]:
     return {name: policy["Document"] for name, policy in json.loads(aws_managed_policies_data).items()}
 
 
-def _statements(policy: Any) -> list[Statement]:
+def _statements(source: str, policy: Any) -> list[Statement]:
     document = json.loads(unquote(policy)) if isinstance(policy, str) else policy
     statements = document.get("Statement", [])
-    return [statements] if isinstance(statements, dict) else list(statements)
+    return [(source, one) for one in _list(statements)]
 
 
 def _context(said: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -161,19 +167,23 @@ def _judge(
     resource: str,
     policies: tuple[list[Statement], list[Statement] | None],
     context: Mapping[str, list[str]],
-) -> tuple[str, list[str]]:
-    """The decision, and the context keys that were missing."""
+) -> Judged:
     missing: list[str] = []
-    decisions = []
+    found: dict[str, list[str]] = {}  # decision -> the policies that made it
     for statements in policies:
-        if statements is not None:
-            effects = {
-                one["Effect"] for one in statements if _applies(one, action, resource) and _holds(one, context, missing)
-            }
-            decisions.append(
-                "explicitDeny" if "Deny" in effects else "allowed" if "Allow" in effects else "implicitDeny"
-            )
-    return _worst(decisions), sorted(set(missing))
+        if statements is None:
+            continue
+        fits = [
+            (source, one["Effect"])
+            for source, one in statements
+            if _applies(one, action, resource) and _holds(one, context, missing)
+        ]
+        effects = {effect for _, effect in fits}
+        decision = "explicitDeny" if "Deny" in effects else "allowed" if "Allow" in effects else "implicitDeny"
+        counts = {"explicitDeny": "Deny", "allowed": "Allow"}.get(decision)
+        found.setdefault(decision, []).extend(source for source, effect in fits if effect == counts)
+    decision = _worst(found)
+    return decision, found[decision], sorted(set(missing))
 
 
 def _worst(decisions: Iterable[str]) -> str:
@@ -181,7 +191,7 @@ def _worst(decisions: Iterable[str]) -> str:
     return "explicitDeny" if "explicitDeny" in found else "implicitDeny" if "implicitDeny" in found else "allowed"
 
 
-def _applies(statement: Statement, action: str, resource: str) -> bool:
+def _applies(statement: Mapping[str, Any], action: str, resource: str) -> bool:
     if "Action" in statement:
         fits = any(_like(action.lower(), pattern.lower()) for pattern in _list(statement["Action"]))
     else:
@@ -191,7 +201,7 @@ def _applies(statement: Statement, action: str, resource: str) -> bool:
     return fits and not any(_like(resource, pattern) for pattern in _list(statement.get("NotResource", [])))
 
 
-def _holds(statement: Statement, context: Mapping[str, list[str]], missing: list[str]) -> bool:
+def _holds(statement: Mapping[str, Any], context: Mapping[str, list[str]], missing: list[str]) -> bool:
     """Whether all conditions hold; the keys that nobody gave are added to `missing`."""
     holds = True
     for operator, keys in statement.get("Condition", {}).items():
@@ -221,21 +231,31 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _written(action: str, judged: list[tuple[str, str, list[str]]]) -> str:
+def _written(action: str, judged: list[tuple[str, Judged]]) -> str:
     """One EvaluationResult; missing context stands with the resources where resources were named, else with the action."""
-    is_everything = [resource for resource, _, _ in judged] == ["*"]
+    is_everything = [resource for resource, _ in judged] == ["*"]
     specific = "".join(
         f"<member><EvalResourceName>{escape(resource)}</EvalResourceName><EvalResourceDecision>{decision}"
-        f"</EvalResourceDecision><MatchedStatements/><MissingContextValues>{_keys(missing)}</MissingContextValues></member>"
-        for resource, decision, missing in judged
+        f"</EvalResourceDecision>{_matched(sources)}<MissingContextValues>{_keys(missing)}</MissingContextValues></member>"
+        for resource, (decision, sources, missing) in judged
         if not is_everything
     )
+    worst = _worst(decision for _, (decision, _, _) in judged)
+    sources = [source for _, (decision, of, _) in judged if decision == worst for source in of]
     return (
         f"<EvalActionName>{escape(action)}</EvalActionName><EvalResourceName>{escape(judged[0][0])}</EvalResourceName>"
-        f"<EvalDecision>{_worst(decision for _, decision, _ in judged)}</EvalDecision><MatchedStatements/>"
-        f"<MissingContextValues>{_keys(judged[0][2]) if is_everything else ''}</MissingContextValues>"
+        f"<EvalDecision>{worst}</EvalDecision>{_matched(sources)}"
+        f"<MissingContextValues>{_keys(judged[0][1][2]) if is_everything else ''}</MissingContextValues>"
         f"<ResourceSpecificResults>{specific}</ResourceSpecificResults>"
     )
+
+
+def _matched(sources: list[str]) -> str:
+    members = "".join(
+        f"<member><SourcePolicyId>{escape(one)}</SourcePolicyId><SourcePolicyType>IAM Policy</SourcePolicyType></member>"
+        for one in sources
+    )
+    return f"<MatchedStatements>{members}</MatchedStatements>"
 
 
 def _keys(missing: list[str]) -> str:

@@ -100,9 +100,8 @@ class Logs:
     def answer(self, call: Call) -> dict[str, Any] | Answer | None:
         """The answer for SageMaker's group; None: moto's. Raises Refusal."""
         said = call.parameters
-        group = said.get("logGroupName") or said.get("logGroupIdentifier", "").partition(":log-group:")[2].removesuffix(
-            ":*"
-        )
+        identifier = said.get("logGroupName") or said.get("logGroupIdentifier", "")  # the latter can be an ARN
+        group = identifier.rpartition(":log-group:")[2].removesuffix(":*")
         asked = {"DescribeLogStreams": self._describe, "GetLogEvents": self._get, "FilterLogEvents": self._filter}
         if group != GROUP or call.operation not in asked:
             return None

@@ -2,18 +2,21 @@
 
 Prices are a test's own, and none is there unless a test says so. Filters are TERM_MATCH on a product's attributes, as at AWS.
 
-Sources: the Price List Service's API reference; the attributes of a product as the public offer file of AmazonSageMaker has
-them: `instanceName`, `component` Training, `regionCode`, `usagetype` `USE1-Train:ml.m5.large` (without prefix in no region but
-the oldest spellings, so match on the attributes and not on it).
+Sources: the Price List Service's API reference; the attributes of a product as programs that read the AmazonSageMaker list name
+them: `instanceName`, `component` Training, `regionCode`, `usagetype` `USE1-Train:ml.m5.large`. A usage type's prefix is a region's
+billing code, and is right here for two regions only.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import Any
 
 from aws_stand_in.errors import Answer, Refusal
 from aws_stand_in.wire import Call
+
+_BILLING_CODES = {"us-east-1": "USE1", "eu-west-1": "EU"}
 
 
 class Prices:
@@ -58,7 +61,8 @@ def _fits(product: dict[str, Any], filters: list[dict[str, str]]) -> bool:
 
 
 def _product(instance_type: str, usd: float, region: str = "us-east-1", component: str = "Training") -> dict[str, Any]:
-    sku = f"SKU{abs(hash((instance_type, region, component))):016d}"[:16]
+    sku = hashlib.sha256(f"{instance_type} {region} {component}".encode()).hexdigest()[:16].upper()
+    usage = f"{_BILLING_CODES.get(region, region)}-{'Train' if component == 'Training' else component}:{instance_type}"
     attributes = {
         "servicecode": "AmazonSageMaker",
         "servicename": "Amazon SageMaker",
@@ -70,7 +74,7 @@ def _product(instance_type: str, usd: float, region: str = "us-east-1", componen
         "platoinstancename": instance_type,
         "instanceType": instance_type.removeprefix("ml."),
         "operation": "RunInstance",
-        "usagetype": f"Train:{instance_type}" if component == "Training" else f"{component}:{instance_type}",
+        "usagetype": usage,
     }
     dimension = {
         "unit": "Hrs",
