@@ -75,7 +75,7 @@ def read_code(directory: Path | None) -> CodeArchive:
     """
     files: dict[str, Path] = {}
     if directory is not None:
-        if not directory.is_dir():
+        if not os.path.isdir(directory):  # noqa: PTH112 - Path.is_dir raises for a path that is too long
             raise RefusedError(
                 f"{directory}: code.directory is no folder; write the path of the folder that holds the entry point"
             )

@@ -104,7 +104,7 @@ _AT_ONCE: dict[str, Any] = {"is_eager": True, "expose_value": False}
 
 @click.group(cls=_SpecOrCommand, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
 @click.version_option(package_name="sagemaker-launch", prog_name="launch")
-@click.option("--import", metavar="FILE", callback=_import, help="Print the spec for a request in JSON.", **_AT_ONCE)
+@click.option("--import", metavar="FILE", callback=_import, help="Print the spec for a request.", **_AT_ONCE)
 @click.option(
     "--explain", metavar="CODE", callback=_explain, help="Tell the whole story of a problem's code.", **_AT_ONCE
 )

@@ -7,9 +7,10 @@ shows all that is wrong with a file. Only the command line prints them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+MAX_TOLD = 100  # problems; nobody reads more at a time
 Path = tuple[str | int, ...]  # a place in a spec: ("channels", "train", "s3_uri")
 
 
@@ -73,6 +74,15 @@ def dotted(path: Path) -> str:
 def in_file_order(problems: list[Problem]) -> list[Problem]:
     """The problems as a reader of the file meets them."""
     return sorted(problems, key=lambda p: (p.location.line, p.location.column) if p.location else (0, 0))
+
+
+def cut(problems: Sequence[Problem], left_out: int = 0) -> list[Problem]:
+    """The first hundred of the problems, of which the last says how many are left out, with `left_out` more besides."""
+    left_out += max(0, len(problems) - MAX_TOLD)
+    *told, last = problems[:MAX_TOLD]
+    if left_out:
+        last = replace(last, message=f"{last.message}; {left_out:,} more problems are left out, mend these first")
+    return [*told, last]
 
 
 class LaunchError(Exception):

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 from launcher.channels import KINDS
 from launcher.checks import check_spec
 from launcher.codes import without_ignored
-from launcher.errors import Path, Problem, RefusedError, SpecError, dotted, in_file_order
+from launcher.errors import MAX_TOLD, Path, Problem, RefusedError, SpecError, cut, dotted, in_file_order
 from launcher.foreign import as_list, as_mapping, place_of
 from launcher.layers import read_bytes, read_layers
 from launcher.nearest import did_you_mean, nearest
@@ -29,7 +29,6 @@ from launcher.yaml_text import MAX_BYTES
 from launcher.yaml_tree import Tree, once_each
 
 _MANY_KEYS = 15  # more than this nobody reads
-MAX_TOLD = 100  # problems; who has more has made one mistake many times
 _Found = tuple[Path, Mapping[str, Any], Mapping[str, Any]]  # where, pydantic's error, and the value that it is about
 
 
@@ -77,16 +76,7 @@ def parse_spec(
     ]
     known = {problem.location for problem in tree.problems}  # what else is wrong there follows from it
     problems = [problem for problem in problems + more if problem.location not in known]
-    raise SpecError(_cut(once_each(in_file_order(problems + tree.problems)), len(found) - len(first)))
-
-
-def _cut(problems: list[Problem], left_out: int) -> list[Problem]:
-    """The first of the problems; the last of them says how many are left out."""
-    left_out += max(0, len(problems) - MAX_TOLD)
-    *told, last = problems[:MAX_TOLD]
-    if left_out:
-        last = replace(last, message=f"{last.message}; {left_out:,} more problems are left out, mend these first")
-    return [*told, last]
+    raise SpecError(cut(once_each(in_file_order(problems + tree.problems)), len(found) - len(first)))
 
 
 def _line(tree: Tree, path: Path) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from launcher.aws_model import violations
 from launcher.checks import check_spec
 from launcher.checks.channels import MAX_CHANNELS
 from launcher.codes import without_ignored
-from launcher.errors import Problem, RefusedError, SpecError, in_file_order
+from launcher.errors import Problem, RefusedError, SpecError, cut, in_file_order
 from launcher.nearest import did_you_mean
 from launcher.request import build_request
 from launcher.spec import Code, JobSpec
@@ -71,7 +71,7 @@ def make_plan(
         problems.append(Problem(path, str(code), "code-unreadable", location=spec.locate(path)))
     problems = in_file_order(without_ignored(problems, spec, ignore))
     if any(strict or problem.severity == "error" for problem in problems):
-        raise SpecError(problems)
+        raise SpecError(cut(problems))
     return Plan(request, spec, code if isinstance(code, CodeArchive) else None, uri, tuple(problems))
 
 

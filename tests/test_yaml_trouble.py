@@ -11,7 +11,7 @@ import pytest
 import channel_specs
 import launcher
 from launcher import SpecError, parse_spec
-from launcher.parse import MAX_TOLD
+from launcher.errors import MAX_TOLD
 
 SPEC = """\
 base_name: name

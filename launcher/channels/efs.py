@@ -26,6 +26,8 @@ class FileSystemChannel(BaseChannel):
     """The full path of the directory on the file system."""
     file_system_access_mode: Text | None = "ro"
     input_mode: Text | None = "File"
+    compression_type: Text | None = None
+    record_wrapper_type: Text | None = None
 
     def input_data_config(self, name: str, training_input_mode: str | None) -> dict[str, Any]:
         values = {key: value for key, value in self if key != "source"}

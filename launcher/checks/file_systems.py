@@ -45,7 +45,7 @@ def directory_path_is_absolute(draft: Draft) -> Iterator[Found]:
     for entry in draft.entries:
         path = entry.get("DirectoryPath")
         if path is not None and not path.startswith("/"):
-            yield entry.path("directory_path"), f"{path!r} is not a full path; write '/{path}'"
+            yield entry.path("directory_path"), f"{path!r} is not a full path; write {'/' + path!r}"
 
 
 def fsx_mount_name(draft: Draft) -> Iterator[Found]:

@@ -21,7 +21,7 @@ def gzip_needs_pipe(draft: Draft) -> Iterator[Found]:
     for entry in _not_piped(draft):
         if entry.get("CompressionType") == "Gzip":
             mode = entry.get("InputMode")
-            message = f"'Gzip' works only with input_mode Pipe, not {mode}; unzip the objects or use Pipe"
+            message = f"'Gzip' works only with input_mode Pipe, not {mode!r}; unzip the objects or use Pipe"
             yield entry.path("compression_type"), message
 
 
@@ -34,7 +34,7 @@ def recordio_needs_pipe(draft: Draft) -> Iterator[Found]:
     for entry in _not_piped(draft):
         if entry.get("RecordWrapperType") == "RecordIO":
             mode = entry.get("InputMode")
-            message = f"'RecordIO' works only with input_mode Pipe, not {mode}; delete it or use Pipe"
+            message = f"'RecordIO' works only with input_mode Pipe, not {mode!r}; delete it or use Pipe"
             yield entry.path("record_wrapper_type"), message
 
 

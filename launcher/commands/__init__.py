@@ -11,6 +11,8 @@ from types import MappingProxyType
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
         "run": "launcher.commands.run",
+        "status": "launcher.commands.status",
+        "logs": "launcher.commands.logs",
         "list": "launcher.commands.list_jobs",
         "stop": "launcher.commands.stop",
         "rerun": "launcher.commands.rerun",
