@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import subprocess
@@ -17,13 +18,13 @@ import aws_stand_in
 import launcher
 from launcher.aws.account import Account
 from launcher.codes import explanation, ignorable
-from launcher.errors import RefusedError, dotted
+from launcher.errors import RefusedError, SpecError, dotted
 from launcher.local.s3_server import serve
-from launcher.preflight import buckets, checkpoints, disk, listing, manifests, prefixes, shares
+from launcher.preflight import buckets, checkpoints, compression, disk, listing, manifests, prefixes, shares
 from launcher.preflight.report import Report
 from launcher.preflight.runner import preflight
 
-SUBJECTS = (buckets, prefixes, manifests, shares, disk, checkpoints)
+SUBJECTS = (buckets, prefixes, manifests, shares, compression, disk, checkpoints)
 CHECKS = tuple(check for subject in SUBJECTS for check in subject.CHECKS)
 BASE = """\
 training_job_name: digits-1
@@ -109,6 +110,7 @@ channels:
   copied: s3://data/train/
   mounted: {s3_uri: s3://data/train/, input_mode: FastFile}
   streamed: {s3_uri: s3://data/train/, input_mode: Pipe}
+  zipped: {s3_uri: s3://data/zipped/, input_mode: Pipe, compression_type: Gzip}
   shared: {s3_uri: s3://data/train/, s3_data_distribution_type: ShardedByS3Key}
   partial: s3://data/train/deep/
   beginning: s3://data/parts/part-
@@ -125,6 +127,7 @@ vpc_config: {security_group_ids: [sg-0123456789abcdef0], subnets: [subnet-012345
 def test_a_good_environment_has_no_problem_and_nothing_is_written(aws: aws_stand_in.StandIn, s3: Any) -> None:
     put(s3, "train/", body=b"")  # the console's folder
     put(s3, "parts/part-0", "parts/part-1", "parts/part-2", "single/one.csv", "train_old/1.tar")
+    put(s3, "zipped/1.csv.gz", body=gzip.compress(b"1,2,3"))
     put_manifest(s3, "1.tar", "deep/3.tar")
     put_lines(
         s3, {"source-ref": "s3://data/train/1.tar", "class": 3}, {"source-ref": "s3://data/train/2.tar", "class": 0}
@@ -134,7 +137,7 @@ def test_a_good_environment_has_no_problem_and_nothing_is_written(aws: aws_stand
     assert [str(problem) for problem in report.problems] == []
     assert report.not_asked == []
     assert {outcome.check: outcome.status for outcome in report.outcomes} == dict.fromkeys(
-        ("buckets", "prefixes", "manifests", "shares", "disk", "checkpoints"), "passed"
+        ("buckets", "prefixes", "manifests", "shares", "compression", "disk", "checkpoints"), "passed"
     )
     notes = {dotted(path): text for path, text in report.notes}
     assert notes["channels.copied.s3_uri"] == "4 objects, 16 bytes"
@@ -305,6 +308,14 @@ BROKEN = (
         ("1 object for 2 hosts", "FullyReplicated"),
     ),
     Broken(
+        "Gzip, but plain objects",
+        lambda s3: None,
+        "channels: {train: {s3_uri: s3://data/train/, input_mode: Pipe, compression_type: Gzip}}",
+        "channel-not-gzip",
+        "channels.train.compression_type",
+        ("'train/1.tar' is not gzipped",),
+    ),
+    Broken(
         "manifest missing",
         lambda s3: put(s3, "trains.manifest"),
         MANIFEST,
@@ -440,8 +451,16 @@ def test_a_broken_environment_is_found(aws: aws_stand_in.StandIn, s3: Any, broke
     assert problem.location is not None
     assert ";" in problem.message, "what to do comes behind what is wrong"
     assert aws.writing_calls() == []
-    assert checked(broken.overlay, ignore=(broken.code,)).problems == []
     assert json.loads(json.dumps(report.as_data()))["problems"][0]["code"] == broken.code
+
+
+def test_each_code_can_be_ignored_errors_too(aws: aws_stand_in.StandIn, s3: Any) -> None:
+    gone = "channels: {train: s3://dota/train/}"
+    assert checked(gone, ignore=("bucket-missing",)).problems == []
+    report = checked("ignore: [prefix-empty]\nchannels: {train: s3://data/trian/, other: s3://dota/}")
+    assert [each.code for each in report.problems] == ["bucket-missing"]
+    with pytest.raises(SpecError, match="did you mean bucket-missing"):
+        checked(f"ignore: [bucket-mising]\n{CHANNEL}")
 
 
 @pytest.fixture
@@ -474,7 +493,7 @@ def test_many_small_objects_are_to_be_joined_and_listing_ends(folder: Path, monk
     assert "about 100 s by estimate, joined 15 s" in message  # 11,000 / 130 + 15
     monkeypatch.setattr(listing, "MAX_KEYS", 3_000)
     assert checked(CHANNEL).notes == [(("channels", "train", "s3_uri"), "at least 3,000 objects, 12.0 kB")]
-    assert checked(CHANNEL, full=True).notes[0][1] == "11,000 objects, 44.0 kB"
+    assert checked(CHANNEL, full=True).notes[0][1] == "11,000 objects, 44.0 kB; copied in about 100 s by estimate"
     monkeypatch.setattr(listing, "MAX_SECONDS", 0.0)
     assert checked(CHANNEL).notes[0][1] == "at least 1,000 objects, 4.0 kB"
 
@@ -546,6 +565,7 @@ def test_what_is_denied_to_the_caller_is_not_asked_and_blocks_nothing(aws: aws_s
         "prefixes": "not-asked",
         "manifests": "not-needed",
         "shares": "not-needed",
+        "compression": "not-needed",
         "disk": "not-asked",
         "checkpoints": "passed",
     }

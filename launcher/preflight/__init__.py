@@ -9,6 +9,7 @@ from __future__ import annotations
 from launcher.preflight import (
     buckets,
     checkpoints,
+    compression,
     disk,
     efs,
     fsx,
@@ -31,6 +32,7 @@ CHECKS: tuple[Check, ...] = (
     *prefixes.CHECKS,
     *manifests.CHECKS,
     *shares.CHECKS,
+    *compression.CHECKS,
     *disk.CHECKS,
     *checkpoints.CHECKS,
     *name.CHECKS,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from launcher.aws.account import AwsError
 from launcher.checks.instance_types import instance_type
@@ -27,7 +28,15 @@ _GIB = 2**30  # bytes of a GB of VolumeSizeInGB: EBS's are binary
 _NEARLY = 0.9  # of the space; outputs and new checkpoints need some, too
 _ROOM = 1.25  # times the data: what a new volume should have
 
-_Copied = dict[str, int]  # channel -> bytes on each host
+
+class Copied(NamedTuple):
+    """What is copied to each host: bytes, and whether that is all of it."""
+
+    bytes: int
+    is_all: bool
+
+
+_Sizes = dict[str, Copied]  # by channel
 
 
 def ask_disk(subject: Subject) -> Iterator[Found]:
@@ -37,7 +46,7 @@ def ask_disk(subject: Subject) -> Iterator[Found]:
     for together in alternatives(subject.draft):
         for machines in together:
             copied = {name: size for name, size in sizes.items() if _gets(subject, name, machines.path)}
-            if not sum(copied.values()):
+            if not any(size.bytes for size in copied.values()):
                 continue
             try:
                 path, space, what = _space(subject, machines.instance_type, machines.path)
@@ -50,28 +59,29 @@ def ask_disk(subject: Subject) -> Iterator[Found]:
                     yield found
 
 
-def _sizes(subject: Subject) -> _Copied:
+def _sizes(subject: Subject) -> _Sizes:
     """Bytes that each host copies of each channel, as far as is known."""
-    work: list[tuple[str, Path, Callable[[], int]]] = []
+    work: list[tuple[str, Path, Callable[[], Copied]]] = []
     for entry, place in channels(subject, "S3Prefix"):
         if entry.get("InputMode") == "File":
 
-            def of_prefix(entry: Entry = entry, place: Place = place) -> int:
-                return max(listing(subject, place, hosts_that_share(subject, entry)).host_bytes)
+            def of_prefix(entry: Entry = entry, place: Place = place) -> Copied:
+                found = listing(subject, place)
+                return Copied(max(found.host_bytes(hosts_that_share(subject, entry))), found.is_complete)
 
             work.append((entry.name, entry.path("s3_uri"), of_prefix))
     for entry, place in channels(subject, "ManifestFile"):
         if entry.get("InputMode") == "File":
 
-            def of_manifest(entry: Entry = entry, place: Place = place) -> int:
+            def of_manifest(entry: Entry = entry, place: Place = place) -> Copied:
                 named = named_objects(subject, entry, place)
-                return max(named.host_bytes) if named else 0
+                return Copied(max(named.host_bytes), named.is_complete) if named else Copied(0, False)
 
             work.append((entry.name, entry.path("s3_uri"), of_manifest))
     if subject.draft.get("CheckpointConfig.S3Uri"):
         work.append((_CHECKPOINTS, ("checkpoint_config", "s3_uri"), lambda: _bytes_of_older_state(subject)))
     sizes = {}
-    for (name, path, _), outcome in at_once(lambda each: each[2](), work, threads=len(work)):
+    for (name, path, _), outcome in at_once(lambda each: each[2](), work):
         try:
             sizes[name] = outcome.result()
         except AwsError as error:
@@ -85,9 +95,9 @@ def _sizes(subject: Subject) -> _Copied:
 _CHECKPOINTS = "checkpoints of an older job"
 
 
-def _bytes_of_older_state(subject: Subject) -> int:
+def _bytes_of_older_state(subject: Subject) -> Copied:
     found = older_state(subject)
-    return found.bytes if found else 0
+    return Copied(found.bytes, found.is_complete) if found else Copied(0, True)
 
 
 def _gets(subject: Subject, name: str, machine: Path) -> bool:
@@ -113,14 +123,15 @@ def _space(subject: Subject, name: str, path: Path) -> tuple[Path, float, str]:
     return ("resource_config", "volume_size_in_gb"), size, f"the volume of {volume} GB holds {human_bytes(size)}"
 
 
-def _judged(copied: _Copied, path: Path, space: float, what: str) -> Iterator[Found]:
-    need = sum(copied.values())
-    largest = sorted(copied.items(), key=lambda each: -each[1])
-    shown = ", ".join(f"{name} {human_bytes(size)}" for name, size in largest[:3] if size)
+def _judged(copied: _Sizes, path: Path, space: float, what: str) -> Iterator[Found]:
+    need = sum(size.bytes for size in copied.values())
+    largest = sorted(copied.items(), key=lambda each: -each[1].bytes)
+    shown = ", ".join(f"{name} {human_bytes(size.bytes)}" for name, size in largest[:3] if size.bytes)
+    least = "" if all(size.is_all for size in copied.values()) else "at least "
     more = f" and {len(largest) - 3} more" if len(largest) > 3 else ""
-    data = f"{human_bytes(need)} are copied to each host before the start ({shown}{more})"
+    data = f"{least}{human_bytes(need)} are copied to each host before the start ({shown}{more})"
     larger = (
-        f"at least {math.ceil(need * _ROOM / _GIB)}" if path[-1] == "volume_size_in_gb" else "a type with larger disks"
+        f"at least {math.ceil(need * _ROOM / _GIB)} GB" if path[-1] == "volume_size_in_gb" else "a type with larger disks"
     )
     remedy = f"{'ask for ' if path[-1] == 'volume_size_in_gb' else 'take '}{larger}, or read by FastFile or Pipe"
     if not space:

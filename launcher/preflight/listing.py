@@ -15,6 +15,7 @@ from typing import Any
 from launcher.console import human_bytes
 from launcher.preflight.check import Subject
 from launcher.preflight.threads import Turns
+from launcher.preflight.uses import hosts_that_share
 from launcher.s3_uri import Place
 
 MAX_KEYS = 20_000
@@ -44,19 +45,22 @@ class Listing:
     """What is known of the keys that begin with a prefix, in the order of the listing; folder markers are no objects."""
 
     place: Place
-    hosts: int = 1
+    dealt_to: tuple[int, ...] = ()  # numbers of hosts for which shares are counted
     count: int = 0
     bytes: int = 0
     folders: int = 0  # empty objects whose key ends with '/', which the console makes
+    first: str | None = None  # the key of the first object that holds bytes
     newest: datetime | None = None
     is_complete: bool = True
-    host_bytes: list[int] = field(default_factory=list)
-    """What each host gets where the objects are dealt out in order. SageMaker promises about 1/n of the objects only."""
     odd: dict[str, Odd] = field(default_factory=dict)  # what is odd -> keys
     _above: list[str] = field(default_factory=list)  # keys that begin the key looked at last, the longest one last
 
     def __post_init__(self) -> None:
-        self.host_bytes = [0] * max(self.hosts, 1)
+        self._shares = {hosts: [0] * hosts for hosts in self.dealt_to}
+
+    def host_bytes(self, hosts: int) -> list[int]:
+        """What each of so many hosts gets where the objects are dealt out in order; SageMaker promises about 1/n of them."""
+        return self._shares[hosts] if hosts > 1 else [self.bytes]
 
     def add(self, found: Mapping[str, Any]) -> None:
         """Count one entry of a listing."""
@@ -67,9 +71,12 @@ class Listing:
                 self.folders += 1
                 return
             self._note("hold bytes, but end with '/' like a folder", key)
-        self.host_bytes[self.count % len(self.host_bytes)] += size
+        for hosts, shares in self._shares.items():
+            shares[self.count % hosts] += size
         self.count += 1
         self.bytes += size
+        if self.first is None and size:
+            self.first = key
         when = found.get("LastModified")
         if when is not None and (self.newest is None or when > self.newest):
             self.newest = when
@@ -104,15 +111,16 @@ class Listing:
         return f"{least}{self.count:,} {objects}, {human_bytes(self.bytes)}"
 
 
-def listing(subject: Subject, place: Place, hosts: int = 1) -> Listing:
-    """What lies below a prefix, and how it is dealt out to `hosts`; asked once. Raises AwsError."""
-    known: Listing = subject.once(repr(("listing", place, hosts)), lambda: _list(subject, place, hosts))
+def listing(subject: Subject, place: Place) -> Listing:
+    """What lies below a prefix; asked once. Raises AwsError."""
+    known: Listing = subject.once(repr(("listing", place)), lambda: _list(subject, place))
     return known
 
 
-def _list(subject: Subject, place: Place, hosts: int) -> Listing:
+def _list(subject: Subject, place: Place) -> Listing:
+    dealt_to = {hosts_that_share(subject, entry) for entry in subject.draft.entries}
     turns: Turns = subject.once("turns to list", lambda: Turns(_PAGES_AT_ONCE))
-    found = Listing(place, hosts)
+    found = Listing(place, tuple(dealt_to - {1}))
     pages = subject.account.pages("s3", "list_objects_v2", Bucket=place.bucket, Prefix=place.key)
     for number in itertools.count():
         with turns.take(number):

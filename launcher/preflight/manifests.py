@@ -57,9 +57,7 @@ def ask_manifests(subject: Subject) -> Iterator[Found]:
     augmented = list(channels(subject, "AugmentedManifestFile"))
     looks = [(entry, place, _of_manifest) for entry, place in plain]
     looks += [(entry, place, _of_augmented) for entry, place in augmented]
-    for (entry, place, _), outcome in at_once(
-        lambda each: list(each[2](subject, each[0], each[1])), looks, threads=len(looks)
-    ):
+    for (entry, place, _), outcome in at_once(lambda each: list(each[2](subject, each[0], each[1])), looks):
         path = entry.path("s3_uri")
         try:
             yield from outcome.result()

@@ -22,6 +22,7 @@ _FEW = 10_000  # objects; fewer are copied in a minute or two, however small
 _SMALL = 50e6  # bytes; below this each object's own request decides the time
 _SHARD = 100e6  # bytes of an object that needs no joining
 _OBJECTS_PER_SECOND, _BYTES_PER_SECOND, _START = 130, 155e6, 15.0  # of copying for File
+_LONG = 60.0  # seconds of copying that are worth telling
 _LISTED_PER_SECOND = 10_000  # of FastFile
 _SPACE_OF_NO_FOLDER = ("have an empty folder name ('//')",)  # File takes these
 
@@ -35,10 +36,9 @@ def ask_prefixes(subject: Subject) -> Iterator[Found]:
 
     def look(each: tuple[Path, Place, Entry | None]) -> list[Found]:
         path, place, entry = each
-        found = listing(subject, place, hosts_that_share(subject, entry) if entry else 1)
-        return list(_judged(subject, path, found, entry))
+        return list(_judged(subject, path, listing(subject, place), entry))
 
-    for (path, _, _), outcome in at_once(look, entries, threads=len(entries)):
+    for (path, _, _), outcome in at_once(look, entries):
         try:
             yield from outcome.result()
         except AwsError as error:
@@ -50,11 +50,23 @@ def _judged(subject: Subject, path: Path, found: Listing, entry: Entry | None) -
     if found.count == 0:
         yield _empty(subject, path, found, entry)
         return
-    subject.note(path, found.described())
+    hosts = hosts_that_share(subject, entry) if entry is not None else 1
+    subject.note(path, found.described() + _on_each_host(found, entry, hosts))
     yield from _siblings(subject, path, found)
     if entry is not None:
         yield from _unservable(path, found, entry)
-        yield from _small(path, found, entry)
+        yield from _small(path, found, entry, hosts)
+
+
+def _on_each_host(found: Listing, entry: Entry | None, hosts: int) -> str:
+    """Words for a host's share, and for the time that its copy takes, where that is worth knowing."""
+    most = max(found.host_bytes(hosts))
+    words = f"; {human_bytes(most)} on the fullest of {hosts} hosts" if hosts > 1 else ""
+    seconds = _copying(found.count / hosts, most)
+    if entry is not None and entry.get("InputMode") == "File" and seconds > _LONG:
+        more = "" if found.is_complete else " or more"
+        words += f"; copied in about {_time(seconds)}{more} by estimate"
+    return words
 
 
 def _empty(subject: Subject, path: Path, found: Listing, entry: Entry | None) -> Found:
@@ -107,10 +119,9 @@ def _unservable(path: Path, found: Listing, entry: Entry) -> Iterator[Found]:
         yield path, code, message
 
 
-def _small(path: Path, found: Listing, entry: Entry) -> Iterator[Found]:
+def _small(path: Path, found: Listing, entry: Entry, hosts: int) -> Iterator[Found]:
     if found.count <= _FEW or found.bytes / found.count >= _SMALL:
         return
-    hosts = len(found.host_bytes)
     count, size = found.count / hosts, found.bytes / hosts
     what = f"{found.described()}: {human_bytes(found.bytes / found.count)} each on average"
     joined = "join them to objects of some 100 MB (tar, RecordIO, TFRecord)"

@@ -36,6 +36,8 @@ class Outcome:
     def as_data(self) -> dict[str, Any]:
         """The same for `--json`."""
         data: dict[str, Any] = {"check": self.check, "status": self.status, "seconds": round(self.seconds, 2)}
+        if self.problems:
+            data["codes"] = sorted({problem.code for problem in self.problems})
         if self.not_asked:
             data["not_asked"] = [_told(each) for each in self.not_asked]
         return data

@@ -26,7 +26,7 @@ def ask_shares(subject: Subject) -> Iterator[Found]:
         for entry, place in channels(subject, data_type)
         if hosts_that_share(subject, entry) > 1
     ]
-    for (entry, _), outcome in at_once(lambda each: list(_shares(subject, *each)), shared, threads=len(shared)):
+    for (entry, _), outcome in at_once(lambda each: list(_shares(subject, *each)), shared):
         try:
             yield from outcome.result()
         except FormError:
@@ -38,8 +38,10 @@ def ask_shares(subject: Subject) -> Iterator[Found]:
 
 def _shares(subject: Subject, entry: Entry, place: Place) -> Iterator[Found]:
     if entry.get("S3DataType") == "S3Prefix":
-        found = listing(subject, place, hosts_that_share(subject, entry))
-        yield from _judged(entry, found.count if found.is_complete else None, found.host_bytes)
+        found = listing(subject, place)
+        yield from _judged(
+            entry, found.count if found.is_complete else None, found.host_bytes(hosts_that_share(subject, entry))
+        )
         return
     named = named_objects(subject, entry, place)
     if named is not None:

@@ -59,7 +59,7 @@ class Turns:
                 self._changed.notify_all()
 
 
-def at_once(work: Callable[[_In], _Out], items: Sequence[_In], threads: int = 8) -> Iterator[tuple[_In, Future[_Out]]]:
+def at_once(work: Callable[[_In], _Out], items: Sequence[_In], threads: int = 32) -> Iterator[tuple[_In, Future[_Out]]]:
     """Do the work for each item, several at a time; each item with its outcome, as they are done."""
     outcomes: dict[Future[_Out], _In] = {Future(): item for item in items}
     waiting: queue.SimpleQueue[tuple[Future[_Out], _In]] = queue.SimpleQueue()
