@@ -24,13 +24,15 @@ CHOICES = {
     "AlgorithmImage": IMAGES,
     "InstanceType": ["", "ml.m5.large", "ml.g5.xlarge", "ml.p3.2xlarge", "ml.p6e-gb200.36xlarge", "ml.q1.large", "local"],
     "S3OutputPath": ["", "s3://b/k", "https://s3.amazonaws.com/b/k", "https://b.s3.amazonaws.com/k"],
-    "S3Uri": ["", "/", "s3://My_B/k", "s3://b/*", "s3://b", "s3://b/k", "s3://b//k/", "s3://s3://b/", "https://console.aws.amazon.com/", "s3://b--x-s3/"],
+    "S3Uri": ["", "/", "s3://My_B/k", "s3://b/*", "s3://b", "s3://b/k", "s3://b//k/", "s3://s3://b/", "s3://b--x-s3/",
+              "https://console.aws.amazon.com/"],
     "ContentType": ["", "text/csv", "csv", "application/x-image", "application/x-recordio; a=b", "text/csv;label_size=0"],
     "ChannelName": ["", "..", "train", "Train", "train_0", "validation", "train_lst", "train_annotation", "model"],
     "ArnOrName": ["arn:aws:sagemaker:us-east-1:865070037744:algorithm/a", "arn:aws:sagemaker:::a", "mine"],
     "RoleArn": ["", "arn:aws:iam::123456789012:role/a", "arn:aws-cn:iam::123456789012:role/a"],
     "Key": ["", "aws:a", "objective", "AWS_SESSION_TOKEN", "sagemaker_program", "num_round", "sagemaker_submit_directory"],
-    "": ["", "/", "a", "sg-1", "subnet-1", "(", "/opt/ml/a", "/opt/ml/model", "/fsx", "-ref", "arn:aws:kms:us-east-1:123456789012:key/a"],
+    "": ["", "/", "a", "sg-1", "subnet-1", "(", "/opt/ml/a", "/opt/ml/model", "/fsx", "-ref",
+         "arn:aws:kms:us-east-1:123456789012:key/a"],
 }  # fmt: skip
 NUMBERS = [-1, 0, 1, 1, 2, 300, 3601, 20_000, 10**9]
 SETTINGS = ["", "1", "s3://b/k", "multi:", f"{SECRET}x", f'"{SECRET}y"']
