@@ -234,8 +234,8 @@ BROKEN = {
     "a quota for warm pools": Broken(
         nothing,
         MACHINES % ("ml.m5.large", 1, ", keep_alive_period_in_seconds: 600"),
-        [("quota-exceeded", TYPE_AT)],
-        ("'ml.m5.large for training warm pool usage' is 0",),
+        [("warm-pool-quota", "resource_config.keep_alive_period_in_seconds")],
+        ("'ml.m5.large for training warm pool usage' is 0", "none is kept warm"),
     ),
     "a quota for rules": Broken(
         a_quota("ml.c5.xlarge for processing job usage", 0),

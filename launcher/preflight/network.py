@@ -112,7 +112,7 @@ def groups_fit(subject: Subject) -> Iterator[Found]:
             yield (
                 path,
                 "security-group-missing",
-                f"{name} does not exist in {here}; name a group of {vpc or 'the subnets'}",
+                f"{name} does not exist in {here}; name a group of {vpc or 'the VPC of the subnets'}",
             )
         elif vpc is not None and known[name].get("VpcId") not in (vpc, None) and not _is_lent(subject, name, vpc):
             its = known[name]["VpcId"]

@@ -17,6 +17,7 @@ _LISTS = (
     ("debug_rule_configurations", "DebugRuleConfigurations"),
     ("profiler_rule_configurations", "ProfilerRuleConfigurations"),
 )
+_KEEP_ALIVE: Path = ("resource_config", "keep_alive_period_in_seconds")
 
 
 class Wanted(NamedTuple):
@@ -36,19 +37,23 @@ class Wanted(NamedTuple):
 def quotas_suffice(subject: Subject) -> Iterator[Found]:
     """Compare the quotas with what the job needs, all of its machines and its rules'. Raises AwsError."""
     choices, rules = _wanted(subject), _wanted_by_rules(subject)
-    names = {each.quota for each in (*rules, *(each for choice in choices for each in choice))}
+    names = {each.quota for each in (*rules, *_kept_warm(subject), *(each for choice in choices for each in choice))}
     if not names:
         return
     quotas = _quotas(subject, names)
     short = [[each for each in choice if quotas.get(each.quota, each.instances) < each.instances] for choice in choices]
     failing = [each for choice in short for each in choice] if all(short) else []
     for each in (*failing, *(rule for rule in rules if quotas.get(rule.quota, rule.instances) < rule.instances)):
-        yield (
-            each.path,
-            "quota-exceeded",
-            f"the quota {each.quota!r} is {quotas[each.quota]} in {subject.account.region}, and the job needs {each.instances};"
-            " ask for more in the console of Service Quotas, or use another type",
-        )
+        told = f"the quota {each.quota!r} is {quotas[each.quota]} in {subject.account.region}, and the job needs {each.instances}"
+        yield each.path, "quota-exceeded", f"{told}; ask for more in the console of Service Quotas, or use another type"
+    for each in _kept_warm(subject):
+        if quotas.get(each.quota, each.instances) < each.instances:
+            told = f"the quota {each.quota!r} is {quotas[each.quota]}, and the job has {each.instances}, so none is kept warm"
+            yield (
+                _KEEP_ALIVE,
+                "warm-pool-quota",
+                f"{told}; ask for more in the console of Service Quotas, or delete the key",
+            )
 
 
 def quotas_are_free(subject: Subject) -> Iterator[Found]:
@@ -81,17 +86,21 @@ def _wanted(subject: Subject) -> list[list[Wanted]]:
         "TrainingPlanArns" in each for each in resources.get("InstancePreferences", ())
     ):
         return []
-    usages = ["spot training job usage" if draft.is_spot else "training job usage"]
-    if resources.get("KeepAlivePeriodInSeconds"):
-        usages.append("training warm pool usage")
+    usage = "spot training job usage" if draft.is_spot else "training job usage"
     return [
-        [
-            wanted
-            for usage in usages
-            for wanted in _added_up([Wanted(each.path, each.instance_type, usage, each.instances) for each in choice])
-        ]
+        _added_up([Wanted(each.path, each.instance_type, usage, each.instances) for each in choice])
         for choice in alternatives(draft)
     ]
+
+
+def _kept_warm(subject: Subject) -> list[Wanted]:
+    """What a warm pool needs besides: without the quota the job runs, but its machines are not kept.
+
+    Source: developer guide, train-warm-pools-resource-limits.
+    """
+    if not subject.draft.get("ResourceConfig.KeepAlivePeriodInSeconds"):
+        return []
+    return [wanted._replace(usage="training warm pool usage") for choice in _wanted(subject)[:1] for wanted in choice]
 
 
 def _wanted_by_rules(subject: Subject) -> list[Wanted]:
@@ -152,7 +161,16 @@ CHECKS = (
     Check(
         "quotas",
         quotas_suffice,
-        {"quota-exceeded": ("error", "The account's quota is less than the job needs; AWS refuses it, or its rules.")},
+        {
+            "quota-exceeded": (
+                "error",
+                "The account's quota is less than the job needs; AWS refuses it, or its rules.",
+            ),
+            "warm-pool-quota": (
+                "warning",
+                "Without a quota for warm pools, which is 0 at first, no machine is kept for the next job.",
+            ),
+        },
     ),
     Check(
         "quotas in use",
