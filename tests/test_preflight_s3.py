@@ -573,6 +573,17 @@ def test_what_is_denied_to_the_caller_is_not_asked_and_blocks_nothing(aws: aws_s
     assert report.as_data()["checks"][0]["not_asked"][0]["path"] == TRAIN
 
 
+def test_a_store_of_another_maker_that_knows_fewer_calls(aws: aws_stand_in.StandIn, s3: Any) -> None:
+    aws.refuse("s3:HeadBucket", "NotImplemented", "no", status=501, count=-1)
+    report = checked(CHANNEL)
+    assert report.problems == []
+    assert [why for _, why in report.not_asked] == [
+        f"{place}: not supported by this endpoint: s3:HeadBucket: Not Implemented [501]"
+        for place in ("output_data_config.s3_output_path", TRAIN)
+    ]
+    assert report.lines()[-2].endswith("s3:HeadBucket: Not Implemented [501] (and 1 more)")
+
+
 def test_one_answer_that_is_missing_hides_no_other(aws: aws_stand_in.StandIn, s3: Any) -> None:
     aws.deny("s3:ListObjectsV2", containing="train")
     report = checked("channels: {train: s3://data/train/, other: s3://data/other/}")

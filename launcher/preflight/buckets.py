@@ -57,12 +57,6 @@ def _refused(subject: Subject, bucket: str, error: AwsError, used: list[Use]) ->
         near = did_you_mean(bucket, _own_buckets(subject) or ())
         message = f"there is no bucket {bucket!r}{near}; correct the name, or make it (aws s3 mb s3://{bucket})"
         yield path, "bucket-missing", message + _also(used)
-    elif error.status == 301:
-        message = (
-            f"bucket {bucket!r} lies in another region than the job, {subject.account.region}, and SageMaker reads and "
-            "writes in its own region only; use a bucket in the job's region"
-        )
-        yield path, "bucket-region", message + _also(used)
     elif error.status == 403 and (own := _own_buckets(subject)) is not None and bucket not in own:
         message = (
             f"bucket {bucket!r} belongs to another account, and you may not look into it (403){did_you_mean(bucket, own)}; "

@@ -73,7 +73,10 @@ class Report:
     def lines(self) -> list[str]:
         """For people: the facts, what could not be asked, and a sum. The problems are shown by whoever shows problems."""
         lines = [_line(note) for note in self.notes]
-        lines += [f"not asked: {check}: {why}" for check, why in self.not_asked]
+        for outcome in self.outcomes:
+            if outcome.not_asked:
+                more = f" (and {len(outcome.not_asked) - 1} more)" if len(outcome.not_asked) > 1 else ""
+                lines.append(f"not asked: {outcome.check}: {_line(outcome.not_asked[0])}{more}")
         counts: dict[str, int] = {}
         for outcome in self.outcomes:
             counts[outcome.status] = counts.get(outcome.status, 0) + 1

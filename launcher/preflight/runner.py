@@ -15,7 +15,7 @@ from launcher.checks.places import hatch_index, said_at
 from launcher.errors import Path, Problem, RefusedError
 from launcher.plan import Plan
 from launcher.preflight import CHECKS
-from launcher.preflight.check import Check, Found, Subject, why_not
+from launcher.preflight.check import Check, Found, Subject, Told, why_not
 from launcher.preflight.report import Outcome, Report
 from launcher.preflight.threads import start
 
@@ -85,12 +85,16 @@ def _outcome(run: _Run, ended: Future[None], silent: set[str], deadline: float) 
         return Problem(place, message, code, run.check.codes[code][0], spec.locate(place))
 
     problems = [problem(*each) for each in list(run.found) if each[1] not in silent]
-    not_asked = [(said_at(path, spec, index), why) for path, why in list(run.subject.not_asked)]
+
+    def in_order(told: list[Told]) -> list[Told]:
+        placed = [(said_at(path, spec, index), text) for path, text in list(told)]
+        return sorted(placed, key=lambda each: (at.line, at.column) if (at := spec.locate(each[0])) else (0, 0))
+
+    not_asked = in_order(run.subject.not_asked)
     if not ended.done():
         not_asked.append(((), f"no answer in {deadline:g} s"))
     elif (error := _refusal(ended)) is not None:
         not_asked.append(((), why_not(error)))
-    notes = [(said_at(path, spec, index), text) for path, text in list(run.subject.notes)]
-    notes.sort(key=lambda note: (place.line, place.column) if (place := spec.locate(note[0])) else (0, 0))
+    notes = in_order(run.subject.notes)
     is_needed = run.subject.has_asked or bool(run.found)
     return Outcome(run.check.name, run.seconds if ended.done() else deadline, problems, notes, not_asked, is_needed)
