@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import aws_stand_in
 import launcher
-from launcher.aws.account import Account, AwsError
+from launcher.aws.account import Account
 from launcher.local.s3_server import serve
-from launcher.preflight.check import Subject
-from launcher.preflight.machines import Machines
-from launcher.preflight.name import who_asks
-from launcher.preflight.permissions import may_name
-from launcher.preflight.quotas import quotas_are_free
-from launcher.preflight.role import may_assume
 from launcher.preflight.runner import preflight
 from preflight_world import (
     CHANNELS,
@@ -26,7 +19,6 @@ from preflight_world import (
     IN_GROUP,
     MACHINES,
     POLICY,
-    ROLE,
     TRUST,
     World,
     a_rule,
@@ -262,94 +254,3 @@ def test_an_endpoint_that_knows_only_s3_is_asked_in_vain(
         report = preflight(plan, Account(region="us-east-1"), checks=CHECKS, deadline=30.0)
     assert found(report) == []
     assert {outcome.status for outcome in report.outcomes} == {"not-asked"}
-
-
-# The parts
-
-
-class WithRunningJobs(Account):
-    """The account, but for the search of jobs, which the stand-in has not."""
-
-    def call(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
-        if operation != "search":
-            return super().call(service, operation, **parameters)
-        resources = {"InstanceType": "ml.m5.large", "InstanceCount": 18}
-        jobs = ({"TrainingJobStatus": status, "ResourceConfig": resources} for status in ("InProgress", "Completed"))
-        return {"Results": [{"TrainingJob": job} for job in jobs]}
-
-
-@pytest.mark.parametrize(("wanted", "says"), [(2, []), (3, ["of which running jobs hold 18"])])
-def test_running_jobs_hold_what_the_quota_allows(world: World, wanted: int, says: list[str]) -> None:
-    plan = launcher.plan(launcher.parse_spec(world.spec(MACHINES % ("ml.m5.large", wanted, ""))))
-    told = list(quotas_are_free(Subject(plan, WithRunningJobs(region="us-east-1"))))
-    assert [code for _, code, _ in told] == ["quota-in-use"] * len(says)
-    assert all(said in message for said, (_, _, message) in zip(says, told, strict=True))
-
-
-def test_expired_credentials_are_no_answer_to_anything(world: World) -> None:
-    world.aws.fault("expired", "*", count=-1)
-    plan = launcher.plan(launcher.parse_spec(world.spec(CHANNELS)))
-    with pytest.raises(AwsError) as caught:
-        list(who_asks(Subject(plan, Account(region="us-east-1"))))
-    assert caught.value.is_expired
-    with pytest.raises(AwsError):
-        preflight(plan, Account(region="us-east-1"), checks=CHECKS, deadline=30.0)
-
-
-SAGEMAKER = TRUST["Statement"][0]
-
-
-@pytest.mark.parametrize(
-    ("statements", "may"),
-    [
-        (SAGEMAKER, True),
-        ([SAGEMAKER], True),
-        ([SAGEMAKER | {"Principal": {"Service": ["ec2.amazonaws.com", "sagemaker.amazonaws.com"]}}], True),
-        ([SAGEMAKER | {"Principal": "*"}], True),
-        ([SAGEMAKER | {"Action": ["sts:TagSession", "sts:Assume*"]}], True),
-        ([SAGEMAKER | {"Condition": {"StringEquals": {"aws:SourceAccount": "1"}}}], True),
-        ([SAGEMAKER | {"Action": "sts:TagSession"}], False),
-        ([SAGEMAKER | {"Principal": {"AWS": ROLE % "other"}}], False),
-        ([SAGEMAKER, SAGEMAKER | {"Effect": "Deny"}], False),
-        ([SAGEMAKER, SAGEMAKER | {"Effect": "Deny", "Condition": {"Bool": {"aws:SecureTransport": "false"}}}], True),
-        ([], False),
-    ],
-)
-def test_whether_sagemaker_may_take_the_role(statements: Any, may: bool) -> None:
-    assert may_assume({"Statement": statements}) is may
-
-
-@pytest.mark.parametrize(
-    ("principal", "may"),
-    [
-        ("*", True),
-        ({"AWS": "*"}, True),
-        ({"AWS": [ROLE % "other", ROLE % "training"]}, True),
-        ({"AWS": ROLE % "sub/training"}, True),
-        ({"AWS": "arn:aws:sts::123456789012:assumed-role/training/SageMaker"}, True),
-        ({"AWS": "AROAEXAMPLEID"}, True),
-        ({"AWS": "arn:aws:iam::123456789012:root"}, False),
-        ({"AWS": ROLE % "training-2"}, False),
-        ({"Service": "logging.s3.amazonaws.com"}, False),
-    ],
-)
-def test_whether_a_policy_may_name_the_role(principal: Any, may: bool) -> None:
-    assert may_name({"Statement": {"Effect": "Allow", "Principal": principal}}, "training") is may
-    assert not may_name({"Statement": [{"Effect": "Deny", "Principal": principal}]}, "training")
-
-
-@pytest.mark.parametrize(
-    ("kind", "addresses"),
-    [
-        ("ml.m5.large", 4),
-        ("ml.g5.48xlarge", 4),
-        ("ml.p4d.24xlarge", 10),
-        ("ml.p5.4xlarge", 4),
-        ("ml.p5.48xlarge", 10),
-        ("ml.p6-b200.48xlarge", 10),
-        ("ml.trn1.2xlarge", 4),
-        ("ml.trn1n.32xlarge", 10),
-    ],
-)
-def test_addresses_of_two_machines(kind: str, addresses: int) -> None:
-    assert Machines((), kind, 2).addresses == addresses

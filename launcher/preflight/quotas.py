@@ -1,8 +1,4 @@
-"""Quotas: how many instances of each type the account may have, for training, on spot, kept warm, and for rules.
-
-Service Quotas has no question for one quota by its name, and SageMaker has some thousands, so the pages are read until all
-that matter are found. A quota that is not in them is at AWS's default, which is not known here: nothing is said of it.
-"""
+"""Quotas: how many instances of each type the account may have, for training, on spot, kept warm, and for rules."""
 
 from __future__ import annotations
 
@@ -12,6 +8,7 @@ from typing import NamedTuple
 from launcher.errors import Path
 from launcher.preflight.check import Check, Found, Subject
 from launcher.preflight.machines import alternatives
+from launcher.preflight.service_quotas import values
 
 _LISTS = (
     ("debug_rule_configurations", "DebugRuleConfigurations"),
@@ -40,7 +37,7 @@ def quotas_suffice(subject: Subject) -> Iterator[Found]:
     names = {each.quota for each in (*rules, *_kept_warm(subject), *(each for choice in choices for each in choice))}
     if not names:
         return
-    quotas = _quotas(subject, names)
+    quotas = values(subject, names)
     short = [[each for each in choice if quotas.get(each.quota, each.instances) < each.instances] for choice in choices]
     failing = [each for choice in short for each in choice] if all(short) else []
     for each in (*failing, *(rule for rule in rules if quotas.get(rule.quota, rule.instances) < rule.instances)):
@@ -61,7 +58,7 @@ def quotas_are_free(subject: Subject) -> Iterator[Found]:
     choices = _wanted(subject)
     if not choices:
         return
-    quotas = _quotas(subject, {each.quota for choice in choices for each in choice})
+    quotas = values(subject, {each.quota for choice in choices for each in choice})
     held = _held(subject) if quotas else {}
     taken = [[each for each in choice if _is_taken(each, quotas, held)] for choice in choices]
     for each in [each for choice in taken for each in choice] if all(taken) else []:
@@ -120,20 +117,6 @@ def _added_up(wanted: list[Wanted]) -> list[Wanted]:
         before = sums.get(each.quota)
         sums[each.quota] = each if before is None else before._replace(instances=before.instances + each.instances)
     return list(sums.values())
-
-
-def _quotas(subject: Subject, names: set[str]) -> dict[str, int]:
-    """The values of quotas by their names; those that are not listed are absent. Raises AwsError."""
-    found: dict[str, int] = {}
-    token: dict[str, str] = {}
-    while True:
-        page = subject.ask("service-quotas", "list_service_quotas", ServiceCode="sagemaker", MaxResults=100, **token)
-        for quota in page.get("Quotas", ()):
-            if quota.get("QuotaName") in names and "Value" in quota:
-                found[quota["QuotaName"]] = int(quota["Value"])
-        if not page.get("NextToken") or names <= found.keys():
-            return found
-        token = {"NextToken": page["NextToken"]}
 
 
 def _held(subject: Subject) -> dict[str, int]:

@@ -1,0 +1,52 @@
+"""Makes quota_codes.json: the codes by which Service Quotas knows SageMaker's quotas of instances.
+
+The codes are the same in every account and region, and Service Quotas finds no quota by its name: to list SageMaker's two
+thousand takes longer than a preflight may. Run by hand when there are new instance types, with any account's credentials:
+
+    aws service-quotas list-aws-default-service-quotas --service-code sagemaker > quotas.json
+    python -m launcher.data.make_quota_codes quotas.json 2026-11-21
+
+The first table was read from a list of the same answer that is published with gruntwork-io/terraform-aws-utilities
+(modules/request-quota-increase, of 2026-03-26), and agrees with codes quoted elsewhere. A code is used only where Service
+Quotas answers it with the name that was meant.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from launcher.preflight.service_quotas import USES
+
+OUTPUT = Path(__file__).with_name("quota_codes.json")
+
+
+def table(quotas: list[dict[str, Any]]) -> dict[str, list[str | None]]:
+    """Instance type -> the codes of its quotas, in the order of USES."""
+    found: dict[str, list[str | None]] = {}
+    for quota in quotas:
+        match = re.fullmatch(rf"(ml\.\S+) for ({'|'.join(USES)})", quota["QuotaName"])
+        if match:
+            codes = found.setdefault(match[1], [None] * len(USES))
+            codes[USES.index(match[2])] = quota["QuotaCode"].removeprefix("L-")
+    return dict(sorted(found.items()))
+
+
+def main(answer: str, date: str) -> None:
+    """Write the table of one answer of ListAWSDefaultServiceQuotas."""
+    write(table(json.loads(Path(answer).read_text(encoding="utf-8"))["Quotas"]), date)
+
+
+def write(codes: dict[str, list[str | None]], date: str) -> None:
+    """One instance type a line."""
+    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(each)}" for name, each in codes.items())
+    about = json.dumps("Codes (without L-) of SageMaker's quotas; see make_quota_codes.py")
+    text = f'{{\n "about": {about},\n "date": "{date}",\n "uses": {json.dumps(USES)},\n "codes": {{\n{lines}\n }}\n}}\n'
+    OUTPUT.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

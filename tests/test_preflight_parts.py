@@ -1,0 +1,159 @@
+"""The parts of preflight that are judged by themselves: quotas, trust, resources' policies, addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import aws_stand_in
+import launcher
+from launcher.aws.account import Account, AwsError
+from launcher.data import make_quota_codes
+from launcher.preflight import service_quotas
+from launcher.preflight.check import Subject
+from launcher.preflight.machines import Machines
+from launcher.preflight.name import who_asks
+from launcher.preflight.permissions import may_name
+from launcher.preflight.quotas import quotas_are_free
+from launcher.preflight.role import may_assume
+from launcher.preflight.runner import preflight
+from preflight_world import CHANNELS, CHECKS, MACHINES, ROLE, TRUST, World, a_world
+
+
+@pytest.fixture(scope="module")
+def made(running_aws: aws_stand_in.StandIn) -> Iterator[World]:
+    with a_world(running_aws) as world:
+        yield world
+
+
+@pytest.fixture
+def world(made: World) -> Iterator[World]:
+    made.aws.clear_calls()
+    yield made
+    made.aws.clear_faults()
+
+
+class WithRunningJobs(Account):
+    """The account, but for the search of jobs, which the stand-in has not."""
+
+    def call(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
+        if operation != "search":
+            return super().call(service, operation, **parameters)
+        resources = {"InstanceType": "ml.m5.large", "InstanceCount": 18}
+        jobs = ({"TrainingJobStatus": status, "ResourceConfig": resources} for status in ("InProgress", "Completed"))
+        return {"Results": [{"TrainingJob": job} for job in jobs]}
+
+
+@pytest.mark.parametrize(("wanted", "says"), [(2, []), (3, ["of which running jobs hold 18"])])
+def test_running_jobs_hold_what_the_quota_allows(world: World, wanted: int, says: list[str]) -> None:
+    plan = launcher.plan(launcher.parse_spec(world.spec(MACHINES % ("ml.m5.large", wanted, ""))))
+    told = list(quotas_are_free(Subject(plan, WithRunningJobs(region="us-east-1"))))
+    assert [code for _, code, _ in told] == ["quota-in-use"] * len(says)
+    assert all(said in message for said, (_, _, message) in zip(says, told, strict=True))
+
+
+class WithCodes(Account):
+    """The account, but for quotas by their codes, which the stand-in has made up."""
+
+    def call(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
+        if operation != "get_service_quota":
+            return super().call(service, operation, **parameters)
+        names = {code: name for name, code in service_quotas.codes().items()}
+        meant = names[parameters["QuotaCode"]]
+        return {"Quota": {"QuotaName": meant.replace("g4dn.2xlarge", "gone"), "Value": 7.0}}
+
+
+def test_quotas_are_asked_by_their_codes_and_believed_by_their_names(world: World) -> None:
+    asked, changed = "ml.g4dn.xlarge for training job usage", "ml.g4dn.2xlarge for training job usage"
+    assert service_quotas.codes()[asked] == "L-3F53BF0F"
+    plan = launcher.plan(launcher.parse_spec(world.spec()))
+    account = WithCodes(region="us-east-1")
+    world.aws.clear_calls()
+    assert service_quotas.values(Subject(plan, account), [asked]) == {asked: 7}
+    assert world.aws.calls("service-quotas:ListServiceQuotas") == []
+    assert service_quotas.values(Subject(plan, account), [asked, changed]) == {asked: 7, changed: 20}
+    assert world.aws.calls("service-quotas:ListServiceQuotas") != []
+
+
+def test_the_table_of_codes_is_made_from_aws_own_answer(world: World) -> None:
+    listed = world.aws.client("service-quotas").get_paginator("list_aws_default_service_quotas")
+    quotas = [quota for page in listed.paginate(ServiceCode="sagemaker") for quota in page["Quotas"]]
+    made = make_quota_codes.table(quotas)
+    assert list(made) == sorted(made)
+    assert made["ml.m5.large"] == [
+        quota["QuotaCode"].removeprefix("L-")
+        for use in service_quotas.USES
+        for quota in quotas
+        if quota["QuotaName"] == f"ml.m5.large for {use}"
+    ]
+
+
+def test_expired_credentials_are_no_answer_to_anything(world: World) -> None:
+    world.aws.fault("expired", "*", count=-1)
+    plan = launcher.plan(launcher.parse_spec(world.spec(CHANNELS)))
+    with pytest.raises(AwsError) as caught:
+        list(who_asks(Subject(plan, Account(region="us-east-1"))))
+    assert caught.value.is_expired
+    with pytest.raises(AwsError):
+        preflight(plan, Account(region="us-east-1"), checks=CHECKS, deadline=30.0)
+
+
+SAGEMAKER = TRUST["Statement"][0]
+
+
+@pytest.mark.parametrize(
+    ("statements", "may"),
+    [
+        (SAGEMAKER, True),
+        ([SAGEMAKER], True),
+        ([SAGEMAKER | {"Principal": {"Service": ["ec2.amazonaws.com", "sagemaker.amazonaws.com"]}}], True),
+        ([SAGEMAKER | {"Principal": "*"}], True),
+        ([SAGEMAKER | {"Action": ["sts:TagSession", "sts:Assume*"]}], True),
+        ([SAGEMAKER | {"Condition": {"StringEquals": {"aws:SourceAccount": "1"}}}], True),
+        ([SAGEMAKER | {"Action": "sts:TagSession"}], False),
+        ([SAGEMAKER | {"Principal": {"AWS": ROLE % "other"}}], False),
+        ([SAGEMAKER, SAGEMAKER | {"Effect": "Deny"}], False),
+        ([SAGEMAKER, SAGEMAKER | {"Effect": "Deny", "Condition": {"Bool": {"aws:SecureTransport": "false"}}}], True),
+        ([], False),
+    ],
+)
+def test_whether_sagemaker_may_take_the_role(statements: Any, may: bool) -> None:
+    assert may_assume({"Statement": statements}) is may
+
+
+@pytest.mark.parametrize(
+    ("principal", "may"),
+    [
+        ("*", True),
+        ({"AWS": "*"}, True),
+        ({"AWS": [ROLE % "other", ROLE % "training"]}, True),
+        ({"AWS": ROLE % "sub/training"}, True),
+        ({"AWS": "arn:aws:sts::123456789012:assumed-role/training/SageMaker"}, True),
+        ({"AWS": "AROAEXAMPLEID"}, True),
+        ({"AWS": "arn:aws:iam::123456789012:root"}, False),
+        ({"AWS": ROLE % "training-2"}, False),
+        ({"Service": "logging.s3.amazonaws.com"}, False),
+    ],
+)
+def test_whether_a_policy_may_name_the_role(principal: Any, may: bool) -> None:
+    assert may_name({"Statement": {"Effect": "Allow", "Principal": principal}}, "training") is may
+    assert not may_name({"Statement": [{"Effect": "Deny", "Principal": principal}]}, "training")
+
+
+@pytest.mark.parametrize(
+    ("kind", "addresses"),
+    [
+        ("ml.m5.large", 4),
+        ("ml.g5.48xlarge", 4),
+        ("ml.p4d.24xlarge", 10),
+        ("ml.p5.4xlarge", 4),
+        ("ml.p5.48xlarge", 10),
+        ("ml.p6-b200.48xlarge", 10),
+        ("ml.trn1.2xlarge", 4),
+        ("ml.trn1n.32xlarge", 10),
+    ],
+)
+def test_addresses_of_two_machines(kind: str, addresses: int) -> None:
+    assert Machines((), kind, 2).addresses == addresses
