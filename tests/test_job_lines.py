@@ -80,10 +80,9 @@ def test_a_late_line_with_an_earlier_time_is_found_by_rewinding_and_once(aws: St
     assert read_to_end(stream) == []
 
 
-def test_a_rewound_stream_forgets_no_line_of_a_long_page(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("launcher.jobs.streams._REMEMBERED_LINES", 100)
+def test_a_rewound_stream_forgets_no_line_of_a_long_page(aws: StandIn) -> None:
     name = aws.log("cats-1", [f"{n}" for n in range(1000)], timestamps=[n // 7 for n in range(1000)])
-    stream = Stream(Account(), name, Selection())
+    stream = Stream(Account(), name, Selection(), remembered=100)
     assert len(read_to_end(stream)) == 1000
     stream.rewind()
     assert read_to_end(stream) == []
@@ -150,6 +149,20 @@ def test_what_is_held_is_bounded_while_one_host_lags(aws: StandIn, monkeypatch: 
     assert held <= 5_000 + 3 * 2_000
 
 
+def test_a_restart_brings_new_streams_which_are_found_soon(aws: StandIn) -> None:
+    aws.log("cats-1", ["first"])
+    logs = JobLogs(Account(), "cats-1", Selection(), settling=0.2)
+    logs.read()
+    aws.log("cats-1", ["second"], started=1700009999)
+    logs.expect_streams()
+    messages: list[str] = []
+    end = time.monotonic() + 5
+    while len(messages) < 2 and time.monotonic() < end:
+        logs.read()
+        messages += [line.message for line in logs.ripe()]
+    assert messages == ["first", "second"]
+
+
 @pytest.fixture
 def writing(aws: StandIn) -> Iterator[threading.Thread]:
     """Eight hosts that say 10,000 lines each within some seconds, some of them late, and a job that then ends."""
@@ -186,7 +199,7 @@ def test_80_000_lines_of_8_hosts_live_through_throttling_resets_and_expiry(
     aws: StandIn, writing: threading.Thread, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines: list[Line] = []
-    aws.limit("logs:*", 9)
+    aws.limit("logs:*", 10)
     begun = time.monotonic()
     writing.start()
     outcome = follow(Account(), "cats-1", Console(), View(on_line=lines.append, settling=2.0))

@@ -89,7 +89,7 @@ AWS_CAUSES: tuple[Row, ...] = (
     row(
         "instance-limit",
         # examples#263
-        r"account-level service limit '(?P<quota>[^']+)' is (?P<limit>[\d.]+)|ResourceLimitExceeded",
+        r"account-level service limit '(?P<quota>[^']+)'|ResourceLimitExceeded(?!.*service limit)",
         "the account's quota for these instances is used up ({quota})",
         "ask for more in Service Quotas, wait for other jobs to end, or take another instance type",
         in_lines=False,
@@ -187,7 +187,7 @@ AWS_CAUSES: tuple[Row, ...] = (
         # examples#4384; `failed to download data. 403 Forbidden (403): Forbidden`; botocore's own
         r"Unable to download object (?P<object>s3://\S+)\s+\(AccessDenied"
         r"|is not authorized to perform: (?P<action>[\w:*]+)( on resource: \"?(?P<object2>[^\s\"]+))?"
-        r"|Data download failed.{0,200}(AccessDenied|403|Forbidden)"
+        r"|Data download failed(?!.*object s3://).{0,200}(AccessDenied|403|Forbidden)"
         r"|An error occurred \((AccessDenied\w*|403)\) when calling the (?P<action2>\w+) operation",
         "{role} was denied {action} on {object}",
         "allow the role s3:GetObject on the objects and s3:ListBucket on the bucket (or what the line names); look at the bucket's"

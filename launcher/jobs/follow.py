@@ -31,7 +31,7 @@ from launcher.jobs.streams import Line, Selection
 _DESCRIBE_SECONDS = 5.0
 _ROUND_SECONDS = 1.0
 _REMEMBERED_LINES = 300
-_LONG_AGO_SECONDS = 600.0  # a job that ended before that has no more lines to wait for
+_LONG_AGO_SECONDS = 180.0  # a job that ended before that has no more lines to wait for
 _COLOURS = ("cyan", "magenta", "green", "blue", "yellow")
 
 
@@ -107,7 +107,9 @@ class _Following:
         """Rounds until the job has ended and its last line has been shown."""
         while True:
             with self.table.aside():
-                self._statuses.tell(self.description)
+                changed = self._statuses.tell(self.description)
+            if changed and self._logs is not None:
+                self._logs.expect_streams()
             if self.description["TrainingJobStatus"] in ENDED:
                 break
             self._round()

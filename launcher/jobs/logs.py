@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from launcher.aws.account import Account, AwsError
-from launcher.jobs.streams import GROUP, Line, Selection, Stream, host_of
+from launcher.jobs.streams import GROUP, REMEMBERED_LINES, Line, Selection, Stream, host_of
 
 SETTLING_SECONDS = 4.0
 _PACE = 0.1  # seconds between two questions, while AWS does not mind
@@ -23,7 +23,9 @@ _OLD_MILLISECONDS = 120_000  # lines of that age are all there, so there is noth
 _RECENT_MILLISECONDS = 15_000
 _HELD_LINES = 100_000  # with so many held, only the streams that hold them back are read on
 _LOOK_SECONDS = (1.5, 30.0)  # how often new streams are looked for: while hosts are missing, and after
-_REWIND_SECONDS = 30.0  # how often a stream with new lines is looked through for late ones
+_REWIND_SECONDS = 30.0  # how often a stream with new lines is looked through for late ones, with up to ten of them
+_RESTLESS_SECONDS = 120.0  # after a change of the job's status: a restart brings new streams
+_REMEMBERED_LINES = 200_000  # of all streams
 _OTHERS = 8
 _FOREVER = 1 << 62
 _EXPLAINING_STREAMS = 8
@@ -38,6 +40,7 @@ class JobLogs:
         self.trouble: AwsError | None = None  # why the last round could not be finished; the next tries again
         self._account, self._job, self._selection = account, job, selection
         self._hosts = 1 if selection.host else hosts  # so many are expected to speak
+        self._restless_until = 0.0
         self._settling = settling
         self._streams: dict[str, Stream] = {}
         self._bounds: dict[str, int] = {}  # by stream: nothing older than this is to come from it
@@ -97,11 +100,16 @@ class JobLogs:
         for stream in self._streams.values():
             stream.rewind()
 
+    def expect_streams(self) -> None:
+        """The job's status has changed, so its hosts may begin new streams, as after a spot interruption."""
+        self._next_look, self._restless_until = 0.0, time.monotonic() + _RESTLESS_SECONDS
+
     def _look_for_streams(self) -> None:
         if time.monotonic() < self._next_look:
             return
         self._settle()
         settled, host = self._settled, self._selection.host
+        remembered = min(REMEMBERED_LINES, max(1_000, _REMEMBERED_LINES // self._hosts))
         prefix = f"{self._job}/{host}-" if host else f"{self._job}/"
         try:
             for page in self._account.pages(
@@ -109,7 +117,7 @@ class JobLogs:
             ):
                 for name in (stream["logStreamName"] for stream in page["logStreams"]):
                     if name not in self._streams:
-                        self._streams[name] = Stream(self._account, name, self._selection)
+                        self._streams[name] = Stream(self._account, name, self._selection, remembered=remembered)
                         self._bounds[name] = -1
                         self._asked[name] = 0.0
                         self._rewound[name] = (time.monotonic(), 0)
@@ -117,12 +125,17 @@ class JobLogs:
             if error.code != "ResourceNotFoundException":  # the account's first job has no log group yet
                 raise
         missing = len({stream.host for stream in self._streams.values()}) < self._hosts
-        self._next_look = time.monotonic() + _LOOK_SECONDS[0 if missing else 1]
-        self._look_bound = settled if missing else _FOREVER
+        soon = self._settling and (missing or time.monotonic() < self._restless_until)
+        self._next_look = time.monotonic() + (
+            _LOOK_SECONDS[0] * max(1.0, self._hosts / 50) if soon else _LOOK_SECONDS[1]
+        )
+        self._look_bound = settled if soon else _FOREVER
 
     def _to_read(self) -> list[str]:
         """The streams' names, those that lag first; while some lag, few of the others, so that they catch up."""
-        behind = sorted((name for name, stream in self._streams.items() if not stream.at_end), key=self._bounds.__getitem__)
+        behind = sorted(
+            (name for name, stream in self._streams.items() if not stream.at_end), key=self._bounds.__getitem__
+        )
         others = sorted((name for name, stream in self._streams.items() if stream.at_end), key=self._asked.__getitem__)
         if not self._settling:
             others = []  # what has been read to its end is done with
@@ -134,7 +147,8 @@ class JobLogs:
         stream = self._streams[name]
         now = time.monotonic()
         when, newest = self._rewound[name]
-        if stream.at_end and stream.newest > newest and now - when > _REWIND_SECONDS:
+        pause = _REWIND_SECONDS * max(1.0, len(self._streams) / 10)
+        if stream.at_end and stream.newest > newest and now - when > pause:
             self._rewound[name] = (now, stream.newest)
             stream.rewind()
         self._wait()

@@ -27,8 +27,8 @@ def patterns(definitions: Sequence[Mapping[str, str]], warn: Callable[[str], Non
     return found
 
 
-def readings(expressions: Patterns, text: str, warn: Callable[[str], None]) -> Iterator[tuple[str, float]]:
-    """The metrics in one line: (name, value)."""
+def readings(expressions: Patterns, text: str, on_bad: Callable[[str, object], None]) -> Iterator[tuple[str, float]]:
+    """The metrics in one line: (name, value). `on_bad` gets the name and the text where that is no number."""
     for name, pattern in expressions:
         if (found := pattern.search(text)) is None:
             continue
@@ -36,7 +36,7 @@ def readings(expressions: Patterns, text: str, warn: Callable[[str], None]) -> I
         try:
             yield name, float(value)
         except (TypeError, ValueError):
-            warn(f"metric {name}: {value!r} is not a number; mend its regex")
+            on_bad(name, value)
 
 
 @dataclass
@@ -76,6 +76,7 @@ class Metrics:
         # The step is read first, so that a line that holds both step and loss is of that step.
         self._patterns = sorted(patterns(definitions, warn), key=lambda item: not _STEP.match(item[0]))
         self._warn = warn
+        self._bad: set[str] = set()
         self._step: dict[str, float] = {}  # by host
         self.series: dict[str, Series] = {}
 
@@ -84,10 +85,15 @@ class Metrics:
 
     def note(self, time: int, host: str, text: str) -> None:
         """Keep the metrics of a line."""
-        for name, value in readings(self._patterns, text, self._warn):
+        for name, value in readings(self._patterns, text, self._on_bad):
             if _STEP.match(name):
                 self._step[host] = value
             self.series.setdefault(name, Series()).add(time, value, self._step.get(host))
+
+    def _on_bad(self, name: str, value: object) -> None:
+        if name not in self._bad:  # once: it would be another value in each line
+            self._bad.add(name)
+            self._warn(f"metric {name}: {value!r} is not a number; mend its regex")
 
     @property
     def last(self) -> dict[str, float]:

@@ -16,8 +16,9 @@ class Statuses:
         self._told = 0  # transitions
         self._message = ""  # of the last of them; it changes while the status stays
 
-    def tell(self, description: Mapping[str, Any]) -> None:
-        """Say the transitions and messages that have not been said."""
+    def tell(self, description: Mapping[str, Any]) -> bool:
+        """Say the transitions and messages that have not been said; whether there was a transition among them."""
+        before = self._told
         transitions = description.get("SecondaryStatusTransitions") or []
         for index, transition in enumerate(transitions):
             message = transition.get("StatusMessage") or ""
@@ -27,6 +28,7 @@ class Statuses:
                 self._say(f"{_clock(transition)}{transition['Status']:11} {message}{took}".rstrip(), "cyan")
                 self._message = message
                 self._told = index + 1
+        return self._told > before
 
 
 def _took(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:

@@ -23,7 +23,7 @@ GROUP = "/aws/sagemaker/TrainingJobs"
 _NO_TOKEN = "InvalidParameterException"
 _NOT_THERE = "ResourceNotFoundException"
 _REMEMBERED_MILLISECONDS = 60_000  # how late behind its neighbours a line may become visible and still be found
-_REMEMBERED_LINES = 20_000  # and so much of it is kept at most, for memory's sake
+REMEMBERED_LINES = 20_000  # of a stream, at most, for memory's sake
 _HOST = re.compile(r"^(?P<host>.+?)(-\d{6,})?$")  # SageMaker's stream is <job>/algo-1-<epoch seconds>
 
 
@@ -52,7 +52,9 @@ def host_of(stream_name: str) -> str:
 class Stream:
     """A place in one stream, which moves on with each `read`."""
 
-    def __init__(self, account: Account, name: str, selection: Selection) -> None:
+    def __init__(
+        self, account: Account, name: str, selection: Selection, *, remembered: int = REMEMBERED_LINES
+    ) -> None:
         since = selection.since or 0
         self.host = host_of(name)
         self.newest = since  # the time of the newest line read
@@ -63,7 +65,9 @@ class Stream:
         self._token: str | None = None
         self._seen: Counter[int] = Counter()  # the lines that were given, from `_horizon` on
         self._order: deque[tuple[int, int]] = deque()  # their (time, key), to forget them by
-        self._horizon = self._since
+        self._remembered = remembered
+        self._oldest = 0  # what is older need not be remembered
+        self._horizon = self._since  # what is remembered whole begins here
         self._again: Counter[int] | None = None  # while rewound: the lines met a second time
 
     def read(self) -> list[Line]:
@@ -87,8 +91,8 @@ class Stream:
         self.at_end = token == self._token and not page["events"]
         self._token = token
         lines = [line for event in page["events"] if (line := self._new(event))]
-        if self.at_end:
-            self._again = None
+        if self.at_end and self._again is not None:  # all is known again until a while before here
+            self._again, self._oldest = None, self.newest - _REMEMBERED_MILLISECONDS
         self._forget()
         return lines
 
@@ -117,8 +121,7 @@ class Stream:
         """Drop what no rewinding will reach; while one goes on, all of it may still be met."""
         if self._again is not None:
             return
-        oldest = self.newest - _REMEMBERED_MILLISECONDS
-        while self._order and (self._order[0][0] < oldest or len(self._order) > _REMEMBERED_LINES):
+        while self._order and (self._order[0][0] < self._oldest or len(self._order) > self._remembered):
             timestamp, key = self._order.popleft()
             self._horizon = max(self._horizon, timestamp + 1)
             self._seen[key] -= 1

@@ -1,0 +1,109 @@
+"""A job's metrics from its lines: read by SageMaker's rules, kept within bounds, drawn into files."""
+
+from __future__ import annotations
+
+import math
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from launcher.errors import RefusedError
+from launcher.jobs.metrics import Metrics, Series
+from launcher.jobs.plot import check, plot
+
+DEFINITIONS = [
+    {"Name": "train:loss", "Regex": r"loss=([-0-9.naif]+)"},
+    {"Name": "accuracy", "Regex": r"acc: [0-9.]+"},
+    {"Name": "train:step", "Regex": r"step (\d+)"},
+]
+
+
+def metrics(warned: list[str] | None = None) -> Metrics:
+    return Metrics(DEFINITIONS, (warned if warned is not None else []).append)
+
+
+def test_values_and_their_step() -> None:
+    read = metrics()
+    read.note(1000, "algo-1", "step 1 loss=0.5")
+    read.note(2000, "algo-1", "loss=0.25 step 2")
+    read.note(3000, "algo-2", "loss=0.125")
+    read.note(3000, "algo-2", "nothing")
+    loss = read.series["train:loss"]
+    assert (loss.times, loss.values, loss.steps) == ([1000, 2000, 3000], [0.5, 0.25, 0.125], [1.0, 2.0, None])
+    assert (loss.last, loss.least, loss.most, loss.count) == (0.125, 0.125, 0.5, 3)
+    assert list(read.panels()) == ["train:loss"]
+    assert read.last == {"train:step": 2.0, "train:loss": 0.125}
+
+
+def test_a_value_that_is_no_number_is_told_once() -> None:
+    warned: list[str] = []
+    read = metrics(warned)
+    for value in ("0.5", "0.6"):
+        read.note(0, "algo-1", f"acc: {value}")
+    assert warned == ["metric accuracy: 'acc: 0.5' is not a number; mend its regex"]
+
+
+def test_a_regex_that_python_cannot_read_is_told_and_the_others_go_on() -> None:
+    warned: list[str] = []
+    read = Metrics([{"Name": "a", "Regex": "(?<x"}, {"Name": "b", "Regex": r"b=(\d+)"}], warned.append)
+    read.note(0, "algo-1", "b=3")
+    assert read.last == {"b": 3.0}
+    assert "metric a: its regex is none for Python" in warned[0]
+
+
+def test_a_diverged_training_is_shown_as_it_is() -> None:
+    read = metrics()
+    for text in ("loss=1.5", "loss=nan", "loss=inf"):
+        read.note(0, "algo-1", text)
+    loss = read.series["train:loss"]
+    assert math.isinf(loss.last)
+    assert (loss.least, loss.most) == (1.5, 1.5)
+
+
+def test_a_long_series_is_thinned_evenly() -> None:
+    series = Series()
+    for number in range(1_000_000):
+        series.add(number, float(number), None)
+    assert 1_000 < len(series.times) <= 4_000
+    gaps = {after - before for before, after in zip(series.times, series.times[1:], strict=False)}
+    assert gaps == {series.every}
+    assert (series.count, series.last, series.least, series.most) == (1_000_000, 999_999.0, 0.0, 999_999.0)
+
+
+@pytest.mark.parametrize("ending", [".png", ".svg"])
+def test_a_plot_of_several_metrics(tmp_path: Path, ending: str) -> None:
+    read = metrics()
+    for number in range(50):
+        read.note(number * 60_000, "algo-1", f"step {number} loss={1 / (number + 1)}")
+    read.series["other"] = Series([0, 60_000], [math.nan, 2.0], [None, None], 2)
+    file = tmp_path / f"plot{ending}"
+    check(file)
+    assert plot(read.panels(), "cats-1", file)
+    if ending == ".png":
+        assert file.read_bytes().startswith(b"\x89PNG")
+    else:
+        axes = [group.get("id") for group in ET.parse(file).getroot().iter("{http://www.w3.org/2000/svg}g")]
+        assert {"axes_1", "axes_2"} <= set(axes)
+
+
+def test_nothing_to_draw(tmp_path: Path) -> None:
+    assert not plot({}, "cats-1", tmp_path / "plot.png")
+    assert not (tmp_path / "plot.png").exists()
+
+
+def test_what_cannot_be_drawn_is_said_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RefusedError, match=r"only \.png and \.svg files"):
+        check(tmp_path / "plot.pdf")
+    with pytest.raises(RefusedError, match="there is no folder"):
+        check(tmp_path / "missing" / "plot.png")
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(RefusedError, match=r"pip install 'sagemaker-launch\[plot\]'"):
+        check(tmp_path / "plot.png")
+
+
+def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "plot.png").mkdir()
+    with pytest.raises(RefusedError, match="cannot be written"):
+        plot({"a": Series([0], [1.0], [None], 1)}, "cats-1", tmp_path / "plot.png")
