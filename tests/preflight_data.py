@@ -1,0 +1,100 @@
+"""An account with data in S3 for the tests of preflight, and what is asked of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import aws_stand_in
+import launcher
+from launcher.aws.account import Account
+from launcher.errors import dotted
+from launcher.preflight import buckets, checkpoints, compression, disk, manifests, prefixes, shares
+from launcher.preflight.report import Report
+from launcher.preflight.runner import preflight
+
+SUBJECTS = (buckets, prefixes, manifests, shares, compression, disk, checkpoints)
+CHECKS = tuple(check for subject in SUBJECTS for check in subject.CHECKS)
+BASE = """\
+training_job_name: digits-1
+image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/training:1
+role_arn: arn:aws:iam::123456789012:role/training
+region: us-east-1
+resource_config: {instance_type: ml.m5.xlarge, instance_count: 2, volume_size_in_gb: 50}
+stopping_condition: {max_runtime_in_seconds: 3600}
+output_data_config: {s3_output_path: s3://out/}
+"""
+CHANNEL = "channels: {train: {s3_uri: s3://data/train/}}"
+
+
+MANIFEST = "channels: {train: {s3_uri: s3://data/train.manifest, s3_data_type: ManifestFile}}"
+AUGMENTED = (
+    "channels: {train: {s3_uri: s3://data/train.jsonl, s3_data_type: AugmentedManifestFile, input_mode: Pipe, "
+    "record_wrapper_type: RecordIO, attribute_names: [source-ref, class]}}"
+)
+TRAIN = "channels.train.s3_uri"
+
+
+def checked(overlay: str, **options: Any) -> Report:
+    replaced = {line.partition(":")[0] for line in overlay.splitlines()}
+    kept = [line for line in BASE.splitlines() if line.partition(":")[0] not in replaced]
+    plan = launcher.plan(launcher.parse_spec("\n".join([*kept, overlay, ""]), "job.yaml"))
+    options = {"checks": CHECKS, "deadline": 30.0, **options}
+    return preflight(plan, Account(region="us-east-1"), **options)
+
+
+def with_data(aws: aws_stand_in.StandIn) -> Any:
+    """Four objects in one bucket, none in another, a bucket elsewhere, and somebody else's; S3's client."""
+    s3, west = aws.client("s3"), aws.client("s3", "eu-west-1")
+    for bucket in ("data", "out"):
+        s3.create_bucket(Bucket=bucket)
+    west.create_bucket(Bucket="west", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+    put(west, "train/1.tar", bucket="west")
+    aws.bucket("theirs", forbidden=True)
+    put(s3, "train/1.tar", "train/2.tar", "train/deep/3.tar", "train/deep/4.tar")
+    aws.clear_calls()
+    return s3
+
+
+def put(client: Any, *keys: str, body: bytes = b"data", bucket: str = "data") -> None:
+    for key in keys:
+        client.put_object(Bucket=bucket, Key=key, Body=body)
+
+
+def put_manifest(client: Any, *entries: Any) -> None:
+    put(client, "train.manifest", body=json.dumps([{"prefix": "s3://data/train/"}, *entries]).encode())
+
+
+def put_lines(client: Any, *lines: Any) -> None:
+    put(client, "train.jsonl", body="".join(f"{json.dumps(line)}\n" for line in lines).encode())
+
+
+def only(report: Report) -> tuple[str, str, str]:
+    (problem,) = report.problems
+    return problem.code, dotted(problem.path), problem.message
+
+
+class Broken(NamedTuple):
+    """An environment, what is wrong with it, and what the message must say of that."""
+
+    name: str
+    scene: Callable[[Any], object]
+    overlay: str
+    code: str
+    path: str
+    words: tuple[str, ...]
+
+
+def judge(aws: aws_stand_in.StandIn, broken: Broken) -> None:
+    """The one thing that is wrong is found, at its place, with its remedy, and nothing is written."""
+    broken.scene(with_data(aws))
+    aws.clear_calls()
+    report = checked(broken.overlay)
+    assert [(each.code, dotted(each.path)) for each in report.problems] == [(broken.code, broken.path)]
+    problem = report.problems[0]
+    assert [word for word in broken.words if word not in problem.message] == []
+    assert problem.location is not None
+    assert ";" in problem.message, "what to do comes behind what is wrong"
+    assert aws.writing_calls() == []
+    assert json.loads(json.dumps(report.as_data()))["problems"][0]["code"] == broken.code

@@ -1,0 +1,117 @@
+"""How preflight runs its checks: in time, each question once, and what cannot be asked blocks nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import aws_stand_in
+from launcher.codes import explanation, ignorable
+from launcher.errors import RefusedError, dotted
+from launcher.preflight import CHECKS as ALL_CHECKS
+from preflight_data import BASE, CHANNEL, TRAIN, checked, with_data
+
+
+def test_what_is_denied_to_the_caller_is_not_asked_and_blocks_nothing(aws: aws_stand_in.StandIn) -> None:
+    with_data(aws)
+    aws.deny("s3:HeadBucket", "s3:ListObjectsV2", containing="data")
+    report = checked(f"checkpoint_config: {{s3_uri: s3://out/checkpoints}}\n{CHANNEL}")
+    assert report.problems == []
+    said = {outcome.check: outcome.status for outcome in report.outcomes}
+    assert said == {
+        "buckets": "not-asked",
+        "prefixes": "not-asked",
+        "manifests": "not-needed",
+        "shares": "not-needed",
+        "compression": "not-needed",
+        "disk": "not-asked",
+        "checkpoints": "passed",
+    }
+    assert all("you may not ask: s3:" in why and "channels.train.s3_uri" in why for _, why in report.not_asked)
+    assert report.as_data()["checks"][0]["not_asked"][0]["path"] == TRAIN
+
+
+def test_a_store_of_another_maker_that_knows_fewer_calls(aws: aws_stand_in.StandIn) -> None:
+    with_data(aws)
+    aws.refuse("s3:HeadBucket", "NotImplemented", "no", status=501, count=-1)
+    report = checked(CHANNEL)
+    assert report.problems == []
+    assert [why for _, why in report.not_asked] == [
+        f"{place}: not supported by this endpoint: s3:HeadBucket: Not Implemented [501]"
+        for place in ("output_data_config.s3_output_path", TRAIN)
+    ]
+    assert report.lines()[-2].endswith("s3:HeadBucket: Not Implemented [501] (and 1 more)")
+
+
+def test_one_answer_that_is_missing_hides_no_other(aws: aws_stand_in.StandIn) -> None:
+    with_data(aws)
+    aws.deny("s3:ListObjectsV2", containing="train")
+    report = checked("channels: {train: s3://data/train/, other: s3://data/other/}")
+    assert [(each.code, dotted(each.path)) for each in report.problems] == [("prefix-empty", "channels.other.s3_uri")]
+    assert {check for check, _ in report.not_asked} == {"prefixes", "disk"}
+
+
+def test_what_hangs_is_not_waited_for(aws: aws_stand_in.StandIn) -> None:
+    with_data(aws)
+    aws.fault("hang", "s3:ListObjectsV2", seconds=60, count=-1)
+    began = time.monotonic()
+    report = checked("channels: {train: s3://dota/train/, more: s3://data/train/}", deadline=1.0)
+    assert time.monotonic() - began < 3
+    assert [each.code for each in report.problems] == ["bucket-missing"]
+    assert ("prefixes", "no answer in 1 s") in report.not_asked
+    aws.clear_faults()
+
+
+def test_the_process_ends_in_time_while_a_question_hangs(aws: aws_stand_in.StandIn, tmp_path: Path) -> None:
+    with_data(aws)
+    aws.fault("hang", "s3:HeadBucket", seconds=60, count=-1)
+    spec = tmp_path / "job.yaml"
+    spec.write_text(f"{BASE}{CHANNEL}\n")
+    code = (
+        "import launcher, sys; from launcher.aws.account import Account; from launcher.preflight.runner import preflight\n"
+        "from launcher.preflight import buckets\n"
+        "report = preflight(launcher.plan(sys.argv[1]), Account(), checks=buckets.CHECKS, deadline=1.0)\n"
+        "print(report.outcomes[0].status)"
+    )
+    began = time.monotonic()
+    ended = subprocess.run(
+        [sys.executable, "-c", code, spec], capture_output=True, text=True, timeout=50, env={**os.environ}
+    )
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("not-asked\n", "", 0)
+    assert time.monotonic() - began < 20
+    aws.clear_faults()
+
+
+def test_without_credentials_or_with_expired_ones_there_is_nobody_to_ask(
+    aws: aws_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_data(aws)
+    aws.fault("expired", "*", count=-1)
+    with pytest.raises(RefusedError, match="s3:"):
+        checked(CHANNEL)
+    aws.clear_faults()
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    with pytest.raises(RefusedError, match="no AWS credentials found"):
+        checked(CHANNEL)
+
+
+def test_the_same_question_is_asked_once(aws: aws_stand_in.StandIn) -> None:
+    with_data(aws)
+    checked(f"checkpoint_config: {{s3_uri: s3://out/checkpoints}}\n{CHANNEL}")
+    asked = [(call["operation"], json.dumps(call["parameters"], sort_keys=True)) for call in aws.calls()]
+    assert len(asked) == len(set(asked))
+
+
+@pytest.mark.parametrize("check", ALL_CHECKS, ids=lambda check: check.name)
+def test_every_code_is_explained_and_ignorable(check: Any) -> None:
+    for code, (severity, why) in check.codes.items():
+        assert f"{code} ({severity}" in (explanation(code) or "")
+        assert why in (explanation(code) or "")
+        assert code in ignorable()
