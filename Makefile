@@ -6,7 +6,7 @@ BIN    := .venv/bin
 PIP     = $(BIN)/python -m pip --disable-pip-version-check install
 DEMO   := .launch/demo
 
-.PHONY: demo test sdk-test check format lock env clean
+.PHONY: demo test sdk-test check format lock recording env clean
 
 demo: env
 	$(BIN)/python -m launcher.demo $(DEMO)/data
@@ -54,6 +54,10 @@ lock:
 	$(PYTHON) -m venv .venv/lock && .venv/lock/bin/python -m pip install --quiet uv
 	.venv/lock/bin/uv pip compile pyproject.toml --group dev --group torch-needs --extra torch --extra s3 --universal \
 		--python-version 3.10 --generate-hashes --no-emit-package torch --no-annotate --no-header --quiet --output-file requirements.lock
+
+# Submits to the stand-in for AWS on a terminal of its own, and writes what a person sees into the README.
+recording: env
+	PYTHONPATH=tests $(BIN)/python tests/record.py README.md
 
 clean:
 	rm -rf .venv .sdk .launch .mypy_cache .ruff_cache .pytest_cache .hypothesis

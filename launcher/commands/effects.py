@@ -66,12 +66,17 @@ def carry_out(plan: Plan, account: Callable[[], Account], options: dict[str, Any
         request = plan.request if options["show_secrets"] else plan.veiled_request()
         sys.stdout.write(show.as_json(request) if as_json else show.as_yaml(request))
         return 0
+    from launcher.cost import estimate
+    from launcher.cost.show import in_short
+
     console, asked = Console(as_json=as_json), account()
     doubtful = bool(plan.warnings)
     if not options["no_check"]:
         doubtful |= _preflight(plan, asked, console, options)
         if options["check"]:
             return 0
+    if (found := estimate(plan.request, asked.region)) is not None:
+        console.say(f"cost      {in_short(found)}")
     if doubtful and not options["yes"] and sys.stdin.isatty() and not click.confirm("Submit all the same?", err=True):
         raise RefusedError("not submitted")
     return _submit(plan, asked, console, options)
@@ -82,7 +87,8 @@ def _submit(plan: Plan, account: Account, console: Console, options: dict[str, A
 
     job = submit(plan, account, console)
     as_json = options["as_json"]
-    follow = sys.stdout.isatty() and not as_json if options["follow"] is None else options["follow"]
+    by_default = sys.stdout.isatty() and not as_json and not options["wait"]
+    follow = by_default if options["follow"] is None else options["follow"]
     console.say(f"created   {job.name} in {job.region}", "green")
     if follow or options["wait"]:
         from launcher.jobs.follow import View

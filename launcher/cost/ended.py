@@ -46,7 +46,8 @@ def estimate_of_job(
     stored, volume = Decimal(0), volume_price(region)
     if volume is not None:
         stored = volume.usd * cluster.volume_gb * (seconds + kept) / MONTH
-    parts = [f"about {dollars(usd + stored)}, an estimate: {seconds:,} s billed x {_shown(cluster)}"]
+    about = "" if usd + stored < Decimal("0.01") else "about "
+    parts = [f"{about}{dollars(usd + stored)}, an estimate: {seconds:,} s billed x {_shown(cluster)}"]
     if kept:
         parts.append(f"{kept:,} s more as a warm pool")
     if stored:

@@ -43,6 +43,17 @@ def as_text(found: Estimate, name: str) -> list[str]:
     return [*lines, *_end(found)]
 
 
+def in_short(found: Estimate) -> str:
+    """The most that the job can cost, in one line."""
+    machines = " or ".join(
+        " and ".join(f"{each.count} x {each.instance_type}" for each in cluster.instances) for cluster in found.clusters
+    )
+    if found.maximum is None:
+        return f"unknown, since no price is known for {', '.join(found.unknown)}"
+    limit = f"{duration(found.max_seconds)}{' (AWS default)' if found.is_default_time else ''}"
+    return f"{at_most(found.maximum)}, an estimate: {machines} for {limit}; `launch cost` tells more"
+
+
 def as_data(found: Estimate) -> dict[str, Any]:
     """The same for `--json`; amounts in US dollars, null where a price is not known."""
     return {

@@ -43,7 +43,7 @@ def facts(outcome: Outcome, region: str) -> Iterator[tuple[str, str]]:
 def _time_and_cost(description: Mapping[str, Any], region: str) -> Iterator[tuple[str, str]]:
     trained, billed = description.get("TrainingTimeInSeconds"), description.get("BillableTimeInSeconds")
     if trained is not None:
-        yield "trained", f"{duration(trained)} ({trained} s)"
+        yield "trained", _length(trained)
     if billed is not None:
         count = len(hosts_of(description))
         hosts = f" on each of {count} hosts" if count > 1 else ""
@@ -51,11 +51,16 @@ def _time_and_cost(description: Mapping[str, Any], region: str) -> Iterator[tupl
         if description.get("EnableManagedSpotTraining") and trained:
             # AWS's own formula, of BillableTimeInSeconds' documentation.
             saved = f"; spot saved {max(0.0, 1 - billed / trained):.0%}"
-        yield "billed", f"{duration(billed)} ({billed} s){hosts}{saved}"
+        yield "billed", f"{_length(billed)}{hosts}{saved}"
         from launcher.cost import estimate_of_job
 
         if estimate := estimate_of_job(description, region):
             yield "cost", estimate.text
+
+
+def _length(seconds: int) -> str:
+    """In the units that matter, and where these are not seconds, in those that are billed."""
+    return duration(seconds) if seconds < 60 else f"{duration(seconds)} ({seconds} s)"
 
 
 def _left_behind(description: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
