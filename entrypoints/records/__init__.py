@@ -12,6 +12,7 @@ from typing import Protocol
 
 from entrypoints.errors import ChannelError
 from entrypoints.records import lines, objects, recordio, tar
+from entrypoints.records.cursor import Cursor
 from entrypoints.sample import ByteStream, Sample
 
 
@@ -23,10 +24,11 @@ class Format(Protocol):
         """Whether records can be told apart in a stream of several objects joined, as a Pipe delivers them."""
         ...
 
-    def split(self, stream: ByteStream, key: str | None, /) -> Iterator[Sample]:
+    def split(self, stream: ByteStream, key: str | None, cursor: Cursor | None = None, /) -> Iterator[Sample]:
         """The samples of one object (or of objects joined), in order, in flat memory.
 
-        `key` is the object's, if known. Raises CorruptError, naming the offset, where the data is damaged or cut.
+        `key` is the object's, if known. `cursor` says where to begin, and is told before each sample where the next one
+        begins (see `cursor.py`); the stream stands at its beginning in any case. Raises CorruptError, naming the offset, where the data is damaged or cut.
         """
         ...
 

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from entrypoints.records.cursor import Cursor, go_to
 from entrypoints.records.window import CHUNK
 from entrypoints.sample import ByteStream, Sample, whole_object
 
 BOUNDARIES = True
 
 
-def split(stream: ByteStream, key: str | None = None) -> Iterator[Sample]:
-    """The lines of a stream, as bytes without their endings."""
+def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
+    """The lines of a stream, as bytes without their endings. Positions are bytes."""
+    cursor = cursor or Cursor()
+    position = cursor.start
+    go_to(stream, position, key)
     pieces: list[bytes] = []  # of a line longer than a chunk: joined once, at its end
     while chunk := stream.read(CHUNK):
         lines = chunk.split(b"\n")
@@ -25,8 +29,12 @@ def split(stream: ByteStream, key: str | None = None) -> Iterator[Sample]:
             lines[0] = b"".join(pieces) + lines[0]
             pieces = []
         for line in lines:
+            position += len(line) + 1
+            cursor.position = position
             yield whole_object(line[:-1] if line.endswith(b"\r") else line, key)
         if rest:
             pieces.append(rest)
     if pieces:
-        yield whole_object(b"".join(pieces), key)
+        line = b"".join(pieces)
+        cursor.position = position + len(line)
+        yield whole_object(line, key)

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 from entrypoints.errors import CorruptError
+from entrypoints.records.cursor import Cursor, go_to
 from entrypoints.records.window import Window
 from entrypoints.sample import ByteStream, Sample, whole_object
 
@@ -27,15 +28,17 @@ _HEADER = struct.Struct("<II")
 _MAGIC_BYTES = struct.pack("<I", MAGIC)
 
 
-def split(stream: ByteStream, key: str | None = None) -> Iterator[Sample]:
-    """The payloads of a stream's records."""
-    for payload in payloads(stream, key):
+def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
+    """The payloads of a stream's records as samples. Positions are bytes."""
+    for payload in payloads(stream, key, cursor):
         yield whole_object(payload, key)
 
 
-def payloads(stream: ByteStream, key: str | None = None) -> Iterator[bytes]:
+def payloads(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[bytes]:
     """The payloads of a stream's records, parts put together; CorruptError names the offset of what is wrong."""
-    window = Window(stream)
+    cursor = cursor or Cursor()
+    go_to(stream, cursor.start, key)
+    window = Window(stream, cursor.start)
     view = window.view
     unpack = _HEADER.unpack_from
     parts: list[bytes] | None = None  # of the record that is being put together
@@ -50,6 +53,7 @@ def payloads(stream: ByteStream, key: str | None = None) -> Iterator[bytes]:
                 if magic != MAGIC or length > MAX_LENGTH or after > end:
                     break
                 window.position = after
+                cursor.position = window.before + after
                 yield bytes(view[start + 8 : start + 8 + length])
                 start = after
         # One record that spans windows, is in parts or is damaged.
@@ -61,12 +65,14 @@ def payloads(stream: ByteStream, key: str | None = None) -> Iterator[bytes]:
             return
         flag, payload = part
         if flag == _WHOLE and parts is None:
+            cursor.position = window.offset
             yield payload
         elif flag == _FIRST and parts is None:
             parts, started = [payload], offset
         elif flag in (_MIDDLE, _LAST) and parts is not None:
             parts.append(payload)
             if flag == _LAST:
+                cursor.position = window.offset
                 yield _MAGIC_BYTES.join(parts)
                 parts = None
         else:

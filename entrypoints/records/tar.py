@@ -14,12 +14,11 @@ Source: POSIX.1-2017 pax; GNU tar manual, "Basic Tar Format". Writing is in `tar
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Iterator
-from typing import Any
 
 from entrypoints.errors import CorruptError
+from entrypoints.records.cursor import Cursor, go_to
+from entrypoints.records.gunzip import open_window
 from entrypoints.records.window import Window
 from entrypoints.sample import DATA, KEY, ByteStream, Sample
 
@@ -27,31 +26,32 @@ BOUNDARIES = True
 
 BLOCK = 512
 _ZEROS = bytes(BLOCK)
-_GZIP = b"\x1f\x8b"
 _NO_DATA = b"123456V"  # links, devices, directories, FIFOs, a volume's label: nothing follows, whatever their size says
 _DESCRIBING = b"xXgLK"  # their content describes the next member, or (g) all that follow
 _DUMP_DIR = b"D"  # GNU: a directory's listing
 _REFUSED = {b"S": "a sparse file", b"M": "the continuation of a file from another volume"}
 
 
-def split(stream: ByteStream, key: str | None = None) -> Iterator[Sample]:
+def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
     """The samples of a stream of one or more archives, gzip-compressed or not; see the module for what a sample is.
 
     Raises CorruptError, naming the offset (of the uncompressed stream), for what is cut or damaged and for what a stream
-    cannot give back.
+    cannot give back. Positions are bytes, below 0 where one must read from the beginning to get there.
     """
+    cursor = cursor or Cursor()
     sample: Sample = {}
-    for member in members(stream, key):
-        if member is None:  # the end of an archive: groups do not reach into the next
+    for name, data, offset, position in members(stream, key, cursor.start):
+        if name is None:  # the end of an archive: groups do not reach into the next
             if sample:
+                cursor.position = position
                 yield sample
                 sample = {}
             continue
-        name, data, offset = member
         slash = name.rfind("/") + 1
         dot = name.find(".", slash)
         group, field = (name, DATA) if dot < 0 else (name[:dot], name[dot + 1 :])
         if sample and sample[KEY] != group:
+            cursor.position = position
             yield sample
             sample = {}
         if not sample:
@@ -59,18 +59,22 @@ def split(stream: ByteStream, key: str | None = None) -> Iterator[Sample]:
         if field in sample:
             raise _corrupt(key, offset, f"member {name!r} gives field {field!r} of sample {group!r} a second time")
         sample[field] = data
-    if sample:
-        yield sample
 
 
-def members(stream: ByteStream, key: str | None = None) -> Iterator[tuple[str, bytes, int] | None]:
-    """Every file of a stream of archives: name, content, offset of its header; None after each archive."""
-    window = Window(stream)
-    if window.peek(2) == _GZIP:
-        window = Window(_Gunzip(window, key))
+def members(stream: ByteStream, key: str | None = None, start: int = 0) -> Iterator[tuple[str | None, bytes, int, int]]:
+    """Every file of a stream of archives: name, content, offset of its header, and the position that leads back to it.
+
+    After each archive comes a name of None, with the position of what follows. `start` is such a position.
+    """
+    if start > 0:
+        go_to(stream, start, key)
+        window, compressed = Window(stream, start), False
+    else:
+        window, compressed = open_window(stream, key)
     every: dict[str, str] = {}  # pax records for the rest of the archive
     own: dict[str, str] = {}  # for the next member; GNU's long name is put here too
     inside = False  # of an archive: its end marker is still to come
+    begin = -1  # of the headers that describe the next member
     while True:
         offset = window.offset
         header = window.take(BLOCK)
@@ -79,6 +83,8 @@ def members(stream: ByteStream, key: str | None = None) -> Iterator[tuple[str, b
                 raise _corrupt(key, offset, "the stream ends without the archive's end marker: it is cut off")
             if header.strip(b"\0"):
                 raise _corrupt(key, offset, f"{len(header)} bytes follow the archive's end that are no tar header")
+            if offset < -start:
+                raise _corrupt(key, offset, f"the stream is shorter than {-start} bytes, where reading should go on")
             return
         if header == _ZEROS:
             if own:
@@ -86,18 +92,20 @@ def members(stream: ByteStream, key: str | None = None) -> Iterator[tuple[str, b
                     key, offset, "the archive ends after an extended header: the member it describes is missing"
                 )
             if inside:
-                yield None
-            inside, every = False, {}
+                yield None, b"", offset, -window.offset if compressed else window.offset
+            inside, every, begin = False, {}, -1
             continue
         inside = True
         _check(header, key, offset)
+        if begin < 0:
+            begin = offset
         kind = header[156:157]
         if kind in _REFUSED:
             raise _corrupt(
                 key, offset, f"{_REFUSED[kind]}, which cannot be read from a stream: write it as a plain file"
             )
         if kind in _NO_DATA:
-            own = {}
+            own, begin = {}, -1
             continue
         described = None if kind in _DESCRIBING else own.get("size") or every.get("size")
         size = int(described) if described else _number(header[124:136], key, offset)
@@ -108,9 +116,11 @@ def members(stream: ByteStream, key: str | None = None) -> Iterator[tuple[str, b
             )
         if kind not in _DESCRIBING:
             name = own.get("path") or every.get("path") or _name(header)
-            own = {}
-            if kind != _DUMP_DIR and not name.endswith("/"):  # archives older than ustar mark directories so
-                yield name, data, offset
+            # Archives older than ustar mark directories by a slash.
+            if kind != _DUMP_DIR and not name.endswith("/") and begin >= -start:
+                # Who begins in the middle does not see what has been said for the rest of the archive.
+                yield name, data, offset, -begin if compressed or every else begin
+            own, begin = {}, -1
         elif kind == b"g":
             every |= _pax(data, key, offset)
         elif kind == b"L":
@@ -139,10 +149,10 @@ def _number(field: bytes, key: str | None, offset: int) -> int:
     """A size: octal digits, or binary where the first bit is set (GNU, for 8 GiB and more)."""
     if field[0] & 0x80:
         return int.from_bytes(field, "big") & (1 << (8 * len(field) - 1)) - 1
-    try:
-        return int(field.strip(b" \0") or b"0", 8)
-    except ValueError:
-        raise _corrupt(key, offset, f"the size {field!r} is no octal number") from None
+    digits = field.strip(b" \0")
+    if digits.strip(b"01234567"):
+        raise _corrupt(key, offset, f"the size {field!r} is no octal number")
+    return int(digits or b"0", 8)
 
 
 def _name(header: bytes) -> str:
@@ -178,22 +188,6 @@ def _pax(data: bytes, key: str | None, offset: int) -> dict[str, str]:
             records["size"] = value[:-1].decode()
         position += length
     return records
-
-
-class _Gunzip:
-    """The content of a gzip stream of one or more members; what is cut or damaged is a CorruptError."""
-
-    def __init__(self, window: Window, key: str | None) -> None:
-        self._window = window
-        self._key = key
-        source: Any = window  # of all that a file can do, gzip uses read() only
-        self._file = gzip.GzipFile(fileobj=source)
-
-    def readinto(self, buffer: memoryview, /) -> int:
-        try:
-            return int(self._file.readinto(buffer))
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise _corrupt(self._key, self._window.offset, f"the gzip stream is damaged or cut: {error}") from error
 
 
 def _corrupt(key: str | None, offset: int, reason: str) -> CorruptError:

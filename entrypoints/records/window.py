@@ -25,21 +25,21 @@ class Source(Protocol):
 class Window:
     """What is left of a stream. `view[position:end]` has been read from it and not been taken yet."""
 
-    def __init__(self, stream: Source) -> None:
+    def __init__(self, stream: Source, before: int = 0) -> None:
         self.view = memoryview(bytearray(CHUNK))
         self.position = 0
         self.end = 0
+        self.before = before  # bytes of the stream before the view's
         self._stream = stream
-        self._before = 0  # bytes of the stream before the view's
 
     @property
     def offset(self) -> int:
         """How many bytes of the stream have been taken."""
-        return self._before + self.position
+        return self.before + self.position
 
     def refill(self) -> bool:
         """Reads the next chunk over this one, which must be used up; False at the stream's end."""
-        self._before += self.end
+        self.before += self.end
         self.position = 0
         self.end = self._stream.readinto(self.view)
         return self.end > 0
