@@ -1,19 +1,16 @@
-"""What preflight asks of networks and file systems: what is broken is found; and what is only unusual is not."""
+"""What preflight asks of networks: broken ones, each found, named and given its remedy."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
 import aws_stand_in
 from preflight_world import (
-    FAST,
     IN_GROUP,
     MACHINES,
     NETWORK,
-    SHARED,
     Broken,
     World,
     a_rule,
@@ -100,40 +97,6 @@ def a_group_out_to_the_vpc_only(world: World) -> dict[str, str]:
     return ids
 
 
-def an_efs(*letters: str) -> Callable[[World], dict[str, str]]:
-    return lambda world: {"efs": world.file_system(*(world.ids[f"subnet_{letter}"] for letter in letters))}
-
-
-def an_efs_of_another_vpc(world: World) -> dict[str, str]:
-    vpc, _ = world.vpc()
-    return {"other_vpc": vpc, "efs": world.file_system(world.subnet("a", vpc), group=world.group(vpc))}
-
-
-def a_closed_efs(world: World) -> dict[str, str]:
-    group = world.group()
-    world.let_in(group, 2048, from_group=world.ids["job_group"])
-    world.let_in(group, 2049, from_cidr="10.1.0.0/16")
-    return {"closed": group, "efs": world.file_system(world.ids["subnet_a"], world.ids["subnet_b"], group=group)}
-
-
-def an_fsx(**members: Any) -> Callable[[World], dict[str, str]]:
-    return lambda world: {"fsx": world.fsx(**members)}
-
-
-def an_fsx_in_one_zone(world: World) -> dict[str, str]:
-    return {"fsx": world.fsx(SubnetIds=[world.ids["subnet_a"]])}
-
-
-def an_fsx_open_on(*ports: int) -> Callable[[World], dict[str, str]]:
-    def make(world: World) -> dict[str, str]:
-        group = world.group()
-        for port in ports:
-            world.let_in(group, port, from_group=world.ids["job_group"])
-        return {"closed": group, "fsx": world.fsx(NetworkInterfaceIds=[world.interface(group)])}
-
-    return make
-
-
 GONE = "subnet-0123456789abcdef0"
 SUBNETS_AT, GROUPS_AT = "vpc_config.subnets", "vpc_config.security_group_ids"
 
@@ -197,93 +160,6 @@ BROKEN = {
         "",
         [("s3-by-internet-gateway", SUBNETS_AT)],
         ("no public addresses", "{table}"),
-    ),
-    "an EFS that is gone": Broken(
-        nothing,
-        SHARED % "fs-0123456789abcdef0",
-        [("efs-missing", "channels.shared.file_system_id")],
-        ("fs-0123456789abcdef0", "describe-file-systems"),
-    ),
-    "FSx taken for EFS": Broken(
-        nothing, SHARED % "{fsx}", [("efs-missing", "channels.shared.file_system_id")], ("source: FSxLustre",)
-    ),
-    "an EFS without mount targets": Broken(
-        an_efs(),
-        SHARED % "{efs}",
-        [("efs-no-mount-target", "channels.shared.file_system_id")],
-        ("none at all", "--file-system-id {efs} --subnet-id {subnet_a}"),
-    ),
-    "an EFS in one zone of two": Broken(
-        an_efs("a"),
-        SHARED % "{efs}",
-        [("efs-no-mount-target-in-some", "channels.shared.file_system_id")],
-        ("{subnet_b}", "it has some in use1-az"),
-    ),
-    "an EFS of another VPC": Broken(
-        an_efs_of_another_vpc,
-        SHARED % "{efs}",
-        [("efs-other-vpc", "channels.shared.file_system_id")],
-        ("{other_vpc}", "the job is in {vpc}"),
-    ),
-    "an EFS that lets nobody in": Broken(
-        a_closed_efs,
-        SHARED % "{efs}",
-        [("security-group-closed", "channels.shared.file_system_id")] * 2,
-        ("inbound rule to {closed}: TCP 2049 from {job_group}",),
-    ),
-    "an FSx that is gone": Broken(
-        nothing,
-        FAST % ("fs-0123456789abcdef0", "/fsx1abcd/images"),
-        [("fsx-missing", "channels.fast.file_system_id")],
-        ("fs-0123456789abcdef0",),
-    ),
-    "an FSx that is being made": Broken(
-        an_fsx(Lifecycle="CREATING"),
-        FAST % ("{fsx}", "/fsx1abcd/images"),
-        [("fsx-not-ready", "channels.fast.file_system_id")],
-        ("CREATING", "wait"),
-    ),
-    "an FSx for Windows": Broken(
-        an_fsx(FileSystemType="WINDOWS"),
-        FAST % ("{fsx}", "/fsx1abcd/images"),
-        [("fsx-not-lustre", "channels.fast.file_system_id")],
-        ("WINDOWS",),
-    ),
-    "an FSx of another mount name": Broken(
-        an_fsx(),
-        FAST % ("{fsx}", "/fsx/images"),
-        [("fsx-mount-name-wrong", "channels.fast.directory_path")],
-        ("write '/fsx1abcd/images'",),
-    ),
-    "an FSx without its mount name": Broken(
-        an_fsx(),
-        FAST % ("{fsx}", "/some-data/images"),
-        [("fsx-mount-name-wrong", "channels.fast.directory_path")],
-        ("write '/fsx1abcd/some-data/images'",),
-    ),
-    "an FSx of another VPC": Broken(
-        an_fsx(VpcId="vpc-0aaaaaaaaaaaaaaaa"),
-        FAST % ("{fsx}", "/fsx1abcd"),
-        [("fsx-other-vpc", "channels.fast.file_system_id")],
-        ("vpc-0aaaaaaaaaaaaaaaa", "{vpc}"),
-    ),
-    "an FSx of another zone": Broken(
-        an_fsx_in_one_zone,
-        FAST % ("{fsx}", "/fsx1abcd"),
-        [("fsx-other-zone", "channels.fast.file_system_id")],
-        ("{subnet_b}", "use a subnet such as {subnet_a}"),
-    ),
-    "an FSx that lets nobody in": Broken(
-        an_fsx_open_on(1018),
-        FAST % ("{fsx}", "/fsx1abcd"),
-        [("security-group-closed", "channels.fast.file_system_id")],
-        ("inbound rule to {closed}: TCP 988 from {job_group}",),
-    ),
-    "an FSx that lets in on one port": Broken(
-        an_fsx_open_on(988),
-        FAST % ("{fsx}", "/fsx1abcd"),
-        [("security-group-ports", "channels.fast.file_system_id")],
-        ("TCP 1018-1023",),
     ),
 }
 

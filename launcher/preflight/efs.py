@@ -77,15 +77,18 @@ def _targets(subject: Subject, path: Path, entry: Entry) -> Iterator[Found]:
         )
         return
     by_zone = {zone(each): each for each in here} | {str(each.get("AvailabilityZoneName")): each for each in here}
-    lacking = []
-    for subnet in subnets(subject):
-        target = by_zone.get(zone(subnet)) or by_zone.get(str(subnet.get("AvailabilityZone")))
-        if target is None:
-            lacking.append(subnet)
-        else:
-            yield from _is_open(subject, path, target)
+    by_subnet = [
+        (each, by_zone.get(zone(each)) or by_zone.get(str(each.get("AvailabilityZone")))) for each in subnets(subject)
+    ]
+    targets = list({each["MountTargetId"]: each for _, each in by_subnet if each is not None}.values())
+    wrong = [found for each in targets if (found := _closed(subject, each)) is not None]
+    if wrong:
+        code = "security-group-closed" if len(wrong) == len(targets) else "security-group-closed-in-some"
+        others = f" (and {len(wrong) - 1} more like it)" if len(wrong) > 1 else ""
+        yield path, code, wrong[0] + others
+    lacking = [subnet for subnet, target in by_subnet if target is None]
     if lacking:
-        yield path, *_no_target(name, lacking, here, everywhere=len(lacking) == len(subnets(subject)))
+        yield path, *_no_target(name, lacking, here, everywhere=not targets)
 
 
 def _no_target(
@@ -95,20 +98,19 @@ def _no_target(
     has = (
         f"it has some in {listed(sorted(zone(each) for each in here))}; use a subnet there"
         if here
-        else "it has none at all"
+        else "it has none at all;"
     )
-    remedy = f"or: aws efs create-mount-target --file-system-id {name} --subnet-id {lacking[0]['SubnetId']}"
+    remedy = f"make one: aws efs create-mount-target --file-system-id {name} --subnet-id {lacking[0]['SubnetId']}"
     code = "efs-no-mount-target" if everywhere else "efs-no-mount-target-in-some"
-    return code, f"{name} has no mount target in {zones}; {has}, {remedy}"
+    return code, f"{name} has no mount target in {zones}; {has} {remedy}"
 
 
-def _is_open(subject: Subject, path: Path, target: Mapping[str, Any]) -> Iterator[Found]:
+def _closed(subject: Subject, target: Mapping[str, Any]) -> str | None:
+    """Why the job does not get to a mount target. Raises AwsError."""
     name = target["MountTargetId"]
     its = subject.ask("efs", "describe_mount_target_security_groups", MountTargetId=name).get("SecurityGroups", ())
     addresses = [target["IpAddress"]] if target.get("IpAddress") else []
-    wrong = closed(subject, f"the mount target {name} ({zone(target)})", its, [_NFS], addresses) if its else None
-    if wrong:
-        yield path, "security-group-closed", wrong
+    return closed(subject, f"the mount target {name} ({zone(target)})", its, [_NFS], addresses) if its else None
 
 
 def _is_on_fsx(subject: Subject, name: str) -> bool:
@@ -135,6 +137,10 @@ CHECKS = (
             "efs-no-mount-target": ("error", "No zone of the job's subnets has a mount target of the file system."),
             "efs-no-mount-target-in-some": ("warning", "A zone that the job may land in has no mount target."),
             "security-group-closed": CLOSED,
+            "security-group-closed-in-some": (
+                "warning",
+                "In one of the zones that the job may land in, nothing gets through.",
+            ),
         },
     ),
 )

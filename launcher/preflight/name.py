@@ -22,13 +22,13 @@ def name_is_free(subject: Subject) -> Iterator[Found]:
         if error.code not in _FREE:
             raise
         return
-    status, created = job.get("TrainingJobStatus", "there"), job.get("CreationTime")
-    since = f" since {created:%Y-%m-%d}" if created else ""
+    created = job.get("CreationTime")
+    told = f"a job of {created:%Y-%m-%d}" if created else "a job"
     yield (
         path,
         "name-taken",
-        f"{name!r} is the name of a job that is {status}{since}, and no name is ever free again; choose another with --name,"
-        " or write base_name: for one that is new each time",
+        f"{name!r} is the name of {told} ({job.get('TrainingJobStatus', 'there')}), and names are never free again; choose another with"
+        " --name, or write base_name: for one that is new each time",
     )
 
 

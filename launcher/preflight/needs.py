@@ -74,7 +74,8 @@ def _of_s3(subject: Subject, partition: str) -> Iterator[Need]:
     checkpoints = place_of(subject.draft.get("CheckpointConfig.S3Uri") or "")
     if checkpoints is not None:
         yield from _list_and_read(("checkpoint_config", "s3_uri"), checkpoints, partition, looked_up=False)
-        yield from _on_object("s3:PutObject", ("checkpoint_config", "s3_uri"), _below(checkpoints), partition)
+        for need in _on_object("s3:PutObject", ("checkpoint_config", "s3_uri"), _below(checkpoints), partition):
+            yield need._replace(told=f"{checkpoints}*")
     for key, member, is_vital in (
         ("output_data_config", "OutputDataConfig", True),
         ("debug_hook_config", "DebugHookConfig", False),

@@ -51,7 +51,7 @@ def role_is_allowed(subject: Subject) -> Iterator[Found]:
     denied: dict[tuple[Any, str, str], list[str]] = {}
     for (need, _), outcome in at_once(lambda suspect: _is_denied(subject, parts["name"], *suspect), suspects):
         error = outcome.exception()
-        if isinstance(error, AwsError):
+        if isinstance(error, AwsError) and not error.is_expired:
             subject.could_not_ask(need.path, error)
         elif outcome.result():
             code = "role-denied" if need.is_vital else "role-lacks"

@@ -84,13 +84,13 @@ def closed(
                 f"the security groups of {what} ({', '.join(its_groups)}) do not let the job in on TCP {told}; add an inbound"
                 f" rule to {next(iter(its_groups), 'it')}: TCP {told} from {own[0]}"
             )
-    if len(ours) == len(set(own)) and ours:
-        targets = [f"{address}/32" for address in addresses if ":" not in address]
-        if not all(admits(ours, port, its_groups, targets, outbound=True) for port in ports):
-            return (
-                f"the job's security groups ({', '.join(own)}) let nothing out to {what} on TCP {told}; add an outbound rule"
-                f" to {own[0]}: TCP {told} to {next(iter(its_groups), 'it')}"
-            )
+    targets = [f"{address}/32" for address in addresses if ":" not in address]
+    is_known = len(ours) == len(set(own)) and bool(targets)
+    if is_known and not all(admits(ours, port, its_groups, targets, outbound=True) for port in ports):
+        return (
+            f"the job's security groups ({', '.join(own)}) let nothing out to {what} on TCP {told}; add an outbound rule"
+            f" to {own[0]}: TCP {told} to {next(iter(its_groups), 'it')}"
+        )
     return None
 
 

@@ -1,0 +1,191 @@
+"""What preflight asks of EFS and FSx: broken file systems, each found, named and given its remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import aws_stand_in
+from preflight_world import (
+    FAST,
+    IN_GROUP,
+    SHARED,
+    Broken,
+    World,
+    a_rule,
+    a_world,
+    judge,
+    nothing,
+)
+
+
+@pytest.fixture(scope="module")
+def made(running_aws: aws_stand_in.StandIn) -> Iterator[World]:
+    with a_world(running_aws) as world:
+        yield world
+
+
+@pytest.fixture
+def world(made: World) -> Iterator[World]:
+    made.aws.clear_calls()
+    yield made
+    made.aws.clear_faults()
+
+
+def an_efs(*letters: str) -> Callable[[World], dict[str, str]]:
+    return lambda world: {"efs": world.file_system(*(world.ids[f"subnet_{letter}"] for letter in letters))}
+
+
+def an_efs_of_another_vpc(world: World) -> dict[str, str]:
+    vpc, _ = world.vpc()
+    return {"other_vpc": vpc, "efs": world.file_system(world.subnet("a", vpc), group=world.group(vpc))}
+
+
+def a_closed_efs(world: World) -> dict[str, str]:
+    group = world.group()
+    world.let_in(group, 2048, from_group=world.ids["job_group"])
+    world.let_in(group, 2049, from_cidr="10.1.0.0/16")
+    return {"closed": group, "efs": world.file_system(world.ids["subnet_a"], world.ids["subnet_b"], group=group)}
+
+
+def an_efs_closed_in_b(world: World) -> dict[str, str]:
+    closed, efs = world.group(), world.file_system(world.ids["subnet_a"])
+    world.efs.create_mount_target(FileSystemId=efs, SubnetId=world.ids["subnet_b"], SecurityGroups=[closed])
+    return {"closed": closed, "efs": efs}
+
+
+def an_fsx(**members: Any) -> Callable[[World], dict[str, str]]:
+    return lambda world: {"fsx": world.fsx(**members)}
+
+
+def an_fsx_in_one_zone(world: World) -> dict[str, str]:
+    return {"fsx": world.fsx(SubnetIds=[world.ids["subnet_a"]])}
+
+
+def an_fsx_open_on(*ports: int) -> Callable[[World], dict[str, str]]:
+    def make(world: World) -> dict[str, str]:
+        group = world.group()
+        for port in ports:
+            world.let_in(group, port, from_group=world.ids["job_group"])
+        return {"closed": group, "fsx": world.fsx(NetworkInterfaceIds=[world.interface(group)])}
+
+    return make
+
+
+def a_group_out_to_itself_and_s3(world: World) -> dict[str, str]:
+    group = world.group(outbound=False)
+    world.let_in(group, from_group=group)
+    world.let_in(world.ids["store_group"], from_group=group)
+    rules = [a_rule(-1, 0, group, ""), a_rule(443, 0, "", "0.0.0.0/0")]
+    world.ec2.authorize_security_group_egress(GroupId=group, IpPermissions=rules)
+    return {"job_group": group}
+
+
+BROKEN = {
+    "an EFS that is gone": Broken(
+        nothing,
+        SHARED % "fs-0123456789abcdef0",
+        [("efs-missing", "channels.shared.file_system_id")],
+        ("fs-0123456789abcdef0", "describe-file-systems"),
+    ),
+    "FSx taken for EFS": Broken(
+        nothing, SHARED % "{fsx}", [("efs-missing", "channels.shared.file_system_id")], ("source: FSxLustre",)
+    ),
+    "an EFS without mount targets": Broken(
+        an_efs(),
+        SHARED % "{efs}",
+        [("efs-no-mount-target", "channels.shared.file_system_id")],
+        ("none at all", "--file-system-id {efs} --subnet-id {subnet_a}"),
+    ),
+    "an EFS in one zone of two": Broken(
+        an_efs("a"),
+        SHARED % "{efs}",
+        [("efs-no-mount-target-in-some", "channels.shared.file_system_id")],
+        ("{subnet_b}", "it has some in use1-az"),
+    ),
+    "an EFS of another VPC": Broken(
+        an_efs_of_another_vpc,
+        SHARED % "{efs}",
+        [("efs-other-vpc", "channels.shared.file_system_id")],
+        ("{other_vpc}", "the job is in {vpc}"),
+    ),
+    "an EFS that lets nobody in": Broken(
+        a_closed_efs,
+        SHARED % "{efs}",
+        [("security-group-closed", "channels.shared.file_system_id")],
+        ("inbound rule to {closed}: TCP 2049 from {job_group}", "and 1 more"),
+    ),
+    "an EFS that lets in from one zone": Broken(
+        an_efs_closed_in_b,
+        SHARED % "{efs}",
+        [("security-group-closed-in-some", "channels.shared.file_system_id")],
+        ("inbound rule to {closed}: TCP 2049 from {job_group}",),
+    ),
+    "an FSx that is gone": Broken(
+        nothing,
+        FAST % ("fs-0123456789abcdef0", "/fsx1abcd/images"),
+        [("fsx-missing", "channels.fast.file_system_id")],
+        ("fs-0123456789abcdef0",),
+    ),
+    "an FSx that is being made": Broken(
+        an_fsx(Lifecycle="CREATING"),
+        FAST % ("{fsx}", "/fsx1abcd/images"),
+        [("fsx-not-ready", "channels.fast.file_system_id")],
+        ("CREATING", "wait"),
+    ),
+    "an FSx for Windows": Broken(
+        an_fsx(FileSystemType="WINDOWS"),
+        FAST % ("{fsx}", "/fsx1abcd/images"),
+        [("fsx-not-lustre", "channels.fast.file_system_id")],
+        ("WINDOWS",),
+    ),
+    "an FSx of another mount name": Broken(
+        an_fsx(),
+        FAST % ("{fsx}", "/fsx/images"),
+        [("fsx-mount-name-wrong", "channels.fast.directory_path")],
+        ("write '/fsx1abcd/images'",),
+    ),
+    "an FSx without its mount name": Broken(
+        an_fsx(),
+        FAST % ("{fsx}", "/some-data/images"),
+        [("fsx-mount-name-wrong", "channels.fast.directory_path")],
+        ("write '/fsx1abcd/some-data/images'",),
+    ),
+    "an FSx of another VPC": Broken(
+        an_fsx(VpcId="vpc-0aaaaaaaaaaaaaaaa"),
+        FAST % ("{fsx}", "/fsx1abcd"),
+        [("fsx-other-vpc", "channels.fast.file_system_id")],
+        ("vpc-0aaaaaaaaaaaaaaaa", "{vpc}"),
+    ),
+    "an FSx of another zone": Broken(
+        an_fsx_in_one_zone,
+        FAST % ("{fsx}", "/fsx1abcd"),
+        [("fsx-other-zone", "channels.fast.file_system_id")],
+        ("{subnet_b}", "use a subnet such as {subnet_a}"),
+    ),
+    "an FSx that lets nobody in": Broken(
+        an_fsx_open_on(1018),
+        FAST % ("{fsx}", "/fsx1abcd"),
+        [("security-group-closed", "channels.fast.file_system_id")],
+        ("inbound rule to {closed}: TCP 988 from {job_group}",),
+    ),
+    "an FSx that lets in on one port": Broken(
+        an_fsx_open_on(988),
+        FAST % ("{fsx}", "/fsx1abcd"),
+        [("security-group-ports", "channels.fast.file_system_id")],
+        ("TCP 1018-1023",),
+    ),
+    "groups that let nothing out to the stores": Broken(
+        a_group_out_to_itself_and_s3,
+        IN_GROUP + "\n" + SHARED % "{efs}",
+        [("security-group-closed", "channels.shared.file_system_id")],
+        ("outbound rule to {job_group}: TCP 2049 to {store_group}",),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_what_is_broken_is_found_named_and_given_its_remedy(world: World, case: str) -> None:
+    judge(world, BROKEN[case])
