@@ -163,6 +163,20 @@ def test_credentials_that_stay_expired_end_following_and_say_how_to_come_back(aw
         followed()
 
 
+def test_a_job_that_has_ended_is_told_even_if_its_lines_can_no_longer_be_read(
+    aws: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job(aws)
+    aws.log("cats-1", ["hello"])
+    aws.job("cats-1", "Failed", reason="CapacityError: Unable to provision requested ML compute capacity.")
+    aws.fault("expired", "logs:GetLogEvents", nth=2, count=-1)
+    assert followed().exit_code == 4
+    out, err = capsys.readouterr()
+    assert out == "algo-1 | hello\n"
+    assert "the job's last lines may be missing" in err
+    assert "[capacity]" in err
+
+
 def test_a_lost_connection_is_waited_out(
     aws: StandIn, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -115,7 +115,7 @@ def test_there_is_no_log_yet(aws: StandIn) -> None:
 
 
 def test_more_streams_and_lines_than_a_page_holds(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_logs, "_PACE", 0.01)
+    monkeypatch.setattr(job_logs, "_QUICKEST_PACE", 0.001)
     for number in range(1, 61):
         aws.log("cats-1", [f"{number}"], host=f"algo-{number}", timestamps=[60 - number])
     aws.log("cats-1", ["x" * 300] * 12_000, timestamps=list(range(100, 12_100)))

@@ -155,6 +155,14 @@ class _Following:
 
     def _drain(self) -> None:
         """The rest of the lines: until nothing new has come for a while, and a look back has found nothing either."""
+        try:
+            self._read_rest()
+        except AwsError as error:  # how the job has ended is known, and is the more important
+            self._say(f"warning: {error}; the job's last lines may be missing", "yellow")
+        if self._logs is not None:
+            self._show(self._logs.rest())
+
+    def _read_rest(self) -> None:
         begun = time.monotonic()
         while self._logs is not None:
             self._round()
@@ -166,8 +174,6 @@ class _Following:
             if self._logs.at_end and quiet >= 1.5 * self.view.settling and not self._look_back(self._logs):
                 break
             time.sleep(min(_ROUND_SECONDS, self.view.settling / 2))
-        if self._logs is not None:
-            self._show(self._logs.rest())
 
     def _look_back(self, logs: JobLogs) -> bool:
         """Read the streams' last part again; whether there was a line that had not been there."""

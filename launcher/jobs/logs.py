@@ -2,8 +2,8 @@
 
 A line becomes visible some seconds after it was printed, and later on one host than on another. So lines are held until the
 hosts agree: a line is given when each stream has been read beyond its time, and it has lain here for the settling time.
-Streams are asked one after the other by one thread at a pace that leaves the account's quota (10 to 25 GetLogEvents a second
-for all who ask) to others; what is held is bounded by reading the stream that lags first.
+Streams are asked one after the other by one thread, at a pace that finds its place under the account's quota (10 to 25
+GetLogEvents a second, by region, for all who ask); what is held is bounded by reading the stream that lags first.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import heapq
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
 from launcher.aws.account import Account, AwsError
 from launcher.jobs.streams import GROUP, REMEMBERED_LINES, Line, Selection, Stream, host_of
 
 SETTLING_SECONDS = 4.0
-_PACE = 0.1  # seconds between two questions, while AWS does not mind
-_SLOWEST_PACE = 2.0
+_PACE = 0.1  # seconds between two questions, to begin with
+_QUICKEST_PACE, _SLOWEST_PACE = 0.05, 2.0  # it doubles when AWS throttles, and shrinks by a tenth while it does not
 _OLD_MILLISECONDS = 120_000  # lines of that age are all there, so there is nothing to wait for
 _RECENT_MILLISECONDS = 15_000
 _HELD_LINES = 100_000  # with so many held, only the streams that hold them back are read on
@@ -29,6 +30,22 @@ _REMEMBERED_LINES = 200_000  # of all streams
 _OTHERS = 8
 _FOREVER = 1 << 62
 _EXPLAINING_STREAMS = 8
+
+
+@dataclass
+class _Place:
+    """How far one stream has been read."""
+
+    stream: Stream
+    number: int  # tells equal times of several hosts apart
+    bound: int = -1  # nothing older than this is to come from it
+    asked: float = 0.0  # when it was last read
+    rewound: float = field(default_factory=time.monotonic)  # when it was last looked through for late lines
+    rewound_at: int = 0  # its newest time then
+
+    def lags(self) -> bool:
+        """Whether it is read further back than where its host is writing now."""
+        return not self.stream.at_end and self.stream.newest < time.time() * 1000 - _RECENT_MILLISECONDS
 
 
 class JobLogs:
@@ -42,22 +59,19 @@ class JobLogs:
         self._hosts = 1 if selection.host else hosts  # so many are expected to speak
         self._restless_until = 0.0
         self._settling = settling
-        self._streams: dict[str, Stream] = {}
-        self._bounds: dict[str, int] = {}  # by stream: nothing older than this is to come from it
+        self._places: dict[str, _Place] = {}  # by the stream's name
         self._heap: list[tuple[int, int, int, Line]] = []  # (time, stream's number, line's number, line)
         self._count = 0
         self._marks: deque[tuple[float, int]] = deque()  # (when, the newest time fetched by then)
         self._settled = -1
         self._pace, self._next_call, self._next_look = _PACE, 0.0, 0.0
         self._look_bound = -1  # nothing older than this is to come from hosts that are missing
-        self._asked: dict[str, float] = {}  # by stream: when
-        self._rewound: dict[str, tuple[float, int]] = {}  # by stream: (when, its newest time then)
         self.last_new = time.monotonic()  # when a line was last fetched
 
     @property
     def at_end(self) -> bool:
         """Whether each stream was at its end when it was last asked."""
-        return self.trouble is None and all(stream.at_end for stream in self._streams.values())
+        return self.trouble is None and all(place.stream.at_end for place in self._places.values())
 
     @property
     def held(self) -> int:
@@ -67,16 +81,15 @@ class JobLogs:
     @property
     def behind(self) -> bool:
         """Whether there is more to fetch than what is being written now, so that the next round should not wait."""
-        recent = time.time() * 1000 - _RECENT_MILLISECONDS
-        return any(not stream.at_end and stream.newest < recent for stream in self._streams.values())
+        return any(place.lags() for place in self._places.values())
 
     def read(self) -> None:
         """One round over the streams. AWS's passing troubles are noted in `trouble`; raises AwsError for the others."""
         self.trouble = None
         try:
             self._look_for_streams()
-            for name in self._to_read():
-                self._read(name)
+            for place in self._to_read():
+                self._read(place)
         except AwsError as error:
             if not (error.is_throttled or error.may_have_happened):
                 raise
@@ -85,7 +98,8 @@ class JobLogs:
 
     def ripe(self) -> Iterator[Line]:
         """The lines that no other will precede, oldest first."""
-        bound = min(self._look_bound, *self._bounds.values()) if self._bounds else -1
+        bound = min((place.bound for place in self._places.values()), default=-1)
+        bound = min(bound, self._look_bound)
         while self._heap and self._heap[0][0] <= bound:
             yield heapq.heappop(self._heap)[-1]
 
@@ -97,8 +111,8 @@ class JobLogs:
     def rewind(self) -> None:
         """Look once more for lines that became visible late, in every stream, and for streams."""
         self._next_look = 0.0
-        for stream in self._streams.values():
-            stream.rewind()
+        for place in self._places.values():
+            place.stream.rewind()
 
     def expect_streams(self) -> None:
         """The job's status has changed, so its hosts may begin new streams, as after a spot interruption."""
@@ -115,56 +129,50 @@ class JobLogs:
             for page in self._account.pages(
                 "logs", "describe_log_streams", logGroupName=GROUP, logStreamNamePrefix=prefix
             ):
-                for name in (stream["logStreamName"] for stream in page["logStreams"]):
-                    if name not in self._streams:
-                        self._streams[name] = Stream(self._account, name, self._selection, remembered=remembered)
-                        self._bounds[name] = -1
-                        self._asked[name] = 0.0
-                        self._rewound[name] = (time.monotonic(), 0)
+                for name in (found["logStreamName"] for found in page["logStreams"]):
+                    if name not in self._places:
+                        stream = Stream(self._account, name, self._selection, remembered=remembered)
+                        self._places[name] = _Place(stream, len(self._places))
         except AwsError as error:
             if error.code != "ResourceNotFoundException":  # the account's first job has no log group yet
                 raise
-        missing = len({stream.host for stream in self._streams.values()}) < self._hosts
+        missing = len({place.stream.host for place in self._places.values()}) < self._hosts
         soon = self._settling and (missing or time.monotonic() < self._restless_until)
         self._next_look = time.monotonic() + (
             _LOOK_SECONDS[0] * max(1.0, self._hosts / 50) if soon else _LOOK_SECONDS[1]
         )
         self._look_bound = settled if soon else _FOREVER
 
-    def _to_read(self) -> list[str]:
-        """The streams' names, those that lag first; while some lag, few of the others, so that they catch up."""
+    def _to_read(self) -> list[_Place]:
+        """The streams, those that lag first; while some lag, few of the others, so that they catch up."""
         behind = sorted(
-            (name for name, stream in self._streams.items() if not stream.at_end), key=self._bounds.__getitem__
+            (place for place in self._places.values() if not place.stream.at_end), key=lambda one: one.bound
         )
-        others = sorted((name for name, stream in self._streams.items() if stream.at_end), key=self._asked.__getitem__)
+        others = sorted((place for place in self._places.values() if place.stream.at_end), key=lambda one: one.asked)
         if not self._settling:
             others = []  # what has been read to its end is done with
-        elif behind:
+        elif self.behind:
             others = others[:_OTHERS]
         return behind[: 1 if self.held >= _HELD_LINES else None] + others
 
-    def _read(self, name: str) -> None:
-        stream = self._streams[name]
-        now = time.monotonic()
-        when, newest = self._rewound[name]
-        pause = _REWIND_SECONDS * max(1.0, len(self._streams) / 10)
-        if stream.at_end and stream.newest > newest and now - when > pause:
-            self._rewound[name] = (now, stream.newest)
+    def _read(self, place: _Place) -> None:
+        stream, now = place.stream, time.monotonic()
+        pause = _REWIND_SECONDS * max(1.0, len(self._places) / 10)
+        if stream.at_end and stream.newest > place.rewound_at and now - place.rewound > pause:
+            place.rewound, place.rewound_at = now, stream.newest
             stream.rewind()
         self._wait()
         self._settle()  # before the question: its answer is no younger
         settled, lines = self._settled, stream.read()
-        self._asked[name] = time.monotonic()
-        self._pace = min(self._pace * 2, _SLOWEST_PACE) if stream.retried else max(self._pace * 0.9, _PACE)
+        place.asked = time.monotonic()
+        self._pace = min(self._pace * 2, _SLOWEST_PACE) if stream.retried else max(self._pace * 0.9, _QUICKEST_PACE)
         for line in lines:
             self._count += 1
-            heapq.heappush(self._heap, (line.timestamp, id(stream), self._count, line))
-        now = time.monotonic()
+            heapq.heappush(self._heap, (line.timestamp, place.number, self._count, line))
         if lines:
-            self.last_new = now
-            self._marks.append((now, max(stream.newest, self._marks[-1][1] if self._marks else -1)))
-        bound = settled if stream.at_end else min(stream.newest, settled)
-        self._bounds[name] = max(self._bounds[name], bound)
+            self.last_new = place.asked
+            self._marks.append((place.asked, max(stream.newest, self._marks[-1][1] if self._marks else -1)))
+        place.bound = max(place.bound, settled if stream.at_end else min(stream.newest, settled))
 
     def _settle(self) -> None:
         if not self._settling:
