@@ -176,6 +176,14 @@ BROKEN = (
         ("1 of the keys have an empty folder name", "'train//5.tar'", "rename"),
     ),
     Broken(
+        "sibling with a name that would clear the screen",
+        lambda s3: put(s3, "one.csv", "one.csv\x1b[2J"),
+        "channels: {train: s3://data/one.csv}",
+        "prefix-siblings",
+        TRAIN,
+        ("also takes one.csv\\x1b[2J",),
+    ),
+    Broken(
         "FastFile, object and folder at once",
         lambda s3: put(s3, "train/deep", "train/deep-1"),
         "channels: {train: {s3_uri: s3://data/train/, input_mode: FastFile}}",

@@ -90,6 +90,8 @@ def _read(subject: Subject, place: Place, hosts: int) -> Named | None:
         (bucket, prefix), entries = subject.account.attempt(
             "s3", "get_object", lambda client: read_manifest(client, str(place))
         )
+    except RecursionError:
+        raise FormError(f"{place} is nested too deeply for a list of keys; write it anew") from None
     except RefusedError as error:
         if _is_of_the_store(error):
             raise AwsError(str(error), call="s3:GetObject") from error
@@ -181,7 +183,9 @@ def _of_augmented(subject: Subject, entry: Entry, place: Place) -> Iterator[Foun
             for number, value in found:
                 reference = place_of(value) if isinstance(value, str) else None
                 if reference is None:
-                    raise FormError(f"{place}: line {number}: {name!r} is {value!r}, no S3 URI; write s3://bucket/key")
+                    raise FormError(
+                        f"{place}: line {number}: {name!r} is {repr(value)[:100]}, no S3 URI; write s3://bucket/key"
+                    )
                 references.append(reference)
     if references:
         yield from _missing(subject, path, _look_at(subject, references, 1), f"the first lines of {place} name")
@@ -209,7 +213,7 @@ def _beginning(subject: Subject, place: Place, size: int) -> list[dict[str, Any]
 def _object(place: Place, number: int, line: bytes) -> dict[str, Any]:
     try:
         value = json.loads(line.decode("utf-8-sig"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FormError(f"{place}: line {number} is no JSON ({error}); write one JSON object per line") from None
     if not isinstance(value, dict):
         raise FormError(f"{place}: line {number} is no JSON object; write one JSON object per line")

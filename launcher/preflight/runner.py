@@ -82,12 +82,12 @@ def _outcome(run: _Run, ended: Future[None], silent: set[str], deadline: float) 
 
     def problem(path: Path, code: str, message: str) -> Problem:
         place = said_at(path, spec, index)
-        return Problem(place, message, code, run.check.codes[code][0], spec.locate(place))
+        return Problem(place, _printable(message), code, run.check.codes[code][0], spec.locate(place))
 
     problems = [problem(*each) for each in list(run.found) if each[1] not in silent]
 
     def in_order(told: list[Told]) -> list[Told]:
-        placed = [(said_at(path, spec, index), text) for path, text in list(told)]
+        placed = [(said_at(path, spec, index), _printable(text)) for path, text in list(told)]
         return sorted(placed, key=lambda each: (at.line, at.column) if (at := spec.locate(each[0])) else (0, 0))
 
     not_asked = in_order(run.subject.not_asked)
@@ -98,3 +98,8 @@ def _outcome(run: _Run, ended: Future[None], silent: set[str], deadline: float) 
     notes = in_order(run.subject.notes)
     is_needed = run.subject.has_asked or bool(run.found)
     return Outcome(run.check.name, run.seconds if ended.done() else deadline, problems, notes, not_asked, is_needed)
+
+
+def _printable(text: str) -> str:
+    """A text fit for a terminal: keys of S3, which are quoted in it, can hold any character."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
