@@ -31,6 +31,8 @@ _SETTINGS: dict[Path, str] = {
     ("request", "Environment"): "Environment",
     ("request", "HyperParameters"): "HyperParameters",
 }
+# Mappings whose keys are the user's own: null in an upper layer takes one of the lower's away.
+_OF_USERS: tuple[Path, ...] = (("channels",), ("hyperparameters",), ("environment",), ("tags",))
 Veiled = dict[tuple[str, str], str]  # (member, name) -> the setting as written, its variables unresolved
 
 
@@ -121,7 +123,11 @@ def _merged(upper: Any, lower: Any, path: Path, replaced: set[Path]) -> Any:
     if isinstance(upper, dict) and isinstance(lower, dict):
         result = dict(lower)
         for key, value in upper.items():
-            result[key] = _merged(value, lower[key], (*path, key), replaced) if key in lower else value
+            if value is None and key in lower and path in _OF_USERS:
+                del result[key]
+                replaced.add((*path, key))
+            else:
+                result[key] = _merged(value, lower[key], (*path, key), replaced) if key in lower else value
         return result
     replaced.add(path)
     return upper
@@ -142,7 +148,10 @@ def _assign(tree: Tree, assignment: str) -> None:
         raise _refused(steps, "cannot be set, as the files are read before; write it in the spec", place)
     given = read_tree(text, place.file) if text.strip() else Tree(place.file)
     try:
-        tree.value = _with(tree.value, steps, given.value)
+        if given.value is None and steps[:-1] in _OF_USERS:
+            tree.value = _merged(_with({}, steps, None), tree.value, (), set())
+        else:
+            tree.value = _with(tree.value, steps, given.value)
     except LookupError:
         raise _refused(steps, "cannot be set: only keys can be new, no list items", place) from None
     tree.problems += given.problems

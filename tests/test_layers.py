@@ -36,6 +36,15 @@ def test_the_upper_layer_wins_key_by_key(folder: Path) -> None:
     assert (train["InputMode"], train["DataSource"]["S3DataSource"]["S3Uri"]) == ("FastFile", "s3://bucket/train/")
 
 
+def test_null_takes_away_what_has_a_name_of_the_users(folder: Path) -> None:
+    (folder / "job.yaml").write_text("extends: team/base.yaml\nhyperparameters: {rate: null}\n")
+    assert launcher.plan(folder / "job.yaml", name="one").request["HyperParameters"] == {"epochs": "5"}
+    sets = ["channels.other=s3://bucket/other/", "channels.train=null", "hyperparameters.epochs=null"]
+    request = launcher.plan(launcher.load(folder / "job.yaml", sets=sets), name="one").request
+    assert [entry["ChannelName"] for entry in request["InputDataConfig"]] == ["other"]
+    assert problems(folder / "job.yaml", "channels.trian=null") != []
+
+
 def test_problems_name_the_file_they_are_in(folder: Path) -> None:
     (folder / "team/base.yaml").write_text(BASE.replace("ml.m5.xlarge", "ml.m5.xlarg"))
     (folder / "job.yaml").write_text("extends: team/base.yaml\nrole_arn: arn:aws:iam::1:role/x\n")

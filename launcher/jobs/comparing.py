@@ -13,6 +13,17 @@ from launcher.plan import Plan
 from launcher.request_forms import find_request
 
 _ABSENT = object()
+# What DescribeTrainingJob tells where the request said nothing: by the last two steps of a member's path, channels by `*`.
+_DEFAULTS: dict[tuple[str, str], Any] = {
+    ("", "EnableNetworkIsolation"): False,
+    ("", "EnableInterContainerTrafficEncryption"): False,
+    ("", "EnableManagedSpotTraining"): False,
+    ("*", "CompressionType"): "None",
+    ("*", "RecordWrapperType"): "None",
+    ("OutputDataConfig", "KmsKeyId"): "",
+    ("OutputDataConfig", "CompressionType"): "GZIP",
+    ("StoppingCondition", "MaxRuntimeInSeconds"): 86400,
+}
 # What the lists of a request are lists of is told by these members, so that an order that changed is no difference.
 _NAMED_BY = ("ChannelName", "Key", "Name", "RuleConfigurationName", "InstanceGroupName")
 
@@ -55,8 +66,18 @@ def _walk(before: Any, after: Any, path: Path) -> Iterator[tuple[Path, Any, Any]
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for key in [*before, *(key for key in after if key not in before)]:
             yield from _walk(before.get(key, _ABSENT), after.get(key, _ABSENT), (*path, key))
-    elif before != after and not (before is _ABSENT and after in ({}, [], False)):
+    elif before != after and not _is_default(path, before, after):
         yield path, before, after
+
+
+def _is_default(path: Path, before: Any, after: Any) -> bool:
+    """Whether one side says what the other's silence means."""
+    if before is not _ABSENT and after is not _ABSENT:
+        return False
+    said = after if before is _ABSENT else before
+    above = "" if len(path) == 1 else "*" if path[0] == "InputDataConfig" and len(path) == 3 else str(path[-2])
+    known = _DEFAULTS.get((above, str(path[-1])), _ABSENT)
+    return said in ({}, []) or (known is not _ABSENT and bool(said == known))
 
 
 def _by_name(value: Any) -> Any:

@@ -1,0 +1,156 @@
+"""status, list, stop, rerun and diff: what is done with jobs that exist."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import launcher
+from aws_stand_in import StandIn
+from launcher.cli import cli
+from launcher.errors import LaunchError, SpecError
+from launcher.submit import is_of_request
+
+SPEC = """\
+base_name: digits
+image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/mine:1
+role_arn: arn:aws:iam::123456789012:role/trainer
+code: {directory: src, entry_point: train.py}
+hyperparameters: {epochs: 5}
+environment: {TOKEN: "${TOKEN:-hidden-value}"}
+resource_config: {instance_type: ml.m5.large, instance_count: 1, volume_size_in_gb: 10}
+stopping_condition: {max_runtime_in_seconds: 3600}
+output_data_config: {s3_output_path: s3://mine/out/}
+tags: {team: vision}
+channels:
+  train: s3://mine/train/
+  more: {s3_uri: s3://mine/more/, input_mode: FastFile}
+"""
+NAME = "digits-20261121-101112-ab12"
+
+
+@pytest.fixture
+def request_of(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A job of the spec exists."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/train.py").write_text("print('trained')\n")
+    (tmp_path / "job.yaml").write_text(SPEC)
+    monkeypatch.chdir(tmp_path)
+    request = launcher.plan("job.yaml", name=NAME).request
+    aws.client("sagemaker").create_training_job(**request)
+    aws.client("s3").create_bucket(Bucket="mine")
+    aws.clear_calls()
+    return request
+
+
+def launch(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, arguments, catch_exceptions=False, standalone_mode=False)
+
+
+def data(*arguments: str) -> Any:
+    return json.loads(launch(*arguments, "--json").stdout)
+
+
+def test_status_of_a_running_and_of_a_failed_job(aws: StandIn, request_of: dict[str, Any]) -> None:
+    aws.job(NAME, "Training")
+    assert (data("status", NAME)["TrainingJobStatus"], data("status", NAME)["SecondaryStatus"]) == (
+        "InProgress",
+        "Training",
+    )
+    aws.log(NAME, ["ModuleNotFoundError: No module named 'timm'"])
+    aws.job(NAME, "Failed", reason="AlgorithmError: ExitCode 1")
+    shown = launch("status", NAME).stderr
+    assert "AlgorithmError: ExitCode 1" in shown
+    assert "timm" in shown
+    assert aws.writing_calls() == []
+
+
+def test_a_job_that_is_not_there_gets_the_nearest_name(request_of: dict[str, Any]) -> None:
+    for command in (["status"], ["stop"], ["rerun"], ["diff", "job.yaml"], ["logs"]):
+        with pytest.raises(LaunchError, match=f"there is no training job .*did you mean {NAME}"):
+            launch(*command, "digits-20261121-101112-ab13")
+
+
+def test_list(aws: StandIn, request_of: dict[str, Any]) -> None:
+    aws.client("sagemaker").create_training_job(**{**request_of, "TrainingJobName": "cats"})
+    aws.job("cats", "Failed")
+    assert [job["TrainingJobName"] for job in data("list")] == ["cats", NAME]
+    assert [job["TrainingJobName"] for job in data("list", "--status", "Failed")] == ["cats"]
+    assert [job["TrainingJobName"] for job in data("list", "digits")] == [NAME]
+    assert [job["TrainingJobName"] for job in data("list", "--limit", "1")] == ["cats"]
+    assert len(data("list", "--since", "5m")) == 2
+    assert data("list", "--since", "0s") == []
+    assert "no training jobs in us-east-1" in launch("list", "--since", "0s").stderr
+    assert NAME in launch("list").stdout.replace("\n", "")
+
+
+def test_a_list_of_hundreds_comes_in_pages(aws: StandIn, request_of: dict[str, Any]) -> None:
+    client = aws.client("sagemaker")
+    for number in range(120):
+        client.create_training_job(**{**request_of, "TrainingJobName": f"many-{number}"})
+    assert len(data("list", "many", "--limit", "1000")) == 120
+    assert len(data("list", "many", "--limit", "110")) == 110
+
+
+def test_stop(aws: StandIn, request_of: dict[str, Any]) -> None:
+    aws.job(NAME, "Training")
+    assert data("stop", NAME)["TrainingJobStatus"] == "Stopping"
+    assert aws.writing_calls() == ["sagemaker:StopTrainingJob"]
+    aws.job(NAME, "Stopped")
+    assert data("stop", NAME)["TrainingJobStatus"] == "Stopped"
+    assert aws.writing_calls() == ["sagemaker:StopTrainingJob"]
+
+
+def test_a_job_that_ends_while_it_is_stopped_is_as_good_as_stopped(aws: StandIn, request_of: dict[str, Any]) -> None:
+    aws.refuse("sagemaker:StopTrainingJob", "ValidationException", "The request was rejected: Completed.")
+    with pytest.raises(LaunchError, match="rejected"):
+        launch("stop", NAME)
+    aws.job(NAME, "Training")
+    aws.job(NAME, "Completed")
+    assert "Completed already" in launch("stop", NAME).stderr
+
+
+def test_rerun_sends_the_same_under_a_new_name(aws: StandIn, request_of: dict[str, Any]) -> None:
+    again = json.loads(launch("rerun", NAME, "--dry-run", "--json").stdout)
+    assert again["TrainingJobName"].startswith("digits-")
+    assert again["TrainingJobName"] != NAME
+    description = aws.client("sagemaker").describe_training_job(TrainingJobName=NAME)
+    assert is_of_request(description, {**again, "TrainingJobName": NAME})
+    assert is_of_request(again, {**request_of, "TrainingJobName": again["TrainingJobName"]})
+    assert aws.writing_calls() == []
+    done = launch("rerun", NAME, "--name", "digits-2", "--no-check", "--set", "hyperparameters.epochs=7")
+    assert (done.exit_code, done.stdout) == (0, "digits-2\n")
+    assert aws.requests()[1]["HyperParameters"] == {"epochs": "7"}
+    assert aws.requests()[1]["Tags"] == request_of["Tags"]
+    assert aws.writing_calls() == ["sagemaker:CreateTrainingJob"]
+
+
+def test_what_is_wrong_with_a_change_is_told_at_the_change(request_of: dict[str, Any]) -> None:
+    with pytest.raises(SpecError, match=r"--set resource_config\.instance_type:1:1: .*did you mean ml\.m5\.large"):
+        launch("rerun", NAME, "--dry-run", "--set", "resource_config.instance_type=ml.m5.larg")
+
+
+def test_diff(aws: StandIn, request_of: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert data("diff", "job.yaml", NAME) == []
+    assert "asks for what" in launch("diff", "job.yaml", NAME).stderr
+    changed = ("--set", "hyperparameters.epochs=7", "--set", "channels.more=null", "--set", "tags.team=sound")
+    found = {each["path"]: (each["job"], each["plan"]) for each in data("diff", "job.yaml", NAME, *changed)}
+    assert found["HyperParameters.epochs"] == ('"5"', '"7"')
+    assert found["Tags.team.Value"] == ('"vision"', '"sound"')
+    assert found["InputDataConfig.more"][1] is None
+    assert len(found) == 3
+    monkeypatch.setenv("TOKEN", "another-secret")
+    shown = launch("diff", "job.yaml", NAME)
+    assert "${TOKEN:-hidden-value}" in shown.stdout
+    assert "another-secret" not in shown.output
+    assert "hidden-value" not in shown.output.replace("${TOKEN:-hidden-value}", "")
+    monkeypatch.delenv("TOKEN")
+    (tmp_path / "src/train.py").write_text("print('better')\n")
+    assert [each["path"] for each in data("diff", "job.yaml", NAME)] == [
+        "InputDataConfig.launcher_code.DataSource.S3DataSource.S3Uri"
+    ]
+    assert aws.writing_calls() == []
