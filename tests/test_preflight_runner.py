@@ -109,6 +109,26 @@ def test_the_same_question_is_asked_once(aws: aws_stand_in.StandIn) -> None:
     assert len(asked) == len(set(asked))
 
 
+def test_a_plan_waits_for_nothing_of_preflight() -> None:
+    code = (
+        "import sys, launcher\n"
+        f"launcher.plan(launcher.parse_spec({BASE + CHANNEL!r}, 'job.yaml'), ignore=('channel-whole-bucket',))\n"
+        "print([name for name in sys.modules if name.split('.')[0] in ('boto3', 'botocore') or 'preflight' in name])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_what_people_read(aws: aws_stand_in.StandIn) -> None:
+    with_data(aws)
+    aws.deny("s3:ListObjectsV2", containing="out")
+    lines = checked(f"checkpoint_config: {{s3_uri: s3://out/checkpoints}}\n{CHANNEL}").lines()
+    assert lines[0] == "channels.train.s3_uri: 4 objects, 16 bytes"
+    assert lines[1].startswith("not asked: disk: checkpoint_config.s3_uri: you may not ask: s3:ListObjectsV2: ")
+    assert lines[2].startswith("not asked: checkpoints: you may not ask: s3:ListObjectsV2: ")
+    assert lines[3].startswith("7 checks in ")
+    assert lines[3].endswith(" s: 2 not asked, 3 not needed, 2 passed")
+
+
 @pytest.mark.parametrize("check", ALL_CHECKS, ids=lambda check: check.name)
 def test_every_code_is_explained_and_ignorable(check: Any) -> None:
     for code, (severity, why) in check.codes.items():
