@@ -98,7 +98,7 @@ class _Following:
         self._logs = reader_of(account, self.description, view.selection, view.settling) if view.logs else None
         self._late = _seconds_since_end(self.description) < _LONG_AGO_SECONDS
         self._on_line = view.on_line or LinePrinter(console)
-        self._statuses = Statuses(console.say)
+        self._statuses = Statuses(self._say)
         self._last: deque[str] = deque(maxlen=_REMEMBERED_LINES)
         self._next_describe = time.monotonic() + _DESCRIBE_SECONDS
         self._troubled = False
@@ -106,9 +106,7 @@ class _Following:
     def to_the_end(self) -> None:
         """Rounds until the job has ended and its last line has been shown."""
         while True:
-            with self.table.aside():
-                changed = self._statuses.tell(self.description)
-            if changed and self._logs is not None:
+            if self._statuses.tell(self.description) and self._logs is not None:
                 self._logs.expect_streams()
             if self.description["TrainingJobStatus"] in ENDED:
                 break
