@@ -60,6 +60,25 @@ def a_key(**more: Any) -> Callable[[World], dict[str, str]]:
     return lambda world: {"key": world.key(**more)}
 
 
+def encrypted_data(world: World) -> dict[str, str]:
+    """A role that may do all to S3, and does not have the key of the data."""
+    key, s3 = world.key(), world.aws.client("s3")
+    s3.put_object(Bucket="data", Key="secret/1.tar", Body=b"data", ServerSideEncryption="aws:kms", SSEKMSKeyId=key)
+    may = [allow(["s3:*", "logs:*", "ecr:*", "ec2:*"]), allow(["kms:*"], f"arn:aws:kms:*:*:key/{world.ids['key']}")]
+    return {"data_key": key, "role": world.role(may)}
+
+
+def encrypted_output(world: World) -> dict[str, str]:
+    """A bucket that encrypts with a key that the role does not have."""
+    key, s3 = world.key(), world.aws.client("s3")
+    s3.create_bucket(Bucket="sealed")
+    default = {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": key}
+    rules = {"Rules": [{"ApplyServerSideEncryptionByDefault": default}]}
+    s3.put_bucket_encryption(Bucket="sealed", ServerSideEncryptionConfiguration=rules)
+    may = [allow(["s3:*", "logs:*", "ecr:*", "ec2:*"]), allow(["kms:*"], f"arn:aws:kms:*:*:key/{world.ids['key']}")]
+    return {"data_key": key, "role": world.role(may)}
+
+
 def a_disabled_key(world: World) -> dict[str, str]:
     key = world.key()
     world.kms.disable_key(KeyId=key)
@@ -160,6 +179,18 @@ BROKEN = {
         "",
         [("role-denied", "output_data_config.kms_key_id")],
         ("kms:GenerateDataKey", "arn:aws:kms:"),
+    ),
+    "data whose key the role may not use": Broken(
+        encrypted_data,
+        "channels: {{train: s3://data/secret/}}",
+        [("role-denied", "channels.train.s3_uri")],
+        ("kms:Decrypt on the data's key", "{data_key}"),
+    ),
+    "an output bucket whose key the role may not use": Broken(
+        encrypted_output,
+        "output_data_config: {{s3_output_path: s3://sealed/}}",
+        [("role-lacks", "output_data_config.s3_output_path")],
+        ("kms:GenerateDataKey on the bucket's key", "{data_key}"),
     ),
     "a role that may not pull the image": Broken(
         a_role(*_without("ecr:BatchGetImage")), "", [("role-denied", "image")], ("ecr:BatchGetImage", "training")

@@ -27,8 +27,8 @@ def name_is_free(subject: Subject) -> Iterator[Found]:
     yield (
         path,
         "name-taken",
-        f"{name!r} is the name of {told}, {job.get('TrainingJobStatus', 'there')}; names are never free again, so choose another with"
-        " --name, or write base_name: for one that is new each time",
+        f"{name!r} is the name of {told}, {job.get('TrainingJobStatus', 'there')}; names are never free again, so choose another"
+        " with --name, or write base_name: for one that is new each time",
     )
 
 

@@ -14,6 +14,7 @@ from entrypoints import contract
 from launcher.aws.account import AwsError
 from launcher.errors import Path
 from launcher.preflight.check import Subject
+from launcher.preflight.encryption import key_of_bucket, keys_of_data
 from launcher.preflight.image import ecr_image
 from launcher.preflight.keys import described_key, named_keys
 from launcher.preflight.role import ROLE
@@ -28,6 +29,7 @@ _SEE = tuple(
 )
 _LOG = ("logs:CreateLogStream", "logs:PutLogEvents")
 _LOG_GROUP = "/aws/sagemaker/TrainingJobs"
+_OUTPUT_KEY: Path = ("output_data_config", "kms_key_id")
 _SOME_KEY = "object"  # stands for the keys below a prefix
 
 
@@ -59,10 +61,14 @@ def needs(subject: Subject, partition: str, account: str) -> Iterator[Need]:
         yield Need(ROLE, action, stream, f"the log group {_LOG_GROUP}", False)
 
 
-def _of_s3(subject: Subject, partition: str) -> Iterator[Need]:
+def _prefixes(subject: Subject) -> list[tuple[Path, Place]]:
+    """The prefixes that are read, by SageMaker or by the script."""
     reads: list[tuple[Path, Place]] = [(entry.path("s3_uri"), place) for entry, place in channels(subject, "S3Prefix")]
-    reads += [(("channels", name, "s3_uri"), place) for name, place in connectors(subject)]
-    for path, place in reads:
+    return reads + [(("channels", name, "s3_uri"), place) for name, place in connectors(subject)]
+
+
+def _of_s3(subject: Subject, partition: str) -> Iterator[Need]:
+    for path, place in _prefixes(subject):
         yield from _list_and_read(path, place, partition, looked_up=True)
     for kind in ("ManifestFile", "AugmentedManifestFile"):
         for entry, place in channels(subject, kind):
@@ -112,12 +118,24 @@ def _folder(key: str) -> str:
 
 
 def _of_keys(subject: Subject) -> Iterator[Need]:
-    for path, key in named_keys(subject):
+    for path, arn in keys_of_data(subject, _prefixes(subject)):
+        yield Need(path, "kms:Decrypt", arn, f"the data's key {arn}", True)
+    named = dict(named_keys(subject))
+    output: Path = ("output_data_config", "s3_output_path")
+    written = [(output, subject.draft.get("OutputDataConfig.S3OutputPath"))] if _OUTPUT_KEY not in named else []
+    written.append((("checkpoint_config", "s3_uri"), subject.draft.get("CheckpointConfig.S3Uri")))
+    for path, uri in written:
+        place = place_of(uri or "")
+        its = key_of_bucket(subject, place.bucket) if place is not None else None
+        if its is not None:
+            # A warning: the service model says that SageMaker names S3's own key where the request names none.
+            yield Need(path, "kms:GenerateDataKey", its, f"the bucket's key {its}", False)
+    for path, key in named.items():
         try:
             arn = described_key(subject, key)["Arn"]
         except AwsError:
             continue  # the check of the keys tells
-        if path[0] == "output_data_config":
+        if path == _OUTPUT_KEY:
             yield Need(path, "kms:GenerateDataKey", arn, arn, True)
             yield Need(path, "kms:Decrypt", arn, arn, False)
         else:

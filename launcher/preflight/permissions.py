@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from launcher.aws.account import AwsError
 from launcher.preflight.asking import listed
 from launcher.preflight.check import Check, Found, Subject
+from launcher.preflight.encryption import first_keys
 from launcher.preflight.needs import Need, needs
 from launcher.preflight.role import described_role, own_role
 from launcher.preflight.threads import at_once
@@ -77,8 +78,7 @@ def _on_what_is_there(subject: Subject, need: Need, verdict: Verdict) -> Verdict
     if need.action == "s3:ListBucket":
         folder = prefix if not prefix or prefix.endswith("/") else f"{prefix}/"
         return verdict if verdict.is_denied else _asked(subject, need, (("s3:prefix", folder),))
-    page = subject.ask("s3", "list_objects_v2", Bucket=bucket, Prefix=prefix, MaxKeys=10)
-    keys = [each["Key"] for each in page.get("Contents", ()) if not each["Key"].endswith("/")]
+    keys = first_keys(subject, need.place)
     if not keys:
         return _UNKNOWN  # of an empty prefix other checks tell
     arn = need.resource.partition("/")[0]
