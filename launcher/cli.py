@@ -18,7 +18,6 @@ from typing import Any
 
 import click
 
-from launcher.checks import RULES
 from launcher.commands import COMMANDS
 from launcher.console import say, tell
 from launcher.errors import LaunchError, ProblemsError
@@ -61,12 +60,11 @@ def _is_spec(argument: str) -> bool:
 def _explain(context: click.Context, option: click.Parameter, code: str | None) -> None:
     if code is None or context.resilient_parsing:
         return
-    from launcher.codes import OTHER_CODES, explanation
+    from launcher.codes import all_codes, explanation
 
     story = explanation(code)
     if story is None:
-        known = [*(rule.code for rule in RULES), *OTHER_CODES]
-        raise click.UsageError(f"{code!r} is no code{did_you_mean(code, known)}")
+        raise click.UsageError(f"{code!r} is no code{did_you_mean(code, all_codes())}")
     click.echo(story, nl=False)
     context.exit()
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import datetime
 from typing import Any
 
 from launcher.errors import RefusedError
@@ -141,13 +143,16 @@ class Account:
 
     def _open(self) -> Any:
         import boto3
+        import botocore.session
         from botocore.exceptions import BotoCoreError
 
         with self._lock:
             if self._session is None:
                 region = self._wanted_region or os.environ.get("AWS_REGION")
+                core = botocore.session.Session()
+                core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_moment)
                 try:
-                    self._session = boto3.Session(profile_name=self._profile, region_name=region)
+                    self._session = boto3.Session(profile_name=self._profile, region_name=region, botocore_session=core)
                 except BotoCoreError as error:
                     raise RefusedError(f"{_one_line(error)}; check profile: and the AWS configuration") from None
             return self._session
@@ -188,6 +193,17 @@ def _translated(do: Callable[[Any], Any], client: Any, call: str) -> Any:
         ) from None
     except BotoCoreError as error:
         raise AwsError(f"{call}: no answer: {_one_line(error)}", call=call) from None
+
+
+def _moment(value: Any) -> datetime:
+    """botocore's own parser guesses among forms, and takes three quarters of the time that a listing takes to read."""
+    from botocore.utils import parse_timestamp
+
+    if isinstance(value, str) and value.endswith("Z"):
+        with suppress(ValueError):  # a form that only the other one knows
+            return datetime.fromisoformat(value[:-1] + "+00:00")
+    moment: datetime = parse_timestamp(value)
+    return moment
 
 
 def _has_own_endpoint() -> bool:
