@@ -17,6 +17,7 @@ from typing import Any
 from launcher.errors import RefusedError
 
 _NO_ANSWER = 0
+_LONGEST_MESSAGE = 1000  # characters; AWS's own are shorter, but for the longest lists of what is wrong
 # https://docs.aws.amazon.com/STS/latest/APIReference/CommonErrors.html, and S3's and EC2's own names for the same.
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired", "InvalidToken")
 _DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403")
@@ -179,6 +180,7 @@ class Account:
 
 def _translated(do: Callable[[Any], Any], client: Any, call: str) -> Any:
     from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
+    from botocore.parsers import ResponseParserError
 
     try:
         return do(client)
@@ -186,6 +188,8 @@ def _translated(do: Callable[[Any], Any], client: Any, call: str) -> Any:
         said = error.response.get("Error", {})
         code, status = said.get("Code", ""), error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         text = _one_line(said.get("Message") or code)
+        if len(text) > _LONGEST_MESSAGE:  # a page in HTML, from a proxy or from what only resembles AWS
+            text = f"{text[:_LONGEST_MESSAGE]}..."
         raise AwsError(f"{call}: {text} [{code}]", call=call, code=code, status=status) from None
     except (NoCredentialsError, PartialCredentialsError):
         raise RefusedError(
@@ -193,6 +197,8 @@ def _translated(do: Callable[[Any], Any], client: Any, call: str) -> Any:
         ) from None
     except BotoCoreError as error:
         raise AwsError(f"{call}: no answer: {_one_line(error)}", call=call) from None
+    except ResponseParserError:
+        raise AwsError(f"{call}: the answer is none of AWS's; look at the endpoint and at proxies", call=call) from None
 
 
 def _moment(value: Any) -> datetime:

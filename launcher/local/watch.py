@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Literal
 
 from entrypoints import contract
 from launcher.errors import StoppedError, TrainingFailedError
+from launcher.jobs.metrics import Patterns, patterns, readings
 from launcher.local import sandbox
 from launcher.local.workspace import LocalRun
 
@@ -40,7 +40,7 @@ class _Watch:
     failures: list[Exception]
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     metrics: dict[str, float] = field(default_factory=dict)
-    patterns: list[tuple[str, re.Pattern[str]]] = field(default_factory=list)
+    patterns: Patterns = ()
     unheard: dict[str, OSError] = field(default_factory=dict)  # hosts whose lines can no longer be shown or kept
 
     def follow(self, host: str, process: subprocess.Popen[bytes], colour: str) -> None:
@@ -60,14 +60,11 @@ class _Watch:
 
     def _note(self, text: str) -> None:
         """Keep the metrics of a line."""
-        for name, pattern in self.patterns:
-            if (found := pattern.search(text)) is None:
-                continue
-            value = found[1] if pattern.groups else found[0]
-            try:
-                self.metrics[name] = float(value)
-            except (TypeError, ValueError):
-                self.run.console.warn(f"metric {name}: {value!r} is not a number; mend its regex")
+        for name, value in readings(self.patterns, text, self._on_bad):
+            self.metrics[name] = value
+
+    def _on_bad(self, name: str, value: object) -> None:
+        self.run.console.warn(f"metric {name}: {value!r} is not a number; mend its regex")
 
     def running(self) -> list[subprocess.Popen[bytes]]:
         return [process for process in self.processes if process.poll() is None]
@@ -100,19 +97,10 @@ class _Watch:
             process.wait()
 
 
-def _pattern(metric: Mapping[str, str], run: LocalRun) -> re.Pattern[str]:
-    """The metric's expression; one that Python cannot read matches nothing."""
-    try:
-        return re.compile(metric["Regex"])
-    except re.error as error:
-        run.console.warn(f"metric {metric['Name']}: its regex is none for Python ({error}), so it is not read here")
-        return re.compile("(?!)")
-
-
 def watch(hosts: Sequence[sandbox.HostProcess], run: LocalRun, failures: list[Exception]) -> Outcome:
     """Start the hosts and follow them; returns when the last of their processes has ended."""
     definitions = run.plan.request.get("AlgorithmSpecification", {}).get("MetricDefinitions", ())
-    state = _Watch(run, failures, patterns=[(metric["Name"], _pattern(metric, run)) for metric in definitions])
+    state = _Watch(run, failures, patterns=patterns(definitions, run.console.warn))
     begun = time.monotonic()
     limit = run.plan.request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds", float("inf"))
     interrupted = False
