@@ -51,7 +51,10 @@ def _create(plan: Plan, account: Account, console: Console) -> str:
         if attempt:
             time.sleep(_PAUSE_SECONDS * 2 ** (attempt - 1))
         try:
-            return str(account.call("sagemaker", "create_training_job", **request)["TrainingJobArn"])
+            answer = account.call("sagemaker", "create_training_job", **request)
+            if "TrainingJobArn" not in answer:  # what stands in between may answer anything
+                raise AwsError("the answer is none of AWS's; look at the endpoint", call="sagemaker:CreateTrainingJob")
+            return str(answer["TrainingJobArn"])
         except AwsError as error:
             # The name was free a moment ago. That it is taken now may be botocore's own second attempt after a lost answer.
             unsure = unsure or error.may_have_happened or error.code in _TAKEN

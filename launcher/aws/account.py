@@ -17,7 +17,7 @@ from typing import Any
 from launcher.errors import RefusedError
 
 _NO_ANSWER = 0
-_LONGEST_MESSAGE = 1000  # characters; AWS's own are shorter, but for the longest lists of what is wrong
+_NOT_AWS = "the answer is none of AWS's; look at the endpoint and at proxies"
 # https://docs.aws.amazon.com/STS/latest/APIReference/CommonErrors.html, and S3's and EC2's own names for the same.
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired", "InvalidToken")
 _DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403")
@@ -188,9 +188,10 @@ def _translated(do: Callable[[Any], Any], client: Any, call: str) -> Any:
         said = error.response.get("Error", {})
         code, status = said.get("Code", ""), error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         text = _one_line(said.get("Message") or code)
-        if len(text) > _LONGEST_MESSAGE:  # a page in HTML, from a proxy or from what only resembles AWS
-            text = f"{text[:_LONGEST_MESSAGE]}..."
-        raise AwsError(f"{call}: {text} [{code}]", call=call, code=code, status=status) from None
+        if text.startswith("<"):
+            text, code = f"{_NOT_AWS} (HTTP {status})", ""
+        said_by = f" [{code}]" if code else ""
+        raise AwsError(f"{call}: {text}{said_by}", call=call, code=code, status=status) from None
     except (NoCredentialsError, PartialCredentialsError):
         raise RefusedError(
             "no AWS credentials found; configure them (`aws configure`, `aws sso login`), or name a profile with profile:"
@@ -198,7 +199,7 @@ def _translated(do: Callable[[Any], Any], client: Any, call: str) -> Any:
     except BotoCoreError as error:
         raise AwsError(f"{call}: no answer: {_one_line(error)}", call=call) from None
     except ResponseParserError:
-        raise AwsError(f"{call}: the answer is none of AWS's; look at the endpoint and at proxies", call=call) from None
+        raise AwsError(f"{call}: {_NOT_AWS}", call=call) from None
 
 
 def _moment(value: Any) -> datetime:
