@@ -79,7 +79,9 @@ def prepare_host(run: LocalRun, host: Host, store: Store, binds: tuple[BindMount
     for name in (*_FOLDERS, "../home", "../stage"):
         (root / name).resolve().mkdir(parents=True, exist_ok=True)
     for name, content in config_files(run.plan.request, host, run.hosts).items():
-        (root / contract.CONFIG_DIR / name).write_text(json.dumps(content), encoding="utf-8")
+        file = root / contract.CONFIG_DIR / name
+        file.touch(mode=0o600)  # hyperparameters can hold what `${NAME}` stood for
+        file.write_text(json.dumps(content), encoding="utf-8")
     etc_hosts = folder / "hosts"
     etc_hosts.write_text(_etc_hosts(run.hosts), encoding="utf-8")
     return HostProcess(
