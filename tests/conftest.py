@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 import aws_stand_in
+import preflight_world
 
 OPTIONAL = {"fusermount3": "FUSE (package fuse3)", "rclone": "rclone"}
 
@@ -43,6 +44,21 @@ def aws(running_aws: aws_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch) -> a
     for name, value in running_aws.environ.items():
         monkeypatch.setenv(name, value)
     return running_aws
+
+
+@pytest.fixture(scope="module")
+def made_world(running_aws: aws_stand_in.StandIn) -> Iterator[preflight_world.World]:
+    """An account in which all is right; made once for a test file, since that takes seconds."""
+    with preflight_world.a_world(running_aws) as world:
+        yield world
+
+
+@pytest.fixture
+def world(made_world: preflight_world.World) -> Iterator[preflight_world.World]:
+    """The account in which all is right, for one test."""
+    made_world.aws.clear_calls()
+    yield made_world
+    made_world.aws.clear_faults()
 
 
 def need(what: str) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-import aws_stand_in
 import launcher
 from preflight_world import (
     CHANNELS,
@@ -17,24 +16,10 @@ from preflight_world import (
     TRUST,
     Broken,
     World,
-    a_world,
     allow,
     judge,
     nothing,
 )
-
-
-@pytest.fixture(scope="module")
-def made(running_aws: aws_stand_in.StandIn) -> Iterator[World]:
-    with a_world(running_aws) as world:
-        yield world
-
-
-@pytest.fixture
-def world(made: World) -> Iterator[World]:
-    made.aws.clear_calls()
-    yield made
-    made.aws.clear_faults()
 
 
 def test_a_good_account_has_no_problem_and_nothing_is_written(world: World) -> None:

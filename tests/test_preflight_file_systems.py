@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-import aws_stand_in
 from preflight_world import (
     FAST,
     IN_GROUP,
@@ -15,23 +14,9 @@ from preflight_world import (
     Broken,
     World,
     a_rule,
-    a_world,
     judge,
     nothing,
 )
-
-
-@pytest.fixture(scope="module")
-def made(running_aws: aws_stand_in.StandIn) -> Iterator[World]:
-    with a_world(running_aws) as world:
-        yield world
-
-
-@pytest.fixture
-def world(made: World) -> Iterator[World]:
-    made.aws.clear_calls()
-    yield made
-    made.aws.clear_faults()
 
 
 def an_efs(*letters: str) -> Callable[[World], dict[str, str]]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-import aws_stand_in
 import launcher
 from launcher.aws.account import Account, AwsError
 from launcher.data import make_quota_codes
@@ -19,20 +17,7 @@ from launcher.preflight.permissions import may_name
 from launcher.preflight.quotas import quotas_are_free
 from launcher.preflight.role import may_assume
 from launcher.preflight.runner import preflight
-from preflight_world import CHANNELS, CHECKS, MACHINES, ROLE, TRUST, World, a_world
-
-
-@pytest.fixture(scope="module")
-def made(running_aws: aws_stand_in.StandIn) -> Iterator[World]:
-    with a_world(running_aws) as world:
-        yield world
-
-
-@pytest.fixture
-def world(made: World) -> Iterator[World]:
-    made.aws.clear_calls()
-    yield made
-    made.aws.clear_faults()
+from preflight_world import CHANNELS, CHECKS, MACHINES, ROLE, TRUST, World
 
 
 class WithRunningJobs(Account):

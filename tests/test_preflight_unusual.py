@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-import aws_stand_in
 import launcher
 from launcher.aws.account import Account
 from launcher.local.s3_server import serve
@@ -22,24 +21,9 @@ from preflight_world import (
     TRUST,
     World,
     a_rule,
-    a_world,
     allow,
     found,
 )
-
-
-@pytest.fixture(scope="module")
-def made(running_aws: aws_stand_in.StandIn) -> Iterator[World]:
-    with a_world(running_aws) as world:
-        yield world
-
-
-@pytest.fixture
-def world(made: World) -> Iterator[World]:
-    made.aws.clear_calls()
-    yield made
-    made.aws.clear_faults()
-
 
 # Unusual and right
 
