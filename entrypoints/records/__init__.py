@@ -28,7 +28,8 @@ class Format(Protocol):
         """The samples of one object (or of objects joined), in order, in flat memory.
 
         `key` is the object's, if known. `cursor` says where to begin, and is told before each sample where the next one
-        begins (see `cursor.py`); the stream stands at its beginning in any case. Raises CorruptError, naming the offset, where the data is damaged or cut.
+        begins (see `cursor.py`); the stream stands at its beginning in any case. Raises CorruptError, naming the offset,
+        where the data is damaged or cut.
         """
         ...
 

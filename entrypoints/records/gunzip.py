@@ -1,7 +1,8 @@
 """The content of a gzip stream, as a stream: for formats that may come compressed.
 
-gzip's own file object takes 8 KiB at a time, through several layers of Python; here zlib is given bigger pieces. A gzip stream has one or more members (joined objects, parallel compressors), perhaps with zeros behind; what is
-in one may go on in the next. zlib checks each member's CRC and length.
+gzip's own file object takes 8 KiB at a time, through several layers of Python; here zlib is given bigger pieces. A gzip
+stream has one or more members (joined objects, parallel compressors), perhaps with zeros behind; what is in one may go
+on in the next. zlib checks each member's CRC and length.
 """
 
 from __future__ import annotations
@@ -10,19 +11,10 @@ import zlib
 
 from entrypoints.errors import CorruptError
 from entrypoints.records.window import Source, Window
-from entrypoints.sample import ByteStream
 
-MAGIC = b"\x1f\x8b"
+MAGIC = b"\x1f\x8b\x08"  # the third byte is the method, of which there is one
 _WITH_HEADER = 16 + zlib.MAX_WBITS
 _PIECE = 1 << 16  # bytes given to zlib: what follows a member in them is copied, once for each member
-
-
-def open_window(stream: ByteStream, key: str | None) -> tuple[Window, bool]:
-    """A window on a stream from its beginning, or on its content where it is gzip-compressed; whether it is."""
-    window = Window(stream)
-    if window.peek(2) != MAGIC:
-        return window, False
-    return Window(Gunzip(window, key)), True
 
 
 class Gunzip(Source):

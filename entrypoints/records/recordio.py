@@ -41,43 +41,46 @@ def payloads(stream: ByteStream, key: str | None = None, cursor: Cursor | None =
     window = Window(stream, cursor.start)
     view = window.view
     unpack = _HEADER.unpack_from
-    parts: list[bytes] | None = None  # of the record that is being put together
-    started = 0  # where it began
     while True:
         # Whole records that lie in the window: nearly all there are, so without a call for each.
-        if parts is None:
-            start, end = window.position, window.end
-            while start + 8 <= end:
-                magic, length = unpack(view, start)
-                after = start + 8 + length + (-length & 3)
-                if magic != MAGIC or length > MAX_LENGTH or after > end:
-                    break
-                window.position = after
-                cursor.position = window.before + after
-                yield bytes(view[start + 8 : start + 8 + length])
-                start = after
+        start, end = window.position, window.end
+        while start + 8 <= end:
+            magic, length = unpack(view, start)
+            after = start + 8 + length + (-length & 3)
+            if magic != MAGIC or length > MAX_LENGTH or after > end:
+                break
+            window.position = after
+            cursor.position = window.before + after
+            yield bytes(view[start + 8 : start + 8 + length])
+            start = after
         # One record that spans windows, is in parts or is damaged.
+        payload = take(window, key)
+        if payload is None:
+            return
+        cursor.position = window.offset
+        yield payload
+
+
+def take(window: Window, key: str | None) -> bytes | None:
+    """The payload of the next record, parts put together; None at the stream's end."""
+    parts: list[bytes] = []
+    started = window.offset
+    while True:
         offset = window.offset
         part = _part(window, key)
         if part is None:
-            if parts is not None:
+            if parts:
                 raise _corrupt(key, offset, f"the stream ends inside of the record in parts begun at byte {started}")
-            return
+            return None
         flag, payload = part
-        if flag == _WHOLE and parts is None:
-            cursor.position = window.offset
-            yield payload
-        elif flag == _FIRST and parts is None:
-            parts, started = [payload], offset
-        elif flag in (_MIDDLE, _LAST) and parts is not None:
-            parts.append(payload)
-            if flag == _LAST:
-                cursor.position = window.offset
-                yield _MAGIC_BYTES.join(parts)
-                parts = None
-        else:
-            place = "outside of a record in parts" if parts is None else f"inside of the one begun at byte {started}"
+        if flag == _WHOLE and not parts:
+            return payload
+        if flag not in ((_MIDDLE, _LAST) if parts else (_FIRST,)):
+            place = f"inside of the one begun at byte {started}" if parts else "outside of a record in parts"
             raise _corrupt(key, offset, f"a record with continuation flag {flag} {place}")
+        parts.append(payload)
+        if flag == _LAST:
+            return _MAGIC_BYTES.join(parts)
 
 
 def _part(window: Window, key: str | None) -> tuple[int, bytes] | None:

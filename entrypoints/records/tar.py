@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from entrypoints.errors import CorruptError
+from entrypoints.records import gunzip
 from entrypoints.records.cursor import Cursor, go_to
-from entrypoints.records.gunzip import open_window
 from entrypoints.records.window import Window
 from entrypoints.sample import DATA, KEY, ByteStream, Sample
 
@@ -68,9 +68,10 @@ def members(stream: ByteStream, key: str | None = None, start: int = 0) -> Itera
     """
     if start > 0:
         go_to(stream, start, key)
-        window, compressed = Window(stream, start), False
-    else:
-        window, compressed = open_window(stream, key)
+    window = Window(stream, max(start, 0))
+    compressed = start <= 0 and window.peek(len(gunzip.MAGIC)) == gunzip.MAGIC
+    if compressed:
+        window = Window(gunzip.Gunzip(window, key))
     every: dict[str, str] = {}  # pax records for the rest of the archive
     own: dict[str, str] = {}  # for the next member; GNU's long name is put here too
     inside = False  # of an archive: its end marker is still to come

@@ -1,0 +1,251 @@
+"""RecordIO-protobuf as whole batches: what each record holds, stacked.
+
+Records that one writer made of one matrix are equal but for their numbers. So the first of them is parsed, and those
+that follow are compared with it byte for byte, all at once, outside of the numbers; where they are equal, the numbers of
+all are one strided view of what was read, and one copy takes them into the batch. What differs (another length, sparse
+rows, a text of its own) is parsed record by record, its numbers still converted together.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from itertools import accumulate
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from entrypoints.records import recordio
+from entrypoints.records.cursor import Cursor, go_to
+from entrypoints.records.protobuf import arrays, numbers, varints
+from entrypoints.records.recordio_protobuf import FEATURES, LABEL, Parsed, Tensor, corrupt, parse, to_value
+from entrypoints.records.window import Window
+from entrypoints.sample import KEY, ByteStream, Sample
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+_HEADER = struct.Struct("<II")
+
+
+class SparseRows(NamedTuple):
+    """Sparse tensors of one shape, stacked: those of record i are values and keys from starts[i] to starts[i + 1]."""
+
+    values: npt.NDArray[Any]
+    keys: npt.NDArray[np.uint64]
+    starts: npt.NDArray[np.int64]
+    shape: tuple[int, ...]
+
+
+def batches(stream: ByteStream, size: int, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
+    """The records of a stream, `size` at a time and the rest last, in the shape of `recordio_protobuf`'s samples.
+
+    A name's tensors are one array (records, *shape) where all are dense and of one shape, `SparseRows` where all are sparse
+    and of one shape, else a list; bytes and texts are lists, with None where a record lacks what others have. `as_tensors`
+    makes torch's of them. Positions are bytes, and the first record of the next batch. Raises CorruptError as `split`.
+    """
+    cursor = cursor or Cursor()
+    go_to(stream, cursor.start, key)
+    window = Window(stream, cursor.start)
+    while True:
+        parts: list[_Part] = []
+        count = 0
+        while count < size:
+            offset = window.offset
+            try:
+                taken = _take(window, key, parts, size - count)
+            except ValueError as error:
+                raise corrupt(key, offset, error) from error
+            if taken == 0:
+                break
+            count += taken
+        if not count:
+            return
+        try:
+            batch = _stack(parts)
+        except ValueError as error:
+            raise corrupt(key, cursor.position, f"in the {count} records from here, {error}") from error
+        cursor.position = window.offset
+        if key is not None:
+            batch[KEY] = [key] * count
+        yield batch
+
+
+def as_tensors(batch: Sample) -> Sample:
+    """A batch with torch's tensors for its arrays, without copying; SparseRows become sparse (records, flattened shape)."""
+    import torch
+
+    def convert(value: Any) -> Any:
+        if isinstance(value, SparseRows):
+            np = arrays()
+            rows = np.repeat(np.arange(len(value.starts) - 1), np.diff(value.starts))
+            places = torch.from_numpy(np.stack((rows, value.keys.astype(np.int64))))
+            width = prod(value.shape) if value.shape else int(value.keys.max(initial=0)) + 1
+            shape = (len(value.starts) - 1, width)
+            return torch.sparse_coo_tensor(places, torch.from_numpy(value.values), shape, check_invariants=True)
+        return torch.from_numpy(value) if isinstance(value, arrays().ndarray) else value
+
+    return {
+        kind: {name: convert(value) for name, value in content.items()} if isinstance(content, dict) else content
+        for kind, content in batch.items()
+    }
+
+
+class _Part:
+    """Records of a batch that came one after the other: alike, with their arrays filled so far, or each as it was parsed."""
+
+    def __init__(self, form: Any = None, columns: dict[tuple[str, str], npt.NDArray[Any]] | None = None) -> None:
+        self.form = form  # the names, types and shapes that all have
+        self.columns = columns or {}
+        self.parsed: list[Parsed] = []
+        self.count = 0
+
+
+def _take(window: Window, key: str | None, parts: list[_Part], most: int) -> int:
+    """Takes one record, or as many as are alike in the window, up to `most`, into the last part or a new one."""
+    place, end = window.position, window.end
+    view = window.view
+    length = 0
+    if place + 8 <= end:
+        magic, length = _HEADER.unpack_from(view, place)
+        if magic != recordio.MAGIC or length > recordio.MAX_LENGTH:
+            length = 0
+    stride = 8 + length + (-length & 3)
+    alike = min((end - place) // stride, most) if length else 0
+    # Is the next one of the same length, there may be a whole run; else a look at one costs less.
+    if alike > 1 and _HEADER.unpack_from(view, place + stride) == (recordio.MAGIC, length):
+        record = bytes(view[place + 8 : place + 8 + length])
+        parsed = parse(record)
+        form = _form(parsed)
+        if form is not None:
+            rows = arrays().frombuffer(view[place : place + alike * stride], "u1").reshape(alike, stride)
+            count, columns = _columns(rows, parsed, length)
+            if count > 1:
+                part = _part_of(parts, form, most)
+                for name, column in columns.items():
+                    target = part.columns[name][part.count : part.count + count]
+                    target.reshape(count, -1).view("u1")[:] = column[:count]
+                part.count += count
+                window.position = place + count * stride
+                return count
+    payload = recordio.take(window, key)
+    if payload is None:
+        return 0
+    parsed = parse(payload)
+    form = _form(parsed)
+    if form is None:
+        if not parts or parts[-1].form is not None:
+            parts.append(_Part())
+        parts[-1].parsed.append(parsed)
+    else:
+        part = _part_of(parts, form, most)
+        for name, tensor in parsed.items():
+            part.columns[name][part.count] = to_value(tensor)
+        part.count += 1
+    return 1
+
+
+def _form(parsed: Parsed) -> Any:
+    """The names, types and shapes of a record of nothing but dense tensors in one piece; None for other records."""
+    form = []
+    for name, tensor in parsed.items():
+        if not isinstance(tensor, Tensor) or tensor.sparse or tensor.place < 0:
+            return None
+        form.append((name, tensor.dtype, to_value(tensor).shape))
+    return sorted(form)  # maps have no order
+
+
+def _part_of(parts: list[_Part], form: Any, most: int) -> _Part:
+    """The last part where it is of this form, else a new one, for `most` records."""
+    if not parts or parts[-1].form != form:
+        np = arrays()
+        parts.append(_Part(form, {name: np.empty((most, *shape), dtype) for name, dtype, shape in form}))
+    return parts[-1]
+
+
+def _columns(rows: Any, parsed: Parsed, length: int) -> tuple[int, dict[tuple[str, str], Any]]:
+    """How many rows are the first one but for their numbers, and the bytes of each name's numbers, row by row."""
+    np = arrays()
+    equal = np.ones(len(rows), bool)
+    columns = {}
+    begin = 0
+    for name, tensor in sorted(parsed.items(), key=lambda item: item[1].place):
+        start, stop = 8 + tensor.place, 8 + tensor.place + len(tensor.values)
+        equal &= (rows[:, begin:start] == rows[0, begin:start]).all(axis=1)
+        begin = stop
+        columns[name] = rows[:, start:stop]
+        if tensor.dtype == "<i4":
+            last = columns[name] < 128  # of the bytes of a number
+            counts = last.sum(axis=1)
+            equal &= (counts == counts[0]) & last[:, -1] if stop > start else True
+    equal &= (rows[:, begin : 8 + length] == rows[0, begin : 8 + length]).all(axis=1)
+    count = len(rows) if equal.all() else int(equal.argmin())
+    for name, tensor in parsed.items():
+        if tensor.dtype == "<i4":
+            flat = numbers(columns[name][:count].tobytes(), "<i4")
+            columns[name] = flat.reshape(count, -1).view("u1") if len(flat) else columns[name]
+    return count, columns
+
+
+def _stack(parts: list[_Part]) -> Sample:
+    """A batch of its parts."""
+    batch: Sample = {FEATURES: {}, LABEL: {}}
+    if len(parts) == 1 and parts[0].form is not None:
+        part = parts[0]
+        for (kind, name), column in part.columns.items():
+            batch[kind][name] = column[: part.count]
+        return batch
+    for path in dict.fromkeys(path for part in parts for found in (part.columns, *part.parsed) for path in found):
+        values: list[Any] = []
+        for part in parts:
+            if part.form is None:
+                values += [parsed.get(path) for parsed in part.parsed]
+            else:
+                values += part.columns[path][: part.count] if path in part.columns else [None] * part.count
+        kind, name = path
+        if kind in (FEATURES, LABEL):
+            batch[kind][name] = _stack_values(values)
+        else:
+            batch[kind] = values
+    return batch
+
+
+def _stack_values(values: list[Any]) -> Any:
+    np = arrays()
+    first = values[0]
+    if all(isinstance(value, Tensor) and value.sparse for value in values) and all(
+        value.dtype == first.dtype and value.shape == first.shape for value in values
+    ):
+        return _sparse_rows(values)
+    values = [to_value(value) if isinstance(value, Tensor) else value for value in values]
+    shapes = {(value.dtype, value.shape) if isinstance(value, np.ndarray) else None for value in values}
+    return np.stack(values) if len(shapes) == 1 and None not in shapes else values
+
+
+def _sparse_rows(tensors: list[Tensor]) -> SparseRows:
+    """Sparse tensors of one type and shape as one; raises ValueError where keys, values and shape do not fit together."""
+    np = arrays()
+    first = tensors[0]
+    values = numbers(b"".join(tensor.values for tensor in tensors), first.dtype)
+    keys = varints(b"".join(tensor.keys for tensor in tensors))
+    counts = [_count(tensor.values, first.dtype) for tensor in tensors]
+    if [_count(tensor.keys, "<u8") for tensor in tensors] != counts:
+        raise ValueError("a sparse tensor has not as many keys as values")
+    if first.shape and len(keys) and int(keys.max()) >= prod(first.shape):
+        raise ValueError(f"a sparse tensor of shape {first.shape} has a value at key {int(keys.max())}")
+    return SparseRows(values, keys, np.array([0, *accumulate(counts)], np.int64), first.shape)
+
+
+_CONTINUED = bytes(range(128, 256))
+
+
+def _count(data: bytes, dtype: str) -> int:
+    """How many numbers a packed field has; raises ValueError where the last one is cut off."""
+    size = {"<f4": 4, "<f8": 8}.get(dtype)
+    if size is not None:
+        if len(data) % size:
+            raise ValueError(f"{len(data)} bytes are no numbers of {size} bytes")
+        return len(data) // size
+    if data and data[-1] > 127:
+        raise ValueError("a number is cut off")
+    return len(data.translate(None, _CONTINUED))

@@ -1,0 +1,88 @@
+"""An object as a file in which one can go anywhere: for zip and Parquet, whose table of contents stands at the end.
+
+Files and the connector's streams can be sought. What cannot, though it is one whole object, is copied to a temporary file
+first. A Pipe joins objects, so these formats have no boundaries there and are refused before anything is read.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+import tempfile
+from typing import Any, cast
+
+from entrypoints.errors import ChannelError
+from entrypoints.sample import ByteStream
+
+_IN_MEMORY = 16 << 20  # bytes of a copy that need no disk
+
+
+class SeekableFile(io.RawIOBase):
+    """A stream's bytes, `size` of them; `read` gives as many as are asked for, where the object has them.
+
+    Closing gives back the copy, if there is one; the stream is the caller's.
+    """
+
+    def __init__(self, stream: ByteStream, key: str | None) -> None:
+        source: Any = stream
+        self._copy: Any = None
+        try:
+            if not (hasattr(source, "seekable") and source.seekable()):
+                self._copy = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - closed with this object
+                shutil.copyfileobj(source, self._copy, 1 << 20)
+                source = self._copy
+            source.seek(0, io.SEEK_END)
+            self.size: int = source.tell()
+        except io.UnsupportedOperation as error:
+            place = f"object {key!r}" if key is not None else "this object"
+            raise ChannelError(f"{place} cannot be read from its end, which its format needs: {error}") from error
+        source.seek(0)
+        self._source = source
+        self._place = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._place
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Goes to a place by io's rules; nothing is fetched."""
+        target = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self.size}[whence]
+        if target != self._place:
+            self._source.seek(target)
+            self._place = target
+        return target
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fills the buffer, but for the object's end."""
+        view = memoryview(buffer).cast("B")
+        done = 0
+        while done < len(view) and (count := self._readinto(view[done:])):
+            done += count
+        self._place += done
+        return done
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """The next `size` bytes; fewer at the object's end only."""
+        left = max(0, self.size - self._place)
+        buffer = bytearray(left if size is None or size < 0 else min(size, left))
+        count = self.readinto(buffer)
+        return bytes(memoryview(buffer)[:count])
+
+    def close(self) -> None:
+        """Removes the copy, if there is one."""
+        if self._copy is not None:
+            self._copy.close()
+            self._copy = None
+        super().close()
+
+    def _readinto(self, view: memoryview) -> int:
+        if self._copy is not None and not hasattr(self._copy, "readinto"):  # before Python 3.11
+            data = self._copy.read(len(view))
+            view[: len(data)] = data
+            return len(data)
+        return cast(int, self._source.readinto(view))

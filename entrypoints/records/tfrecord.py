@@ -1,0 +1,142 @@
+"""TFRecord, TensorFlow's record format, with both checksums checked.
+
+A record is its length (8 bytes, little endian), a masked CRC32C of the length, the payload and a masked CRC32C of the
+payload. Files may be gzip-compressed, in several members. TensorFlow ends quietly where a file is cut inside of a
+length, and other readers check nothing; here both are errors that name the offset.
+
+The payloads are samples as they are (`data`); most hold a `tf.train.Example`, which `example.py` decodes. The checksums
+want the package crc32c: in Python they would take a hundred times as long as reading.
+
+Source: TensorFlow's `lib/io/record_writer.h` and its guide, "TFRecord and tf.train.Example".
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from typing import BinaryIO
+
+from entrypoints.errors import CorruptError
+from entrypoints.records import gunzip
+from entrypoints.records.cursor import Cursor, go_to
+from entrypoints.records.window import Window
+from entrypoints.sample import ByteStream, Sample, whole_object
+
+BOUNDARIES = True
+
+_HEADER = struct.Struct("<QI")
+_FOOTER = struct.Struct("<I")
+_LENGTH = struct.Struct("<Q")
+
+
+def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
+    """The payloads of a stream's records as samples. Positions as in `payloads`."""
+    for payload in payloads(stream, key, cursor):
+        yield whole_object(payload, key)
+
+
+def payloads(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[bytes]:
+    """The payloads of a stream's records, gzip-compressed or not; CorruptError names the offset of what is wrong.
+
+    Positions are bytes, below 0 in a compressed stream, which must be read from its beginning. Raises ImportError where the
+    package crc32c is missing.
+    """
+    crc32c = _crc32c()
+    cursor = cursor or Cursor()
+    start = cursor.start
+    go_to(stream, start, key)
+    window = Window(stream, max(start, 0))
+    sign = 1
+    # A record of 35,615 bytes begins like gzip, but for the checksum.
+    if start <= 0 and window.peek(len(gunzip.MAGIC)) == gunzip.MAGIC and not _is_header(window.peek(12)):
+        window, sign = Window(gunzip.Gunzip(window, key)), -1
+    while window.offset < -start:
+        if _record(window, key) is None:
+            raise _corrupt(key, window.offset, f"the stream ends before byte {-start}, where reading should go on")
+    view = window.view
+    unpack, unpack_footer = _HEADER.unpack_from, _FOOTER.unpack_from
+    known = None  # the header seen last: many records are of one length
+    while True:
+        # Whole records that lie in the window: nearly all there are, so without a call for each.
+        place, end = window.position, window.end
+        while place + 12 <= end:
+            header = unpack(view, place)
+            if header != known:
+                if masked(crc32c(view[place : place + 8])) != header[1]:
+                    break
+                known = header
+            stop = place + 12 + header[0]
+            if stop + 4 > end:
+                break
+            piece = view[place + 12 : stop]
+            crc = crc32c(piece)
+            if unpack_footer(view, stop)[0] != ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF:
+                break
+            window.position = place = stop + 4
+            cursor.position = sign * (window.before + place)
+            yield bytes(piece)
+        # One record that spans windows or is damaged.
+        payload = _record(window, key)
+        if payload is None:
+            return
+        cursor.position = sign * window.offset
+        yield payload
+
+
+def _record(window: Window, key: str | None) -> bytes | None:
+    """The next record's payload; None at the stream's end."""
+    offset = window.offset
+    header = window.take(12)
+    if not header:
+        return None
+    if len(header) < 12:
+        raise _corrupt(key, offset, f"the stream ends {12 - len(header)} bytes before the end of a record's header")
+    if not _is_header(header):
+        raise _corrupt(key, offset, "the checksum of the length is wrong")
+    length: int = _HEADER.unpack(header)[0]
+    payload = window.take(length)
+    footer = window.take(4)
+    missing = length + 4 - len(payload) - len(footer)
+    if missing:
+        raise _corrupt(key, offset, f"the stream ends {missing} bytes before the end of this record")
+    if masked(_crc32c()(payload)) != _FOOTER.unpack(footer)[0]:
+        raise _corrupt(key, offset, "the checksum of the payload is wrong")
+    return payload
+
+
+def write(stream: BinaryIO, records: Iterable[bytes]) -> int:
+    """Writes payloads as records; how many. Raises ImportError where the package crc32c is missing."""
+    crc32c = _crc32c()
+    count = 0
+    for payload in records:
+        length = _LENGTH.pack(len(payload))
+        stream.writelines(
+            [length, _FOOTER.pack(masked(crc32c(length))), payload, _FOOTER.pack(masked(crc32c(payload)))]
+        )
+        count += 1
+    return count
+
+
+def masked(crc: int) -> int:
+    """A CRC as it is stored: turned and shifted, since CRCs of data that holds CRCs are weak."""
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def _is_header(header: bytes) -> bool:
+    return len(header) == 12 and masked(_crc32c()(header[:8])) == _HEADER.unpack(header)[1]
+
+
+def _crc32c() -> Callable[[bytes | memoryview], int]:
+    """Raises ImportError, saying what to install, where the package is missing."""
+    try:
+        from crc32c import crc32c
+    except ImportError as error:
+        raise ImportError(
+            "TFRecord's checksums need crc32c: pip install 'sagemaker-launch[formats]', or crc32c"
+        ) from error
+    return crc32c
+
+
+def _corrupt(key: str | None, offset: int, reason: str) -> CorruptError:
+    place = f"object {key!r}, " if key is not None else ""
+    return CorruptError(f"{place}byte {offset}: not TFRecord, or damaged: {reason}")
