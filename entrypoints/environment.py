@@ -17,12 +17,12 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from entrypoints import contract
-from entrypoints.groups import with_sharers
+from entrypoints.groups import sharers
 
 MODES = ("File", "FastFile", "Pipe")
 S3_CONNECTOR = "S3Connector"  # our own: read through s3torchconnector, no InputDataConfig entry
@@ -156,6 +156,7 @@ def load_environment(root: Path | None = None, environ: Mapping[str, str] | None
     resource_config = _read_object(resource_path)
     hosts, current_host = _hosts(resource_config, resource_path)
     groups = _instance_groups(resource_config, resource_path)
+    shared = sharers(environ, {group.name: group.hosts for group in groups}, current_host)
     return Environment(
         root=root,
         job_name=environ.get("TRAINING_JOB_NAME"),
@@ -163,7 +164,10 @@ def load_environment(root: Path | None = None, environ: Mapping[str, str] | None
         raw_hyperparameters={
             name: value if isinstance(value, str) else json.dumps(value) for name, value in raw_hyperparameters.items()
         },
-        channels=with_sharers(_channels(root, input_data_config, environ), environ, groups, current_host),
+        channels={
+            name: replace(channel, sharer=shared.get(name))
+            for name, channel in _channels(root, input_data_config, environ).items()
+        },
         hosts=hosts,
         current_host=current_host,
         current_instance_type=resource_config.get("current_instance_type") or "local",

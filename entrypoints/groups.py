@@ -7,24 +7,22 @@ see them. So the launcher tells it in a variable of its own, for jobs in which t
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from entrypoints import contract
 
-if TYPE_CHECKING:
-    from entrypoints.environment import Channel, InstanceGroup
 
+def sharers(
+    environ: Mapping[str, str], groups: Mapping[str, Sequence[str]], current_host: str
+) -> dict[str, tuple[int, int]]:
+    """Of each channel that this host's group gets and not all do: this host's number among those that get it, and theirs.
 
-def with_sharers(
-    channels: Mapping[str, Channel], environ: Mapping[str, str], groups: tuple[InstanceGroup, ...], current_host: str
-) -> dict[str, Channel]:
-    """The channels, each with this host's number among those that get it, where not all hosts do. Raises ValueError."""
+    `groups` are the hosts of each instance group. Raises ValueError where the variable holds no JSON.
+    """
     told: dict[str, list[str]] = json.loads(environ.get(contract.CHANNEL_GROUPS_VARIABLE) or "{}")
-    result = dict(channels)
-    for name, group_names in told.items():
-        hosts = [host for group in groups if group.name in group_names for host in group.hosts]
-        if name in channels and current_host in hosts:
-            result[name] = replace(channels[name], sharer=(hosts.index(current_host), len(hosts)))
+    result = {}
+    for channel, names in told.items():
+        hosts = [host for name, members in groups.items() if name in names for host in members]
+        if current_host in hosts:
+            result[channel] = (hosts.index(current_host), len(hosts))
     return result

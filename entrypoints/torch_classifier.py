@@ -41,7 +41,7 @@ from entrypoints.torch_training import (
 )
 
 if TYPE_CHECKING:
-    from entrypoints.train import Options
+    from entrypoints.train_options import Options
 
 CHECKPOINT = "checkpoint.pt"
 REPORT_SECONDS = 10.0  # between the lines of a long epoch

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from entrypoints import train
+from entrypoints import train_options
 
 
 def test_options_with_underscores() -> None:
     # The toolkit hands hyperparameters over as the user spelt them.
-    options = train.parse_options(["--batch_size", "7", "--train_lst=a_b", "--model", "a_b:c_d"])
+    options = train_options.parse_options(["--batch_size", "7", "--train_lst=a_b", "--model", "a_b:c_d"])
     assert (options.batch_size, options.train_lst, options.model) == (7, "a_b", "a_b:c_d")
     assert options.epochs == 10 and options.validation_channel is None
 
@@ -27,10 +27,10 @@ def test_options_with_underscores() -> None:
 )
 def test_a_wrong_option_is_one_line(words: list[str], told: str) -> None:
     with pytest.raises(SystemExit) as ended:
-        train.main(words)
+        train_options.parse_options(words)
     line = str(ended.value.code)
     assert line.startswith(f"train: {told}") and "\n" not in line and line.endswith("--help")
 
 
 def test_every_option_is_an_attribute() -> None:
-    assert vars(train.parse_options([])).keys() == train.Options.__dataclass_fields__.keys()
+    assert vars(train_options.parse_options([])).keys() == train_options.Options.__dataclass_fields__.keys()

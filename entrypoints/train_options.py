@@ -1,0 +1,85 @@
+"""What can be said to `train.py` on its command line, where SageMaker puts the hyperparameters."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+
+@dataclass(frozen=True)
+class Options:
+    """What can be said about a training."""
+
+    epochs: int
+    batch_size: int  # of each rank
+    learning_rate: float
+    seed: int
+    num_workers: int  # DataLoader workers of each rank
+    num_threads: int | None  # of each rank's steps on a CPU; None: torch's choice
+    shuffle_buffer: int  # samples
+    image_mode: str
+    image_size: int | None  # pixels
+    model: str | None
+    train_channel: str
+    train_lst: str
+    validation_channel: str | None  # None: `validation` if the job has it
+    validation_lst: str
+    test_channel: str | None  # None: `test` if the job has it
+    test_lst: str
+    lines_without_image: str
+    compare_channel: str | None
+    checkpoint_dir: str | None
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        sys.exit(f"train: {message}; every option: python -m entrypoints.train --help")
+
+
+def parse_options(arguments: Sequence[str]) -> Options:
+    """Options from a command line; `--batch_size` is `--batch-size`. Ends the process, with one line, for a wrong one."""
+    add = (parser := _Parser(prog="train", allow_abbrev=False, description="Trains an image classifier.")).add_argument
+    add("--epochs", type=_count, default=10)
+    add("--batch-size", type=_count, default=32, help="images of a step on each rank")
+    add("--learning-rate", type=float, default=1e-3, help="Adam's")
+    add("--seed", type=int, default=1, help="of the first weights, the order of the images and dropout")
+    add("--num-workers", type=int, default=0, help="DataLoader workers of each rank; a Pipe takes one at most")
+    add("--num-threads", type=_count, help="of a step on a CPU; else torch's choice, too many for a small network")
+    add("--shuffle-buffer", type=int, default=1000, help="images that are drawn from by chance; 0: in order of arrival")
+    add("--image-mode", choices=["L", "RGB"], default="RGB", help="L: grey")
+    add("--image-size", type=_count, help="pixels of width and height; images stay as they are without it")
+    add(
+        "--model", metavar="MODULE:FACTORY", help="called with num_classes, gives the module to train; else a small CNN"
+    )
+    add("--train-channel", default="train")
+    add("--train-lst", default="train_lst", help="the channel that holds the .lst files")
+    add("--validation-channel", help="validation, if the job has it")
+    add("--validation-lst", default="validation_lst")
+    add("--test-channel", help="test, if the job has it")
+    add("--test-lst", default="test_lst")
+    add(
+        "--lines-without-image",
+        choices=["error", "ignore"],
+        default="error",
+        help="ignore: to try a part of the images",
+    )
+    add("--compare-channel", help="must hold the same samples as train, by digest; else the job fails")
+    add("--checkpoint-dir", help="a folder, or s3://bucket/prefix; SageMaker's checkpoint folder without it")
+    words = [re.sub(r"^--[\w-]+", lambda name: name[0].replace("_", "-"), word) for word in arguments]
+    known, unknown = parser.parse_known_args(words)
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], [f"--{name.replace('_', '-')}" for name in vars(known)], 1)
+        parser.error(f"{unknown[0]} is no option" + (f"; did you mean {near[0]}?" if near else ""))
+    return Options(**vars(known))
+
+
+def _count(text: str) -> int:
+    """A whole number from 1 on."""
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return number
