@@ -18,7 +18,7 @@ ranks finish at different times.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Any
 
@@ -31,8 +31,9 @@ from torch.utils.data import Dataset, IterableDataset, get_worker_info
 from entrypoints.channel import default_share, find_channel, open_channel, place_of
 from entrypoints.environment import Channel, Environment, load_environment
 from entrypoints.errors import ChannelError
+from entrypoints.listing import Keys, job, join_job
 from entrypoints.readers import mounted, reader_of, s3
-from entrypoints.sample import Sample, whole_object
+from entrypoints.sample import ByteStream, Sample, whole_object
 from entrypoints.sharding import Place, place_of_rank
 
 Transform = Callable[[Sample], Any]
@@ -59,6 +60,7 @@ class ChannelDataset(IterableDataset[Any]):
         self._format = format
         self._transform = transform
         self._place = _place(self._environment)
+        self._job = job()  # so that its workers read the same listing
         # In shared memory, because workers that persist over epochs hold a copy of this object.
         self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
 
@@ -67,6 +69,7 @@ class ChannelDataset(IterableDataset[Any]):
         self._epoch[0] = epoch
 
     def __iter__(self) -> Iterator[Any]:
+        join_job(self._job)
         info = get_worker_info()
         worker, workers = (info.id, info.num_workers) if info else (0, 1)
         samples = open_channel(
@@ -84,7 +87,8 @@ class MountedMapDataset(Dataset[Any]):
     """Random access to the files of a File, FastFile, EFS or FSx channel, each a sample with its `data`, sorted by path.
 
     All the files that this host sees: under FullyReplicated a DistributedSampler divides them among the ranks; under
-    ShardedByS3Key it must divide among the host's own (num_replicas=LOCAL_WORLD_SIZE, rank=LOCAL_RANK).
+    ShardedByS3Key it must divide among the host's own (num_replicas=LOCAL_WORLD_SIZE, rank=LOCAL_RANK). A DataLoader gets
+    the files of a batch in parallel where they are far away.
     """
 
     def __init__(
@@ -92,21 +96,25 @@ class MountedMapDataset(Dataset[Any]):
     ) -> None:
         self._channel = _channel_read_by(mounted, channel, environment)
         self._transform = transform
-        self.keys = list(mounted.files(self._channel))  # of the samples, by index
+        self.keys: Sequence[str] = Keys(mounted.files(self._channel))  # of the samples, by index
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def __getitem__(self, index: int) -> Any:
         with closing(mounted.open_file(self._channel, self.keys[index])) as stream:
-            sample = whole_object(stream.read(), self.keys[index])
-        return sample if self._transform is None else self._transform(sample)
+            return _sample(stream, self.keys[index], self._transform)
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """The samples of a batch, in the order of its indices; how DataLoader asks for them."""
+        return _samples(mounted.open_files(self._channel, [self.keys[index] for index in indices]), self._transform)
 
 
 class ConnectorMapDataset(Dataset[Any]):
     """Random access to the objects of an S3Connector channel, each a sample with its `data`, in the order of keys.
 
-    Built on the connector's S3MapDataset. The prefix is listed once, here; a DistributedSampler divides it among ranks.
+    The prefix is listed once per host, here; a DistributedSampler divides it among ranks. A DataLoader gets the objects of
+    a batch in parallel.
     """
 
     def __init__(
@@ -114,17 +122,30 @@ class ConnectorMapDataset(Dataset[Any]):
     ) -> None:
         self._channel = _channel_read_by(s3, channel, environment)
         self._transform = transform
-        found = [(item.bucket, item.key) for item in s3.objects(self._channel)]
-        self.keys = [s3.relative_key(self._channel, key) for _, key in found]  # of the samples, by index
-        self._objects = s3.map_dataset([f"s3://{bucket}/{key}" for bucket, key in found])
+        self._objects = s3.objects(self._channel)
+        self.keys: Sequence[str] = Keys(s3.relative_key(self._channel, item.key) for item in self._objects)  # by index
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def __getitem__(self, index: int) -> Any:
-        with closing(self._objects[index]) as stream:
-            sample = whole_object(stream.read(), self.keys[index])
-        return sample if self._transform is None else self._transform(sample)
+        [sample] = self.__getitems__([index])
+        return sample
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """The samples of a batch, in the order of its indices; how DataLoader asks for them."""
+        return _samples(s3.open_objects(self._channel, [self._objects[index] for index in indices]), self._transform)
+
+
+def _samples(streams: Generator[tuple[str | None, ByteStream], None, None], transform: Transform | None) -> list[Any]:
+    with closing(streams):
+        return [_sample(stream, key, transform) for key, stream in streams]
+
+
+def _sample(stream: ByteStream, key: str | None, transform: Transform | None) -> Any:
+    with closing(stream):
+        sample = whole_object(stream.read(), key)
+    return sample if transform is None else transform(sample)
 
 
 def uneven_ranks(model: torch.nn.Module) -> AbstractContextManager[Any]:

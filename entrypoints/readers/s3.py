@@ -1,8 +1,10 @@
-"""Channels read straight from S3 through Amazon's S3 Connector for PyTorch (s3torchconnector).
+"""Channels read straight from S3, by the client of Amazon's S3 Connector for PyTorch (s3torchconnector), many requests at a time.
 
-The connector's own datasets list the prefix and open the objects, the iterable or the map-style one as the channel's
-`style` says; sharding is ours, so that it is the same as everywhere. Its readers keep all of an object in memory; here an
-object is streamed, so that a tar shard of any size takes a few parts' worth.
+The connector's own datasets open one object after the other, and its readers keep all of an object in memory: 44 objects
+a second at 20 ms latency, where its client gives thousands. So only its client is used here. Objects are fetched ahead
+by threads (prefetch.py), small ones whole and big ones in ranges; the prefix is listed once per host (listing.py); and
+sharding is ours, so that it is the same as everywhere. A channel's `style` says which of our datasets reads it and makes
+no difference here.
 
 Works against AWS and against MinIO and its like: AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, AWS_REGION or
 AWS_DEFAULT_REGION, and credentials by the usual chain.
@@ -11,119 +13,111 @@ AWS_DEFAULT_REGION, and credentials by the usual chain.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain, islice
-from typing import Any
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
+from functools import partial
 
 from entrypoints.environment import Channel
 from entrypoints.errors import ChannelError
+from entrypoints.listing import Listed, Listing, shared_listing
+from entrypoints.prefetch import read_ahead
+from entrypoints.prefetch_slot import Limits
+from entrypoints.readers import s3_client
+from entrypoints.readers.s3_client import connection, require, s3_exception
 from entrypoints.sample import ByteStream
 from entrypoints.sharding import Share
 
+__all__ = ["JOINED", "connection", "objects", "open_objects", "open_streams", "require", "s3_exception"]
+
 JOINED = False
 
-RANGE_BYTES = 32 << 20  # two of them are the most that an object takes of memory; several of the client's 8 MiB parts
+RANGE_BYTES = 8 << 20  # of one request, and one part of the client's: a range comes as one piece, without a copy
+HELD_BYTES = 64 << 20  # what is fetched ahead, per process and channel
 
 
 class S3Object:
-    """One object, fetched from its first read on; what is behind the place of reading is let go.
+    """One object of a listing, fetched when the engine asks for it."""
 
-    The connector's client fetches as fast as it can, into memory, however slowly it is read. So a big object is asked for
-    in ranges, and the next range only when the one before it begins to be read.
-    """
+    __slots__ = ("bucket", "key", "ranges", "size", "whole_key")
 
-    def __init__(
-        self, bucket: str, key: str, get_object_info: Callable[[], Any], get_stream: Callable[..., Any]
-    ) -> None:
-        self.bucket = bucket
-        self.key = key
-        self._get_object_info = get_object_info
-        self._get_stream = get_stream
-        self._chunks: Iterator[bytes] = self._fetch()
-        self._rest = memoryview(b"")  # of the chunk that is being read
+    def __init__(self, channel: Channel, listed: Listed) -> None:
+        self.bucket = _bucket_and_prefix(channel)[0]
+        self.whole_key = listed.key
+        self.key = relative_key(channel, listed.key)
+        self.size = listed.size
+        self.ranges = True
 
-    def read(self, size: int = -1, /) -> bytes:
-        """As ByteStream's."""
-        if size < 0:
-            first = bytes(self._rest)
-            self._rest = memoryview(b"")
-            return b"".join([first, *self._chunks])
-        self._advance()
-        piece = bytes(self._rest[:size])
-        self._rest = self._rest[size:]
-        return piece
+    def fetch(self, start: int, count: int) -> bytes:
+        """As Source's; a whole object is what S3 has now. Raises ChannelError where S3 does not give what was listed."""
+        try:
+            if start == 0 and count == self.size:
+                return s3_client.fetch(self.bucket, self.whole_key, None, None)
+            data = s3_client.fetch(self.bucket, self.whole_key, start, start + count)
+        except s3_exception() as error:
+            raise ChannelError(f"s3://{self.bucket}/{self.whole_key} cannot be read: {error}") from error
+        if len(data) != count:
+            raise ChannelError(
+                f"s3://{self.bucket}/{self.whole_key} changed after it was listed: {len(data)} bytes from {start}, not "
+                f"{count}; leave the objects of a job alone while it runs"
+            )
+        return data
 
-    def readinto(self, buffer: memoryview, /) -> int:
-        """As ByteStream's."""
-        self._advance()
-        count = min(len(self._rest), len(buffer))
-        buffer[:count] = self._rest[:count]
-        self._rest = self._rest[count:]
-        return count
+    def length(self) -> int:
+        """As Source's."""
+        return self.size
 
     def close(self) -> None:
-        """Ends the requests that are under way."""
-        self._chunks = iter(())
-        self._rest = memoryview(b"")
-
-    def _advance(self) -> None:
-        if not self._rest:
-            # The connector hands over no empty chunks.
-            self._rest = memoryview(next(self._chunks, b""))
-
-    def _fetch(self) -> Iterator[bytes]:
-        failure = s3_exception()
-        try:
-            size: int = self._get_object_info().size  # from the listing, where there was one
-            if size <= RANGE_BYTES:
-                yield from self._get_stream()
-                return
-            fetched = 0
-            ahead = self._get_stream(0, RANGE_BYTES)
-            for start in range(RANGE_BYTES, size + RANGE_BYTES, RANGE_BYTES):
-                current = ahead
-                if start < size:
-                    ahead = self._get_stream(start, min(start + RANGE_BYTES, size))
-                for chunk in current:
-                    fetched += len(chunk)
-                    yield chunk
-        except failure as error:
-            raise ChannelError(f"s3://{self.bucket}/{self.key} cannot be read: {error}") from error
-        if fetched != size:
-            raise ChannelError(f"s3://{self.bucket}/{self.key} changed while it was read: {fetched} bytes, not {size}")
+        """Nothing is kept open between fetches."""
 
 
 def open_streams(channel: Channel, epoch: int, share: Share) -> Iterator[tuple[str | None, ByteStream]]:
     """The objects under the channel's prefix, in S3's order of keys; every epoch the same."""
-    for item in share.of(objects(channel)):
-        yield relative_key(channel, item.key), item
+    return open_objects(channel, share.of(objects(channel)))
 
 
-def objects(channel: Channel) -> Iterator[S3Object]:
-    """The objects under the channel's prefix, nothing fetched yet; at most `max_objects`; no folder markers.
+def open_objects(channel: Channel, chosen: Iterable[Listed]) -> Generator[tuple[str | None, ByteStream], None, None]:
+    """The streams of objects of the channel's listing, in the order in which they are given, being read ahead."""
+    limits = Limits(held_bytes=HELD_BYTES, piece_bytes=RANGE_BYTES)
+    with closing(read_ahead((S3Object(channel, listed) for listed in chosen), limits)) as streams:
+        for stream in streams:
+            yield stream.key, stream
 
-    Raises ChannelError where there is none or the listing fails.
+
+def objects(channel: Channel) -> Listing:
+    """The objects under the channel's prefix: a sequence, listed as it is read; at most `max_objects`; no folder markers.
+
+    Reading it raises ChannelError where there is no object or the listing fails.
     """
-    dataset = _dataset(channel)
-    failure = s3_exception()
-    try:
-        opened = (dataset[number] for number in range(len(dataset))) if channel.style == "map" else dataset
-        found: Iterator[S3Object] = (item for item in opened if not item.key.endswith("/"))
-        first = next(found, None)
-        if first is None:
-            raise ChannelError(f"channel {channel.name!r}: no object under {channel.s3_uri}; correct s3_uri")
-        yield from islice(chain([first], found), channel.max_objects)
-    except failure as error:
-        raise ChannelError(f"channel {channel.name!r}: {channel.s3_uri} cannot be listed: {error}") from error
-
-
-def map_dataset(uris: Sequence[str]) -> Any:
-    """The connector's S3MapDataset of S3Objects, of objects that are known already."""
     require()
-    from s3torchconnector import S3MapDataset
+    reach = connection(os.environ)
+    store = [reach["endpoint"], reach["region"], channel.s3_uri, str(channel.max_objects)]
+    return shared_listing(store, partial(_next_page, channel))
 
-    style: Any = S3MapDataset
-    return style.from_objects(uris, reader_constructor=S3Object, **connection(os.environ))
+
+def _next_page(channel: Channel, token: str | None) -> tuple[list[Listed], str | None]:
+    """As listing's NextPage. A token here is how many objects came before, and S3's own."""
+    before, _, position = (token or "0 ").partition(" ")
+    bucket, prefix = _bucket_and_prefix(channel)
+    found: list[Listed] = []
+    following: str | None = None
+    try:
+        for page, following in s3_client.pages(bucket, prefix, position or None):
+            found = [Listed(info.key, info.size) for info in page if not info.key.endswith("/")]
+            if found or following is None:
+                break
+    except s3_exception() as error:
+        raise ChannelError(f"channel {channel.name!r}: {channel.s3_uri} cannot be listed: {error}") from error
+    count = int(before) + len(found)
+    if not count:
+        raise ChannelError(f"channel {channel.name!r}: no object under {channel.s3_uri}; correct s3_uri")
+    if channel.max_objects is not None and count >= channel.max_objects:
+        return found[: channel.max_objects - int(before)], None
+    return found, None if following is None else f"{count} {following}"
+
+
+def _bucket_and_prefix(channel: Channel) -> tuple[str, str]:
+    bucket, _, prefix = str(channel.s3_uri).removeprefix("s3://").partition("/")
+    return bucket, prefix
 
 
 def relative_key(channel: Channel, key: str) -> str:
@@ -133,47 +127,3 @@ def relative_key(channel: Channel, key: str) -> str:
     if not prefix or prefix.endswith("/"):
         return rest
     return rest[1:] if rest.startswith("/") else key[prefix.rfind("/") + 1 :]
-
-
-def connection(environ: Mapping[str, str]) -> dict[str, Any]:
-    """The arguments by which the connector's classes reach the store that the environment names.
-
-    Raises ChannelError where nothing names a region: the connector, unlike boto3, looks into no file for it.
-    """
-    from s3torchconnector import S3ClientConfig
-
-    endpoint = environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL") or None
-    region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or ("us-east-1" if endpoint else None)
-    if region is None:
-        raise ChannelError("the region of S3 is not known: set AWS_REGION")
-    # `bucket.host` resolves at AWS only; elsewhere the bucket is a part of the path.
-    config = S3ClientConfig(force_path_style=endpoint is not None)
-    return {"region": region, "endpoint": endpoint, "s3client_config": config}
-
-
-def require() -> None:
-    """Raises ImportError, saying what to install, where the connector is missing."""
-    try:
-        import s3torchconnector  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ImportError(
-            f"{error.name} is not installed, and S3Connector channels and checkpoints in S3 need it: "
-            "pip install 'sagemaker-launch[s3]'",
-            name=error.name,
-        ) from error
-
-
-def _dataset(channel: Channel) -> Any:
-    require()
-    from s3torchconnector import S3IterableDataset, S3MapDataset
-
-    style: Any = S3MapDataset if channel.style == "map" else S3IterableDataset
-    return style.from_prefix(channel.s3_uri, reader_constructor=S3Object, **connection(os.environ))
-
-
-def s3_exception() -> type[Exception]:
-    """The one exception that the connector raises for whatever goes wrong at S3."""
-    from s3torchconnectorclient import S3Exception
-
-    exception: type[Exception] = S3Exception
-    return exception

@@ -1,0 +1,122 @@
+"""One object that is being read ahead, as a stream: what a record format reads from (see prefetch.py)."""
+
+from __future__ import annotations
+
+import io
+from typing import Any, Generic, Protocol, TypeVar
+
+S = TypeVar("S")
+S_contra = TypeVar("S_contra", contravariant=True)
+
+
+class Pieces(Protocol[S_contra]):
+    """What a stream asks of the pipeline that fetches for it; `slot` is the object there."""
+
+    def next_piece(self, slot: S_contra) -> bytes | None:
+        """The next bytes, waited for; None at the object's end."""
+        ...
+
+    def seek(self, slot: S_contra, place: int) -> None:
+        """Lets the next piece begin at `place`."""
+        ...
+
+    def size(self, slot: S_contra) -> int:
+        """The object's size."""
+        ...
+
+    def close_slot(self, slot: S_contra) -> None:
+        """Ends the reading of the object."""
+        ...
+
+    def abandon(self, slot: S_contra) -> None:
+        """The same, from a finalizer."""
+        ...
+
+
+class ReadStream(io.RawIOBase, Generic[S]):
+    """A ByteStream that can be sought anywhere, as zip and Parquet need it.
+
+    A seek before the first read costs nothing; one far back or ahead drops what was fetched and begins there.
+    """
+
+    def __init__(self, key: str, pipeline: Pieces[S], slot: S) -> None:
+        self.key = key
+        self._pipeline = pipeline
+        self._slot = slot
+        self._rest = memoryview(b"")  # of the piece that is being read
+        self._place = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._place
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """As ByteStream's."""
+        if size is None or size < 0:
+            return self.readall()
+        if not self._fill():
+            return b""
+        return self._take(size).tobytes()
+
+    def readall(self) -> bytes:
+        """All that remains, without a copy where it is one piece."""
+        pieces = [self._rest.tobytes()] if self._rest else []
+        self._rest = memoryview(b"")
+        while not self.closed and (piece := self._pipeline.next_piece(self._slot)):
+            pieces.append(piece)
+        whole = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        self._place += len(whole)
+        return whole
+
+    def readinto(self, buffer: Any, /) -> int:
+        """As ByteStream's."""
+        if not self._fill():
+            return 0
+        view = memoryview(buffer).cast("B")
+        piece = self._take(len(view))
+        view[: len(piece)] = piece
+        return len(piece)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Goes to a place, by io's rules."""
+        if whence == io.SEEK_CUR:
+            offset += self._place
+        elif whence == io.SEEK_END:
+            offset += self._pipeline.size(self._slot)
+        if offset < 0:
+            raise ValueError(f"negative seek position {offset}")
+        ahead = offset - self._place
+        if 0 <= ahead <= len(self._rest):
+            self._rest = self._rest[ahead:]
+        else:
+            self._rest = memoryview(b"")
+            self._pipeline.seek(self._slot, offset)
+        self._place = offset
+        return offset
+
+    def close(self) -> None:
+        """Gives the object back, at any place; what is read afterwards is empty."""
+        if not self.closed:
+            self._rest = memoryview(b"")
+            self._pipeline.close_slot(self._slot)
+            super().close()
+
+    def __del__(self) -> None:
+        if not self.closed:
+            self._pipeline.abandon(self._slot)
+
+    def _fill(self) -> bool:
+        if not self._rest and not self.closed:
+            self._rest = memoryview(self._pipeline.next_piece(self._slot) or b"")
+        return bool(self._rest)
+
+    def _take(self, size: int) -> memoryview:
+        piece = self._rest[:size]
+        self._rest = self._rest[size:]
+        self._place += len(piece)
+        return piece
