@@ -13,7 +13,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from entrypoints.errors import ChannelError
 
@@ -23,7 +23,7 @@ _PARAMETER = re.compile(r"""\s*([\w-]+)\s*=\s*("(?:[^"\\]|\\.)*"|[^;"]*)\s*(?:;|
 
 
 @runtime_checkable
-class Optional(Protocol[F]):
+class Configurable(Protocol):
     """A format that lets one choose."""
 
     @property
@@ -31,7 +31,7 @@ class Optional(Protocol[F]):
         """The names of what can be chosen."""
         ...
 
-    def with_options(self, options: Mapping[str, str], /) -> F:
+    def with_options(self, options: Mapping[str, str], /) -> Any:
         """The format that does as chosen; raises ChannelError for a value that means nothing."""
         ...
 
@@ -42,22 +42,26 @@ def chosen(form: F, text: str) -> F:
     Raises ChannelError for parameters that cannot be read and, behind a short name, for those that the format does not have.
     """
     name, _, rest = text.partition(";")
-    known = form.OPTIONS if isinstance(form, Optional) else ()
-    options = {key: value for key, value in parameters(rest, text).items() if key in known} if known else {}
-    if "/" not in name:
-        for key in parameters(rest, text):
-            if key not in known and key != "charset":
-                near = difflib.get_close_matches(key, known, 1)
-                raise ChannelError(
-                    f"format {text!r}: {name.strip()} has no parameter {key!r}"
-                    + (f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(known) or 'none'}")
-                )
-    return form.with_options(options) if options and isinstance(form, Optional) else form
+    known = form.OPTIONS if isinstance(form, Configurable) else ()
+    options = parameters(rest, text)
+    unknown = [key for key in options if key not in known]
+    if unknown and "/" not in name:
+        near = difflib.get_close_matches(unknown[0], known, 1)
+        raise ChannelError(
+            f"format {text!r}: {name.strip()} has no parameter {unknown[0]!r}"
+            + (f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(known) or 'none'}")
+        )
+    for key in unknown:
+        del options[key]
+    if not options or not isinstance(form, Configurable):
+        return form
+    configured: F = form.with_options(options)
+    return configured
 
 
 def parameters(rest: str, text: str) -> dict[str, str]:
     """`a=1; b="2;3"` as a dict, its names in lower case. Raises ChannelError where a short name's cannot be read."""
-    found = {}
+    found: dict[str, str] = {}
     place = 0
     while rest[place:].strip(" ;"):
         match = _PARAMETER.match(rest, place)

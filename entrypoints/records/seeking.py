@@ -69,9 +69,13 @@ class SeekableFile(io.RawIOBase):
     def read(self, size: int | None = -1, /) -> bytes:
         """The next `size` bytes; fewer at the object's end only."""
         left = max(0, self.size - self._place)
-        buffer = bytearray(left if size is None or size < 0 else min(size, left))
-        count = self.readinto(buffer)
-        return bytes(memoryview(buffer)[:count])
+        wanted = left if size is None or size < 0 else min(size, left)
+        pieces = []
+        while wanted and (piece := self._source.read(wanted)):
+            pieces.append(piece)
+            wanted -= len(piece)
+            self._place += len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def close(self) -> None:
         """Removes the copy, if there is one."""

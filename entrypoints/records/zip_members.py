@@ -1,0 +1,175 @@
+"""zip, read member by member: groups of members are the samples, by the same rule as in a tar.
+
+Members that share their name up to the first dot of the base name are one sample, and what follows the dot is the field, so
+that a zip and a tar of the same files are the same samples (see `tar.py`). A zip has a table of contents, and tools write
+members in the order in which a file system lists them: so members of one sample need not be neighbours here; a sample
+stands where its first member does. Directories and what macOS adds (`__MACOSX/`) are passed over.
+
+The table stands at the end, so a zip is read from files and through the connector; a Pipe joins objects and cannot bring
+it, unless it wraps them as RecordIO. Stored, deflated and bzip2 members are read; encrypted ones, other methods and
+symbolic links are refused. Python's zipfile is not used: it takes an archive that lies inside of another, or the last of
+joined ones, for the whole, and keeps a kilobyte for each member. Here sizes, names, CRCs and the table must agree.
+
+Source: PKWARE APPNOTE.TXT 6.3. Writing is in `zip_write.py`; the table is read by `zip_table.py`.
+"""
+
+from __future__ import annotations
+
+import bz2
+import struct
+import zlib
+from array import array
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import pairwise
+
+from entrypoints.errors import CorruptError
+from entrypoints.records.cursor import Cursor
+from entrypoints.records.seeking import SeekableFile
+from entrypoints.records.window import CHUNK, Window
+from entrypoints.records.zip_table import Entry, Table, read_table
+from entrypoints.sample import DATA, KEY, ByteStream, Sample
+
+BOUNDARIES = False  # the table of joined archives is the last one's
+
+_LOCAL = struct.Struct("<4sHHHHHIIIHH")
+_STORED, _DEFLATED, _BZIP2 = 0, 8, 12
+_METHODS = {1: "shrunk", 6: "imploded", 9: "deflate64", 14: "LZMA", 93: "Zstandard", 95: "XZ", 98: "PPMd", 99: "AES"}
+
+
+def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
+    """The samples of an archive; see the module for what a sample is.
+
+    Positions count members, in the order of the samples. Raises CorruptError, naming the offset, for what is cut or
+    damaged and for what is refused.
+    """
+    cursor = cursor or Cursor()
+    with closing(SeekableFile(stream, key)) as file:
+        table = read_table(file, key)
+        order = _order(table)
+        if cursor.start > len(order):
+            raise CorruptError(
+                f"{_place(key)}member {cursor.start}: reading should go on here, but the archive has {len(order)}: it is "
+                "not the one that was read before; begin the epoch anew"
+            )
+        reader = _Members(file, key)
+        sample: Sample = {}
+        for number in range(cursor.start, len(order)):
+            entry = table.entry(order[number])
+            group, field = _sample_of(entry.name)
+            if sample and sample[KEY] != group:
+                cursor.position = number
+                yield sample
+                sample = {}
+            if not sample:
+                sample[KEY] = group
+            if field in sample:
+                raise _corrupt(
+                    key, entry.offset, f"member {entry.name!r} gives field {field!r} of sample {group!r} a second time"
+                )
+            sample[field] = reader.read(entry)
+        if sample:
+            cursor.position = len(order)
+            yield sample
+
+
+def _sample_of(name: str) -> tuple[str, str]:
+    dot = name.find(".", name.rfind("/") + 1)
+    return (name, DATA) if dot < 0 else (name[:dot], name[dot + 1 :])
+
+
+def _order(table: Table) -> array[int]:
+    """Where in the table the members stand that are files, those of a sample beside each other."""
+    places = array("Q")
+    ranks = array("Q")
+    first: dict[str, int] = {}
+    for place, name in table.names():
+        if not name.endswith("/") and not name.startswith("__MACOSX/"):
+            ranks.append(first.setdefault(_sample_of(name)[0], len(first)))
+            places.append(place)
+    if all(rank <= after for rank, after in pairwise(ranks)):
+        return places
+    return array("Q", (places[number] for number in sorted(range(len(places)), key=ranks.__getitem__)))
+
+
+class _Members:
+    """The members of an archive, through one window: neighbours cost no seek and no small reads."""
+
+    def __init__(self, file: SeekableFile, key: str | None) -> None:
+        self._file = file
+        self._key = key
+        self._window = Window(file)
+        file.seek(0)
+
+    def read(self, entry: Entry) -> bytes:
+        """A member's content, checked against its CRC; the archive's `entry` says what it is."""
+        self._go_to(entry.offset)
+        window = self._window
+        header = window.take(_LOCAL.size)
+        if len(header) < _LOCAL.size or not header.startswith(b"PK\3\4"):
+            raise _corrupt(self._key, entry.offset, f"here should be the header of member {entry.name!r}")
+        _, _, flags, method, _, _, _, _, _, name_size, extra_size = _LOCAL.unpack(header)
+        if window.take(name_size) != entry.raw_name or method != entry.method or window.skip(extra_size) < extra_size:
+            raise _corrupt(self._key, entry.offset, f"the header of member {entry.name!r} and the table differ")
+        if (flags | entry.flags) & 0x41:
+            raise _corrupt(self._key, entry.offset, f"member {entry.name!r} is encrypted: write it without a password")
+        if entry.is_link:
+            raise _corrupt(
+                self._key,
+                entry.offset,
+                f"member {entry.name!r} is a symbolic link: write the file itself (zip without -y)",
+            )
+        if method not in (_STORED, _DEFLATED, _BZIP2):
+            raise _corrupt(
+                self._key,
+                entry.offset,
+                f"member {entry.name!r} is compressed by method {method} ({_METHODS.get(method, 'unknown')}), which is "
+                "not read here: write it stored or deflated",
+            )
+        packed = window.take(entry.packed_size)
+        if len(packed) < entry.packed_size:
+            raise _corrupt(self._key, entry.offset, f"the archive ends inside of member {entry.name!r}")
+        data = self._unpacked(entry, packed)
+        if len(data) != entry.size:
+            raise _corrupt(
+                self._key, entry.offset, f"member {entry.name!r} has {len(data)} bytes, and the table says {entry.size}"
+            )
+        if zlib.crc32(data) != entry.crc:
+            raise _corrupt(self._key, entry.offset, f"the CRC of member {entry.name!r} is wrong: it is damaged")
+        return data
+
+    def _unpacked(self, entry: Entry, packed: bytes) -> bytes:
+        if entry.method == _STORED:
+            return packed
+        # One byte more than there should be, so that more shows without being held.
+        limit = entry.size + 1
+        try:
+            if entry.method == _DEFLATED:
+                inflate = zlib.decompressobj(-zlib.MAX_WBITS)
+                data, rest, ended = inflate.decompress(packed, limit), inflate.unused_data, inflate.eof
+            else:
+                unzip = bz2.BZ2Decompressor()
+                data, rest, ended = unzip.decompress(packed, limit), unzip.unused_data, unzip.eof
+        except (zlib.error, OSError, ValueError) as error:
+            raise _corrupt(self._key, entry.offset, f"member {entry.name!r} is damaged: {error}") from error
+        if rest or (not ended and len(data) <= entry.size):
+            raise _corrupt(
+                self._key, entry.offset, f"member {entry.name!r} is damaged: its compressed data is cut or longer"
+            )
+        return data
+
+    def _go_to(self, offset: int) -> None:
+        gap = offset - self._window.offset
+        if 0 <= gap <= CHUNK:
+            self._window.skip(gap)
+        elif gap:
+            self._file.seek(offset)
+            self._window = Window(self._file, offset)
+
+
+def _place(key: str | None) -> str:
+    return f"object {key!r}, " if key is not None else ""
+
+
+def _corrupt(key: str | None, offset: int, reason: str) -> CorruptError:
+    return CorruptError(f"{_place(key)}byte {offset}: {reason}")

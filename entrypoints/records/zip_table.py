@@ -1,0 +1,199 @@
+"""The table of contents of a zip, which stands at its end: found, checked and read entry by entry.
+
+The table is kept as it is written, some 80 bytes a member, and an entry is decoded when its member is read. Archives of
+4 GiB and more have a second end record (zip64). Bytes before the first member are allowed, as self-extracting archives have
+them, but not another archive: of joined or cut ones a part would be taken for the whole.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from entrypoints.errors import CorruptError
+from entrypoints.records.seeking import SeekableFile
+
+_END = struct.Struct("<4s4H2IH")  # signature, disks, entries, size and place of the table, length of the comment
+_LOCATOR = struct.Struct("<4sIQI")
+_END64 = struct.Struct("<4sQHHIIQQQQ")
+_ENTRY = struct.Struct("<4s6H3I5H2I")
+_MAX_COMMENT = 0xFFFF
+_UTF8 = 0x800  # flag: the name is UTF-8
+_UNIX, _DARWIN = 3, 19
+_LINK = 0o120000
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the table says of one member."""
+
+    name: str
+    raw_name: bytes
+    flags: int
+    method: int
+    crc: int
+    packed_size: int
+    size: int
+    offset: int  # of its header in the object
+    is_link: bool
+
+
+class Table:
+    """The entries of an archive; a place is where in the table's bytes an entry begins."""
+
+    def __init__(self, data: bytes, count: int, before: int, start: int, key: str | None) -> None:
+        self._data = data
+        self._count = count
+        self._before = before  # bytes of the object that come before what the archive counts from
+        self._start = start  # the table's own offset in the object
+        self._key = key
+
+    def names(self) -> Iterator[tuple[int, str]]:
+        """Every entry's place and name. Raises CorruptError where there are not as many as the archive says."""
+        place = count = 0
+        while place < len(self._data):
+            fields = self._fields(place)
+            name = self._name(place, fields)
+            if name.endswith("/") and fields[9]:
+                raise self._corrupt(place, f"{name!r} is a directory, and has {fields[9]} bytes")
+            yield place, name
+            place += _ENTRY.size + sum(fields[10:13])
+            count += 1
+        if count != self._count:
+            raise self._corrupt(place, f"the table has {count} entries, and the archive's end says {self._count}")
+
+    def entry(self, place: int) -> Entry:
+        """One entry. Raises CorruptError where it is damaged."""
+        fields = self._fields(place)
+        _, system, _, flags, method, _, _, crc, packed, size, name_size, *_, attributes, offset = self._widened(
+            place, fields
+        )
+        if offset + self._before >= self._start:
+            raise self._corrupt(place, "this entry's member would begin behind the table")
+        start = place + _ENTRY.size
+        return Entry(
+            name=self._name(place, fields),
+            raw_name=self._data[start : start + name_size],
+            flags=flags,
+            method=method,
+            crc=crc,
+            packed_size=packed,
+            size=size,
+            offset=offset + self._before,
+            is_link=system >> 8 in (_UNIX, _DARWIN) and attributes >> 16 & 0o170000 == _LINK,
+        )
+
+    def _fields(self, place: int) -> tuple[int, ...]:
+        end = place + _ENTRY.size
+        if end > len(self._data) or not self._data.startswith(b"PK\1\2", place):
+            raise self._corrupt(place, "here should be an entry of the table")
+        fields: tuple[int, ...] = _ENTRY.unpack_from(self._data, place)
+        if end + sum(fields[10:13]) > len(self._data):
+            raise self._corrupt(place, "the table ends inside of this entry")
+        return fields
+
+    def _widened(self, place: int, fields: tuple[int, ...]) -> list[int]:
+        """The fields, with those of 64 bits in their places; source: APPNOTE 4.5.3."""
+        wide = list(fields)
+        extra = self._extra(place, fields, 1)
+        at = 0
+        for number in (9, 8, 16):
+            if wide[number] == 0xFFFFFFFF and extra is not None:
+                if at + 8 > len(extra):
+                    raise self._corrupt(place, "the sizes of this entry are cut")
+                (wide[number],) = struct.unpack_from("<Q", extra, at)
+                at += 8
+        return wide
+
+    def _extra(self, place: int, fields: tuple[int, ...], wanted: int) -> bytes | None:
+        """An entry's extra field of that number, if it has one."""
+        at = place + _ENTRY.size + fields[10]
+        end = at + fields[11]
+        while at + 4 <= end:
+            number, size = struct.unpack_from("<HH", self._data, at)
+            if number == wanted:
+                return self._data[at + 4 : min(at + 4 + size, end)]
+            at += 4 + size
+        return None
+
+    def _name(self, place: int, fields: tuple[int, ...]) -> str:
+        raw = self._data[place + _ENTRY.size : place + _ENTRY.size + fields[10]]
+        if raw.isascii():
+            return raw.decode("ascii")
+        # Info-ZIP puts the name in UTF-8 beside one in the old code, whose CRC says whether it still belongs to it.
+        unicode = self._extra(place, fields, 0x7075)
+        if unicode is not None and unicode[:5] == struct.pack("<BI", 1, zlib.crc32(raw)):
+            raw = unicode[5:]
+        try:
+            # Many tools write UTF-8 and do not say so; text in the old code is hardly ever UTF-8 by chance.
+            return raw.decode("utf-8")
+        except UnicodeDecodeError:
+            return raw.decode("utf-8", "surrogateescape") if fields[3] & _UTF8 else raw.decode("cp437")
+
+    def _corrupt(self, place: int, reason: str) -> CorruptError:
+        return _corrupt(self._key, self._start + place, reason)
+
+
+def read_table(file: SeekableFile, key: str | None) -> Table:
+    """The table of an archive. Raises CorruptError where there is none, or it is not the whole object's."""
+    tail_start = max(0, file.size - _END.size - _MAX_COMMENT)
+    file.seek(tail_start)
+    tail = file.read()
+    place = _find_end(tail)
+    if place < 0:
+        raise _corrupt(key, file.size, "a zip's end record should stand here: the archive is cut, or it is no zip")
+    end = tail_start + place
+    _, disk, table_disk, count_here, count, size, offset, _ = _END.unpack_from(tail, place)
+    locator = end - _LOCATOR.size
+    if locator >= 0:
+        file.seek(locator)
+        found = _LOCATOR.unpack(file.read(_LOCATOR.size))
+        if found[0] == b"PK\6\7":
+            disk, table_disk, count_here, count, size, offset, end = _read_end64(file, locator, found[2], key)
+    if disk or table_disk or count_here != count:
+        raise _corrupt(key, end, "this is one part of an archive in several: join them into one")
+    start = end - size
+    before = start - offset
+    if start < 0 or before < 0:
+        raise _corrupt(
+            key, end, f"the table of {size} bytes from byte {offset} on does not end here: bytes are missing"
+        )
+    if before:
+        file.seek(0)
+        if file.read(4) == b"PK\3\4":
+            raise _corrupt(
+                key, before, "an archive begins here, inside of another or behind it: zips cannot be joined, write one"
+            )
+    file.seek(start)
+    return Table(file.read(size), count, before, start, key)
+
+
+def _find_end(tail: bytes) -> int:
+    """Where in an object's last bytes the end record stands: the one whose comment reaches to the end."""
+    place = len(tail)
+    while (place := tail.rfind(b"PK\5\6", 0, place)) >= 0:
+        if place + _END.size <= len(tail):
+            (comment,) = struct.unpack_from("<H", tail, place + _END.size - 2)
+            if place + _END.size + comment == len(tail):
+                return place
+        # The next search must find one that begins before this one.
+        place += 3
+    return -1
+
+
+def _read_end64(file: SeekableFile, locator: int, stated: int, key: str | None) -> tuple[int, ...]:
+    """The end record of a zip64, and where it stands: as stated, or right before its locator where bytes came before."""
+    for place in (stated, locator - _END64.size):
+        if 0 <= place <= locator - _END64.size:
+            file.seek(place)
+            signature, _, _, _, *rest = _END64.unpack(file.read(_END64.size))
+            if signature == b"PK\6\6":
+                return (*rest, place)
+    raise _corrupt(key, locator, "the end record of a zip64 is not where this says")
+
+
+def _corrupt(key: str | None, offset: int, reason: str) -> CorruptError:
+    place = f"object {key!r}, " if key is not None else ""
+    return CorruptError(f"{place}byte {offset}: {reason}")

@@ -1,0 +1,213 @@
+"""zip: what real writers write is read whole and in groups; what is cut, damaged, joined or locked is an error."""
+
+from __future__ import annotations
+
+import io
+import random
+import shutil
+import struct
+import subprocess
+import tracemalloc
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from entrypoints.errors import CorruptError
+from entrypoints.records import zip_members, zip_write
+from entrypoints.records.cursor import Cursor
+from entrypoints.sample import Sample
+
+FILES = [
+    ("a/1.jpg", b"\xff" * 700),
+    ("a/1.cls", b"3"),
+    ("a/2.jpg", b""),
+    ("b.seg.png", random.Random(0).randbytes(300)),
+    ("b.txt", b"x" * 5000),
+    ("übung/ключ.txt", b"unicode"),
+    ("README", b"no dot"),
+]
+SAMPLES = [
+    {"__key__": "a/1", "jpg": b"\xff" * 700, "cls": b"3"},
+    {"__key__": "a/2", "jpg": b""},
+    {"__key__": "b", "seg.png": random.Random(0).randbytes(300), "txt": b"x" * 5000},
+    {"__key__": "übung/ключ", "txt": b"unicode"},
+    {"__key__": "README", "data": b"no dot"},
+]
+
+
+class Unseekable(io.BytesIO):
+    def seekable(self) -> bool:
+        return False
+
+    def seek(self, *_: object) -> int:
+        raise io.UnsupportedOperation("seek")
+
+
+class Pieces(io.BytesIO):
+    """A stream that can be sought and gives a few bytes at a time."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return super().read(min(size or 0, 7))
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        return super().readinto(buffer[:5])
+
+
+def archive(files: Iterable[tuple[str, bytes]], method: int = zipfile.ZIP_DEFLATED, comment: bytes = b"") -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", method) as output:
+        for name, data in files:
+            output.writestr(name, data)
+        output.comment = comment
+    return stream.getvalue()
+
+
+def read(data: bytes, start: int = 0) -> list[Sample]:
+    return list(zip_members.split(io.BytesIO(data), "k.zip", Cursor(start)))
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2])
+@pytest.mark.parametrize("stream", [io.BytesIO, Unseekable, Pieces])
+def test_what_zipfile_writes(method: int, stream: type[io.BytesIO]) -> None:
+    assert list(zip_members.split(stream(archive(FILES, method, b"a comment PK\5\6" + bytes(30))))) == SAMPLES
+
+
+def test_members_written_to_a_stream_that_cannot_seek() -> None:
+    class Pipe(io.BytesIO):
+        def seekable(self) -> bool:
+            return False
+
+        def tell(self) -> int:
+            raise io.UnsupportedOperation
+
+    pipe = Pipe()
+    with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED) as output:  # sizes come behind the members
+        for name, data in FILES:
+            output.writestr(name, data)
+    assert read(pipe.getvalue()) == SAMPLES
+
+
+def test_zip64(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 100)
+    monkeypatch.setattr(zipfile, "ZIP_FILECOUNT_LIMIT", 2)
+    data = archive(FILES, zipfile.ZIP_STORED)
+    assert b"PK\6\6" in data
+    assert read(data) == SAMPLES
+    assert read(b"#!/bin/sh\n" + data) == SAMPLES
+
+
+def test_bytes_before_the_archive() -> None:
+    assert read(b"#!/bin/sh\nexit\n" + archive(FILES)) == SAMPLES
+
+
+def test_samples_are_put_together_wherever_their_members_stand() -> None:
+    files = [FILES[4], FILES[0], FILES[3], FILES[2], FILES[1]]
+    expected = [SAMPLES[2], SAMPLES[0], SAMPLES[1]]
+    assert read(archive(files)) == expected
+
+
+def test_infozip(tmp_path: Path) -> None:
+    if shutil.which("zip") is None:
+        pytest.skip("needs zip")
+    for name, data in FILES:
+        (tmp_path / "d" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "d" / name).write_bytes(data)
+    subprocess.run(["zip", "-qr", "../x.zip", "."], cwd=tmp_path / "d", check=True)
+    found = {sample["__key__"]: sample for sample in read((tmp_path / "x.zip").read_bytes())}
+    assert found == {sample["__key__"]: sample for sample in SAMPLES}
+    subprocess.run(["zip", "-qr", "-P", "secret", "../y.zip", "b.txt"], cwd=tmp_path / "d", check=True)
+    with pytest.raises(CorruptError, match=r"object 'k.zip', byte 0: member 'b.txt' is encrypted: write it without"):
+        read((tmp_path / "y.zip").read_bytes())
+
+
+def test_own_writer_is_read_by_zipfile_and_writes_the_same_bytes_again() -> None:
+    first, second = io.BytesIO(), io.BytesIO()
+    samples = [{key if key != "data" else "bin": value for key, value in sample.items()} for sample in SAMPLES]
+    assert zip_write.write(first, samples) == len(samples)
+    zip_write.write(second, samples)
+    assert first.getvalue() == second.getvalue()
+    assert read(first.getvalue()) == samples
+    with zipfile.ZipFile(first) as reader:
+        assert reader.testzip() is None
+        assert reader.read("a/1.jpg") == FILES[0][1]
+    with pytest.raises(ValueError, match=r"sample 0 has __key__ 'a\.b'"):
+        zip_write.write(io.BytesIO(), [{"__key__": "a.b", "x": b""}])
+
+
+def test_reading_goes_on_at_every_sample() -> None:
+    data = archive([*FILES[1:], ("a/1.late", b"late")])
+    cursor = Cursor()
+    stream = zip_members.split(io.BytesIO(data), None, cursor)
+    positions = [cursor.position for _ in stream]
+    every = read(data)
+    for number, position in enumerate(positions, 1):
+        assert read(data, position) == every[number:]
+    with pytest.raises(CorruptError, match="member 99: reading should go on here"):
+        read(data, 99)
+
+
+def test_directories_and_macos_are_passed_over_links_are_refused() -> None:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as output:
+        output.mkdir("a") if hasattr(output, "mkdir") else output.writestr("a/", b"")
+        output.writestr("a/1.txt", b"1")
+        output.writestr("__MACOSX/a/._1.txt", b"junk")
+    assert read(stream.getvalue()) == [{"__key__": "a/1", "txt": b"1"}]
+    with zipfile.ZipFile(stream, "a") as output:
+        link = zipfile.ZipInfo("a/2.txt")
+        link.external_attr = 0o120777 << 16
+        output.writestr(link, b"1.txt")
+    with pytest.raises(CorruptError, match=r"'a/2.txt' is a symbolic link"):
+        read(stream.getvalue())
+
+
+def test_refused() -> None:
+    with pytest.raises(CorruptError, match=r"method 14 \(LZMA\), which is not read here: write it stored or deflated"):
+        read(archive(FILES, zipfile.ZIP_LZMA))
+    with pytest.raises(CorruptError, match="zips cannot be joined"):
+        read(archive(FILES) + archive(FILES))
+    inner = archive(FILES[:2])
+    outer = archive([("inner.zip", inner), ("x.txt", b"x")], zipfile.ZIP_STORED)
+    with pytest.raises(CorruptError, match="inside of another"):
+        read(outer[: outer.index(inner) + len(inner)])
+    with pytest.raises(CorruptError, match="a second time"), pytest.warns(UserWarning, match="Duplicate"):
+        read(archive([("a.x", b"1"), ("a.x", b"2")]))
+    with pytest.raises(CorruptError, match=r"byte 0: a zip's end record should stand here"):
+        read(b"")
+
+
+def test_cut_anywhere_is_an_error() -> None:
+    data = archive(FILES, comment=b"comment")
+    for size in range(len(data)):
+        with pytest.raises(CorruptError, match=r"object 'k.zip', byte \d+: "):
+            read(data[:size])
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_a_flipped_bit_anywhere_is_an_error_or_changes_nothing(method: int) -> None:
+    data = bytearray(archive([*FILES[:2], *FILES[3:4]], method))
+    expected = read(bytes(data))
+    seen = 0
+    for place in range(len(data)):
+        for bit in (place % 8, 5):
+            data[place] ^= 1 << bit
+            try:
+                assert read(bytes(data)) == expected
+            except CorruptError:
+                seen += 1
+            data[place] ^= 1 << bit
+    assert seen > len(data)
+
+
+def test_a_bomb_is_not_unpacked() -> None:
+    data = bytearray(archive([("a.txt", bytes(100 << 20))]))
+    for place in (data.rindex(b"PK\1\2") + 24,):
+        struct.pack_into("<I", data, place, 1000)
+    tracemalloc.start()
+    with pytest.raises(CorruptError, match="has 1001 bytes, and the table says 1000"):
+        read(bytes(data))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20 << 20
