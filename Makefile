@@ -52,7 +52,7 @@ env: .venv/ready
 # Pins every package but torch, for every Python and platform at once.
 lock:
 	$(PYTHON) -m venv .venv/lock && .venv/lock/bin/python -m pip install --quiet uv
-	.venv/lock/bin/uv pip compile pyproject.toml --group dev --group torch-needs --extra torch --extra s3 --extra formats --universal \
+	.venv/lock/bin/uv pip compile pyproject.toml --group dev --group bench --group torch-needs --extra torch --extra s3 --extra formats --universal \
 		--python-version 3.10 --generate-hashes --no-emit-package torch --no-annotate --no-header --quiet --output-file requirements.lock
 
 # Submits to the stand-in for AWS on a terminal of its own, and writes what a person sees into the README.

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import tracemalloc
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import pytest
 
-from entrypoints.errors import ChannelError
-from entrypoints.records import FORMATS, SHORT_NAMES, Format, format_of, lines, objects, recordio, tar, tar_write
+from entrypoints.errors import ChannelError, CorruptError
+from entrypoints.records import (
+    FORMATS,
+    SHORT_NAMES,
+    Format,
+    example,
+    format_of,
+    image_recordio,
+    lines,
+    objects,
+    recordio,
+    recordio_protobuf,
+    recordio_protobuf_write,
+    tar,
+    tar_write,
+    tfrecord,
+)
+from entrypoints.records.cursor import Cursor
 from entrypoints.sample import Sample
 
 
@@ -19,19 +37,32 @@ def tar_bytes(payloads: Iterable[bytes]) -> bytes:
     return stream.getvalue()
 
 
-def recordio_bytes(payloads: Iterable[bytes]) -> bytes:
-    stream = io.BytesIO()
-    recordio.write(stream, payloads)
-    return stream.getvalue()
+def written(write: Callable[[io.BytesIO, Any], int]) -> Callable[[Iterable[Any]], bytes]:
+    """What a writer makes of samples, as a function."""
+
+    def collect(samples: Iterable[Any]) -> bytes:
+        stream = io.BytesIO()
+        write(stream, samples)
+        return stream.getvalue()
+
+    return collect
 
 
 # How an object with these payloads looks in each format. A format that is missing here fails its tests.
 WRITERS: dict[Format, Callable[[Iterable[bytes]], bytes]] = {
     tar: tar_bytes,
-    recordio: recordio_bytes,
+    recordio: written(recordio.write),
+    image_recordio: lambda payloads: written(image_recordio.write)({"data": data} for data in payloads),
+    recordio_protobuf: lambda payloads: written(recordio_protobuf_write.write)(
+        {"features": {"x": recordio_protobuf.Blob([data], "")}} for data in payloads
+    ),
+    tfrecord: written(tfrecord.write),
+    example: lambda payloads: written(example.write)({"x": data} for data in payloads),
     lines: lambda payloads: b"".join(payload + b"\n" for payload in payloads),
     objects: b"".join,
 }
+# Formats that may come gzip-compressed.
+COMPRESSED = (tar, tfrecord, example)
 every_format = pytest.mark.parametrize("form", list(SHORT_NAMES.values()), ids=list(SHORT_NAMES))
 joinable = {name: form for name, form in SHORT_NAMES.items() if form.BOUNDARIES}
 every_joinable_format = pytest.mark.parametrize("form", list(joinable.values()), ids=list(joinable))
@@ -61,8 +92,58 @@ class Repeated:
         self.times = 0
 
 
+class Unseekable:
+    """A stream that gives a few bytes at a time and cannot seek, as a pipe."""
+
+    def __init__(self, data: bytes) -> None:
+        self.stream = io.BytesIO(data)
+
+    def readinto(self, buffer: memoryview) -> int:
+        return self.stream.readinto(buffer[:1000])
+
+    def read(self, size: int = -1, /) -> bytes:
+        return self.stream.read(size if size < 0 else min(size, 1000))
+
+    def seekable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        self.stream.close()
+
+
+class Seekable(io.BytesIO):
+    """A stream that counts what is read of it, and lets one seek only before that."""
+
+    taken = 0
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        assert self.taken == 0
+        return super().seek(offset, whence)
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        count = super().readinto(buffer)
+        self.taken += count
+        return count
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = super().read(size)
+        self.taken += len(data)
+        return data
+
+
 def values(samples: Iterable[Sample]) -> list[bytes]:
-    return [value for sample in samples for name, value in sample.items() if name != "__key__"]
+    """The payloads that the samples were made of."""
+    return [value for sample in samples for value in _values(sample)]
+
+
+def _values(sample: Mapping[str, Any]) -> Iterator[bytes]:
+    for name, value in sample.items():
+        if isinstance(value, recordio_protobuf.Blob):
+            yield from value.values
+        elif isinstance(value, dict):
+            yield from _values(value)
+        elif isinstance(value, bytes) and name != "__key__":
+            yield value
 
 
 @every_format
@@ -96,6 +177,59 @@ def test_memory_stays_flat(form: Format) -> None:
         tracemalloc.stop()
     assert count == 10_000
     assert peak < 8 << 20  # of 100 MB
+
+
+PAYLOADS = [b"a", b"", b"bcd" * 1000, b"e" * 35_615, b"f" * 100_000, b"", b"g" * 3, *(b"%d" % n for n in range(30))]
+
+
+def with_positions(form: Format, stream: Any, start: int = 0) -> list[tuple[list[bytes], int]]:
+    """The payloads of each sample and the position after it."""
+    cursor = Cursor(start)
+    return [(values([sample]), cursor.position) for sample in form.split(stream, "key", cursor)]
+
+
+@pytest.mark.parametrize("kind", [Seekable, Unseekable])
+@every_format
+def test_going_on_from_every_position_gives_what_remains(form: Format, kind: Callable[[bytes], Any]) -> None:
+    data = WRITERS[form](PAYLOADS)
+    if form.BOUNDARIES:
+        data += WRITERS[form]([b"of a second object"])
+    complete = with_positions(form, kind(data))
+    assert len(complete) == (len(PAYLOADS) + 1 if form.BOUNDARIES else 1)
+    assert with_positions(form, kind(data), 0) == complete
+    for number, (_, position) in enumerate(complete):
+        assert with_positions(form, kind(data), position) == complete[number + 1 :]
+
+
+@pytest.mark.parametrize("form", COMPRESSED)
+@pytest.mark.parametrize("kind", [io.BytesIO, Unseekable])
+def test_going_on_in_a_compressed_object(form: Format, kind: Callable[[bytes], Any]) -> None:
+    data = WRITERS[form](PAYLOADS)
+    # Three members, with records across them.
+    compressed = b"".join(map(gzip.compress, (data[:7], data[7:40_000], data[40_000:])))
+    complete = with_positions(form, kind(compressed))
+    assert [payload for payloads, _ in complete for payload in payloads] == PAYLOADS
+    for number, (_, position) in enumerate(complete):
+        assert with_positions(form, kind(compressed), position) == complete[number + 1 :]
+    with pytest.raises(CorruptError, match="go on"):
+        with_positions(form, kind(compressed), complete[-1][1] - 10_000_000)
+
+
+@every_joinable_format
+def test_going_on_reads_no_more_than_what_remains(form: Format) -> None:
+    data = WRITERS[form]([b"x" * 10_000] * 1000)
+    complete = with_positions(form, io.BytesIO(data))
+    stream = Seekable(data)
+    assert len(with_positions(form, stream, complete[-3][1])) == 2
+    assert stream.taken < 40_000
+
+
+@every_joinable_format
+def test_going_on_in_a_shorter_object_is_an_error(form: Format) -> None:
+    data = WRITERS[form]([b"a", b"b"])
+    for kind in (io.BytesIO, Unseekable):
+        with pytest.raises(CorruptError, match=r"object 'key', byte .* go on here, but the object is shorter"):
+            with_positions(form, kind(data), len(data) + 1)
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from entrypoints.errors import ChannelError
-from entrypoints.records import lines, objects, recordio, tar
+from entrypoints.records import example, image_recordio, lines, objects, recordio, recordio_protobuf, tar, tfrecord
 from entrypoints.records.cursor import Cursor
 from entrypoints.sample import ByteStream, Sample
 
@@ -38,13 +38,25 @@ class Format(Protocol):
 FORMATS: Mapping[str, Format] = {
     "application/x-tar": tar,
     "application/x-recordio": recordio,
+    "application/x-recordio-protobuf": recordio_protobuf,
+    "application/x-tfrecord": tfrecord,
     "application/jsonlines": lines,
     "text/csv": lines,
     "text/plain": lines,
 }
 
-# For the `format` argument of open_channel: where a channel has no content type, or another than its data.
-SHORT_NAMES: Mapping[str, Format] = {"objects": objects, "tar": tar, "recordio": recordio, "lines": lines}
+# For the `format` argument of open_channel: where a channel has no content type, or another than its data, or where more is
+# known of its records than that they are records.
+SHORT_NAMES: Mapping[str, Format] = {
+    "objects": objects,
+    "tar": tar,
+    "recordio": recordio,
+    "image-recordio": image_recordio,
+    "recordio-protobuf": recordio_protobuf,
+    "tfrecord": tfrecord,
+    "tfrecord-example": example,
+    "lines": lines,
+}
 
 
 def format_of(content_type: str | None) -> Format:

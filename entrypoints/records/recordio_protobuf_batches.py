@@ -47,13 +47,14 @@ def batches(stream: ByteStream, size: int, key: str | None = None, cursor: Curso
     cursor = cursor or Cursor()
     go_to(stream, cursor.start, key)
     window = Window(stream, cursor.start)
+    records = _Records(window, key)
     while True:
         parts: list[_Part] = []
         count = 0
         while count < size:
             offset = window.offset
             try:
-                taken = _take(window, key, parts, size - count)
+                taken = records.take(parts, size - count)
             except ValueError as error:
                 raise corrupt(key, offset, error) from error
             if taken == 0:
@@ -101,58 +102,104 @@ class _Part:
         self.count = 0
 
 
-def _take(window: Window, key: str | None, parts: list[_Part], most: int) -> int:
-    """Takes one record, or as many as are alike in the window, up to `most`, into the last part or a new one."""
-    place, end = window.position, window.end
-    view = window.view
-    length = 0
-    if place + 8 <= end:
-        magic, length = _HEADER.unpack_from(view, place)
-        if magic != recordio.MAGIC or length > recordio.MAX_LENGTH:
-            length = 0
-    stride = 8 + length + (-length & 3)
-    alike = min((end - place) // stride, most) if length else 0
-    # Is the next one of the same length, there may be a whole run; else a look at one costs less.
-    if alike > 1 and _HEADER.unpack_from(view, place + stride) == (recordio.MAGIC, length):
-        record = bytes(view[place + 8 : place + 8 + length])
-        parsed = parse(record)
-        form = _form(parsed)
-        if form is not None:
-            rows = arrays().frombuffer(view[place : place + alike * stride], "u1").reshape(alike, stride)
-            count, columns = _columns(rows, parsed, length)
-            if count > 1:
-                part = _part_of(parts, form, most)
-                for name, column in columns.items():
-                    target = part.columns[name][part.count : part.count + count]
-                    target.reshape(count, -1).view("u1")[:] = column[:count]
-                part.count += count
-                window.position = place + count * stride
-                return count
-    payload = recordio.take(window, key)
-    if payload is None:
-        return 0
-    parsed = parse(payload)
-    form = _form(parsed)
-    if form is None:
-        if not parts or parts[-1].form is not None:
-            parts.append(_Part())
-        parts[-1].parsed.append(parsed)
-    else:
-        part = _part_of(parts, form, most)
-        for name, tensor in parsed.items():
-            part.columns[name][part.count] = to_value(tensor)
-        part.count += 1
-    return 1
+class _Layout(NamedTuple):
+    """A record of nothing but dense tensors, each in one piece, and where their numbers are."""
+
+    form: list[tuple[tuple[str, str], str, tuple[int, ...]]]  # names, types and shapes, sorted: maps have no order
+    record: npt.NDArray[np.uint8]
+    places: list[tuple[tuple[str, str], str, int, int]]  # names, types, begins and ends, in their order in the record
+
+    def columns(self, rows: npt.NDArray[np.uint8]) -> tuple[int, dict[tuple[str, str], npt.NDArray[np.uint8]]]:
+        """How many of the rows, from the first on, are this record but for its numbers; their numbers' bytes by name."""
+        if rows.shape[1] != len(self.record):
+            return 0, {}
+        np = arrays()
+        equal = np.ones(len(rows), bool)
+        columns = {}
+        begin = 0
+        for name, dtype, start, stop in self.places:
+            equal &= (rows[:, begin:start] == self.record[begin:start]).all(axis=1)
+            begin = stop
+            columns[name] = rows[:, start:stop]
+            if dtype == "<i4":
+                equal &= (columns[name] < 128).sum(axis=1) == (self.record[start:stop] < 128).sum()
+                equal &= columns[name][:, -1] < 128
+        equal &= (rows[:, begin:] == self.record[begin:]).all(axis=1)
+        count = len(rows) if equal.all() else int(equal.argmin())
+        for name, dtype, _, _ in self.places:
+            if dtype == "<i4" and count:
+                flat = numbers(columns[name][:count].tobytes(), dtype)
+                columns[name] = flat.reshape(count, -1).view("u1")
+        return count, columns
 
 
-def _form(parsed: Parsed) -> Any:
-    """The names, types and shapes of a record of nothing but dense tensors in one piece; None for other records."""
+class _Records:
+    """The records of a stream, taken as many at a time as are alike."""
+
+    def __init__(self, window: Window, key: str | None) -> None:
+        self._window = window
+        self._key = key
+        self._layout: _Layout | None = None  # of the last dense record: the next ones are likely to have it too
+
+    def take(self, parts: list[_Part], most: int) -> int:
+        """Takes up to `most` records into the last part or a new one; how many, 0 at the end."""
+        rows = self._run(most)
+        if rows is None:
+            payload = recordio.take(self._window, self._key)
+            if payload is None:
+                return 0
+            rows = arrays().frombuffer(payload, "u1")[None]
+            advance = 0
+        else:
+            advance = 8 + rows.shape[1] + (-rows.shape[1] & 3)
+        count, columns = self._layout.columns(rows) if self._layout else (0, {})
+        if not count:
+            record = rows[0].tobytes()
+            parsed = parse(record)
+            layout = _layout(record, parsed)
+            if layout is None:
+                self._window.position += advance
+                if not parts or parts[-1].form is not None:
+                    parts.append(_Part())
+                parts[-1].parsed.append(parsed)
+                return 1
+            self._layout = layout
+            count, columns = layout.columns(rows)
+        part = _part_of(parts, self._layout.form if self._layout else [], most)
+        for name, column in columns.items():
+            part.columns[name][part.count : part.count + count].reshape(count, -1).view("u1")[:] = column[:count]
+        part.count += count
+        self._window.position += advance * count
+        return count
+
+    def _run(self, most: int) -> npt.NDArray[np.uint8] | None:
+        """The payloads of the next records, as rows, where at least two of one length lie in the window; not yet taken."""
+        window = self._window
+        if window.position + 8 > window.end:
+            return None
+        header = magic, length = _HEADER.unpack_from(window.view, window.position)
+        stride = 8 + length + (-length & 3)
+        count = min((window.end - window.position) // stride, most)
+        if magic != recordio.MAGIC or not 0 < length <= recordio.MAX_LENGTH or count < 2:
+            return None
+        if _HEADER.unpack_from(window.view, window.position + stride) != header:
+            return None
+        view = window.view[window.position : window.position + count * stride]
+        rows: npt.NDArray[np.uint8] = arrays().frombuffer(view, "u1").reshape(count, stride)
+        same = (rows[:, :8] == rows[0, :8]).all(axis=1)
+        return rows[: count if same.all() else int(same.argmin()), 8 : 8 + length]
+
+
+def _layout(record: bytes, parsed: Parsed) -> _Layout | None:
+    """The layout of a record; None where it holds anything but dense tensors in one piece."""
     form = []
+    places = []
     for name, tensor in parsed.items():
-        if not isinstance(tensor, Tensor) or tensor.sparse or tensor.place < 0:
+        if not isinstance(tensor, Tensor) or tensor.sparse or not tensor.values or tensor.place < 0:
             return None
         form.append((name, tensor.dtype, to_value(tensor).shape))
-    return sorted(form)  # maps have no order
+        places.append((name, tensor.dtype, tensor.place, tensor.place + len(tensor.values)))
+    return _Layout(sorted(form), arrays().frombuffer(record, "u1"), sorted(places, key=lambda place: place[2]))
 
 
 def _part_of(parts: list[_Part], form: Any, most: int) -> _Part:
@@ -161,30 +208,6 @@ def _part_of(parts: list[_Part], form: Any, most: int) -> _Part:
         np = arrays()
         parts.append(_Part(form, {name: np.empty((most, *shape), dtype) for name, dtype, shape in form}))
     return parts[-1]
-
-
-def _columns(rows: Any, parsed: Parsed, length: int) -> tuple[int, dict[tuple[str, str], Any]]:
-    """How many rows are the first one but for their numbers, and the bytes of each name's numbers, row by row."""
-    np = arrays()
-    equal = np.ones(len(rows), bool)
-    columns = {}
-    begin = 0
-    for name, tensor in sorted(parsed.items(), key=lambda item: item[1].place):
-        start, stop = 8 + tensor.place, 8 + tensor.place + len(tensor.values)
-        equal &= (rows[:, begin:start] == rows[0, begin:start]).all(axis=1)
-        begin = stop
-        columns[name] = rows[:, start:stop]
-        if tensor.dtype == "<i4":
-            last = columns[name] < 128  # of the bytes of a number
-            counts = last.sum(axis=1)
-            equal &= (counts == counts[0]) & last[:, -1] if stop > start else True
-    equal &= (rows[:, begin : 8 + length] == rows[0, begin : 8 + length]).all(axis=1)
-    count = len(rows) if equal.all() else int(equal.argmin())
-    for name, tensor in parsed.items():
-        if tensor.dtype == "<i4":
-            flat = numbers(columns[name][:count].tobytes(), "<i4")
-            columns[name] = flat.reshape(count, -1).view("u1") if len(flat) else columns[name]
-    return count, columns
 
 
 def _stack(parts: list[_Part]) -> Sample:
