@@ -6,6 +6,7 @@ to exactly one share.
 
 - FullyReplicated S3 channels, EFS, FSx and the connector: every host sees everything, so all the job's ranks divide it.
 - ShardedByS3Key: SageMaker gave the host its part already, so only the host's own ranks divide it.
+- Pipe: the same, by samples instead of objects; the host's broker (`broker`) deals them out where there are several readers.
 
 torchrun's RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE say where a process stands; without them there is one
 process per host.
@@ -14,7 +15,7 @@ process per host.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TypeVar
 
@@ -30,6 +31,7 @@ class Share:
 
     index: int = 0
     count: int = 1
+    readers: int = field(default=1, compare=False)  # shares that are read on this host, this one included
 
     def of(self, items: Iterable[T]) -> Iterator[T]:
         """The items of this share, in their order."""
@@ -80,7 +82,7 @@ def share_for(distribution: str, place: Place, worker: int = 0, workers: int = 1
     else:
         rank, ranks = place.rank, place.world_size
     # An item's number modulo `ranks` is its rank whatever the number of workers.
-    return Share(index=worker * ranks + rank, count=workers * ranks)
+    return Share(index=worker * ranks + rank, count=workers * ranks, readers=workers * place.local_world_size)
 
 
 def _number(environ: Mapping[str, str], name: str, default: int) -> int:
