@@ -1,25 +1,22 @@
 """`open_channel`: one call from a channel's name to its samples, whichever way the channel arrives.
 
-A pipeline of generators, each stage its own table: the input mode says how bytes arrive (`readers`), the content type where
-a record ends (`records`), the share which of them are this process's (`sharding`). Nothing is read ahead and nothing
-is kept, so memory stays flat; closing the generator closes the stream it has open.
+The input mode says how bytes arrive (`readers`), the content type where a record ends (`records`), the share which of them
+are this process's (`sharding`), the order when (`sampling`); `pipeline` puts them together.
 """
 
 from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Generator, Iterator
-from contextlib import closing
 from dataclasses import replace
-from io import BytesIO
 
 from entrypoints.environment import Channel, Environment, load_environment
-from entrypoints.errors import ChannelError, CorruptError
-from entrypoints.readers import Reader, reader_of
-from entrypoints.records import Format, format_of, recordio
-from entrypoints.sample import ByteStream, Sample
-from entrypoints.sharding import EVERYTHING, Place, Share, place_from, share_for
+from entrypoints.errors import ChannelError
+from entrypoints.pipeline import Source
+from entrypoints.readers import reader_of
+from entrypoints.records import format_of
+from entrypoints.sampling import Order, Samples, State
+from entrypoints.sharding import Place, Share, place_from, share_for
 
 
 def open_channel(
@@ -29,12 +26,15 @@ def open_channel(
     *,
     environment: Environment | None = None,
     share: Share | None = None,
-) -> Generator[Sample, None, None]:
-    """The samples of a channel that belong to this process, each once.
+    order: Order | None = None,
+    state: State | None = None,
+) -> Samples:
+    """The samples of a channel that belong to this process, each once: an iterator, to be closed where it is left early.
 
     `epoch` counts from 0; under Pipe each has its own FIFO, and after an epoch the next one is to be asked for.
     `format` is a content type or a short name (`objects`, `tar`, `recordio`, `lines`), for a channel whose content
     type is absent or wrong. `share` replaces this process's part of the samples (`default_share`).
+    `order` shuffles; `state` is what the iterator's `state_dict()` said before, to go on there.
     Raises ChannelError at once where the channel cannot be read as asked; while reading, ChannelError where its data
     is not there, and CorruptError, naming object and offset, where it is damaged.
     """
@@ -50,7 +50,8 @@ def open_channel(
         )
     if share is None:
         share = default_share(channel, place_of(environment))
-    return _read(channel, epoch, reader, form, share)
+    source = Source(channel, epoch, reader, form, share, order or Order())
+    return Samples(source.samples, epoch, share, source.order, state)
 
 
 def find_channel(environment: Environment, name: str) -> Channel:
@@ -72,7 +73,7 @@ def place_of(environment: Environment) -> Place:
 def pipe_place(environment: Environment, place: Place) -> Place | None:
     """The place at which one rank of each host can read a Pipe for all of the host; None for the host's other ranks.
 
-    For work that need not be shared evenly; for training, more than one rank of a host and a Pipe do not go together.
+    For work of one process a host; elsewhere the host's ranks and workers share a Pipe as they share any channel.
     """
     if place.local_rank > 0:
         return None
@@ -82,48 +83,11 @@ def pipe_place(environment: Environment, place: Place) -> Place | None:
 def default_share(channel: Channel, place: Place, worker: int = 0, workers: int = 1) -> Share:
     """What one DataLoader worker (of `workers`) of a rank is to read.
 
-    Raises ChannelError where the channel is a FIFO and more than one process of the host would read it.
+    Of a Pipe, too: where several processes of a host read it, the host's broker deals the samples out (`broker`).
     """
-    if reader_of(channel).JOINED and place.local_world_size * workers > 1:
-        raise ChannelError(
-            f"channel {channel.name!r}: a Pipe has one reader per host, and here are {place.local_world_size} rank(s) "
-            f"x {workers} DataLoader worker(s); use one rank per host and num_workers 0 or 1, or input_mode: FastFile"
-        )
     if channel.sharer is not None:
         # Of a channel that some hosts get, only these hosts have a part; torchrun's ranks count all hosts.
         number, sharers = channel.sharer
         ranks = place.local_world_size
         place = replace(place, rank=number * ranks + place.local_rank, world_size=sharers * ranks)
     return share_for(channel.distribution, place, worker, workers)
-
-
-def _read(channel: Channel, epoch: int, reader: Reader, form: Format, share: Share) -> Generator[Sample, None, None]:
-    """The pipeline. Errors of the data get the channel's name in front."""
-    streams = reader.open_streams(channel, epoch, EVERYTHING if reader.JOINED else share)
-    samples = _samples(channel, streams, form, reader.JOINED and channel.record_wrapper == "RecordIO")
-    try:
-        with closing(samples):
-            if reader.JOINED and share != EVERYTHING:
-                yield from share.of(samples)
-            else:
-                yield from samples
-    except CorruptError as error:
-        raise CorruptError(f"channel {channel.name!r}: {error}") from error
-
-
-def _samples(
-    channel: Channel, streams: Iterator[tuple[str | None, ByteStream]], form: Format, wrapped: bool
-) -> Generator[Sample, None, None]:
-    key = None
-    try:
-        for key, stream in streams:
-            with closing(stream):
-                if wrapped:
-                    # Each record is one object as it lies in the bucket, and has its own format inside.
-                    for payload in recordio.payloads(stream, key):
-                        yield from form.split(BytesIO(payload), key)
-                else:
-                    yield from form.split(stream, key)
-    except OSError as error:
-        place = "" if key is None else f" at or after object {key!r}"
-        raise ChannelError(f"channel {channel.name!r} cannot be read{place}: {error}") from error

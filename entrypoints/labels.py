@@ -45,7 +45,7 @@ def read_labels(environment: Environment, name: str) -> Labels:
         raise ChannelError(
             f"channel {name!r} arrives by {channel.mode}, but lists are read as files; use input_mode: File, EFS or FSx"
         )
-    files = [path for path in mounted.files(channel) if path.endswith(ENDING)]
+    files = [path for path in mounted.objects(channel) if path.endswith(ENDING)]
     if not files:
         raise ChannelError(f"channel {name!r}: no {ENDING} file in {channel.path}; name the folder that holds the list")
     lines: dict[str, Line] = {}

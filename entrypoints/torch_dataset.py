@@ -96,7 +96,7 @@ class MountedMapDataset(Dataset[Any]):
     ) -> None:
         self._channel = _channel_read_by(mounted, channel, environment)
         self._transform = transform
-        self.keys: Sequence[str] = Keys(mounted.files(self._channel))  # of the samples, by index
+        self.keys: Sequence[str] = Keys(mounted.objects(self._channel))  # of the samples, by index
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -107,7 +107,7 @@ class MountedMapDataset(Dataset[Any]):
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """The samples of a batch, in the order of its indices; how DataLoader asks for them."""
-        return _samples(mounted.open_files(self._channel, [self.keys[index] for index in indices]), self._transform)
+        return _samples(mounted.open_objects(self._channel, [self.keys[index] for index in indices]), self._transform)
 
 
 class ConnectorMapDataset(Dataset[Any]):

@@ -66,7 +66,7 @@ def test_any_directory_is_sorted_by_whole_paths(tmp_path_factory: pytest.TempPat
     keys = {key for key in keys if not any(other.startswith(key + "/") for other in keys)}
     directory = tmp_path_factory.mktemp("tree")
     fill(directory, list(keys))
-    assert list(mounted.files(channel(directory))) == sorted(keys, key=str.encode)
+    assert list(mounted.objects(channel(directory))) == sorted(keys, key=str.encode)
 
 
 def test_shares_of_a_directory(tmp_path: Path) -> None:

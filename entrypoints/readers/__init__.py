@@ -6,8 +6,8 @@ A reader is a module with the members of `Reader`. A new way of arriving is a ne
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
-from typing import Protocol
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from typing import Any, Protocol
 
 from entrypoints.environment import Channel
 from entrypoints.errors import ChannelError
@@ -29,6 +29,16 @@ class Reader(Protocol):
 
         The caller closes each stream before it asks for the next. Raises ChannelError where the channel is not there.
         """
+        ...
+
+    def objects(self, channel: Channel, /) -> Iterable[Any]:
+        """All objects of the channel in that order. Raises ChannelError, at the latest when read, where there are none to list."""
+        ...
+
+    def open_objects(
+        self, channel: Channel, chosen: Iterable[Any], /
+    ) -> Generator[tuple[str | None, ByteStream], None, None]:
+        """The streams of some of these objects, in the order given; each is to be closed before the next is asked for."""
         ...
 
 

@@ -37,10 +37,10 @@ _log = logging.getLogger(__name__)
 
 def open_streams(channel: Channel, epoch: int, share: Share) -> Iterator[tuple[str | None, ByteStream]]:
     """The files of a channel's directory; every epoch the same."""
-    return open_files(channel, share.of(files(channel)))
+    return open_objects(channel, share.of(objects(channel)))
 
 
-def open_files(channel: Channel, paths: Iterable[str]) -> Generator[tuple[str | None, ByteStream], None, None]:
+def open_objects(channel: Channel, paths: Iterable[str]) -> Generator[tuple[str | None, ByteStream], None, None]:
     """The streams of a channel's files in the order in which they are given, read ahead where files are far away."""
     if not is_remote(channel.path):
         for path in paths:
@@ -57,7 +57,7 @@ def open_file(channel: Channel, path: str) -> ByteStream:
     return (channel.path / path).open("rb", buffering=0)
 
 
-def files(channel: Channel) -> Iterator[str]:
+def objects(channel: Channel) -> Iterator[str]:
     """The relative POSIX paths of a channel's files, sorted as bytes.
 
     Raises ChannelError where the directory is missing; not under ShardedByS3Key, where a host can be left without objects.

@@ -1,0 +1,89 @@
+"""From a channel to its samples: a pipeline of generators, each stage a table of its own.
+
+Memory stays flat, and closing the generator closes the streams it has open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from io import BytesIO
+from itertools import islice
+
+from entrypoints.broker.reader import has_broker, read_share
+from entrypoints.environment import Channel
+from entrypoints.errors import ChannelError, CorruptError
+from entrypoints.readers import Reader
+from entrypoints.records import Format, recordio
+from entrypoints.sample import ByteStream, Sample
+from entrypoints.sampling import Mark, Order
+from entrypoints.sharding import EVERYTHING, Share
+
+
+@dataclass(frozen=True)
+class Source:
+    """What of a channel is read, and how."""
+
+    channel: Channel
+    epoch: int
+    reader: Reader
+    form: Format
+    share: Share
+    order: Order
+
+    def samples(self, mark: Mark) -> Generator[Sample, None, None]:
+        """The samples from a mark of the share on; the mark moves with them. Errors of the data name the channel.
+
+        Raises CorruptError where the data is damaged, ChannelError where it is not there.
+        """
+        told = _Told()
+        try:
+            yield from self._of_stream(mark) if self.reader.JOINED else self._of_objects(mark, told)
+        except CorruptError as error:
+            raise CorruptError(f"channel {self.channel.name!r}: {error}") from error
+        except OSError as error:
+            where = "" if told.key is None else f" at or after object {told.key!r}"
+            raise ChannelError(f"channel {self.channel.name!r} cannot be read{where}: {error}") from error
+
+    def _of_objects(self, mark: Mark, told: _Told) -> Generator[Sample, None, None]:
+        ordered = self.order.of_objects(self.reader.objects(self.channel), self.epoch)
+        chosen = islice(self.share.of(ordered), mark.object, None)
+        with closing(self.reader.open_objects(self.channel, chosen)) as streams:
+            for key, stream in streams:
+                told.key = key
+                with closing(stream):
+                    yield from self.form.split(stream, key, mark)
+                mark.object += 1
+                mark.start = mark.position = 0
+
+    def _of_stream(self, mark: Mark) -> Generator[Sample, None, None]:
+        """A Pipe's samples. Where they are dealt out or wrapped, the mark counts those of this share."""
+        if self.share.readers > 1 or has_broker(self.channel):
+            samples = read_share(self.channel, self.epoch, self.form, self.share)
+            for sample in islice(samples, mark.object, None):
+                mark.object += 1
+                yield sample
+            return
+        wrapped = self.channel.record_wrapper == "RecordIO"
+        for _, stream in self.reader.open_streams(self.channel, self.epoch, EVERYTHING):
+            with closing(stream):
+                if self.share == EVERYTHING and not wrapped:
+                    yield from self.form.split(stream, None, mark)
+                    continue
+                samples = self._unwrapped(stream) if wrapped else self.form.split(stream, None)
+                for sample in islice(self.share.of(samples), mark.object, None):
+                    mark.object += 1
+                    yield sample
+
+    def _unwrapped(self, stream: ByteStream) -> Iterator[Sample]:
+        """Each record is one object as it lies in the bucket, and has its own format inside."""
+        for payload in recordio.payloads(stream, None):
+            yield from self.form.split(BytesIO(payload), None)
+
+
+@dataclass
+class _Told:
+    """The object that is being read, for what goes wrong with it."""
+
+    key: str | None = None

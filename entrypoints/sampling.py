@@ -1,0 +1,194 @@
+"""The order of a channel's samples, and where in it a reader stands: what a shuffled epoch is, and how to go on in its middle.
+
+An epoch's order is a pure function of the seed, the epoch and the share, so that every process finds its own part of it
+unasked, and a job that was interrupted finds it again. First the objects are put in an order, the same on every rank, and
+dealt out; then the samples of a share are shuffled in blocks: so many are read, and given in an order of the block's own. A
+buffer that samples are drawn from would mix a little better, but what is in it depends on all that came before; a block
+can be read again by itself. So a state is a few numbers (which object, where in it, which block, how many of it have been
+given), and going on reads at most one block again.
+
+A Pipe can neither be listed nor sought: its objects come in the order that SageMaker gives them, samples are shuffled in
+blocks all the same, and going on reads what came before and drops it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+from entrypoints.errors import ChannelError
+from entrypoints.records.cursor import Cursor
+from entrypoints.sample import Sample
+from entrypoints.sharding import Share
+
+T = TypeVar("T")
+State: TypeAlias = dict[str, Any]  # what JSON can hold
+
+VERSION = 1  # of the states
+_DRAWN_AT_ONCE = 1024
+
+
+@dataclass(frozen=True)
+class Order:
+    """How an epoch is ordered. Without a seed, samples come as they lie, in the order of keys."""
+
+    seed: int | None = None
+    block: int = 1000  # samples of a share that are shuffled together; 1 shuffles objects only
+    block_bytes: int = 128_000_000  # a block ends there too, so that large samples do not fill the memory
+
+    def __post_init__(self) -> None:
+        if self.block < 1 or self.block_bytes < 1:
+            raise ValueError(
+                f"a block of {self.block} samples and {self.block_bytes} bytes holds none; write 1 or more"
+            )
+
+    def of_objects(self, objects: Iterable[T], epoch: int) -> Iterable[T]:
+        """All objects of a channel in this epoch's order, before they are dealt out to the shares."""
+        if self.seed is None:
+            return objects
+        shuffled = list(objects)
+        random.Random(f"objects/{self.seed}/{epoch}").shuffle(shuffled)
+        return shuffled
+
+    def of_block(self, samples: Sequence[T], epoch: int, share: Share, number: int) -> Sequence[T]:
+        """One block of a share's samples in its order."""
+        chance = random.Random(f"samples/{self.seed}/{epoch}/{share.index}/{share.count}/{number}")
+        return chance.sample(samples, len(samples))
+
+
+class Mark(Cursor):
+    """Where in a share a reader stands: the object, counted from 0, and the place in it. For a medium that cannot be sought
+    `object` may count samples; whoever opens knows which.
+    """
+
+    __slots__ = ("object",)
+
+    def __init__(self, number: int = 0, start: int = 0) -> None:
+        super().__init__(start)
+        self.object = number
+
+
+Opened: TypeAlias = Callable[[Mark], Generator[Sample, None, None]]
+
+
+class Samples:
+    """The samples of a share in one epoch: an iterator that can say where it stands.
+
+    `opened` gives the samples from a place of the share on, and keeps that place up to date. `state` is what `state_dict`
+    gave before for the same channel, share, order and data; without it the epoch begins.
+    """
+
+    def __init__(self, opened: Opened, epoch: int, share: Share, order: Order, state: State | None = None) -> None:
+        self._epoch, self._share, self._order = epoch, share, order
+        begin = state if state is not None else {"object": 0, "position": 0, "block": 0, "given": 0}
+        if begin.get("version", VERSION) != VERSION or not {"object", "position", "block", "given"} <= begin.keys():
+            raise ChannelError("the state is none of this version's; begin the epoch anew")
+        self._at = Mark(begin["object"], begin["position"])
+        self._block: int = begin["block"]
+        self._given: int = begin["given"]  # of the block's samples
+        self._begun = (self._at.object, self._at.start)  # where the block begins
+        source = opened(self._at)
+        # Unshuffled, nothing of ours stands between the reader and whoever reads: a call for each sample would show.
+        self._samples = source if order.seed is None else self._in_blocks(source)
+
+    def __iter__(self) -> Iterator[Sample]:
+        return self._samples
+
+    def __next__(self) -> Sample:
+        return next(self._samples)
+
+    def close(self) -> None:
+        """Ends the reading."""
+        self._samples.close()
+
+    def state_dict(self) -> State:
+        """Where the next sample begins."""
+        number, position = (self._at.object, self._at.position) if self._order.seed is None else self._begun
+        place = {"object": number, "position": position, "block": self._block, "given": self._given}
+        return {"version": VERSION, "epoch": self._epoch, **place}
+
+    def _in_blocks(self, source: Generator[Sample, None, None]) -> Generator[Sample, None, None]:
+        with closing(source):
+            while block := self._read_block(source):
+                after = (self._at.object, self._at.position)
+                samples = self._order.of_block(block, self._epoch, self._share, self._block)
+                del block
+                for sample in samples[self._given :]:
+                    self._given += 1
+                    if self._given == len(samples):
+                        self._begun, self._given = after, 0
+                        self._block += 1
+                    yield sample
+
+    def _read_block(self, source: Iterator[Sample]) -> list[Sample]:
+        block: list[Sample] = []
+        size = 0
+        for sample in source:
+            block.append(sample)
+            size += sum(len(field) for field in sample.values() if isinstance(field, bytes))
+            if len(block) == self._order.block or size >= self._order.block_bytes:
+                break
+        return block
+
+
+class Mixture:
+    """The samples of several sources, drawn by weight: an iterator that can say where it stands.
+
+    Each sample comes once. Where a source has ended the others go on, by their weights among each other, or, with
+    `stop_at_first`, all end. Which source is next is a pure function of `seed` and of how many have been drawn.
+    `state` is what `state_dict` gave before; the sources are to begin where their own states in it say.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Samples],
+        weights: Sequence[float],
+        *,
+        seed: str,
+        stop_at_first: bool = False,
+        state: State | None = None,
+    ) -> None:
+        if len(sources) != len(weights) or not sources or any(weight <= 0 for weight in weights):
+            raise ValueError(f"{len(sources)} sources have the weights {list(weights)}; each needs one above 0")
+        self._sources, self._weights = list(sources), list(weights)
+        self._seed, self._stop_at_first = seed, stop_at_first
+        self._drawn: int = state["drawn"] if state else 0
+        self._ended: set[int] = set(state["ended"]) if state else set()
+        self._choices: list[int] = []
+        self._chunk = -1  # the choices are those of this one
+
+    def __iter__(self) -> Iterator[Sample]:
+        return self
+
+    def __next__(self) -> Sample:
+        while len(self._ended) < len(self._sources):
+            chosen = self._choice()
+            self._drawn += 1
+            if chosen in self._ended:
+                continue
+            try:
+                return next(self._sources[chosen])
+            except StopIteration:
+                self._ended.update(range(len(self._sources)) if self._stop_at_first else (chosen,))
+        raise StopIteration
+
+    def close(self) -> None:
+        """Ends the reading of all sources."""
+        for source in self._sources:
+            source.close()
+
+    def state_dict(self) -> State:
+        """Where the next sample of each source begins, and how many have been drawn."""
+        states = [source.state_dict() for source in self._sources]
+        return {"version": VERSION, "drawn": self._drawn, "ended": sorted(self._ended), "sources": states}
+
+    def _choice(self) -> int:
+        chunk, place = divmod(self._drawn, _DRAWN_AT_ONCE)
+        if chunk != self._chunk:
+            chance = random.Random(f"mixture/{self._seed}/{chunk}")
+            self._choices = chance.choices(range(len(self._sources)), self._weights, k=_DRAWN_AT_ONCE)
+            self._chunk = chunk
+        return self._choices[place]
