@@ -13,8 +13,8 @@ refuses as NotImplemented. Not like S3:
 - A served file's ETag is made of its inode, size and time, so that it need not be read.
 - There are no versions, ACLs, tags or storage classes, and no region but us-east-1.
 
-wire.py is HTTP, this file says which operation a request is, buckets.py and objects.py do it. Latency or faults for
-measurements belong between them, as a function around `answer`.
+wire.py is HTTP, this file says which operation a request is, buckets.py and objects.py do it. Latency and faults, for
+measurements and tests, go between them as a function around `answer` (`serve`'s `around`; latency.py is one).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from launcher.local.s3_server.call import Call
 from launcher.local.s3_server.documents import S3Error
 from launcher.local.s3_server.store import Store
 from launcher.local.s3_server.uploads import Uploads
-from launcher.local.s3_server.wire import Request, Response, listening
+from launcher.local.s3_server.wire import Answer, Request, Response, listening
 
 _log = logging.getLogger(__name__)
 
@@ -84,18 +84,20 @@ _request_ids = itertools.count(1)
 
 
 @contextmanager
-def serve(data: Path, overlay: Path) -> Iterator[str]:
+def serve(data: Path, overlay: Path, around: Callable[[Answer], Answer] | None = None) -> Iterator[str]:
     """Serves the buckets in the folder `data` until left; yields the endpoint, `http://127.0.0.1:<port>`.
 
     `data` holds one folder per bucket, is only read and need not exist. All writes go to `overlay`, which is made when
-    the first comes and outlives the server; one server at a time may use it.
+    the first comes and outlives the server; one server at a time may use it. `around` is given the server's answers and
+    gives those that are sent: later ones, or others.
 
     On a machine of two cores shared with its client it gives 8,500 GETs of 10 KB a second on one connection, 6,000 on 32, and
     2.6 GB/s of a large object.
     """
     store = Store(data, overlay)
     try:
-        with listening(partial(answer, store, Uploads(store))) as (host, port):
+        own: Answer = partial(answer, store, Uploads(store))
+        with listening(around(own) if around else own) as (host, port):
             yield f"http://{host}:{port}"
     finally:
         store.discard_unfinished()

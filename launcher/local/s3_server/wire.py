@@ -5,8 +5,8 @@ and is slower by a fifth (7,100 to 8,500 GETs of 10 KB a second, one connection 
 
 One thread per connection: S3 clients keep theirs open, and reading, sending and hashing all release the GIL.
 
-An `Answer` is any function from request to response. Latency and faults, when they come, are such functions around the
-server's own: they need nothing from this file.
+An `Answer` is any function from request to response. Latency and faults are such functions around the server's own: they
+need nothing from this file.
 """
 
 from __future__ import annotations

@@ -1,0 +1,150 @@
+"""The connector against its own datasets: small objects far away, random access, big objects near by."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from far_store import Row, connector_channel, far_store, fill, in_turn, rate, row
+
+SMALL, BIG = 100_000, 64 << 20
+BATCH, WORKERS = 64, 2
+
+
+def measure(folder: Path) -> list[Row]:
+    """Three rows; `folder` takes some 800 MB."""
+    fill(folder / "s3" / "bucket" / "small", 3000, SMALL)
+    fill(folder / "s3" / "bucket" / "big", 8, BIG)
+    rows = []
+    with far_store(folder, 0.02):
+        found = in_turn(
+            {
+                "ours": lambda: rate(lambda: _ours(folder, "small", 3000)[0]),
+                "S3IterableDataset": lambda: rate(lambda: _iterable("small", 60)[0]),
+                "limit": lambda: rate(lambda: client_alone("small", "bin", 3000, None)[0]),
+            }
+        )
+        rows.append(row("connector, 100 KB objects, 20 ms latency", "objects/s", found, "S3IterableDataset", 15))
+        found = in_turn(
+            {
+                "ours": lambda: _loader(_our_map(folder), 40),
+                "S3MapDataset": lambda: _loader(_their_map(), 8),
+            }
+        )
+        rows.append(row("map style, DataLoader(2 workers, batch 64)", "objects/s", found, "S3MapDataset", 10))
+    with far_store(folder, 0):
+        found = in_turn(
+            {
+                "ours": lambda: rate(lambda: _ours(folder, "big", 8)[1] / 1e6),
+                "S3IterableDataset": lambda: rate(lambda: _iterable("big", 8)[1] / 1e6),
+                "limit": lambda: rate(lambda: client_alone("big", "bin", 8, BIG)[1] / 1e6),
+            }
+        )
+        rows.append(row("connector, 64 MiB objects, no latency", "MB/s", found, "S3IterableDataset", 1.2))
+    return rows
+
+
+def _ours(folder: Path, prefix: str, count: int) -> tuple[int, int]:
+    from entrypoints import open_channel
+
+    samples = open_channel("train", environment=connector_channel(folder, f"s3://bucket/{prefix}/"))
+    return _count(sample["data"] for sample in islice(samples, count))
+
+
+def _iterable(prefix: str, count: int) -> tuple[int, int]:
+    from s3torchconnector import S3IterableDataset
+
+    from entrypoints.readers.s3 import connection
+
+    dataset: Any = S3IterableDataset.from_prefix(f"s3://bucket/{prefix}/", **connection(_environ()))
+    return _count(item.read() for item in islice(dataset, count))
+
+
+def client_alone(prefix: str, ending: str, count: int, size: int | None) -> tuple[int, int]:
+    """What the client gives threads that only fetch, whole objects or, with a size, ranges: nothing in order, nothing kept."""
+    from entrypoints.readers import s3_client
+
+    piece = 8 << 20
+    ranges = [(None, None)] if size is None else [(start, min(start + piece, size)) for start in range(0, size, piece)]
+    work = iter([(f"{prefix}/{number:06d}.{ending}", *part) for number in range(count) for part in ranges])
+    lock = threading.Lock()
+    found = [0, 0]
+
+    def run() -> None:
+        while True:
+            with lock:
+                job = next(work, None)
+            if job is None:
+                return
+            size = len(s3_client.fetch("bucket", *job))
+            with lock:
+                found[0] += 1
+                found[1] += size
+
+    threads = [threading.Thread(target=run) for _ in range(64 if size is None else 8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found[0], found[1]
+
+
+def _our_map(folder: Path) -> Callable[[], Any]:
+    from entrypoints.torch_dataset import ConnectorMapDataset
+
+    return lambda: ConnectorMapDataset("train", environment=connector_channel(folder, "s3://bucket/small/"))
+
+
+def _their_map() -> Callable[[], Any]:
+    from s3torchconnector import S3MapDataset
+
+    from entrypoints.readers.s3 import connection
+
+    dataset: Any = S3MapDataset
+    return lambda: dataset.from_prefix("s3://bucket/small/", transform=_read, **connection(_environ()))
+
+
+def _read(reader: Any) -> bytes:
+    data: bytes = reader.read()
+    return data
+
+
+def _loader(make: Callable[[], Any], batches: int) -> float:
+    """Objects per second, from when each of the workers has given its first batch."""
+    from torch.utils.data import DataLoader, Subset
+
+    subset: Any = Subset(make(), range(BATCH * (batches + WORKERS)))
+    loader: DataLoader[Any] = DataLoader(
+        subset, BATCH, num_workers=WORKERS, collate_fn=list, multiprocessing_context="fork"
+    )
+    iterator = iter(loader)
+    for _ in range(WORKERS):
+        next(iterator)
+    start = time.perf_counter()
+    count = sum(len(batch) for batch in iterator)
+    return count / (time.perf_counter() - start)
+
+
+def _count(pieces: Iterator[bytes]) -> tuple[int, int]:
+    count = size = 0
+    for piece in pieces:
+        count += 1
+        size += len(piece)
+    return count, size
+
+
+def _environ() -> dict[str, str]:
+    import os
+
+    return dict(os.environ)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as place:
+        for found_row in measure(Path(place)):
+            print(found_row)

@@ -1,0 +1,112 @@
+"""10 KB files on a FUSE mount, each 10 ms away: ours against a plain loop. And a local disk, where ours must not be slower."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+
+from far_store import Row, far_store, fill, in_turn, rate, row
+
+FILES, SIZE = 2000, 10_000
+
+
+def measure(folder: Path) -> list[Row]:
+    """Two rows; the first only where rclone and FUSE are there."""
+    rows = []
+    source = folder / "s3" / "bucket" / "files"
+    fill(source, FILES, SIZE)
+    if shutil.which("rclone") and Path("/dev/fuse").exists():
+        with far_store(folder, 0.01) as endpoint, far_mount(folder, endpoint) as mount:
+            found = in_turn(
+                {
+                    "ours": lambda: rate(lambda: _ours(mount, FILES)),
+                    "plain loop": lambda: rate(lambda: _plain(mount, 200)),
+                    "limit": lambda: rate(lambda: _threads(mount, FILES)),
+                }
+            )
+            rows.append(row("10 KB files on a FUSE mount, 10 ms latency", "files/s", found, "plain loop", 8))
+    found = in_turn(
+        {"ours": lambda: rate(lambda: _ours(source, FILES)), "plain loop": lambda: rate(lambda: _plain(source, FILES))}
+    )
+    rows.append(row("10 KB files on a local disk", "files/s", found, "plain loop", 0.8))
+    return rows
+
+
+@contextmanager
+def far_mount(folder: Path, endpoint: str) -> Iterator[Path]:
+    """The bucket's folder `files` by rclone, as a local run of FastFile has it: a request for each file."""
+    from launcher.local.providers.fuse import mounted
+    from launcher.local.providers.mount_tools import TOOLS, View
+    from launcher.s3_uri import Place
+
+    place, scratch = (folder / "mount").resolve(), folder / "scratch"
+    place.mkdir(exist_ok=True)
+    scratch.mkdir(exist_ok=True)
+    environ = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    view = View(Place("bucket", "files/"), place, scratch, {**environ, "AWS_ENDPOINT_URL": endpoint})
+    [tool] = [tool for tool in TOOLS if tool.program == "rclone"]
+    with mounted(tool, view, shutil.which, print):
+        yield place
+
+
+def _ours(directory: Path, count: int) -> int:
+    from entrypoints.environment import Channel
+    from entrypoints.readers import mounted
+    from entrypoints.records import objects
+    from entrypoints.sharding import EVERYTHING
+
+    channel = Channel("train", "FastFile", None, "FullyReplicated", "None", directory)
+    found = 0
+    for key, stream in islice(mounted.open_streams(channel, 0, EVERYTHING), count):
+        for sample in objects.split(stream, key):
+            found += len(sample["data"]) == SIZE
+        stream.close()
+    return found
+
+
+def _plain(directory: Path, count: int) -> int:
+    found = 0
+    for file in sorted(directory.iterdir())[-count:]:
+        with file.open("rb") as stream:
+            found += len(stream.read()) == SIZE
+    return found
+
+
+def _threads(directory: Path, count: int) -> int:
+    """64 threads that only read: nothing in order, nothing kept."""
+    files = iter(sorted(directory.iterdir())[:count])
+    lock = threading.Lock()
+    found = [0]
+
+    def run() -> None:
+        while True:
+            with lock:
+                file = next(files, None)
+            if file is None:
+                return
+            with file.open("rb") as stream:
+                read = len(stream.read()) == SIZE
+            with lock:
+                found[0] += read
+
+    threads = [threading.Thread(target=run) for _ in range(64)]
+    _each(threads, threading.Thread.start)
+    _each(threads, threading.Thread.join)
+    return found[0]
+
+
+def _each(threads: list[threading.Thread], do: Callable[[threading.Thread], None]) -> None:
+    for thread in threads:
+        do(thread)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as place:
+        for found_row in measure(Path(place)):
+            print(found_row)

@@ -1,0 +1,105 @@
+"""What the benchmarks of S3 and of mounts share: our S3 server in a process of its own, with latency, and rounds in turn.
+
+Peers are measured in turn with ours in the same run, because what else runs on the machine changes within seconds; what counts
+is the median of the rounds, and the ratio.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from entrypoints import contract
+from entrypoints.environment import Environment, load_environment
+
+Row = dict[str, Any]  # work, ours, peer name, peer, limit, unit, ratio
+
+_SERVER = """
+import sys
+from pathlib import Path
+from launcher.local.s3_server import serve
+from launcher.local.s3_server.latency import delayed
+with serve(Path(sys.argv[1]), Path(sys.argv[2]), delayed(float(sys.argv[3]))) as url:
+    print(url, flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def far_store(folder: Path, seconds: float) -> Iterator[str]:
+    """Serves `<folder>/s3/<bucket>/<key>`, every answer `seconds` late, and points this process's clients there."""
+    command = [sys.executable, "-c", _SERVER, str(folder / "s3"), str(folder / "overlay"), str(seconds)]
+    before = dict(os.environ)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdin is not None and server.stdout is not None
+        url = server.stdout.readline().strip()
+        os.environ.update(
+            AWS_ENDPOINT_URL=url,
+            AWS_REGION="us-east-1",
+            AWS_DEFAULT_REGION="us-east-1",
+            AWS_ACCESS_KEY_ID="any",
+            AWS_SECRET_ACCESS_KEY="any",
+            AWS_EC2_METADATA_DISABLED="true",
+        )
+        try:
+            yield url
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+            server.stdin.close()
+
+
+def fill(folder: Path, count: int, size: int) -> None:
+    """Makes `count` objects of `size` random bytes, unless they are there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(count):
+        file = folder / f"{number:06d}.bin"
+        if not file.exists() or file.stat().st_size != size:
+            file.write_bytes(os.urandom(size))
+
+
+def connector_channel(folder: Path, uri: str, content_type: str | None = None) -> Environment:
+    """A job of one host whose channel `train` is the prefix, read through the connector."""
+    entry = {"channel": "train", "s3_uri": uri, "style": "iterable"}
+    if content_type:
+        entry["content_type"] = content_type
+    return load_environment(folder, {f"{contract.CONNECTOR_VARIABLE}0": json.dumps(entry)})
+
+
+def in_turn(works: Mapping[str, Callable[[], float]], rounds: int = 5) -> dict[str, float]:
+    """The median of what each work returns, a rate; one round of each, then the next, after one that does not count."""
+    found: dict[str, list[float]] = {name: [] for name in works}
+    for number in range(rounds + 1):
+        for name, work in works.items():
+            rate = work()
+            if number:
+                found[name].append(rate)
+    return {name: statistics.median(rates) for name, rates in found.items()}
+
+
+def rate(work: Callable[[], float]) -> float:
+    """What a work did, as it returns it, per second."""
+    start = time.perf_counter()
+    return work() / (time.perf_counter() - start)
+
+
+def row(work: str, unit: str, found: Mapping[str, float], peer: str, target: float) -> Row:
+    """One row of the table; `found` has `ours`, the peer and `limit`."""
+    return {
+        "work": work,
+        "ours": found["ours"],
+        "peer name": peer,
+        "peer": found[peer],
+        "limit": found.get("limit"),
+        "unit": unit,
+        "ratio": found["ours"] / found[peer],
+        "target": target,
+    }
