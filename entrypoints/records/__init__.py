@@ -1,7 +1,7 @@
 """Where a record ends: one module per format, and the table that says which content type is which format.
 
-A format is a module with the members of `Format`. A new one is a new file here and a line in FORMATS; the tests that hold
-for every format run over the table.
+A format is a module with the members of `Format`, or an object with them where there is something to choose
+(`options.py`). A new one is a new file here and a line in FORMATS; the tests that hold for every format run over the table.
 """
 
 from __future__ import annotations
@@ -11,7 +11,21 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from entrypoints.errors import ChannelError
-from entrypoints.records import example, image_recordio, lines, objects, recordio, recordio_protobuf, tar, tfrecord
+from entrypoints.records import (
+    csv_rows,
+    example,
+    image_recordio,
+    json_lines,
+    lines,
+    objects,
+    options,
+    parquet,
+    recordio,
+    recordio_protobuf,
+    tar,
+    tfrecord,
+    zip_members,
+)
 from entrypoints.records.cursor import Cursor
 from entrypoints.sample import ByteStream, Sample
 
@@ -40,6 +54,8 @@ FORMATS: Mapping[str, Format] = {
     "application/x-recordio": recordio,
     "application/x-recordio-protobuf": recordio_protobuf,
     "application/x-tfrecord": tfrecord,
+    "application/zip": zip_members,
+    "application/x-parquet": parquet.ROWS,
     "application/jsonlines": lines,
     "text/csv": lines,
     "text/plain": lines,
@@ -55,24 +71,28 @@ SHORT_NAMES: Mapping[str, Format] = {
     "recordio-protobuf": recordio_protobuf,
     "tfrecord": tfrecord,
     "tfrecord-example": example,
+    "zip": zip_members,
+    "parquet": parquet.ROWS,
     "lines": lines,
+    "jsonl": json_lines,
+    "csv": csv_rows.ROWS,
 }
 
 
 def format_of(content_type: str | None) -> Format:
-    """The format of a content type or of a short name (`tar`); parameters (`; charset=utf-8`) do not matter.
+    """The format of a content type or of a short name (`tar`), with the parameters behind it that it knows.
 
-    Raises ChannelError for a word that is neither: a content type has a slash.
+    Raises ChannelError for a word that is neither (a content type has a slash), or for parameters as `options.chosen` does.
     """
     if content_type is None or not content_type.strip():
         return objects
     name = content_type.partition(";")[0].strip().lower()
     if "/" in name:
-        return FORMATS.get(name, objects)
+        return options.chosen(FORMATS.get(name, objects), content_type)
     if name not in SHORT_NAMES:
         near = difflib.get_close_matches(name, SHORT_NAMES, 1)
         raise ChannelError(
             f"format {content_type!r} is neither a content type nor one of {', '.join(SHORT_NAMES)}"
             + (f"; did you mean {near[0]!r}?" if near else "")
         )
-    return SHORT_NAMES[name]
+    return options.chosen(SHORT_NAMES[name], content_type)

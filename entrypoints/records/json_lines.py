@@ -34,7 +34,7 @@ def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = No
     cursor = cursor or Cursor()
     offset = cursor.start
     inner = Cursor(offset)
-    for line in lines.split(stream, None, inner):
+    for line in lines.split(stream, key, inner):
         for value, after in _values(line[DATA], offset, key):
             # Of several values in a line the last one ends it.
             cursor.position = after or inner.position

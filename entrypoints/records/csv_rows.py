@@ -1,0 +1,189 @@
+"""CSV, parsed: each row is a sample; what stands in quotes may hold commas, quotes and line feeds.
+
+The content type `text/csv` gives lines as bytes (`lines.py`), as it always has; ask for rows by name:
+
+    format="csv"                                   {"data": ["1", "a, b"]}: the fields as texts
+    format="csv; header=present"                   {"id": "1", "name": "a, b"}: by the names in the first row
+    format='csv; header=present; delimiter="\\t"'   tab-separated
+
+Strict where Python's csv is not: a quote that is not closed, text behind a closing quote, or a row with fewer or more
+fields than the one before it is an error with the row's offset. Blank lines and byte order marks are passed over. In a Pipe,
+which joins objects, the header comes with each of them, and a row that repeats it is none. Nothing in the format
+says where a file ends, so one that was cut between two rows, or inside of a row's last field, looks whole.
+
+Source: RFC 4180, and its parameter `header`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from entrypoints.errors import ChannelError, CorruptError
+from entrypoints.records.cursor import Cursor, go_to
+from entrypoints.records.window import CHUNK
+from entrypoints.sample import DATA, KEY, ByteStream, Sample
+
+MAX_FIELD = 1 << 28  # characters; a quote that nobody closes is found out before all of a file is in memory
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The format, with or without names in the first row."""
+
+    header: bool = False
+    delimiter: str = ","
+
+    BOUNDARIES = True
+    OPTIONS = ("header", "delimiter")
+
+    def with_options(self, options: Mapping[str, str]) -> Rows:
+        """Raises ChannelError for a header that is neither present nor absent, or a delimiter that cannot be one."""
+        header, delimiter = options.get("header", "absent"), options.get("delimiter", self.delimiter)
+        delimiter = {"\\t": "\t", "tab": "\t"}.get(delimiter, delimiter)
+        if header not in ("present", "absent"):
+            raise ChannelError(f"csv: header is {header!r}; write header=present or header=absent")
+        if len(delimiter) != 1 or delimiter in '"\r\n':
+            raise ChannelError(f'csv: delimiter is {delimiter!r}; write one character, such as delimiter=";"')
+        return Rows(header == "present", delimiter)
+
+    def split(self, stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
+        """The rows of a stream. Positions are bytes. Raises CorruptError, naming a row's offset, for what is no CSV."""
+        cursor = cursor or Cursor()
+        csv.field_size_limit(max(MAX_FIELD, csv.field_size_limit()))  # the process's own; the default is 131,072
+        names: list[str] | None = None
+        lines = _Lines(stream, key)
+        if self.header:
+            first = next(self._rows(lines, key), None)
+            if first is None:
+                return
+            names = first[1]
+            if len(set(names)) < len(names):
+                twice = next(name for name in names if names.count(name) > 1)
+                raise _corrupt(key, 0, f"the header has two columns {twice!r}")
+        lines.skip_to(cursor.start)
+        width = None if names is None else len(names)
+        for offset, row, after in self._rows(lines, key):
+            if row == names and key is None:
+                continue
+            if width is not None and len(row) != width:
+                raise _corrupt(key, offset, f"a row of {len(row)} fields, and those before have {width}")
+            width = len(row)
+            sample: Sample = {} if key is None else {KEY: key}
+            sample.update({DATA: row} if names is None else zip(names, row, strict=True))
+            cursor.position = after
+            yield sample
+
+    def _rows(self, lines: _Lines, key: str | None) -> Iterator[tuple[int, list[str], int]]:
+        """The rows that are left: where each begins, its fields, and where the next one begins."""
+        reader = csv.reader(lines, strict=True, delimiter=self.delimiter)
+        offset = lines.offset
+        try:
+            for row in reader:  # takes no more lines than the row has
+                if row:
+                    yield offset, row, lines.offset
+                offset = lines.offset
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise _corrupt(key, offset, f"this row is no CSV in UTF-8, or cut: {error}") from error
+
+    def write(self, stream: BinaryIO, samples: Iterable[Sample]) -> int:
+        """Writes samples as rows, with a first row of names unless they hold their fields in `data`; how many.
+
+        Values become texts as Python's csv makes them. Raises ValueError for a sample with other fields than the first.
+        """
+        text = io.StringIO(newline="")
+        writer = csv.writer(text, delimiter=self.delimiter)  # ends rows by \r\n, as RFC 4180
+        names: list[str] = []
+        count = 0
+        for sample in samples:
+            if not count:
+                names = list(sample)
+                if names != [DATA] and names != [KEY, DATA]:
+                    writer.writerow(names)
+            if sample.keys() != set(names):
+                raise ValueError(f"sample {count} has the fields {list(sample)}, and the first one {names}")
+            row: list[Any] = sample[DATA] if names in ([DATA], [KEY, DATA]) else [sample[name] for name in names]
+            if not row:
+                raise ValueError(f"sample {count} has no fields, and an empty row would not come back")
+            writer.writerow(row)
+            stream.write(text.getvalue().encode())
+            text.seek(0)
+            text.truncate()
+            count += 1
+        return count
+
+
+ROWS = Rows()
+
+
+class _Lines:
+    """The lines of a stream as texts, with their line feeds; `offset` is where the next one begins."""
+
+    def __init__(self, stream: ByteStream, key: str | None) -> None:
+        self._stream = stream
+        self._key = key
+        self.offset = 0
+        self._lines: list[bytes] = []  # complete ones at hand, the first of them last
+        self._rest: list[bytes] = []  # pieces of the one behind them
+
+    def __iter__(self) -> _Lines:
+        return self
+
+    def __next__(self) -> str:
+        if not self._lines:
+            self._fetch()
+        line = self._lines.pop()
+        # Objects that were joined have their marks anywhere.
+        text = line.decode()
+        if text.startswith("\ufeff") and (self.offset == 0 or self._key is None):
+            text = text[1:]
+        self.offset += len(line)
+        return text
+
+    def _fetch(self) -> None:
+        while chunk := self._stream.read(CHUNK):
+            lines = chunk.split(b"\n")
+            rest = lines.pop()
+            if lines:
+                found = [line + b"\n" for line in lines]
+                found[0] = b"".join(self._rest) + found[0]
+                self._rest = [rest] if rest else []
+                self._lines = found[::-1]
+                return
+            self._rest.append(rest)
+        if not self._rest:
+            raise StopIteration
+        self._lines = [b"".join(self._rest)]
+        self._rest = []
+
+    def skip_to(self, start: int) -> None:
+        """Leaves out what comes before byte `start`: by seeking where the stream can, else by reading."""
+        if start <= self.offset:
+            return
+        source: Any = self._stream
+        if self.offset == 0 and not self._lines and not self._rest:
+            go_to(self._stream, start, self._key)
+        elif hasattr(source, "seekable") and source.seekable():
+            source.seek(0)
+            go_to(self._stream, start, self._key)
+        else:
+            while self.offset < start:
+                if not self._lines:
+                    try:
+                        self._fetch()
+                    except StopIteration:
+                        raise _corrupt(
+                            self._key, start, "reading should go on here, but the object is shorter"
+                        ) from None
+                self.offset += len(self._lines.pop())
+            return
+        self._lines, self._rest, self.offset = [], [], start
+
+
+def _corrupt(key: str | None, offset: int, reason: str) -> CorruptError:
+    place = f"object {key!r}, " if key is not None else ""
+    return CorruptError(f"{place}byte {offset}: {reason}")

@@ -1,0 +1,252 @@
+"""Parquet, read row by row: each row is a sample, its columns the fields.
+
+    format="parquet"                          all columns
+    format="parquet; columns=image,label"     these only: the rest is not fetched
+
+Binary and text columns give bytes and str, numbers Python's numbers, nulls None; a list of numbers gives a numpy array (a list
+where it holds a null), structs dicts. A column `__key__` is the sample's key.
+
+Row groups are read one after the other, each column in pieces of a few MiB, so that memory is flat whatever the size of
+files and row groups. The table of contents stands at the end: files and the connector have it, a Pipe joins objects and
+has not, unless it wraps them as RecordIO. Checksums of pages are compared where the writer put them in, as ours does.
+
+It needs pyarrow. Source: parquet.apache.org, "File Format".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, BinaryIO
+
+from entrypoints.errors import ChannelError, CorruptError
+from entrypoints.records import options as parameters
+from entrypoints.records.cursor import Cursor
+from entrypoints.records.seeking import SeekableFile
+from entrypoints.records.sizes import size_of
+from entrypoints.sample import KEY, ByteStream, Sample
+
+_BATCH_BYTES = 4 << 20  # of rows that are decoded at a time
+_MAX_BATCH = 4096  # rows
+_BUFFERS = 32 << 20  # bytes, for all columns together
+_GROUP_BYTES = 8 << 20  # bytes of fields in a row group that is written
+_GROUP_ROWS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Parquet:
+    """The format, with all columns or some."""
+
+    columns: tuple[str, ...] | None = None
+
+    BOUNDARIES = False  # the table of joined files is the last one's
+    OPTIONS = ("columns",)
+
+    def with_options(self, options: Mapping[str, str]) -> Parquet:
+        """Raises ChannelError where `columns` names none."""
+        names = parameters.names(options["columns"])
+        if not names:
+            raise ChannelError("parquet: columns names none; write columns=image,label")
+        return Parquet(names)
+
+    def split(self, stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
+        """The rows of a file. Positions count rows.
+
+        Raises CorruptError, naming the row and how far the file was read, for what is cut or damaged; ChannelError
+        for a column that is not there, and ImportError without pyarrow.
+        """
+        arrow, _ = _pyarrow()
+        cursor = cursor or Cursor()
+        place = f"object {key!r}, " if key is not None else ""
+        row = cursor.start
+        with closing(SeekableFile(stream, key)) as file:
+            where = "the table at its end"
+            try:
+                _check_ends(file)
+                reader, names = self._open(file, place)
+                for group, before, rows in _groups(reader.metadata, cursor.start):
+                    where = f"row {row}, in row group {group}"
+                    left = before + rows - row
+                    for batch in _batches(reader, group, names):
+                        first = min(max(0, row - before), batch.num_rows)
+                        before += batch.num_rows
+                        for sample in _samples(batch.slice(first), key):
+                            row += 1
+                            left -= 1
+                            cursor.position = row
+                            yield sample
+                        where = f"row {row}, in row group {group}"
+                    if left:
+                        raise ValueError(f"{left} of the group's {rows} rows are missing")
+            except (arrow.ArrowException, OSError, EOFError, ValueError) as error:
+                if isinstance(error, OSError) and error.errno is not None:
+                    raise  # the medium's own, not pyarrow's
+                reason = " ".join(str(error).split())
+                raise CorruptError(f"{place}byte {file.tell()}, {where}: not Parquet, or damaged: {reason}") from error
+
+    def _open(self, file: SeekableFile, place: str) -> tuple[Any, list[str] | None]:
+        """A file's reader, and the names of the columns to read. A column of structs is chosen as a whole."""
+        arrow, parquet = _pyarrow()
+        metadata = parquet.read_metadata(arrow.PythonFile(file, mode="r"))
+        buffer = max(1 << 16, min(_BUFFERS // max(1, metadata.num_columns), 4 << 20))
+        source = arrow.PythonFile(file, mode="r")
+        reader = parquet.ParquetFile(
+            source, metadata=metadata, buffer_size=buffer, pre_buffer=False, page_checksum_verification=True
+        )
+        if self.columns is None:
+            return reader, None
+        missing = [name for name in self.columns if name not in reader.schema_arrow.names]
+        if missing:
+            raise ChannelError(
+                f"{place}there is no column {missing[0]!r}; the file has {', '.join(reader.schema_arrow.names)}"
+            )
+        return reader, list(self.columns)
+
+    def write(self, stream: BinaryIO, samples: Iterable[Sample]) -> int:
+        """Writes samples as rows, in row groups of some MiB, with checksums; how many.
+
+        The first row group's samples say what the columns are. Raises ValueError where a later one does not fit them.
+        """
+        arrow, parquet = _pyarrow()
+        count = 0
+        writer = None
+        schema = None
+        try:
+            for rows in _row_groups(samples):
+                try:
+                    table = _table(rows, schema)
+                except (arrow.ArrowException, ValueError) as error:
+                    last = count + len(rows) - 1
+                    raise ValueError(f"samples {count} to {last} do not fit Parquet's columns: {error}") from error
+                if writer is None:
+                    schema = table.schema
+                    writer = parquet.ParquetWriter(stream, schema, write_page_checksum=True)
+                writer.write_table(table)
+                count += len(rows)
+        finally:
+            if writer is not None:
+                writer.close()
+        if writer is None:
+            parquet.write_table(arrow.table({}), stream)
+        return count
+
+
+ROWS = Parquet()
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    """The package and its Parquet part; ImportError, saying what to install, where it is missing."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f"{error.name} is not installed, and Parquet needs it: pip install 'sagemaker-launch[formats]', or pyarrow",
+            name=error.name,
+        ) from error
+    return pyarrow, pyarrow.parquet
+
+
+def _check_ends(file: SeekableFile) -> None:
+    """Raises ValueError where a file does not begin and end as one of Parquet's: it is cut, or something else."""
+    start = file.read(4)
+    file.seek(max(0, file.size - 4))
+    end = file.read(4)
+    file.seek(0)
+    if file.size < 12 or start != b"PAR1" or end != b"PAR1":
+        raise ValueError(f"it begins with {start!r} and ends with {end!r}, which should both be b'PAR1'")
+
+
+def _groups(metadata: Any, start: int) -> Iterator[tuple[int, int, int]]:
+    """The row groups that have rows from `start` on: number, rows before it, rows in it."""
+    counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+    if sum(counts) != metadata.num_rows or min(counts, default=0) < 0:
+        raise ValueError(f"its row groups have {sum(counts)} rows, and the whole has {metadata.num_rows}")
+    if start > metadata.num_rows:
+        raise ValueError(f"reading should go on at row {start}, and it has {metadata.num_rows}; begin the epoch anew")
+    before = 0
+    for group, count in enumerate(counts):
+        if before + count > start:
+            yield group, before, count
+        before += count
+
+
+def _batches(reader: Any, group: int, names: list[str] | None) -> Iterator[Any]:
+    """A row group's rows, some MiB at a time."""
+    # Of single columns pyarrow must not be asked: where what it knows of one is damaged, it ends the process.
+    metadata = reader.metadata.row_group(group)
+    rows = max(1, min(_MAX_BATCH, _BATCH_BYTES * metadata.num_rows // max(1, metadata.total_byte_size)))
+    # One thread: DataLoader workers are many, and they are forked.
+    for batch in reader.iter_batches(rows, row_groups=[group], columns=names, use_threads=False):
+        # A name chooses the columns that begin with it, too.
+        yield batch if names is None else batch.select(names)
+
+
+def _samples(batch: Any, key: str | None) -> Iterator[Sample]:
+    names = batch.schema.names
+    start: Sample = {} if key is None else {KEY: key}
+    for row in zip(*map(_values, batch.columns), strict=True):
+        sample = start.copy()
+        sample.update(zip(names, row, strict=True))
+        yield sample
+
+
+def _values(column: Any) -> list[Any]:
+    """A column's values; see the module for what they are."""
+    arrow, _ = _pyarrow()
+    types = arrow.types
+    kind = column.type
+    if types.is_timestamp(kind) and kind.unit == "ns":
+        return [None if value != value else value for value in column.to_numpy(zero_copy_only=False)]
+    is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    if not is_list or not (types.is_integer(kind.value_type) or types.is_floating(kind.value_type)):
+        listed: list[Any] = column.to_pylist()
+        return listed
+    flat = column.flatten()  # without the lists that are null
+    holes = flat.is_null().to_numpy(zero_copy_only=False) if flat.null_count else None
+    numbers = (flat.fill_null(0) if flat.null_count else flat).to_numpy(zero_copy_only=False)
+    values: list[Any] = []
+    end = 0
+    for length in column.value_lengths().to_pylist():
+        if length is None:
+            values.append(None)
+            continue
+        start, end = end, end + length
+        piece = numbers[start:end]
+        if holes is not None and holes[start:end].any():
+            values.append(flat[start:end].to_pylist())
+        else:
+            values.append(piece.copy())  # which can be written to, as torch wants it, and holds no more than itself
+    return values
+
+
+def _row_groups(samples: Iterable[Sample]) -> Iterator[list[Sample]]:
+    rows: list[Sample] = []
+    size = 0
+    for sample in samples:
+        rows.append(sample)
+        size += size_of(sample)
+        if size >= _GROUP_BYTES or len(rows) == _GROUP_ROWS:
+            yield rows
+            rows, size = [], 0
+    if rows:
+        yield rows
+
+
+def _table(rows: list[Sample], schema: Any) -> Any:
+    arrow, _ = _pyarrow()
+    names = list(dict.fromkeys(chain.from_iterable(rows)))
+    if schema is None:
+        return arrow.table({name: arrow.array([_plain(row.get(name)) for row in rows]) for name in names})
+    unknown = [name for name in names if name not in schema.names]
+    if unknown:
+        raise ValueError(f"the field {unknown[0]!r} is new, and the columns are {', '.join(schema.names)}")
+    columns = [arrow.array([_plain(row.get(field.name)) for row in rows], field.type) for field in schema]
+    return arrow.table(columns, schema=schema)
+
+
+def _plain(value: Any) -> Any:
+    """Arrays of more than one dimension as lists of lists, which pyarrow takes."""
+    return value.tolist() if getattr(value, "ndim", 1) != 1 else value
