@@ -76,9 +76,11 @@ class _Watch:
                 return
             time.sleep(0.05)
 
-    def stop(self, seconds: float = contract.STOP_SECONDS) -> None:
+    def stop(self, seconds: float = contract.STOP_SECONDS, *, interrupted: bool = False) -> None:
         """SIGTERM, and SIGKILL after `seconds`, SageMaker's 120 unless said; a second Ctrl-C kills at once."""
         try:
+            if interrupted:  # said in here, since it invites the second Ctrl-C
+                self.run.console.say(f"stopping (up to {seconds} s; Ctrl-C again kills)", "yellow")
             end = time.monotonic() + seconds
             asked: set[int] = set()
             while self.running() and time.monotonic() < end:
@@ -117,11 +119,11 @@ def watch(hosts: Sequence[sandbox.HostProcess], run: LocalRun, failures: list[Ex
             state.wait(begun + limit)
         except KeyboardInterrupt:
             interrupted = True
-            run.console.say(f"stopping (up to {contract.STOP_SECONDS} s; Ctrl-C again kills)", "yellow")
         timed_out = time.monotonic() >= begun + limit and bool(state.running())
         ended = [process.poll() for process in state.processes]
         failed = any(ended) or bool(failures)
-        state.stop(_ABANDONED_SECONDS if failed and not interrupted else contract.STOP_SECONDS)
+        seconds = _ABANDONED_SECONDS if failed and not interrupted else contract.STOP_SECONDS
+        state.stop(seconds, interrupted=interrupted)
     for thread in threads:
         thread.join(timeout=10)
     codes = tuple(process.returncode for process in state.processes)

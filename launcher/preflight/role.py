@@ -93,7 +93,7 @@ def _names_sagemaker(statement: Mapping[str, Any]) -> bool:
     if not isinstance(principal, dict):
         return True  # "*", or NotPrincipal
     services = [str(service) for service in _listed(principal.get("Service"))]
-    return "*" in _listed(principal.get("AWS")) or any(re.match(r"sagemaker\.|\*", service) for service in services)
+    return "*" in _listed(principal.get("AWS")) or any(service.partition(".")[0] in ("sagemaker", "*") for service in services)
 
 
 def _trusted(trust: Mapping[str, Any]) -> list[str]:
