@@ -60,10 +60,10 @@ class Source:
     def _of_stream(self, mark: Mark) -> Generator[Sample, None, None]:
         """A Pipe's samples. Where they are dealt out or wrapped, the mark counts those of this share."""
         if self.share.readers > 1 or has_broker(self.channel):
-            samples = read_share(self.channel, self.epoch, self.form, self.share)
-            for sample in islice(samples, mark.object, None):
-                mark.object += 1
-                yield sample
+            with closing(read_share(self.channel, self.epoch, self.form, self.share)) as dealt:
+                for sample in islice(dealt, mark.object, None):
+                    mark.object += 1
+                    yield sample
             return
         wrapped = self.channel.record_wrapper == "RecordIO"
         for _, stream in self.reader.open_streams(self.channel, self.epoch, EVERYTHING):

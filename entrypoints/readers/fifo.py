@@ -18,10 +18,11 @@ import select
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
+from typing import Any, NoReturn
 
 from entrypoints import contract
 from entrypoints.environment import Channel
@@ -41,6 +42,18 @@ PIPE_BYTES = 1 << 20  # what Linux lets anyone ask for; 64 KiB is the default
 def open_streams(channel: Channel, epoch: int, share: Share) -> Iterator[tuple[str | None, ByteStream]]:
     """The one stream of a channel's epoch, all of it: `share` cannot apply before the records are told apart."""
     yield None, open_fifo(fifo_path(channel, epoch), channel.name, wait_seconds())
+
+
+def objects(channel: Channel) -> NoReturn:
+    """A FIFO has no objects, but one stream of all. Raises ChannelError."""
+    raise ChannelError(
+        f"channel {channel.name!r}: a Pipe cannot be listed, so its objects cannot be chosen; use input_mode: FastFile"
+    )
+
+
+def open_objects(channel: Channel, chosen: Iterable[Any]) -> NoReturn:
+    """As `objects`."""
+    objects(channel)
 
 
 def fifo_path(channel: Channel, epoch: int) -> Path:
@@ -118,7 +131,8 @@ class Silence:
     def __init__(self, who: str, seconds: float) -> None:
         self.bytes = 0  # that have come so far
         self.patience = min(1.0, seconds / 4)  # seconds between two checks
-        self._who, self._seconds = who, seconds
+        self.who = who
+        self._seconds = seconds
         self.begin()
 
     def begin(self) -> None:
@@ -129,7 +143,7 @@ class Silence:
     def check(self) -> None:
         """Tells of a long silence on stderr, and raises ChannelError where it is too long."""
         silent = time.monotonic() - self._since
-        text = f"{self._who} has sent nothing for {silent:.0f} s, after {self.bytes:,} bytes of the epoch"
+        text = f"{self.who} has sent nothing for {silent:.0f} s, after {self.bytes:,} bytes of the epoch"
         if silent >= self._seconds:
             raise ChannelError(
                 f"{text}; look whether it is alive (or wait longer: {contract.FIFO_WAIT_VARIABLE}={self._seconds:g})"

@@ -1,0 +1,172 @@
+"""Who gets what: the shares of the epochs that a broker has in hand. No sockets, no files, no clock.
+
+An epoch is read by as many readers as the host has; which shares these are is known when the last of them has come.
+Until then samples are kept undealt. A share that is over (read to its end, closed early, or left for a later epoch)
+gets nothing more.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from entrypoints.broker import wire
+from entrypoints.sample import Sample
+
+_OBJECT = 400  # bytes that a sample takes in Python besides its content
+_AT_ONCE = 64  # pieces offered to one system call; Linux takes 1024
+
+
+class Outbox:
+    """Bytes on their way to one reader."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._pieces: deque[memoryview] = deque()
+
+    def add(self, pieces: Sequence[bytes | memoryview]) -> None:
+        """Puts pieces behind those that are there."""
+        for piece in pieces:
+            self._pieces.append(memoryview(piece))
+            self.size += len(piece)
+
+    def first(self) -> list[memoryview]:
+        """What to send next."""
+        return list(islice(self._pieces, _AT_ONCE))
+
+    def sent(self, count: int) -> None:
+        """Takes away the first `count` bytes."""
+        self.size -= count
+        while self._pieces and count >= len(self._pieces[0]):
+            count -= len(self._pieces.popleft())
+        if count:
+            self._pieces[0] = self._pieces[0][count:]
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        self.size = 0
+        self._pieces.clear()
+
+
+@dataclass
+class Part:
+    """One share of an epoch."""
+
+    index: int
+    outbox: Outbox = field(default_factory=Outbox)
+    over: bool = False
+
+    def end(self) -> None:
+        """Nobody wants any more of it."""
+        self.over = True
+        self.outbox.clear()
+
+
+@dataclass
+class Epoch:
+    """An epoch's parts, by the index of their shares, and the samples that wait for the parts to be known."""
+
+    number: int
+    count: int | None = None  # of the job's shares; None until the first reader has come
+    readers: int = 1
+    parts: dict[int, Part] = field(default_factory=dict)
+    gone: int = 0  # readers that have asked for a later epoch before they had a part in this one
+    undealt: list[tuple[list[Sample], int]] = field(default_factory=list)
+    undealt_size: int = 0
+    since: float = 0.0  # when the first reader came, by the clock of whoever holds this
+    _dealt: int = 0  # samples
+    _last: bytes | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is known who reads."""
+        return self.count is not None and len(self.parts) + self.gone >= self.readers
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether nobody wants any more of it."""
+        return self.is_settled and all(part.over for part in self.parts.values())
+
+    @property
+    def waiting_size(self) -> int:
+        """Bytes that are kept for the part that has most of them."""
+        return max([self.undealt_size, *(part.outbox.size for part in self.parts.values())])
+
+    def join(self, index: int, count: int, readers: int) -> Part | str:
+        """The part of a reader that has come; or why it cannot have one."""
+        if self.count is not None and (count, readers) != (self.count, self.readers):
+            return (
+                f"one reader takes itself for one of {readers} on this host and {count} in the job, another for one of "
+                f"{self.readers} and {self.count}; use the same num_workers on every rank"
+            )
+        if index in self.parts:
+            return (
+                f"share {index} of {count} has been taken by another reader: each rank and worker reads the channel once an "
+                "epoch, and workers through ChannelDataset"
+            )
+        if self.is_settled:
+            return f"{readers} readers have come already, of which this one is none"
+        self.count, self.readers = count, readers
+        part = self.parts[index] = Part(index)
+        self._deal_undealt()
+        return part
+
+    def leave(self, index: int, count: int, readers: int) -> None:
+        """A reader has asked for a later epoch, and so wants no more of this one."""
+        if self.count is None:
+            self.count, self.readers = count, readers
+        if index in self.parts and count == self.count:
+            self.parts[index].end()
+        elif not self.is_settled:
+            self.gone += 1
+            self._deal_undealt()
+
+    def deal(self, samples: list[Sample], size: int) -> None:
+        """The epoch's next samples, of `size` bytes together: each into its part, or away if no part here is its."""
+        if self._last is not None:
+            return  # it was given up
+        if self.is_settled:
+            self._deal(samples, size)
+        else:
+            self.undealt.append((samples, size))
+            self.undealt_size += size + _OBJECT * len(samples)
+
+    def finish(self, last: bytes) -> None:
+        """The stream is at its end; `last` is the frame that says so to every part, those to come too."""
+        if self._last is not None:
+            return
+        self._last = last
+        if self.is_settled:
+            self._end_parts()
+
+    def give_up(self, last: bytes) -> None:
+        """Those who have not come are not waited for any longer: `last` is what those get who have."""
+        self.readers = len(self.parts) + self.gone
+        self.undealt, self.undealt_size, self._last = [], 0, last
+        self._end_parts()
+
+    def _deal_undealt(self) -> None:
+        """What has waited, if it is known now who reads."""
+        if not self.is_settled:
+            return
+        undealt, self.undealt, self.undealt_size = self.undealt, [], 0
+        for samples, size in undealt:
+            self._deal(samples, size)
+        if self._last is not None:
+            self._end_parts()
+
+    def _deal(self, samples: list[Sample], size: int) -> None:
+        assert self.count is not None
+        for part in self.parts.values():
+            mine = samples[(part.index - self._dealt) % self.count :: self.count]
+            if mine and not part.over:
+                part.outbox.add(wire.samples_frame(mine, size * len(mine) // len(samples)))
+        self._dealt += len(samples)
+
+    def _end_parts(self) -> None:
+        assert self._last is not None
+        for part in self.parts.values():
+            if not part.over:
+                part.outbox.add([self._last])

@@ -1,0 +1,62 @@
+"""What a broker makes of the bytes: a channel's samples, or, where making them takes long, the records they are made of.
+
+Formats that decode a record (a tf.train.Example, numbers in protocol buffers) are another format that finds the record, and
+a function of it alone. The broker finds records, all workers decode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from typing import Any
+
+from entrypoints.errors import CorruptError
+from entrypoints.records import Format, example, image_recordio, recordio, recordio_protobuf, tfrecord
+from entrypoints.records.cursor import Cursor
+from entrypoints.sample import DATA, ByteStream, Sample
+
+_OFFSET = "__offset__"  # of a record in the stream, for the error that names it
+
+# Formats whose records are decoded by their readers: what finds the records.
+_RECORDS: tuple[tuple[Any, Format], ...] = (
+    (example, tfrecord),
+    (image_recordio, recordio),
+    (recordio_protobuf, recordio),
+)
+
+
+def dealt_samples(stream: ByteStream, form: Format, wrapped: bool) -> Iterator[Sample]:
+    """What is dealt out of a stream, one item a sample; `wrapped` where each object is a RecordIO record."""
+    if wrapped:
+        for payload in recordio.payloads(stream, None):
+            yield from form.split(BytesIO(payload), None)
+        return
+    records = _records_of(form)
+    if records is None:
+        yield from form.split(stream, None)
+        return
+    cursor = Cursor()
+    offset = 0
+    for sample in records.split(stream, None, cursor):
+        sample[_OFFSET] = offset
+        offset = abs(cursor.position)
+        yield sample
+
+
+def decoder_of(form: Format) -> Callable[[Sample], Sample] | None:
+    """What makes a sample of what was dealt; None where it is one."""
+    if _records_of(form) is None:
+        return None
+    decode: Callable[[bytes], Sample] = getattr(form, "decode")  # noqa: B009 - only formats of the table have it
+
+    def decoded(record: Sample) -> Sample:
+        try:
+            return decode(record[DATA])
+        except ValueError as error:
+            raise CorruptError(f"byte {record[_OFFSET]}: this record cannot be decoded: {error}") from error
+
+    return decoded
+
+
+def _records_of(form: Format) -> Format | None:
+    return next((records for decoded, records in _RECORDS if decoded is form), None)

@@ -1,0 +1,195 @@
+"""The broker's process: one thread around poll().
+
+The channel's format pulls: whenever it needs bytes, `_Stream.readinto` deals out the samples made so far, looks after
+the readers, and returns when the FIFO has bytes and the readers have room. So samples never wait for bytes that are
+still to come, and the format knows nothing of all this.
+
+Kept in memory: what one read of the FIFO holds, and up to ROOM bytes for the readers in all (a sample larger than that
+passes, one at a time).
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import time
+import traceback
+from io import FileIO
+from pathlib import Path
+
+from entrypoints.broker import wire
+from entrypoints.broker.desk import LOOK_SECONDS, Desk, JobOverError
+from entrypoints.broker.framing import dealt_samples
+from entrypoints.readers import fifo
+from entrypoints.sample import Sample
+
+ROOM = 64 << 20  # bytes for all readers together, before the FIFO is left to fill up
+FIFO_LOOK_SECONDS = 0.02  # between two looks for the FIFO that is to come
+IDLE_SECONDS = 30.0  # without readers and bytes
+
+
+class _AbandonedError(Exception):
+    """All readers have left the epoch."""
+
+
+def serve(listener: socket.socket) -> None:
+    """Reads one epoch after the other for those who connect, until the job is over."""
+    desk = Desk(listener)
+    try:
+        request = desk.first_request()
+        while True:
+            desk.next_epoch(_read_epoch(desk, request))
+    except JobOverError:
+        return
+
+
+def _read_epoch(desk: Desk, request: wire.Request) -> bytes:
+    """Reads and deals out the desk's epoch; the frame that is its end."""
+    path = fifo.fifo_path(request.as_channel(), desk.epoch.number)
+    try:
+        descriptor = _open(desk, path, request)
+        stream = _Stream(
+            desk, descriptor, fifo.Silence(f"channel {request.channel!r}: the feeder of {path}", request.wait_seconds)
+        )
+        try:
+            form = wire.referred_format(request.format)
+            for sample in dealt_samples(stream, form, request.record_wrapper == "RecordIO"):
+                stream.made.append(sample)
+        finally:
+            stream.deal()  # also before an error: what came before it is good
+            stream.close()
+    except _AbandonedError:
+        return wire.frame(wire.END)
+    except JobOverError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever it is, the readers have to know
+        if type(error).__name__ not in wire.ERRORS:
+            traceback.print_exc()
+        return wire.error_frame(error)
+    return wire.frame(wire.END)
+
+
+def _open(desk: Desk, path: Path, request: wire.Request) -> int:
+    """The FIFO, once it is there and has its writer. The time counts from when a reader waits for it."""
+    since = busy = time.monotonic()
+    descriptor = -1
+    poll = select.poll()
+    try:
+        while True:
+            if descriptor < 0 and fifo.is_there(path, request.channel):
+                descriptor = fifo.open_descriptor(path)
+                poll.register(descriptor, select.POLLIN)
+            if descriptor >= 0 and poll.poll(0):
+                return descriptor
+            desk.look(FIFO_LOOK_SECONDS, None if descriptor < 0 else descriptor)
+            _stop_if_abandoned(desk)
+            now = time.monotonic()
+            if descriptor >= 0 or not desk.is_idle:
+                busy = now
+            elif now - busy > IDLE_SECONDS:  # whoever comes later starts another one
+                raise JobOverError
+            if not desk.epoch.parts:
+                since = now
+            if now - since > request.wait_seconds:
+                wrong = fifo.never_came if descriptor < 0 else fifo.never_fed
+                raise wrong(path, request.channel, request.wait_seconds)
+    except BaseException:
+        if descriptor >= 0:
+            os.close(descriptor)
+        raise
+
+
+def _stop_if_abandoned(desk: Desk) -> None:
+    if desk.epoch.is_abandoned:
+        raise _AbandonedError
+
+
+class _Stream:
+    """The bytes of an epoch as the format sees them; and the samples `made` of them, until they are dealt out."""
+
+    def __init__(self, desk: Desk, descriptor: int, silence: fifo.Silence) -> None:
+        self.made: list[Sample] = []
+        self._desk, self._file, self._silence = desk, FileIO(descriptor), silence
+        self._before = 0  # bytes that came before those of which `made` is made
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        """See ByteStream."""
+        self._make_room()
+        while (count := self._file.readinto(buffer)) is None:
+            self._wait()
+        self._silence.bytes += count
+        return count
+
+    def read(self, size: int = -1, /) -> bytes:
+        """See ByteStream."""
+        if size < 0:
+            return b"".join(iter(lambda: self.read(fifo.PIPE_BYTES), b""))
+        buffer = memoryview(bytearray(size))
+        return bytes(buffer[: self.readinto(buffer)])
+
+    def close(self) -> None:
+        """See ByteStream."""
+        self._file.close()
+
+    def deal(self) -> None:
+        """Deals out what has been made."""
+        come = self._silence.bytes
+        if self.made:
+            # In place: the loop that fills it holds the same list.
+            self._desk.epoch.deal(self.made[:], max(1, come - self._before))
+            self.made.clear()
+        self._before = come
+
+    def _make_room(self) -> None:
+        """Deals out what has been made, and returns when the readers have room for more."""
+        self.deal()
+        self._desk.look(0)
+        since, tell_after = time.monotonic(), fifo.TELL_SECONDS
+        while True:
+            _stop_if_abandoned(self._desk)
+            epoch = self._desk.epoch
+            if epoch.waiting_size * max(1, len(epoch.parts)) < ROOM:
+                return
+            self._desk.look(LOOK_SECONDS)
+            waited = time.monotonic() - since
+            if epoch.is_settled and waited > tell_after:
+                tell_after *= 2
+                slow = max(epoch.parts.values(), key=lambda part: part.outbox.size)
+                fifo.tell(
+                    f"{self._silence.who}: held up for {waited:.0f} s, since the reader of share {slow.index} of {epoch.count} "
+                    "takes nothing; the others wait for it"
+                )
+
+    def _wait(self) -> None:
+        """Until the FIFO can be read."""
+        self._silence.begin()
+        while not self._desk.look(min(LOOK_SECONDS, self._silence.patience), self._file.fileno()):
+            if self._desk.epoch.parts:
+                self._silence.check()
+            else:  # read ahead: nobody misses the bytes yet
+                self._silence.begin()
+            _stop_if_abandoned(self._desk)
+
+
+def main(address: str) -> None:
+    """Listens, lets the process that started us go on, and serves."""
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    else:
+        Path(address).unlink(missing_ok=True)  # of a broker that was killed
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(address)
+        listener.listen(1024)
+        listener.setblocking(False)
+        if os.fork():
+            os._exit(0)
+        # Whoever stops the job sends these to everybody, and then the training still wants its samples.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        try:
+            serve(listener)
+        finally:
+            if not address.startswith("\0"):
+                Path(address).unlink(missing_ok=True)
