@@ -62,10 +62,10 @@ def test_what_hangs_is_not_waited_for(aws: aws_stand_in.StandIn) -> None:
     with_data(aws)
     aws.fault("hang", "s3:ListObjectsV2", seconds=60, count=-1)
     began = time.monotonic()
-    report = checked("channels: {train: s3://dota/train/, more: s3://data/train/}", deadline=1.0)
-    assert time.monotonic() - began < 3
+    report = checked("channels: {train: s3://dota/train/, more: s3://data/train/}", deadline=4.0)
+    assert time.monotonic() - began < 30, "what hangs does so for a minute"
     assert [each.code for each in report.problems] == ["bucket-missing"]
-    assert ("prefixes", "no answer in 1 s") in report.not_asked
+    assert ("prefixes", "no answer in 4 s") in report.not_asked
     aws.clear_faults()
 
 
