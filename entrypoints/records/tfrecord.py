@@ -20,7 +20,7 @@ from entrypoints.errors import CorruptError
 from entrypoints.records import gunzip
 from entrypoints.records.cursor import Cursor, go_to
 from entrypoints.records.window import Window
-from entrypoints.sample import ByteStream, Sample, whole_object
+from entrypoints.sample import DATA, KEY, ByteStream, Sample
 
 BOUNDARIES = True
 
@@ -31,8 +31,9 @@ _LENGTH = struct.Struct("<Q")
 
 def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
     """The payloads of a stream's records as samples. Positions as in `payloads`."""
-    for payload in payloads(stream, key, cursor):
-        yield whole_object(payload, key)
+    if key is None:
+        return ({DATA: payload} for payload in payloads(stream, key, cursor))
+    return ({KEY: key, DATA: payload} for payload in payloads(stream, key, cursor))
 
 
 def payloads(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[bytes]:
