@@ -72,8 +72,13 @@ def dotted(path: Path) -> str:
 
 
 def in_file_order(problems: list[Problem]) -> list[Problem]:
-    """The problems as a reader of the file meets them."""
-    return sorted(problems, key=lambda p: (p.location.line, p.location.column) if p.location else (0, 0))
+    """The problems as a reader of the file meets them; those of several files one file after the other."""
+    return sorted(problems, key=lambda problem: place_order(problem.location))
+
+
+def place_order(location: Location | None) -> tuple[str, int, int]:
+    """What to sort places by."""
+    return (location.file, location.line, location.column) if location else ("", 0, 0)
 
 
 def cut(problems: Sequence[Problem], left_out: int = 0) -> list[Problem]:

@@ -31,6 +31,7 @@ _SETTINGS: dict[Path, str] = {
     ("request", "Environment"): "Environment",
     ("request", "HyperParameters"): "HyperParameters",
 }
+_WHOLE = {("request",), *_SETTINGS}
 # Mappings whose keys are the user's own: null in an upper layer takes one of the lower's away.
 _OF_USERS: tuple[Path, ...] = (("channels",), ("hyperparameters",), ("environment",), ("tags",))
 Veiled = dict[tuple[str, str], str]  # (member, name) -> the setting as written, its variables unresolved
@@ -177,7 +178,12 @@ def _with(level: Any, steps: Path, value: Any) -> Any:
 
 
 def _resolved(value: Any, path: Path, tree: Tree, environ: Mapping[str, str]) -> Any:
-    """The value with every `${NAME}` and `${NAME:-default}` replaced; `$${` stands for `${`."""
+    """The value with every `${NAME}` and `${NAME:-default}` replaced; `$${` stands for `${`.
+
+    A variable that stands for settings as a whole is left as it is written: it can hold no mapping, but a secret.
+    """
+    if path in _WHOLE and not isinstance(value, dict):
+        return value
     if isinstance(value, dict):
         return {key: _resolved(item, (*path, key), tree, environ) for key, item in value.items()}
     if isinstance(value, list):

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 from launcher.channels import KINDS
 from launcher.checks import check_spec
 from launcher.codes import without_ignored
-from launcher.errors import MAX_TOLD, Path, Problem, RefusedError, SpecError, cut, dotted, in_file_order
+from launcher.errors import MAX_TOLD, Path, Problem, RefusedError, SpecError, cut, dotted, in_file_order, place_order
 from launcher.foreign import as_list, as_mapping, place_of
 from launcher.layers import read_bytes, read_layers
 from launcher.nearest import did_you_mean, nearest
@@ -63,7 +63,7 @@ def parse_spec(
     if not found and not tree.problems:
         return spec
     # Words for each of thousands, with the nearest name of all that are known, would take their time.
-    first = sorted(found, key=lambda each: _line(tree, each[0]))[:MAX_TOLD]
+    first = sorted(found, key=lambda each: place_order(tree.locate(each[0])))[:MAX_TOLD]
     problems = [_located(_problem(details, value), details, tree) for _, details, value in first]
     # Of a list with a wrong item nothing is left to judge.
     judged = {
@@ -77,11 +77,6 @@ def parse_spec(
     known = {problem.location for problem in tree.problems}  # what else is wrong there follows from it
     problems = [problem for problem in problems + more if problem.location not in known]
     raise SpecError(cut(once_each(in_file_order(problems + tree.problems)), len(found) - len(first)))
-
-
-def _line(tree: Tree, path: Path) -> tuple[int, int]:
-    at = tree.locate(path)
-    return (at.line, at.column) if at else (0, 0)
 
 
 def _located(problem: Problem, details: Mapping[str, Any], tree: Tree) -> Problem:

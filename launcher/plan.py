@@ -1,27 +1,31 @@
 """JobSpec -> Plan: exactly the request that is shown, sent, or run here.
 
 Pure: the clock, chance, files and the environment are the caller's, who hands over the job's name and the code archive.
+The code is added to a request only when nothing else is wrong with it; what the code itself would break is looked at before,
+apart from the request, so that all problems are told at once, each at its own place.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from entrypoints import contract
 from launcher.archive import CodeArchive
-from launcher.aws_model import violations
+from launcher.aws_model import REQUEST, shapes, shown, violations
 from launcher.checks import check_spec
 from launcher.checks.channels import MAX_CHANNELS
 from launcher.codes import without_ignored
-from launcher.errors import Problem, RefusedError, SpecError, cut, in_file_order
+from launcher.errors import Path, Problem, RefusedError, SpecError, cut, in_file_order
 from launcher.nearest import did_you_mean
-from launcher.request import build_request
+from launcher.request import build_request, groups_of
 from launcher.spec import Code, JobSpec
 
 TOOLKIT_PROGRAM = "sagemaker_program"
 TOOLKIT_DIRECTORY = "sagemaker_submit_directory"
 TOOLKIT_TORCHRUN = "sagemaker_torch_distributed_enabled"
+_Found = tuple[Path, str, str]  # where, the code, and what is wrong
 
 
 @dataclass(frozen=True)
@@ -55,79 +59,109 @@ def make_plan(
 ) -> Plan:
     """Plan one job.
 
-    `code` is required where the spec has `code:`; why it could not be read becomes one of the problems. `ignore` names codes
-    to say nothing of, besides the spec's own; `strict` makes warnings errors. Raises SpecError with every problem found.
+    `job_name` is what `names.job_name` made of the spec, or a name that was given in its place. `code` is required where the
+    spec has `code:`; why it could not be read becomes one of the problems. `ignore` names codes to say nothing of, besides
+    the spec's own; `strict` makes warnings errors. Raises SpecError with every problem found.
     """
+    problems, uri = check_spec(spec, job_name), None
     request = build_request(spec, job_name)
-    problems = check_spec(spec, job_name)
-    uri = None
-    if spec.code is not None and isinstance(code, CodeArchive):
-        problems += _missing_files(spec, code)
-        uri = _code_uri(request, spec.code, code)
-        _add_code(request, spec.code, uri)
-        problems += _code_violations(spec, request, problems)
-    elif spec.code is not None:
-        path = ("code", "directory")
-        problems.append(Problem(path, str(code), "code-unreadable", location=spec.locate(path)))
+    if spec.code is not None:
+        found: list[_Found] = [(("code", "directory"), "code-unreadable", str(code))]
+        if isinstance(code, CodeArchive):
+            uri = _code_uri(request, spec.code, code)
+            found = [*_missing_files(spec.code, code), *_broken_limits(spec.code, request, uri)]
+        told = {problem.path for problem in problems if problem.severity == "error"}
+        for path, name, message in found:
+            if path not in told:  # of a wrong file name all the rest follows
+                problems.append(Problem(path, message, name, location=spec.locate(path)))
+            told |= {path} - {("code",)}
     problems = in_file_order(without_ignored(problems, spec, ignore))
     if any(strict or problem.severity == "error" for problem in problems):
         raise SpecError(cut(problems))
+    if spec.code is not None and uri is not None:
+        _add_code(request, spec.code, uri)
     return Plan(request, spec, code if isinstance(code, CodeArchive) else None, uri, tuple(problems))
 
 
-def _code_violations(spec: JobSpec, request: dict[str, Any], known: list[Problem]) -> list[Problem]:
-    """The model's limits that the request breaks only with the code in it."""
-    messages = {problem.message for problem in known}
-    found = [violation for violation in violations(request) if violation.message not in messages]
-    path = ("code", "s3_uri") if spec.code and spec.code.s3_uri is not None else ("code",)
-    location = spec.locate(path)
-    return [
-        Problem(path, f"makes {'.'.join(map(str, each.path))} wrong: {each.message}", each.code, location=location)
-        for each in found
-    ]
-
-
-def _missing_files(spec: JobSpec, archive: CodeArchive) -> list[Problem]:
+def _missing_files(code: Code, archive: CodeArchive) -> Iterator[_Found]:
     """Files that the spec names and the archive lacks."""
-    code, names = spec.code, archive.names()
-    problems = []
+    names = archive.names()
+    ours = f"{contract.BUNDLE_DIR}/"
     for key in ("entry_point", "requirements"):
         name = getattr(code, key)
-        bundled = key == "entry_point" and f"{contract.BUNDLE_DIR}/{name}" in names
-        if name is not None and name not in names and not bundled:
-            path = ("code", key)
-            ours = f"{contract.BUNDLE_DIR}/"
-            known = [each.removeprefix(ours) for each in names]
-            if code is not None and code.directory is not None:
-                message = f"{name!r} is not in {code.directory}{did_you_mean(name, known)}"
-            else:
-                message = (
-                    f"{name!r} is none of the bundled scripts; name its folder with directory, such as directory: src"
-                )
-            problems.append(Problem(path, message, "code-file-missing", location=spec.locate(path)))
-    return problems
+        if name is None or name in names or (key == "entry_point" and ours + name in names):
+            continue
+        message = f"{name!r} is none of the bundled scripts; name its folder with directory, such as directory: src"
+        if code.directory is not None:
+            near = did_you_mean(name, [each.removeprefix(ours) for each in names])
+            message = f"{name!r} is not in {code.directory}{near}"
+        yield ("code", key), "code-file-missing", message
+
+
+def _broken_limits(code: Code, request: dict[str, Any], uri: str) -> Iterator[_Found]:
+    """The model's limits that break by what the code adds: its place, its arguments, its settings.
+
+    Each is looked at by itself, since the request that they go into can be wrong in any way.
+    """
+    place: Path = ("code",) if code.s3_uri is None else ("code", "s3_uri")
+    if _place(code, request):
+        for each in violations(uri, "S3Uri"):
+            yield place, each.code, f"its place in S3, {shown(uri)}, {each.message}; choose a shorter code.s3_uri"
+    if not _goes_by_toolkit(code, request):
+        for key in ("entry_point", "requirements"):
+            for each in violations(getattr(code, key) or "", "TrainingContainerArgument"):
+                yield ("code", key), each.code, f"is an argument of the container and {each.message}"
+        return
+    for member, added in _toolkit_settings(code, request, uri).items():
+        settings = shapes()[shapes()[REQUEST]["members"][member]["shape"]]
+        for name, value in added.items():
+            for each in violations(value, settings["value"]["shape"]):
+                yield ("code",), each.code, f"makes {member}.{name}, which {each.message}"
+        given = _mapping(request, member)
+        if len({**given, **added}) > settings["max"] >= len(given):
+            message = f"adds to {member}, which then has more entries than the {settings['max']} that AWS takes"
+            yield ("code",), "aws-max", message
+
+
+def _mapping(request: dict[str, Any], member: str) -> dict[str, Any]:
+    """A member that is a mapping, of a request that may hold anything there."""
+    given = request.get(member)
+    return given if isinstance(given, dict) else {}
+
+
+def _place(code: Code, request: dict[str, Any]) -> str:
+    """The folder in S3 for all versions of the code; empty where the request has no right one, which is told elsewhere."""
+    if code.s3_uri is not None:
+        return code.s3_uri
+    output = _mapping(request, "OutputDataConfig").get("S3OutputPath")
+    return f"{output.rstrip('/')}/code" if isinstance(output, str) and not any(violations(output, "S3Uri")) else ""
 
 
 def _code_uri(request: dict[str, Any], code: Code, archive: CodeArchive) -> str:
     """Where the code lies: content-addressed, so that unchanged code is there already."""
-    output = request.get("OutputDataConfig", {}).get("S3OutputPath", "")
-    place = code.s3_uri if code.s3_uri is not None else f"{output.rstrip('/')}/code"
-    return f"{place.rstrip('/')}/{archive.digest}/"
+    return f"{_place(code, request).rstrip('/')}/{archive.digest}/"
+
+
+def _goes_by_toolkit(code: Code, request: dict[str, Any]) -> bool:
+    entries = request.get("InputDataConfig")
+    full = isinstance(entries, list) and len(entries) >= MAX_CHANNELS
+    return code.delivery == "submit_directory" or (code.delivery == "auto" and full)
 
 
 def _add_code(request: dict[str, Any], code: Code, uri: str) -> None:
-    full = len(request.get("InputDataConfig", ())) >= MAX_CHANNELS
-    if code.delivery == "submit_directory" or (code.delivery == "auto" and full):
-        _add_for_toolkit(request, code, uri)
-    else:
+    """Let a request that has nothing wrong with it bring the code."""
+    if not _goes_by_toolkit(code, request):
         _add_channel(request, code, uri)
+        return
+    for member, added in _toolkit_settings(code, request, uri).items():
+        request[member] = {**request.get(member, {}), **added}
 
 
 def _add_channel(request: dict[str, Any], code: Code, uri: str) -> None:
     """The code as a channel of its own, started by our own boot.py: any image that has Python will do."""
     source: dict[str, Any] = {"S3DataType": "S3Prefix", "S3Uri": uri, "S3DataDistributionType": "FullyReplicated"}
     entries = request.setdefault("InputDataConfig", [])
-    if any("InstanceGroupNames" in entry["DataSource"].get("S3DataSource", {}) for entry in entries):
+    if any(groups_of(entry) for entry in entries):
         # The service refuses a job in which only some channels name instance groups.
         groups = request["ResourceConfig"]["InstanceGroups"]
         source["InstanceGroupNames"] = [group["InstanceGroupName"] for group in groups]
@@ -148,17 +182,17 @@ def boot_arguments(code: Code) -> list[str]:
     return arguments
 
 
-def _add_for_toolkit(request: dict[str, Any], code: Code, uri: str) -> None:
+def _toolkit_settings(code: Code, request: dict[str, Any], uri: str) -> dict[str, dict[str, str]]:
     """The code by the sagemaker-training toolkit's own hyperparameters, for jobs that have no channel left."""
     program = str(code.entry_point)
     bundle = f"{contract.BASE_DIR}/{contract.CODE_DIR}/{contract.BUNDLE_DIR}"
     if program.startswith(f"{contract.BUNDLED_PACKAGE}/"):
         program = f"{contract.BUNDLE_DIR}/{program}"
-    parameters = request.setdefault("HyperParameters", {})
-    parameters[TOOLKIT_PROGRAM] = program
-    parameters[TOOLKIT_DIRECTORY] = uri + contract.CODE_ARCHIVE
+    parameters = {TOOLKIT_PROGRAM: program, TOOLKIT_DIRECTORY: uri + contract.CODE_ARCHIVE}
     if code.launcher == "torchrun":
         parameters[TOOLKIT_TORCHRUN] = "true"
-    environment = request.setdefault("Environment", {})
-    inherited = environment.get("PYTHONPATH")
-    environment["PYTHONPATH"] = f"{bundle}:{inherited}" if inherited else bundle
+    inherited = _mapping(request, "Environment").get("PYTHONPATH")
+    return {
+        "HyperParameters": parameters,
+        "Environment": {"PYTHONPATH": f"{bundle}:{inherited}" if inherited else bundle},
+    }

@@ -45,7 +45,7 @@ _OURS = {
 
 def build_request(spec: JobSpec, job_name: str) -> dict[str, Any]:
     """The request as the spec says it, before the code that travels with it is added."""
-    request: dict[str, Any] = {"TrainingJobName": job_name}
+    request: dict[str, Any] = {"TrainingJobName": str(job_name)}
     for key, value in spec:
         if key in _OURS or value is None or (key == "training_input_mode" and _needs_no_mode(spec)):
             continue

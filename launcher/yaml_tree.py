@@ -84,10 +84,13 @@ def read_tree(text: str | bytes, file: str) -> Tree:
 
 
 def once_each(problems: list[Problem]) -> list[Problem]:
-    """The problems without those that are told of the same place already: an alias brings its own along."""
+    """The problems without those that are told of the same key at the same place already: an alias brings its own along.
+
+    The key counts, since all that is missing from a mapping is told at the mapping.
+    """
     first: dict[Any, Problem] = {}
     for problem in problems:
-        first.setdefault((problem.location, problem.code), problem)
+        first.setdefault((problem.location, problem.code, problem.path[-1:]), problem)
     return list(first.values())
 
 

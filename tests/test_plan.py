@@ -254,7 +254,7 @@ CODE = "code: {directory: src, entry_point: train.py}"
 @pytest.mark.parametrize(
     ("overlay", "code"),
     [
-        ("code: {directory: src, entry_point: train.py, s3_uri: my-bucket/code}", "aws-pattern"),
+        ("code: {directory: src, entry_point: train.py, s3_uri: my-bucket/code}", "code-places"),
         (f"output_data_config: {{s3_output_path: s3://b/{'x' * 1000}}}\n{CODE}", "aws-max"),
         ("code: {directory: nowhere, entry_point: train.py}\nrole_arn: arn:aws:iam::1:role/x", "code-unreadable"),
     ],
@@ -265,8 +265,96 @@ def test_what_the_code_makes_wrong_is_told_at_the_code(job: Path, overlay: str, 
     with pytest.raises(SpecError) as caught:
         launcher.plan(job, name="one")
     found = {problem.code: problem for problem in caught.value.problems}
-    assert found[code].path[0] == "code"
-    assert ("aws-pattern" in found) is (code != "aws-max")  # the role's problem is told beside the missing folder
+    assert found.pop(code).path[0] == "code"
+    assert set(found) == (
+        {"aws-pattern"} if code == "code-unreadable" else set()
+    )  # the role's is told beside the folder's
+
+
+def problems_of(job: Path, overlay: str, name: str | None = "one", **variables: str) -> list[str]:
+    job.write_text(laid_over_base(overlay))
+    with pytest.raises(SpecError) as caught:
+        launcher.plan(launcher.load(job, environ=variables), name=name)
+    return [str(problem).replace(f"{job}:", "") for problem in caught.value.problems]
+
+
+IN_A_GROUP = "channels: {a: {s3_uri: s3://bucket/a/, instance_group_names: [g]}}\n"
+
+
+@pytest.mark.parametrize(
+    "overlay",
+    [
+        IN_A_GROUP,
+        IN_A_GROUP + "resource_config: null",
+        IN_A_GROUP + "resource_config: {instance_groups: [{instance_type: ml.m5.large}]}",
+        "request: {InputDataConfig: [{}]}",
+        "request: {InputDataConfig: x}",
+        "request: {InputDataConfig: [{ChannelName: a, DataSource: null}]}",
+        "request: {OutputDataConfig: 5}",
+        "request: {AlgorithmSpecification: x}",
+        "request: {HyperParameters: x, Environment: [y]}",
+        "role_arn: my-role",
+        "base_name: my_job",
+        "training_job_name: my_job\nbase_name: null",
+        "tags: {team: x*}",
+        "channels: {b c: s3://bucket/b/}",
+        "output_data_config: null",
+        "channels:\n" + "".join(f"  c{index}: s3://bucket/c{index}/\n" for index in range(21)),
+    ],
+)
+def test_the_code_changes_nothing_in_what_is_told_of_the_rest(job: Path, overlay: str) -> None:
+    alone = problems_of(job, overlay, None)
+    for more in ("", ", delivery: channel", ", delivery: submit_directory"):
+        code = CODE.replace("}", f"{more}}}")
+        told = problems_of(job, f"{overlay.rstrip()}\n{code}", None)
+        assert [each for each in told if ": code" not in each] == alone
+
+
+def test_what_the_toolkit_has_no_room_for(job: Path) -> None:
+    code = CODE.replace("}", ", delivery: submit_directory}")
+    full = ", ".join(f"a{index}: b" for index in range(99))
+    told = problems_of(job, f"{code}\nhyperparameters: {{{full}}}")
+    assert any("8:1: code: adds to HyperParameters, which then has more entries than the 100" in each for each in told)
+    told = problems_of(job, f"{code}\nenvironment: {{PYTHONPATH: {'x' * 510}}}")
+    assert any("8:1: code: makes Environment.PYTHONPATH, which has" in each for each in told)
+    (message,) = problems_of(job, f"code: {{directory: src, entry_point: train.py, requirements: {'r' * 300}}}")
+    assert "code.requirements" in message
+
+
+@pytest.mark.parametrize("entry_point", ["/abs/train.py", "../train.py", "train.ipynb"])
+def test_an_entry_point_outside_is_told_once(job: Path, entry_point: str) -> None:
+    (message,) = problems_of(job, f"code: {{directory: src, entry_point: {entry_point}}}")
+    assert message.endswith("[code-entry-point]")
+
+
+@pytest.mark.parametrize("code", ["", CODE])
+@pytest.mark.parametrize(
+    "overlay", ['hyperparameters: {p: "${S}"}', 'environment: "${S}"', 'request: {Environment: "${S}"}',
+                'request: {HyperParameters: ["${S}"]}', 'request: "${S}"', 'environment: ["${S}"]']
+)  # fmt: skip
+def test_a_secret_of_a_wrong_form_is_not_shown(job: Path, overlay: str, code: str) -> None:
+    told = problems_of(job, f"{overlay}\n{code}", S="hunter2\nx")
+    assert len(told) == 1
+    assert "hunter2" not in told[0]
+
+
+def test_a_name_that_is_given_is_blamed_for_itself(job: Path) -> None:
+    job.write_text(laid_over_base("base_name: null"))
+    assert launcher.plan(job, name="abc").request["TrainingJobName"] == "abc"
+    for base in ("base_name: null", "base_name: mine", "base_name: null\ntraining_job_name: mine"):
+        (message,) = problems_of(job, base, "x y")
+        assert message.startswith("--name:1:1: 'x y' does not match")
+
+
+def test_a_base_name_is_quoted_as_it_is_written(job: Path) -> None:
+    (message,) = problems_of(job, "base_name: my_job", None)
+    assert message.startswith("7:1: base_name: 'my_job' does not match")
+    with pytest.raises(SpecError) as caught:
+        launcher.plan(launcher.load(job, sets=[f"base_name={'a_' * 150}"]))
+    assert {str(problem.location) for problem in caught.value.problems} == {"--set base_name:1:1"}
+    job.write_text(laid_over_base(f"base_name: {'a' * 43}"))
+    assert [warning.code for warning in launcher.plan(job).warnings] == ["base-name-room"]
+    assert launcher.plan(job, name="one").warnings == ()
 
 
 def test_the_codes_place_follows_the_request(job: Path) -> None:

@@ -34,7 +34,8 @@ from launcher.checks.remedies import example, remedy
 from launcher.checks.rule import Draft, Rule
 from launcher.errors import Location, Path, Problem
 from launcher.images import WANTED as IMAGE_KEYS
-from launcher.request import build_request, key_path, spec_path, training_image
+from launcher.names import MadeName, beginning
+from launcher.request import build_request, key_path, member_place, spec_path, training_image
 from launcher.spec import JobSpec
 
 _SHORT_FORMS = ("RoleArn", "FileSystemId")  # what is too short or too long for these is of another form altogether
@@ -63,35 +64,46 @@ RULES: tuple[Rule, ...] = (
 
 
 def check_spec(spec: JobSpec, job_name: str | None = None) -> list[Problem]:
-    """Every problem of a spec that can be known offline: the service model's limits first, then the rules'."""
-    written = spec.training_job_name if spec.training_job_name is not None else spec.base_name
-    name = job_name if job_name is not None else "name" if written is None else written
-    request = build_request(spec, name)
+    """Every problem of a spec that can be known offline: the service model's limits first, then the rules'.
+
+    A `job_name` that is not made from the spec is one that was given in place of the spec's, and is blamed for itself.
+    """
+    given = job_name if job_name is not None and not isinstance(job_name, MadeName) else None
+    made = "name" if spec.base_name is None else beginning(spec.base_name)
+    written = made if spec.training_job_name is None else spec.training_job_name
+    request = build_request(spec, written if given is None else given)
     problems = []
     broken = list(violations(request))
     for violation in broken:
         if not _said_better(violation) and not _of_the_job(violation, request, spec):
             path = spec_path(violation.path, request, spec)
             message = _without_secret(violation, request, spec)
-            if violation.code in ("aws-pattern", "aws-enum") or violation.path[-1] in _SHORT_FORMS:
-                message += remedy(violation.path, request)
-            elif violation.code == "aws-required":
+            if violation.code == "aws-required":
                 message += example(str(violation.path[-1]), str(path[-1]))
-            given = violation.path == ("TrainingJobName",) and written is not None and not name.startswith(written)
-            location = Location("--name", 1, 1) if given else spec.locate(path)
+            elif violation.code in ("aws-pattern", "aws-enum") or violation.path[-1] in _SHORT_FORMS:
+                message += remedy(violation.path, request)
+            location = spec.locate(path)
+            if given is not None and violation.path == ("TrainingJobName",) and path[0] != "request":
+                path, location = (), Location("--name", 1, 1, given)
             problems.append(Problem(path, message, violation.code, location=location))
     mistyped = [found.path for found in broken if found.code == "aws-type"]
     judged = {path for path in (key_path(path, request, spec) for path in mistyped) if _is_of_names(path)}
     if (unknown := training_image(spec)[1]) is not None:
         path = ("image", unknown.key) if unknown.key in IMAGE_KEYS else _IMAGE_PLACES.get(unknown.key, ("image",))
         problems.append(Problem(path, str(unknown), "image-unknown", location=spec.locate(path)))
-    draft, index = Draft(spec, without(request, mistyped)), hatch_index(spec)
+    draft, index = Draft(spec, without(request, mistyped), given is not None), hatch_index(spec)
     for rule in RULES:
         for path, message in rule.find(draft):
-            if path not in judged:
+            if path not in judged and not _is_inside(path, mistyped):
                 place = said_at(path, spec, index)
                 problems.append(Problem(place, message, rule.code, rule.severity, spec.locate(place)))
     return problems
+
+
+def _is_inside(path: Path, mistyped: list[Path]) -> bool:
+    """Whether the member of a key stands in one that has a wrong type, so that nothing is known of it."""
+    member = member_place(str(path[0]))
+    return any(member[: len(wrong)] == wrong for wrong in mistyped)
 
 
 def _is_of_names(path: Path) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from entrypoints import contract
 from launcher.checks.rule import Draft, Found, Rule
+from launcher.names import MAX_BASE, beginning
 
 _MANY_METRICS = 50  # AWS takes 40
 _LONGEST_REGEX = 500  # that AWS takes; one that is longer has been told of
@@ -23,8 +24,22 @@ def name_given_once(draft: Draft) -> Iterator[Found]:
     """
     if draft.spec.training_job_name is not None and draft.spec.base_name is not None:
         yield ("base_name",), "names the job a second time; keep training_job_name (used as it is) or base_name"
-    if draft.spec.training_job_name is None and draft.spec.base_name is None:
+    if draft.spec.training_job_name is None and draft.spec.base_name is None and not draft.is_named:
         yield ("base_name",), "is missing; write the beginning of the job's name, such as base_name: digits"
+
+
+def base_name_has_room(draft: Draft) -> Iterator[Found]:
+    """A job's name has room for 42 characters of its base name, before the time and the random characters.
+
+    Names have 63 characters at most (TrainingJobName in the service model). Jobs whose base names differ only behind the 42nd
+    would look alike.
+    """
+    base = draft.spec.base_name or ""
+    if len(beginning(base)) < len(base.rstrip("-")) and draft.spec.training_job_name is None and not draft.is_named:
+        yield (
+            ("base_name",),
+            f"has {len(base):,} characters, but a job's name takes over {MAX_BASE} of them; write a shorter one",
+        )
 
 
 def one_of_image_and_algorithm(draft: Draft) -> Iterator[Found]:
@@ -114,6 +129,8 @@ def tensor_board_path_is_free(draft: Draft) -> Iterator[Found]:
     Source: aws/amazon-sagemaker-examples issue 3620.
     """
     path = draft.get("TensorBoardOutputConfig.LocalPath") or ""
+    if path.rstrip("/") == f"{contract.BASE_DIR}/output/tensorboard":  # the default, written out
+        return
     for reserved in (contract.BASE_DIR, "/tmp", "/usr/local/nvidia"):
         if path == reserved or path.startswith(f"{reserved}/"):
             yield (
@@ -144,6 +161,9 @@ _METRIC = 'metric_definitions: [{name: loss, regex: "loss=%s"}]'
 
 RULES = (
     Rule("job-name", "error", name_given_once, wrong="training_job_name: other", right="base_name: mine"),
+    Rule(
+        "base-name-room", "warning", base_name_has_room, wrong=f"base_name: {'a' * 43}", right=f"base_name: {'a' * 42}"
+    ),
     Rule(
         "image-or-algorithm",
         "error",

@@ -71,6 +71,8 @@ class Draft:
 
     spec: JobSpec
     request: Mapping[str, Any]
+    is_named: bool = False
+    """Whether the job's name was given in place of the spec's."""
 
     def get(self, dotted: str) -> Any:
         """A member by its path, such as `StoppingCondition.MaxRuntimeInSeconds`; None where any part is absent."""
