@@ -222,9 +222,9 @@ def _stack(parts: list[_Part]) -> Sample:
         values: list[Any] = []
         for part in parts:
             if part.form is None:
-                values += [parsed.get(path) for parsed in part.parsed]
+                values.extend(parsed.get(path) for parsed in part.parsed)
             else:
-                values += part.columns[path][: part.count] if path in part.columns else [None] * part.count
+                values.extend(part.columns[path][: part.count] if path in part.columns else [None] * part.count)
         kind, name = path
         if kind in (FEATURES, LABEL):
             batch[kind][name] = _stack_values(values)
