@@ -67,7 +67,8 @@ def violations(value: Any, shape_name: str = REQUEST, path: Path = ()) -> Iterat
     shape = shapes()[shape_name]
     expected = _JSON_TYPES[shape["type"]]
     if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
-        yield Violation(path, f"is {shown(value)}, but {_TYPE_NAMES[expected]} belongs here", "aws-type")
+        what = "has no value" if value is None else f"is {shown(value)}"
+        yield Violation(path, f"{what}, but {_TYPE_NAMES[expected]} belongs here", "aws-type")
     elif expected is dict and "members" in shape:
         yield from _members(value, shape, path)
     elif expected is dict:

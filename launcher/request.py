@@ -13,7 +13,7 @@ from entrypoints import contract
 from launcher.aws_model import REQUEST, typed
 from launcher.errors import Path
 from launcher.images import ImageError, resolve_image
-from launcher.part import as_request, aws_name, spec_name
+from launcher.part import Part, as_request, aws_name, spec_name
 from launcher.parts import Image, ResourceConfig
 from launcher.spec import JobSpec
 
@@ -142,9 +142,38 @@ def _add_channels(request: dict[str, Any], spec: JobSpec) -> None:
 def spec_path(path: Path, request: dict[str, Any], spec: JobSpec) -> Path:
     """The place in the spec that a place in its request came from."""
     by_key = key_path(path, request, spec)
-    hatch = spec.request or {}
-    said_there = _holds(hatch, path) or (_holds(hatch, path[:1]) and getattr(spec, str(by_key[0]), None) is None)
-    return ("request", *path) if said_there else by_key
+    return ("request", *path) if said_in_hatch(path, by_key, spec) else by_key
+
+
+def said_in_hatch(member: Path, key: Path, spec: JobSpec) -> bool:
+    """Whether `request:` says what a member of the request is, or that it is not; `key` is the place of the spec's own key.
+
+    There null takes a member away, and a list takes the place of the spec's. What is missing from a mapping is missed in
+    `request:` only where the spec's own keys say nothing of that mapping.
+    """
+    value: Any = spec.request or {}
+    for depth, part in enumerate(member):
+        if isinstance(value, list):
+            return True
+        if not isinstance(value, dict) or part not in value:
+            return depth > 0 and not _is_written(spec, key[:-1] or key)
+        value = value[part]
+        if value is None:
+            return True
+    return bool(member)
+
+
+def _is_written(spec: JobSpec, path: Path) -> bool:
+    """Whether something stands at a place of the spec's own keys."""
+    value: Any = spec
+    for part in path:
+        if isinstance(value, Part):
+            value = getattr(value, str(part), None)
+        elif isinstance(value, dict):
+            value = value.get(part)
+        else:
+            value = value[part] if isinstance(value, tuple) and isinstance(part, int) and part < len(value) else None
+    return value is not None
 
 
 def key_path(path: Path, request: dict[str, Any], spec: JobSpec) -> Path:
@@ -176,17 +205,6 @@ def key_path(path: Path, request: dict[str, Any], spec: JobSpec) -> Path:
             tag = request["Tags"][index]
             return ("tags", tag["Key"]) if isinstance(tag, dict) and "Key" in tag else ("tags",)
     return _inner(path, verbatim=False)
-
-
-def _holds(value: Any, path: Path) -> bool:
-    """Whether something stands at `path` below `value`."""
-    for part in path:
-        if not isinstance(value, dict | list) or (isinstance(value, dict) and part not in value):
-            return False
-        if isinstance(value, list) and not (isinstance(part, int) and part < len(value)):
-            return False
-        value = value[part]  # type: ignore[index]  # a part of the kind that this level takes
-    return bool(path) and value is not None
 
 
 def _inner(path: Path, *, verbatim: bool) -> Path:

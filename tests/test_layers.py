@@ -53,6 +53,17 @@ def test_problems_name_the_file_they_are_in(folder: Path) -> None:
     assert any(line.startswith("job.yaml:2:1: role_arn:") for line in found)
 
 
+def test_problems_of_one_file_stand_together(folder: Path) -> None:
+    (folder / "team/base.yaml").write_text(
+        BASE.replace("ml.m5.xlarge", "ml.m5.xlarg").replace("s3://bucket/out/", "no")
+    )
+    (folder / "job.yaml").write_text("extends: team/base.yaml\nrole_arn: arn:aws:iam::1:role/x\n\n\nregion: moon\n")
+    found = problems(folder / "job.yaml", "tags.a=b*")
+    files = [line.partition(":")[0] for line in found]
+    assert [files.count(name) for name in dict.fromkeys(files)] == [1, 2, 2]
+    assert files == sorted(files)
+
+
 def test_paths_start_at_the_file_in_which_they_are_written(folder: Path) -> None:
     (folder / "team/src").mkdir()
     (folder / "team/src/train.py").touch()

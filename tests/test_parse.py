@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from launcher import JobSpec, Problem, SpecError, parse_spec
 from launcher.checks import check_spec
 from launcher.checks.examples import BASE, laid_over_base
+from launcher.errors import dotted
 
 
 def problems_of(text: str | bytes) -> list[str]:
@@ -131,6 +132,21 @@ def test_all_problems_at_once_in_the_files_order() -> None:
         "directory-path-absolute",
         "duplicate-key",
     ]
+
+
+@pytest.mark.parametrize(
+    ("overlay", "missing"),
+    [
+        ("role_arn: null\noutput_data_config: null", {"role_arn", "output_data_config"}),
+        ("channels: {a: {source: EFS}}", {"channels.a.file_system_id", "channels.a.directory_path"}),
+        ("metric_definitions: [{}]", {"metric_definitions[0].name", "metric_definitions[0].regex"}),
+    ],
+)
+def test_another_mistake_hides_nothing_that_is_missing(overlay: str, missing: set[str]) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_spec(laid_over_base(f"foo: 1\n{overlay}"))
+    assert {dotted(each.path) for each in caught.value.problems if each.code == "aws-required"} == missing
+    assert "unknown-key" in {each.code for each in caught.value.problems}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from launcher.aws_model import REQUEST, shapes
 from launcher.channels import KINDS
 from launcher.checks import check_spec
 from launcher.checks.examples import BASE, laid_over_base
-from launcher.errors import Path
+from launcher.errors import Path, dotted
 from launcher.part import spec_name
 from launcher.request import build_request, spec_path
 from launcher.spec import JobSpec
@@ -136,12 +136,36 @@ def test_the_hatch_is_merged_last(hatch: str, expected: dict[str, Any]) -> None:
         ("{ResourceConfig: {InstanceCount: two}}", "job.yaml:8:28: request.ResourceConfig.InstanceCount:", "a whole number"),
         ("{RetryStrategy: {MaximumRetryAttempts: 31}}", "job.yaml:8:27:", "at most 30"),
         ("{RetryStrategy: {}}", "job.yaml:8:11", "request.RetryStrategy.MaximumRetryAttempts: is missing"),
+        ("{RoleArn: null}", "job.yaml:8:11: request.RoleArn:", "write RoleArn: arn:aws:iam::"),
+        ("{OutputDataConfig: {S3OutputPath: null}}", "job.yaml:8:30: request.OutputDataConfig.S3OutputPath:", "is missing"),
+        ("{AlgorithmSpecification: {TrainingImage: null}}", "job.yaml:8:36: request.AlgorithmSpecification.TrainingImage:",
+         "missing"),
+        ("{AlgorithmSpecification: x}", "job.yaml:8:11: request.AlgorithmSpecification:", "a mapping belongs here"),
+        ("{InputDataConfig: [{ChannelName: a}]}", "job.yaml:8:29: request.InputDataConfig[0].DataSource:", "is missing"),
+        ("{InputDataConfig: [{ChannelName: a, DataSource: null}]}", "job.yaml:8:46: request.InputDataConfig[0].DataSource:",
+         "has no value, but a mapping"),
     ],
 )  # fmt: skip
 def test_the_hatch_is_checked(hatch: str, place: str, words: str) -> None:
     (problem,) = map(str, check_spec(parse_spec(laid_over_base(f"request: {hatch}"), "job.yaml")))
     assert problem.startswith(place)
     assert words in problem
+
+
+@pytest.mark.parametrize(
+    ("hatch", "missing"),
+    [
+        ("{InputDataConfig: [{}]}", ["InputDataConfig[0].ChannelName", "InputDataConfig[0].DataSource"]),
+        (
+            "{ResourceConfig: {InstanceType: null, InstanceCount: null, InstanceGroups: [{}]}}",
+            [f"ResourceConfig.InstanceGroups[0].Instance{name}" for name in ("Type", "Count", "GroupName")],
+        ),
+    ],
+)
+def test_what_an_item_of_the_hatch_lacks_is_missed_in_it(hatch: str, missing: list[str]) -> None:
+    problems = check_spec(parse_spec(laid_over_base(f"request: {hatch}"), "job.yaml"))
+    assert {dotted(problem.path) for problem in problems} == {f"request.{each}" for each in missing}
+    assert {problem.location and problem.location.line for problem in problems} == {8}
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from launcher import SpecError, make_plan
+from launcher.archive import CodeArchive
 from launcher.aws_model import REQUEST, shapes
 from launcher.checks import RULES, check_spec
 from launcher.checks.built_in_facts import BUILT_INS
 from launcher.checks.rule import Draft
+from launcher.names import job_name
 from launcher.spec import JobSpec
 
 SECRET = "hunter2-"
@@ -72,6 +75,7 @@ def spoiled(request: Any, chance: Random) -> Any:
     return [spoiled(inner, chance) for inner in request] if isinstance(request, list) else request
 
 
+CODE = CodeArchive((("train.py", False, b"print()"),))
 SEEDS = {"seed": st.integers(0, 2**32), "odds": st.sampled_from([0.2, 0.5, 0.8, 1])}
 MANY = settings(max_examples=150, deadline=None, derandomize=True)
 
@@ -104,6 +108,43 @@ def test_wrong_types_reach_no_rule(seed: int, odds: float) -> None:
     request = {key: spoiled(inner, chance) for key, inner in value(REQUEST, chance, odds).items()}
     spec = JobSpec.model_validate({"base_name": "a", "request": request})
     assert all(isinstance(problem.message, str) for problem in check_spec(spec))
+
+
+@given(delivery=st.sampled_from(["auto", "channel", "submit_directory"]), wrong=st.booleans(), **SEEDS)
+@MANY
+def test_the_code_joins_any_request(delivery: str, wrong: bool, seed: int, odds: float) -> None:
+    """Planned with code, a request ends in a plan or in problems, of which the code's are the only new ones."""
+    chance = Random(seed)
+    request = value(REQUEST, chance, odds)
+    if wrong:
+        request = {key: spoiled(inner, chance) for key, inner in request.items()}
+    code = {"directory": "src", "entry_point": "train.py", "delivery": delivery}
+    spec = JobSpec.model_validate({"base_name": "a", "region": "eu-west-1", "request": request, "code": code})
+    known = {str(problem) for problem in check_spec(spec)}
+    try:
+        told = make_plan(spec, job_name=job_name(spec), code=CODE).warnings
+    except SpecError as error:
+        told = error.problems[:-1]  # the last may say how many are left out
+    assert not any(SECRET in problem.message for problem in told)
+    assert all(problem.path[0] == "code" for problem in told if str(problem) not in known)
+
+
+def test_code_joins_right_requests_too() -> None:
+    """Small changes of a right request, so that some of them are planned."""
+    planned = 0
+    for seed in range(200):
+        chance = Random(seed)
+        request = {member: value(shapes()[REQUEST]["members"][member]["shape"], chance, 1) for member in
+                   chance.sample(["InputDataConfig", "HyperParameters", "Environment", "VpcConfig", "Tags"], 2)}  # fmt: skip
+        fields = {"role_arn": "arn:aws:iam::123456789012:role/a", "output_data_config": {"s3_output_path": "s3://b/k"}}
+        machine = {"instance_type": "ml.m5.large", "instance_count": 1, "volume_size_in_gb": 9}
+        fields |= {"image": "123456789012.dkr.ecr.eu-west-1.amazonaws.com/a:1", "resource_config": machine}
+        chosen = {"base_name": "a", "code": {"directory": "src", "entry_point": "train.py"}, "request": request}
+        try:
+            planned += bool(make_plan(JobSpec.model_validate({**fields, **chosen}), job_name="one", code=CODE))
+        except SpecError as error:
+            assert error.problems
+    assert planned
 
 
 def test_the_walk_meets_most_rules() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from launcher.errors import Path
 from launcher.part import aws_name
-from launcher.request import member_place
+from launcher.request import member_place, said_in_hatch
 from launcher.spec import JobSpec
 
 _SOURCES = ("S3DataSource", "FileSystemDataSource", "DatasetSource")
@@ -34,17 +34,12 @@ def said_at(path: Path, spec: JobSpec, index: dict[tuple[str, str], int]) -> Pat
     if not hatch or not path or path[0] == "request":
         return path
     key, *rest = path
-    own = getattr(spec, str(key), None)
     if key in ("channels", "tags"):
-        own = (own or {}).get(str(rest[0])) if rest else own
         member = _item_place("InputDataConfig" if key == "channels" else "Tags", hatch, rest, index)
     else:
         names = rest if key in _VERBATIM else [aws_name(part) if isinstance(part, str) else part for part in rest]
         member = (*member_place(str(key)), *names)
-    held = _held(hatch, member)
-    # What is missing from a member that only the hatch gives is missed there, not at a key that nobody wrote.
-    said_there = held and (held == member or own is None)
-    return ("request", *member) if said_there else path
+    return ("request", *member) if said_in_hatch(member, path, spec) else path
 
 
 def _item_place(member: str, hatch: Any, rest: list[str | int], index: dict[tuple[str, str], int]) -> Path:
