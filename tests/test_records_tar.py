@@ -9,14 +9,17 @@ import subprocess
 import tarfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from webdataset import TarWriter
 from webdataset.tariterators import group_by_keys, tar_file_expander
 
 from entrypoints.errors import CorruptError
 from entrypoints.records import tar, tar_write
+from entrypoints.records.cursor import Cursor
 from entrypoints.sample import Sample
 
 BLOCK = 512
@@ -274,3 +277,100 @@ def test_the_same_samples_give_the_same_bytes_and_a_bad_key_is_refused() -> None
     for sample in ({"jpg": b""}, {"__key__": "a/1.x", "jpg": b""}, {"__key__": "", "jpg": b""}):
         with pytest.raises(ValueError, match=r"sample 0 has __key__"):
             written([sample])
+
+
+def test_what_webdataset_writes() -> None:
+    random.seed(3)
+    samples: list[dict[str, Any]] = [
+        {"__key__": f"a/{n:04d}", "bin": random.randbytes(random.choice((0, 1, 511, 512, 5000))), "cls": b"%d" % n}
+        for n in range(40)
+    ]
+    for compress in (False, True):
+        stream = io.BytesIO()
+        with TarWriter(stream, encoder=False, compress=compress) as writer:
+            for sample in samples:
+                writer.write(sample)
+        assert read(stream.getvalue()) == samples
+        half = len(stream.getvalue()) // 2
+        with pytest.raises(CorruptError, match=r"byte \d+"):
+            read(stream.getvalue()[:half])
+
+
+def test_gzip_of_several_members_with_headers_across_them() -> None:
+    data = archive(FILES)
+    for piece in (1, 100, 512, 700):
+        pieces = [data[start : start + piece] for start in range(0, 5000, piece)]
+        rest = data[len(pieces) * piece :]
+        compressed = b"".join(map(gzip.compress, [*pieces, b"", rest]))
+        assert read(compressed) == SAMPLES
+        assert read(compressed + bytes(100)) == SAMPLES
+        with pytest.raises(CorruptError, match="gzip stream is damaged"):
+            read(compressed + b"junk")
+
+
+def test_no_change_of_a_header_gives_fewer_samples_or_another_error() -> None:
+    for form in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        data = archive([("n" * 100 + ".jpg" if form else "a.jpg", b"1"), ("b.jpg", b"2")], form)
+        count = len(read(data))
+        for place in range(len(data.rstrip(b"\0"))):
+            for change in (1, 0x15, 0x80):
+                damaged = bytearray(data)
+                damaged[place] ^= change
+                try:
+                    assert len(read(bytes(damaged))) == count
+                except CorruptError:
+                    continue
+
+
+def test_going_on_after_what_was_said_for_the_rest_of_the_archive() -> None:
+    files = archive([("1.jpg", b"a"), ("2.jpg", b"bc"), ("3.jpg", b"def")])
+    info = tarfile.TarInfo("pax_global_header")
+    info.type, info.size = tarfile.XGLTYPE, 14
+    data = info.tobuf(tarfile.USTAR_FORMAT) + b"14 comment=xy\n".ljust(BLOCK, b"\0") + files
+    cursor = Cursor()
+    complete = [(sample, cursor.position) for sample in tar.split(io.BytesIO(data), None, cursor)]
+    assert len(complete) == 3
+    for number, (_, position) in enumerate(complete):
+        assert position > 0
+        assert list(tar.split(io.BytesIO(data), None, Cursor(position))) == [s for s, _ in complete[number + 1 :]]
+    # Sizes said for all that follow: only who has read them can go on.
+    sized = info.tobuf(tarfile.USTAR_FORMAT) + b"9 size=3\n".ljust(BLOCK, b"\0")
+    info.size = 9
+    sized = info.tobuf(tarfile.USTAR_FORMAT) + sized[BLOCK:]
+    empty = archive([("1.jpg", b""), ("2.jpg", b"")])
+    data = (
+        sized
+        + empty[:BLOCK]
+        + b"abc".ljust(BLOCK, b"\0")
+        + empty[BLOCK : 2 * BLOCK]
+        + b"def".ljust(BLOCK, b"\0")
+        + bytes(1024)
+    )
+    cursor = Cursor()
+    samples = tar.split(io.BytesIO(data), None, cursor)
+    assert next(samples) == {"__key__": "1", "jpg": b"abc"}
+    assert cursor.position < 0
+    assert list(tar.split(io.BytesIO(data), None, Cursor(cursor.position))) == [{"__key__": "2", "jpg": b"def"}]
+    assert list(samples) == [{"__key__": "2", "jpg": b"def"}]
+
+
+def test_links_and_directories_between_samples_do_not_move_the_place_to_go_on() -> None:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as output:
+        for name, kind in (
+            ("1.jpg", b"0"),
+            ("l" * 120, b"2"),
+            ("d", b"5"),
+            ("n" * 120 + ".jpg", b"0"),
+            ("h", b"1"),
+            ("3.jpg", b"0"),
+        ):
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = kind, "1.jpg" if kind in b"12" else ""
+            output.addfile(info)
+    cursor = Cursor()
+    found = [(sample["__key__"], cursor.position) for sample in tar.split(io.BytesIO(stream.getvalue()), None, cursor)]
+    assert [name for name, _ in found] == ["1", "n" * 120, "3"]
+    for number, (_, position) in enumerate(found):
+        rest = tar.split(io.BytesIO(stream.getvalue()), None, Cursor(position))
+        assert [sample["__key__"] for sample in rest] == [name for name, _ in found[number + 1 :]]
