@@ -6,7 +6,7 @@ import io
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from entrypoints.errors import CorruptError
@@ -34,12 +34,14 @@ def read(data: bytes, key: str | None = "k", start: int = 0) -> list[Sample]:
     return list(json_lines.split(io.BytesIO(data), key, Cursor(start)))
 
 
-@given(st.lists(st.dictionaries(st.text(), JSON)), st.integers(1, 9), st.booleans())
+@settings(max_examples=30)  # JSON takes long to think of
+@given(st.lists(st.dictionaries(st.text(), JSON), max_size=3), st.integers(1, 9), st.booleans())
 def test_objects_come_back(values: list[Sample], size: int, ascii: bool) -> None:
     data = "\n".join(json.dumps(value, ensure_ascii=ascii) for value in values).encode("utf-8", "surrogatepass")
     assert list(json_lines.split(Pieces(data, size))) == values
 
 
+@settings(max_examples=30)
 @given(st.lists(JSON.filter(lambda value: not isinstance(value, dict))))
 def test_other_values_are_data(values: list[object]) -> None:
     stream = io.BytesIO()

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from io import FileIO
 from itertools import chain
 from typing import Any, BinaryIO
 
@@ -59,50 +60,53 @@ class Parquet:
         """
         arrow, _ = _pyarrow()
         cursor = cursor or Cursor()
+        cursor.position = cursor.start
         place = f"object {key!r}, " if key is not None else ""
-        row = cursor.start
         with closing(SeekableFile(stream, key)) as file:
-            where = "the table at its end"
-            try:
-                _check_ends(file)
-                reader, names = self._open(file, place)
-                for group, before, rows in _groups(reader.metadata, cursor.start):
-                    where = f"row {row}, in row group {group}"
-                    left = before + rows - row
-                    for batch in _batches(reader, group, names):
-                        first = min(max(0, row - before), batch.num_rows)
-                        before += batch.num_rows
-                        for sample in _samples(batch.slice(first), key):
-                            row += 1
-                            left -= 1
-                            cursor.position = row
-                            yield sample
-                        where = f"row {row}, in row group {group}"
-                    if left:
-                        raise ValueError(f"{left} of the group's {rows} rows are missing")
-            except (arrow.ArrowException, OSError, EOFError, ValueError) as error:
-                if isinstance(error, OSError) and error.errno is not None:
-                    raise  # the medium's own, not pyarrow's
-                reason = " ".join(str(error).split())
-                raise CorruptError(f"{place}byte {file.tell()}, {where}: not Parquet, or damaged: {reason}") from error
+            # A plain file is read without Python and its copies; what is wrong in it is looked at through Python, which
+            # knows how far it came.
+            name = stream.name if isinstance(stream, FileIO) else None
+            sources = [arrow.OSFile(name)] if isinstance(name, str) else []
+            for source in [*sources, arrow.PythonFile(file, mode="r")]:
+                group = -1
+                try:
+                    _check_ends(file)
+                    reader, names = self._open(source, place)
+                    for group, before, rows in _groups(reader.metadata, cursor.position):
+                        for batch in _batches(reader, group, before, names, cursor.position):
+                            for sample in _samples(batch, key):
+                                cursor.position += 1
+                                yield sample
+                        if cursor.position < before + rows:
+                            raise ValueError(
+                                f"{before + rows - cursor.position} of the group's {rows} rows are missing"
+                            )
+                    return
+                except (arrow.ArrowException, OSError, EOFError, ValueError) as error:
+                    if isinstance(error, OSError) and error.errno is not None:
+                        raise  # the medium's own, not pyarrow's
+                    if isinstance(source, arrow.PythonFile):
+                        where = f"row {cursor.position}, in row group {group}" if group >= 0 else "the table at its end"
+                        reason = " ".join(str(error).split())
+                        raise CorruptError(
+                            f"{place}byte {file.tell()}, {where}: not Parquet, or damaged: {reason}"
+                        ) from error
 
-    def _open(self, file: SeekableFile, place: str) -> tuple[Any, list[str] | None]:
+    def _open(self, source: Any, place: str) -> tuple[Any, list[str] | None]:
         """A file's reader, and the names of the columns to read. A column of structs is chosen as a whole."""
-        arrow, parquet = _pyarrow()
-        metadata = parquet.read_metadata(arrow.PythonFile(file, mode="r"))
+        _, parquet = _pyarrow()
+        metadata = parquet.read_metadata(source)
         buffer = max(1 << 16, min(_BUFFERS // max(1, metadata.num_columns), 4 << 20))
-        source = arrow.PythonFile(file, mode="r")
         reader = parquet.ParquetFile(
             source, metadata=metadata, buffer_size=buffer, pre_buffer=False, page_checksum_verification=True
         )
-        if self.columns is None:
-            return reader, None
-        missing = [name for name in self.columns if name not in reader.schema_arrow.names]
+        every = reader.schema_arrow.names
+        if len(set(every)) < len(every):
+            raise ValueError("two columns have one name")
+        missing = [name for name in self.columns or () if name not in every]
         if missing:
-            raise ChannelError(
-                f"{place}there is no column {missing[0]!r}; the file has {', '.join(reader.schema_arrow.names)}"
-            )
-        return reader, list(self.columns)
+            raise ChannelError(f"{place}there is no column {missing[0]!r}; the file has {', '.join(every)}")
+        return reader, None if self.columns is None else list(self.columns)
 
     def write(self, stream: BinaryIO, samples: Iterable[Sample]) -> int:
         """Writes samples as rows, in row groups of some MiB, with checksums; how many.
@@ -173,24 +177,31 @@ def _groups(metadata: Any, start: int) -> Iterator[tuple[int, int, int]]:
         before += count
 
 
-def _batches(reader: Any, group: int, names: list[str] | None) -> Iterator[Any]:
-    """A row group's rows, some MiB at a time."""
+def _batches(reader: Any, group: int, before: int, names: list[str] | None, start: int) -> Iterator[Any]:
+    """The rows of a row group from row `start` of the file on, some MiB at a time; `before` are in earlier groups."""
     # Of single columns pyarrow must not be asked: where what it knows of one is damaged, it ends the process.
     metadata = reader.metadata.row_group(group)
     rows = max(1, min(_MAX_BATCH, _BATCH_BYTES * metadata.num_rows // max(1, metadata.total_byte_size)))
     # One thread: DataLoader workers are many, and they are forked.
     for batch in reader.iter_batches(rows, row_groups=[group], columns=names, use_threads=False):
-        # A name chooses the columns that begin with it, too.
-        yield batch if names is None else batch.select(names)
+        after = before + batch.num_rows
+        if after > start:
+            rest = batch.slice(max(0, start - before))
+            # A name chooses the columns that begin with it, too.
+            yield rest if names is None else rest.select(names)
+        before = after
 
 
 def _samples(batch: Any, key: str | None) -> Iterator[Sample]:
     names = batch.schema.names
-    start: Sample = {} if key is None else {KEY: key}
-    for row in zip(*map(_values, batch.columns), strict=True):
-        sample = start.copy()
-        sample.update(zip(names, row, strict=True))
-        yield sample
+    columns = map(_values, batch.columns)
+    if key is None:
+        for row in zip(*columns, strict=True):
+            yield dict(zip(names, row, strict=True))
+    else:
+        names = [KEY, *names]  # a column of that name comes later and so counts
+        for row in zip(*columns, strict=True):
+            yield dict(zip(names, (key, *row), strict=True))
 
 
 def _values(column: Any) -> list[Any]:

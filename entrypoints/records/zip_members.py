@@ -82,10 +82,11 @@ def _order(table: Table) -> array[int]:
     """Where in the table the members stand that are files, those of a sample beside each other."""
     places = array("Q")
     ranks = array("Q")
-    first: dict[str, int] = {}
+    first: dict[bytes, int] = {}
     for place, name in table.names():
-        if not name.endswith("/") and not name.startswith("__MACOSX/"):
-            ranks.append(first.setdefault(_sample_of(name)[0], len(first)))
+        if not name.endswith(b"/") and not name.startswith(b"__MACOSX/"):
+            dot = name.find(b".", name.rfind(b"/") + 1)
+            ranks.append(first.setdefault(name if dot < 0 else name[:dot], len(first)))
             places.append(place)
     if all(rank <= after for rank, after in pairwise(ranks)):
         return places

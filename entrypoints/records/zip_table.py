@@ -19,6 +19,7 @@ _END = struct.Struct("<4s4H2IH")  # signature, disks, entries, size and place of
 _LOCATOR = struct.Struct("<4sIQI")
 _END64 = struct.Struct("<4sQHHIIQQQQ")
 _ENTRY = struct.Struct("<4s6H3I5H2I")
+_LENGTHS = struct.Struct("<I3H")  # of an entry, from byte 24 on: content, name, extra fields, comment
 _MAX_COMMENT = 0xFFFF
 _UTF8 = 0x800  # flag: the name is UTF-8
 _UNIX, _DARWIN = 3, 19
@@ -50,17 +51,27 @@ class Table:
         self._start = start  # the table's own offset in the object
         self._key = key
 
-    def names(self) -> Iterator[tuple[int, str]]:
-        """Every entry's place and name. Raises CorruptError where there are not as many as the archive says."""
+    def names(self) -> Iterator[tuple[int, bytes]]:
+        """Every entry's place and name as it is written. Raises CorruptError where there are not as many as the archive says.
+
+        All of them are asked for before the first sample, so this does little for each.
+        """
+        data, lengths, fixed = self._data, _LENGTHS.unpack_from, _ENTRY.size
         place = count = 0
-        while place < len(self._data):
-            fields = self._fields(place)
-            name = self._name(place, fields)
-            if name.endswith("/") and fields[9]:
-                raise self._corrupt(place, f"{name!r} is a directory, and has {fields[9]} bytes")
+        end = len(data)
+        while place < end:
+            if place + fixed > end or data[place : place + 4] != b"PK\1\2":
+                raise self._corrupt(place, "here should be an entry of the table")
+            size, name_size, extra_size, comment_size = lengths(data, place + 24)
+            after = place + fixed + name_size
+            name = data[place + fixed : after]
+            if size and name.endswith(b"/"):
+                raise self._corrupt(place, f"{name!r} is a directory, and has {size} bytes")
             yield place, name
-            place += _ENTRY.size + sum(fields[10:13])
+            place = after + extra_size + comment_size
             count += 1
+        if place > end:
+            raise self._corrupt(end, "the table ends inside of its last entry")
         if count != self._count:
             raise self._corrupt(place, f"the table has {count} entries, and the archive's end says {self._count}")
 
