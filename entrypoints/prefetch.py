@@ -27,7 +27,7 @@ from collections.abc import Generator, Iterator
 from contextlib import suppress
 
 from entrypoints.errors import ChannelError
-from entrypoints.prefetch_slot import Limits, Slot, Source
+from entrypoints.prefetch_schedule import Limits, Part, Schedule, Slot, Source
 from entrypoints.prefetch_stream import ReadStream
 
 _QUIT_SECONDS = 10.0  # for a request that is under way; a thread that takes longer ends by itself later
@@ -41,18 +41,16 @@ class ReadAhead:
 
     def __init__(self, sources: Iterator[Source], limits: Limits) -> None:
         self._sources = sources
-        self._limits = limits
+        self._most_threads = limits.threads
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)  # threads wait for something to fetch, or room for it
         self._news = threading.Condition(self._lock)  # the reader waits for a piece or a slot
-        self._slots: deque[Slot] = deque()  # not given to the reader yet
-        self._unissued: deque[Slot] = deque()  # those that want more, in order
+        self._schedule = Schedule(limits)
         self._abandoned: deque[Slot] = deque()  # whose streams nobody has any more
         self._failure: BaseException | None = None  # of `sources`; its place is after all slots
         self._exhausted = False
         self._advancing = False  # somebody is asking `sources`
-        self._held = 0  # bytes, of all slots
         self._idle = 0  # threads that wait
         self._threads: set[threading.Thread] = set()
         self._started = False
@@ -64,19 +62,19 @@ class ReadAhead:
     def __next__(self) -> ReadStream[Slot]:
         self._check_process()
         with self._lock:
-            while not self._slots:
-                if self._closed or (self._exhausted and self._failure is None):
-                    raise StopIteration
+            while not self._schedule.waiting:
                 if self._failure is not None:
                     failure, self._failure = self._failure, None
                     raise failure
+                if self._exhausted:
+                    raise StopIteration
                 if self._advancing:
                     self._news.wait()
                 else:
                     self._advance()
-            slot = self._slots.popleft()
+            slot = self._schedule.waiting.popleft()
             slot.given = True
-            if self._started and (slot.wants_more() or self._may_advance()):
+            if self._started:
                 self._start()
         return ReadStream(slot.source.key, self, slot)
 
@@ -87,17 +85,13 @@ class ReadAhead:
         with self._lock:
             self._closed = True
             self._exhausted = True
-            for slot in (*self._slots, *self._unissued):
-                self._drop(slot)
-            self._slots.clear()
-            self._unissued.clear()
+            self._schedule.drop_all()
             self._work.notify_all()
             self._news.notify_all()
             threads = list(self._threads)
         for thread in threads:
             if thread is not threading.current_thread():
                 thread.join(_QUIT_SECONDS)
-        _live.discard(self)
 
     # What streams ask for
 
@@ -105,37 +99,22 @@ class ReadAhead:
         """The piece at the slot's place, waited for; None at the object's end. Raises what its fetch raised."""
         self._check_process()
         with self._lock:
-            while True:
-                piece = slot.pieces.pop(slot.place, None)
-                if isinstance(piece, Exception):
-                    slot.pieces[slot.place] = piece  # reading on raises it again
-                    raise piece
-                if piece:
-                    slot.place += len(piece)
-                    self._release(slot, len(piece))
-                    return piece
+            while not (piece := self._schedule.take(slot)):
                 if slot.closed:
                     raise ChannelError(f"object {slot.source.key!r}: its reading was ended before its end")
-                if slot.end is not None and slot.place >= slot.end and slot.issued:
+                if slot.at_end():
                     return None
                 self._start()
                 self._news.wait()
+            self._start()
+            return piece
 
     def seek(self, slot: Slot, place: int) -> None:
         """Lets the slot be read from `place` on. What has been fetched for other places is dropped."""
         self._check_process()
         with self._lock:
-            if slot.closed or place == slot.place:
-                return
-            slot.generation += 1
-            self._release(slot, slot.held)
-            slot.pieces.clear()
-            slot.failed = False
-            slot.issued = slot.place = place
-            if slot not in self._unissued and slot.wants_more():
-                self._unissued.appendleft(slot)
-            if self._started:
-                self._start()
+            if not slot.closed and place != slot.place:
+                self._schedule.seek(slot, place)
 
     def size(self, slot: Slot) -> int:
         """The object's size; asked for where it is not known yet."""
@@ -143,10 +122,9 @@ class ReadAhead:
 
     def close_slot(self, slot: Slot) -> None:
         """Ends the reading of one object."""
-        if self._process != os.getpid():
-            return
-        with self._lock:
-            self._drop(slot)
+        if self._process == os.getpid():
+            with self._lock:
+                self._drop(slot)
 
     def abandon(self, slot: Slot) -> None:
         """As `close_slot`, from a finalizer: that can run anywhere, even where this thread holds the lock."""
@@ -159,31 +137,23 @@ class ReadAhead:
 
     # With the lock held
 
-    def _drop(self, slot: Slot) -> None:
-        if not slot.closed:
-            slot.closed = True
-            slot.generation += 1
-            slot.pieces.clear()
-            self._release(slot, slot.held)
-            self._all_issued(slot)
-            if not slot.busy:
-                slot.source.close()
-
     def _drop_abandoned(self) -> None:
         while self._abandoned:
             self._drop(self._abandoned.popleft())
 
-    def _all_issued(self, slot: Slot) -> None:
-        with suppress(ValueError):
-            self._unissued.remove(slot)
-        if self._exhausted and not self._unissued:
-            self._work.notify_all()  # so that the threads end
+    def _drop(self, slot: Slot) -> None:
+        self._schedule.drop(slot)
+        if self._started:
+            self._start()
+        self._dismiss()
 
-    def _release(self, slot: Slot, count: int) -> None:
-        slot.held -= count
-        self._held -= count
-        if self._idle and count:
-            self._work.notify()
+    def _dismiss(self) -> None:
+        """Wakes the threads that wait once there is nothing left to do, so that they end."""
+        if self._idle and self._exhausted and self._schedule.all_issued():
+            self._work.notify_all()
+
+    def _may_advance(self) -> bool:
+        return not (self._exhausted or self._advancing) and self._schedule.has_room()
 
     def _advance(self) -> None:
         """Asks `sources` for the next one. The lock is let go of meanwhile: that can be a request too."""
@@ -197,58 +167,28 @@ class ReadAhead:
         finally:
             self._lock.acquire()
             self._advancing = False
-        if self._closed:
-            if source is not None:
-                source.close()
-        elif source is None:
+        if source is None:
             self._exhausted = True
             self._failure = failure
-            self._work.notify_all()
+            self._dismiss()
+        elif self._closed:
+            source.close()
         else:
-            slot = Slot(source)
-            self._slots.append(slot)
-            self._unissued.append(slot)
+            self._schedule.add(source)
         self._news.notify_all()
-        self._work.notify()
 
     def _start(self) -> None:
-        """Sees to it that a thread fetches; further ones start each other."""
+        """Sees to it that a thread looks for work, where there may be some. Further ones start each other."""
         self._started = True
+        if self._closed or not (self._may_advance() or not self._schedule.all_issued()):
+            return
         if self._idle:
             self._work.notify()
-        elif len(self._threads) < self._limits.threads and not self._closed:
+        elif len(self._threads) < self._most_threads:
             thread = threading.Thread(target=self._run, name="prefetch", daemon=True)
             self._threads.add(thread)
             _live.add(self)
             thread.start()
-
-    def _choose(self) -> tuple[Slot, int, int, int] | None:
-        """What is to be fetched next: slot, generation, start, count."""
-        limits = self._limits
-        for slot in self._unissued:
-            if slot.busy and not slot.source.ranges:
-                continue
-            count = limits.piece_bytes if slot.end is None else min(limits.piece_bytes, slot.end - slot.issued)
-            # The one that is being read goes on in any case: the others must not starve it.
-            starved = slot.given and slot.held < 2 * limits.piece_bytes
-            if self._held and self._held + count > limits.held_bytes and not starved:
-                return None
-            start = slot.issued
-            slot.issued += max(count, 1)
-            slot.held += count
-            self._held += count
-            slot.busy += 1
-            if not slot.wants_more():
-                self._all_issued(slot)
-            return slot, slot.generation, start, count
-        return None
-
-    def _may_advance(self) -> bool:
-        return (
-            not (self._exhausted or self._advancing)
-            and len(self._slots) < self._limits.objects
-            and self._held < self._limits.held_bytes
-        )
 
     # In the threads
 
@@ -257,20 +197,14 @@ class ReadAhead:
             try:
                 while not self._closed:
                     self._drop_abandoned()
-                    chosen = self._choose()
-                    if chosen is not None:
-                        if self._unissued or self._may_advance():
-                            self._start()
-                        self._lock.release()
-                        try:
-                            piece = _fetch(chosen)
-                        finally:
-                            self._lock.acquire()
-                        self._put(chosen, piece)
-                        del piece
+                    part = self._schedule.next_part()
+                    if part is not None:
+                        self._dismiss()
+                        self._start()
+                        self._fetch(part)
                     elif self._may_advance():
                         self._advance()
-                    elif self._exhausted and not self._unissued:
+                    elif self._exhausted and self._schedule.all_issued():
                         return
                     else:
                         self._idle += 1
@@ -281,30 +215,21 @@ class ReadAhead:
                 if not self._threads:
                     _live.discard(self)
 
-    def _put(self, chosen: tuple[Slot, int, int, int], piece: bytes | Exception) -> None:
-        slot, generation, start, count = chosen
-        slot.busy -= 1
-        if slot.generation != generation:  # sought away from, or closed
-            if slot.closed and not slot.busy:
-                slot.source.close()
-            return
-        if isinstance(piece, Exception):
-            slot.failed = True
-            self._release(slot, count)
-        elif len(piece) != count:
-            self._release(slot, count - len(piece))
-            if len(piece) < count:
-                slot.end = start + len(piece)
-        if not slot.wants_more():
-            self._all_issued(slot)
-        slot.pieces[start] = piece
-        if slot.given:
+    def _fetch(self, part: Part) -> None:
+        self._lock.release()
+        try:
+            piece = _fetch(part)
+        finally:
+            self._lock.acquire()
+        self._schedule.put(part, piece)
+        self._dismiss()
+        if part.slot.given:
             self._news.notify_all()
 
     def _check_process(self) -> None:
         if self._process != os.getpid():
             raise ChannelError(
-                "a stream was begun before this process was forked; begin to read in the process that reads"
+                "a stream was begun before the process was forked; begin to read in the process that reads"
             )
 
 
@@ -324,10 +249,9 @@ def read_ahead(sources: Iterator[Source], limits: Limits) -> Generator[ReadStrea
         raise
 
 
-def _fetch(chosen: tuple[Slot, int, int, int]) -> bytes | Exception:
-    slot, _, start, count = chosen
+def _fetch(part: Part) -> bytes | Exception:
     try:
-        return slot.source.fetch(start, count)
+        return part.slot.source.fetch(part.start, part.size)
     except Exception as error:  # noqa: BLE001 - raised where the piece is read
         return error
 

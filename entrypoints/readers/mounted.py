@@ -23,7 +23,7 @@ from entrypoints import contract
 from entrypoints.environment import Channel
 from entrypoints.errors import ChannelError
 from entrypoints.prefetch import read_ahead
-from entrypoints.prefetch_slot import Limits
+from entrypoints.prefetch_schedule import Limits
 from entrypoints.readers.remote_file import RemoteFile, is_remote
 from entrypoints.sample import ByteStream
 from entrypoints.sharding import Share
@@ -50,6 +50,11 @@ def open_objects(channel: Channel, paths: Iterable[str]) -> Generator[tuple[str 
     with closing(read_ahead(sources, _LIMITS)) as streams:
         for stream in streams:
             yield stream.key, stream
+
+
+def key_of(channel: Channel, path: str) -> str:
+    """The key that a sample of this file bears."""
+    return path
 
 
 def open_file(channel: Channel, path: str) -> ByteStream:

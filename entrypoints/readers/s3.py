@@ -21,18 +21,20 @@ from entrypoints.environment import Channel
 from entrypoints.errors import ChannelError
 from entrypoints.listing import Listed, Listing, shared_listing
 from entrypoints.prefetch import read_ahead
-from entrypoints.prefetch_slot import Limits
+from entrypoints.prefetch_schedule import Limits
 from entrypoints.readers import s3_client
 from entrypoints.readers.s3_client import connection, require, s3_exception
 from entrypoints.sample import ByteStream
 from entrypoints.sharding import Share
 
-__all__ = ["JOINED", "connection", "objects", "open_objects", "open_streams", "require", "s3_exception"]
+__all__ = ["JOINED", "connection", "key_of", "objects", "open_objects", "open_streams", "require", "s3_exception"]
 
 JOINED = False
 
-RANGE_BYTES = 8 << 20  # of one request, and one part of the client's: a range comes as one piece, without a copy
-HELD_BYTES = 64 << 20  # what is fetched ahead, per process and channel
+# Of one request: within one part of the client's, 8 MiB, so that it comes as one piece, without a copy.
+RANGE_BYTES = 4 << 20
+# What is fetched ahead, per process and channel: twelve ranges. The client takes up to 150 MB besides for its own buffers.
+HELD_BYTES = 48 << 20
 
 
 class S3Object:
@@ -92,6 +94,11 @@ def objects(channel: Channel) -> Listing:
     reach = connection(os.environ)
     store = [reach["endpoint"], reach["region"], channel.s3_uri, str(channel.max_objects)]
     return shared_listing(store, partial(_next_page, channel))
+
+
+def key_of(channel: Channel, listed: Listed) -> str:
+    """The key that a sample of this object bears."""
+    return relative_key(channel, listed.key)
 
 
 def _next_page(channel: Channel, token: str | None) -> tuple[list[Listed], str | None]:
