@@ -15,6 +15,7 @@ from entrypoints.records import (
     FORMATS,
     SHORT_NAMES,
     Format,
+    augmented,
     csv_rows,
     example,
     format_of,
@@ -53,6 +54,7 @@ def written(write: Callable[[io.BytesIO, Any], int]) -> Callable[[Iterable[Any]]
     return collect
 
 
+ATTRIBUTES = augmented.Augmented(("x",))  # it needs names
 # How an object with these payloads looks in each format. A format that is missing here fails its tests.
 WRITERS: dict[Format, Callable[[Iterable[bytes]], bytes]] = {
     tar: tar_bytes,
@@ -72,14 +74,16 @@ WRITERS: dict[Format, Callable[[Iterable[bytes]], bytes]] = {
     zip_members: lambda payloads: written(zip_write.write)(
         {"__key__": f"{number:06d}", "bin": data} for number, data in enumerate(payloads)
     ),
+    ATTRIBUTES: lambda payloads: written(ATTRIBUTES.write)({"x": data} for data in payloads),
     parquet.ROWS: lambda payloads: written(parquet.ROWS.write)({"x": data} for data in payloads),
 }
 # Formats with a table of contents at the end: they seek as they like, and a Pipe cannot bring them.
 WITH_TABLE = (zip_members, parquet.ROWS)
 # Formats that may come gzip-compressed.
 COMPRESSED = (tar, tfrecord, example)
-every_format = pytest.mark.parametrize("form", list(SHORT_NAMES.values()), ids=list(SHORT_NAMES))
-joinable = {name: form for name, form in SHORT_NAMES.items() if form.BOUNDARIES}
+tested = {**SHORT_NAMES, "augmented": ATTRIBUTES}
+every_format = pytest.mark.parametrize("form", list(tested.values()), ids=list(tested))
+joinable = {name: form for name, form in tested.items() if form.BOUNDARIES}
 every_joinable_format = pytest.mark.parametrize("form", list(joinable.values()), ids=list(joinable))
 
 

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from entrypoints.errors import ChannelError
 from entrypoints.records import (
+    augmented,
     csv_rows,
     example,
     image_recordio,
@@ -76,6 +77,7 @@ SHORT_NAMES: Mapping[str, Format] = {
     "lines": lines,
     "jsonl": json_lines,
     "csv": csv_rows.ROWS,
+    "augmented": augmented.RECORDS,
 }
 
 
