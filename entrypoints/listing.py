@@ -134,7 +134,7 @@ class Listing(Sequence[Listed]):
             if not os.path.samestat(os.fstat(descriptor), os.fstat(self._descriptor)):
                 # The file was removed, by a rank that has ended: everybody left goes on with a new one.
                 self._closing()
-                self._begin(os.dup(descriptor))
+                self._begin(_open(self._path))  # not a duplicate: that would keep the lock
             if self._scan():  # another process has had it meanwhile
                 return True
             objects, token = self._next_page(self._token)

@@ -1,0 +1,121 @@
+"""One listing for all processes of a host: each page asked for once, whoever needs it first."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from entrypoints.listing import Keys, Listed, Listing
+
+PAGES, PER_PAGE = 40, 25
+EVERY = [Listed(f"p/{number:04d}-ü\udcff", number << 30) for number in range(PAGES * PER_PAGE)]
+
+
+def next_page(log: Path, token: str | None) -> tuple[list[Listed], str | None]:
+    """Pages of EVERY; each call is a line of the log."""
+    number = int(token or 0)
+    with log.open("a") as stream:
+        stream.write(f"{number}\n")
+    page = EVERY[number * PER_PAGE : (number + 1) * PER_PAGE]
+    return page, None if number == PAGES - 1 else str(number + 1)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+@pytest.fixture
+def listing(tmp_path: Path, log: Path) -> Listing:
+    return Listing(tmp_path / "folder" / "listing", partial(next_page, log))
+
+
+def asked(log: Path) -> list[int]:
+    return [int(line) for line in log.read_text().split()]
+
+
+def test_a_listing_is_asked_for_as_it_is_read(listing: Listing, log: Path) -> None:
+    assert listing[PER_PAGE] == EVERY[PER_PAGE]
+    assert asked(log) == [0, 1]
+    assert list(listing) == EVERY
+    assert len(listing) == len(EVERY)
+    assert (listing[-1], listing[3], listing[5:900:100]) == (EVERY[-1], EVERY[3], EVERY[5:900:100])
+    for index in (len(EVERY), -len(EVERY) - 1):
+        with pytest.raises(IndexError):
+            listing[index]
+    assert asked(log) == list(range(PAGES))
+
+
+def read_in_child(listing: Listing, answers: Any) -> None:
+    answers.put(list(listing) == EVERY)
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+@pytest.mark.parametrize("begun", [0, 3])
+def test_processes_share_a_listing(listing: Listing, log: Path, begun: int) -> None:
+    if begun:
+        assert listing[begun * PER_PAGE] == EVERY[begun * PER_PAGE]
+    context = multiprocessing.get_context("fork")
+    answers: Any = context.SimpleQueue()
+    others = [listing, pickle.loads(pickle.dumps(listing)), listing]
+    children = [context.Process(target=read_in_child, args=(other, answers)) for other in others]
+    for child in children:
+        child.start()
+    assert list(listing) == EVERY
+    for child in children:
+        child.join(20)
+    assert [answers.get() for _ in children] == [True] * 3
+    assert sorted(asked(log)) == list(range(PAGES))
+
+
+def test_a_listing_whose_file_is_removed_goes_on(listing: Listing, log: Path, tmp_path: Path) -> None:
+    found = []
+    for number, item in enumerate(listing):
+        found.append(item)
+        if number == 60:
+            (tmp_path / "folder" / "listing").unlink()
+    assert found == EVERY
+
+
+def test_an_error_of_a_page_is_no_end(tmp_path: Path, log: Path) -> None:
+    failures = [OSError("once")]
+
+    def sometimes(token: str | None) -> tuple[list[Listed], str | None]:
+        if token == "2" and failures:
+            raise failures.pop()
+        return next_page(log, token)
+
+    listing = Listing(tmp_path / "listing", sometimes)
+    with pytest.raises(OSError, match="once"):
+        list(listing)
+    assert list(listing) == EVERY
+
+
+def test_a_listing_takes_little_memory(listing: Listing) -> None:
+    assert len(listing) == len(EVERY)
+    assert len(pickle.dumps(listing)) < 1000
+
+
+@given(st.lists(st.text().map(lambda text: text.encode("utf-8", "replace").decode())))
+def test_keys_are_a_list_of_strings(keys: list[str]) -> None:
+    found = Keys(keys)
+    assert found == keys
+    assert list(found) == keys
+    assert found[1:3] == keys[1:3]
+    assert pickle.loads(pickle.dumps(found)) == found
+    assert (found == [*keys, "more"]) is False
+    if keys:
+        assert found[-1] == keys[-1]
+
+
+def test_names_that_are_no_unicode() -> None:
+    name = os.fsdecode(b"\xff.bin")
+    assert Keys([name])[0] == name

@@ -1,0 +1,268 @@
+"""Reading ahead: the same bytes in the same order, bounded, sought, broken, closed early, forked."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from entrypoints.errors import ChannelError
+from entrypoints.prefetch import read_ahead
+from entrypoints.prefetch_schedule import Limits
+from entrypoints.readers.remote_file import RemoteFile, file_system, is_remote
+
+SMALL = Limits(held_bytes=64, piece_bytes=16, objects=8, threads=5)
+
+
+class Bytes:
+    """An object in memory. `before` runs in each fetch, with its start."""
+
+    def __init__(
+        self, key: str, data: bytes, ranges: bool = True, before: Callable[[int], None] = lambda start: None
+    ) -> None:
+        self.key = key
+        self.data = data
+        self.ranges = ranges
+        self.size = len(data) if ranges else None
+        self.before = before
+        self.closed = 0
+        self.fetched = 0
+
+    def fetch(self, start: int, count: int) -> bytes:
+        self.before(start)
+        piece = self.data[start : start + count]
+        self.fetched += len(piece)
+        return piece
+
+    def length(self) -> int:
+        return len(self.data)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "prefetch"]
+
+
+@pytest.fixture(autouse=True)
+def no_thread_stays() -> Iterator[None]:
+    yield
+    for thread in threads():
+        thread.join(5)
+    assert not threads()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 70), st.booleans()), max_size=25),
+    st.integers(1, 100),
+    st.sampled_from([SMALL, Limits(1, 1, 1, 1), Limits(7, 30, 3, 9), Limits()]),
+)
+def test_any_objects_come_whole_and_in_order(shapes: list[tuple[int, bool]], step: int, limits: Limits) -> None:
+    sources = [Bytes(str(n), random.Random(n).randbytes(size), ranges) for n, (size, ranges) in enumerate(shapes)]
+    found = []
+    for stream in read_ahead(iter(sources), limits):
+        pieces = []
+        while piece := stream.read(step):
+            pieces.append(piece)
+        stream.close()
+        found.append((stream.key, b"".join(pieces)))
+    assert found == [(source.key, source.data) for source in sources]
+    assert [source.closed for source in sources] == [1] * len(sources)
+
+
+def test_requests_are_under_way_at_the_same_time() -> None:
+    together = threading.Barrier(5, timeout=10)
+    sources = [Bytes(str(n), b"x", before=lambda start: together.wait() and None) for n in range(10)]
+    assert [stream.read() for stream in read_ahead(iter(sources), SMALL)] == [b"x"] * 10
+
+
+def test_what_is_ahead_is_bounded() -> None:
+    lock, most = threading.Lock(), [0]
+    read = [0]
+    sources = [Bytes(str(n), bytes(50)) for n in range(40)]
+
+    def watch(start: int) -> None:
+        with lock:
+            most[0] = max(most[0], sum(source.fetched for source in sources) - read[0])
+
+    for source in sources:
+        source.before = watch
+    for stream in read_ahead(iter(sources), SMALL):
+        while piece := stream.read(8):
+            with lock:
+                read[0] += len(piece)
+        stream.close()
+    assert read[0] == 2000
+    assert 16 < most[0] <= SMALL.held_bytes + 3 * SMALL.piece_bytes
+
+
+def test_objects_that_are_known_are_bounded() -> None:
+    asked = 0
+
+    def endless() -> Iterator[Bytes]:
+        nonlocal asked
+        while True:
+            asked += 1
+            yield Bytes(str(asked), b"")
+
+    with closing(read_ahead(endless(), SMALL)) as streams:
+        assert next(streams).read() == b""
+        for _ in range(20):
+            next(streams).close()
+    assert asked <= 21 + SMALL.objects + 1
+
+
+def test_nothing_is_fetched_before_the_first_read() -> None:
+    sources = [Bytes(str(n), b"abc") for n in range(3)]
+    with closing(read_ahead(iter(sources), SMALL)) as streams:
+        stream = next(streams)
+        assert stream.seek(2) == 2
+        assert not threads()
+        assert (stream.read(), stream.tell()) == (b"c", 3)
+    assert sources[0].fetched == 1
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_an_object_is_sought_like_a_file(ranges: bool, tmp_path: Path) -> None:
+    data = os.urandom(200)
+    (tmp_path / "f").write_bytes(data)
+    random_numbers = random.Random(5)
+    with (tmp_path / "f").open("rb") as file, closing(read_ahead(iter([Bytes("k", data, ranges)]), SMALL)) as streams:
+        stream = next(streams)
+        for _ in range(300):
+            whence = random_numbers.randrange(3)
+            low = {0: 0, 1: -file.tell(), 2: -200}[whence]
+            offset = random_numbers.randint(low, 230)
+            assert stream.seek(offset, whence) == file.seek(offset, whence)
+            count = random_numbers.randrange(60)
+            piece = b""
+            while len(piece) < count and (more := stream.read(count - len(piece))):
+                piece += more
+            assert piece == file.read(count)
+        with pytest.raises(ValueError, match="negative"):
+            stream.seek(-1)
+
+
+def test_an_error_comes_at_its_place() -> None:
+    def fail(start: int) -> None:
+        if start == 32:
+            raise OSError("lost")
+
+    sources = [Bytes("a", bytes(40)), Bytes("b", bytes(60), before=fail), Bytes("c", b"c")]
+    streams = read_ahead(iter(sources), SMALL)
+    first, second = next(streams), next(streams)
+    assert len(first.read()) == 40
+    assert len(second.read(16)) + len(second.read(16)) == 32
+    for _ in range(2):  # an error is no end: whoever reads on meets it again
+        with pytest.raises(OSError, match="lost"):
+            second.read(16)
+    second.close()
+    assert next(streams).read() == b"c"
+
+
+def test_an_error_of_the_listing_comes_after_what_was_listed() -> None:
+    def listing() -> Iterator[Bytes]:
+        yield Bytes("a", b"a")
+        yield Bytes("b", b"b")
+        raise ChannelError("the listing broke")
+
+    found = []
+    with pytest.raises(ChannelError, match="the listing broke"):
+        for stream in read_ahead(listing(), SMALL):
+            found.append(stream.read())
+            stream.close()
+    assert found == [b"a", b"b"]
+
+
+def test_closing_early_ends_the_threads_and_the_listing() -> None:
+    ended = []
+    sources = [Bytes(str(n), bytes(100)) for n in range(30)]
+
+    def listing() -> Iterator[Bytes]:
+        try:
+            yield from sources
+        finally:
+            ended.append(True)
+
+    streams = read_ahead(listing(), SMALL)
+    stream = next(streams)
+    assert stream.read(1) == b"\0"
+    streams.close()
+    assert not threads()
+    assert ended == [True]
+    # What is cut off is an error, never a short object.
+    with pytest.raises(ChannelError, match="object '0': its reading was ended"):
+        stream.readall()
+    stream.close()
+    assert stream.read() == b""
+
+
+def test_streams_that_nobody_has_any_more_are_no_burden() -> None:
+    sources = [Bytes(str(n), bytes(100)) for n in range(30)]
+    keys = []
+    for stream in read_ahead(iter(sources), SMALL):
+        keys.append(stream.key)
+        stream.read(1)
+    del stream
+    gc.collect()
+    assert keys == [source.key for source in sources]
+
+
+def test_the_last_stream_is_read_after_the_end() -> None:
+    [stream] = read_ahead(iter([Bytes("a", bytes(1000))]), SMALL)
+    assert len(stream.readall()) == 1000
+
+
+def test_a_child_does_not_read_on_what_its_parent_began() -> None:
+    with closing(read_ahead(iter([Bytes(str(n), bytes(100)) for n in range(9)]), SMALL)) as streams:
+        stream = next(streams)
+        stream.read(1)
+        out, into = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                stream.readall()
+            except ChannelError as error:
+                os.write(into, str(error).encode())
+            stream.close()
+            streams.close()
+            os._exit(0)
+        os.close(into)
+        with os.fdopen(out, "rb") as pipe:
+            assert b"before the process was forked" in pipe.read()
+        os.waitpid(child, 0)
+        assert len(stream.readall()) == 99
+
+
+# Files that are far away
+
+
+def test_a_file_in_pieces(tmp_path: Path) -> None:
+    data = os.urandom(100)
+    (tmp_path / "a").write_bytes(data)
+    source = RemoteFile(str(tmp_path / "a"), "a")
+    assert (source.fetch(0, 60), source.fetch(60, 60)) == (data[:60], data[60:])
+    assert source.fetch(100, 60) == b""
+    assert source.length() == 100
+    source.close()
+
+
+def test_a_file_that_is_gone(tmp_path: Path) -> None:
+    [stream] = read_ahead(iter([RemoteFile(str(tmp_path / "a"), "a")]), SMALL)
+    with pytest.raises(FileNotFoundError):
+        stream.read()
+
+
+def test_the_file_system_of_a_path(tmp_path: Path) -> None:
+    assert file_system(Path("/proc/self")) == "proc"
+    assert not is_remote(tmp_path)

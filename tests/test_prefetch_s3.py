@@ -1,0 +1,211 @@
+"""The connector in parallel, against our S3 with latency and faults: workers, forks, retries, one listing for all."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch.utils.data import DataLoader
+
+from entrypoints import contract
+from entrypoints.environment import Environment, load_environment
+from entrypoints.errors import ChannelError
+from entrypoints.readers import s3, s3_client
+from entrypoints.sharding import EVERYTHING, Share
+from entrypoints.torch_dataset import ChannelDataset, ConnectorMapDataset
+from launcher.local.s3_server import serve
+from launcher.local.s3_server.latency import delayed
+from launcher.local.s3_server.wire import Answer, Request, Response
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
+]
+
+COUNT = 2300  # three pages of a listing
+
+
+class Store:
+    """A served folder, the requests that came, and what is done to them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.requests: list[Request] = []
+        self.refusals: dict[str, int] = {}  # of a range, or of a key: how many more times
+
+    def around(self, answer: Answer) -> Answer:
+        late = delayed(0.002)(answer)
+
+        def watched(request: Request) -> Response:
+            self.requests.append(request)
+            for name in (request.headers.get("range", ""), request.path):
+                if self.refusals.get(name, 0) > 0:
+                    self.refusals[name] -= 1
+                    return Response(
+                        403, {"Content-Type": "application/xml"}, b"<Error><Code>AccessDenied</Code></Error>"
+                    )
+            return late(request)
+
+        return watched
+
+    def listings(self) -> int:
+        return sum("list-type" in request.query for request in self.requests)
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    found = Store(tmp_path / "s3" / "bucket")
+    found.folder.mkdir(parents=True)
+    with serve(tmp_path / "s3", tmp_path / "overlay", found.around) as endpoint:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(name, "any")
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+        monkeypatch.setenv("AWS_REGION", "us-east-1")
+        yield found
+
+
+@pytest.fixture
+def numbers(store: Store, tmp_path: Path) -> Environment:
+    """A channel of small objects, each its own number."""
+    for number in range(COUNT):
+        (store.folder / f"{number:05d}").write_bytes(b"%d" % number)
+    return environment_of(tmp_path, "s3://bucket/")
+
+
+def environment_of(root: Path, uri: str, content_type: str | None = None) -> Environment:
+    entry = {"channel": "train", "s3_uri": uri, "style": "iterable"} | (
+        {"content_type": content_type} if content_type else {}
+    )
+    return load_environment(root, {f"{contract.CONNECTOR_VARIABLE}0": json.dumps(entry)})
+
+
+def number_of(sample: dict[str, Any]) -> int:
+    return int(sample["data"])
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_every_object_once_and_one_listing_for_all_workers(store: Store, numbers: Environment, start: str) -> None:
+    sys.path.append(str(Path(__file__).parent))  # where spawn finds this module again
+    try:
+        dataset = ChannelDataset("train", transform=number_of, environment=numbers)
+        loader: DataLoader[Any] = DataLoader(
+            dataset, batch_size=100, num_workers=2, multiprocessing_context=start, collate_fn=list
+        )
+        for epoch in range(2 if start == "fork" else 1):
+            dataset.set_epoch(epoch)
+            assert sorted(number for batch in loader for number in batch) == list(range(COUNT))
+    finally:
+        sys.path.pop()
+    assert store.listings() == 3
+
+
+def test_a_batch_in_the_order_of_its_indices(store: Store, numbers: Environment) -> None:
+    dataset = ConnectorMapDataset("train", number_of, environment=numbers)
+    indices = [5, 2299, 0, 5, -1, 1000]
+    assert dataset.__getitems__(indices) == [5, 2299, 0, 5, 2299, 1000]
+    assert len(dataset) == len(dataset.keys) == COUNT
+    with pytest.raises(IndexError):
+        dataset.__getitems__([COUNT])
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_batches_in_workers(store: Store, numbers: Environment, start: str) -> None:
+    sys.path.append(str(Path(__file__).parent))
+    try:
+        dataset = ConnectorMapDataset("train", number_of, environment=numbers)
+        loader: DataLoader[Any] = DataLoader(dataset, 64, num_workers=2, multiprocessing_context=start, collate_fn=list)
+        assert [number for batch in loader for number in batch] == list(range(COUNT))
+    finally:
+        sys.path.pop()
+    assert store.listings() == 3
+
+
+def read_number(key: str, answers: Any) -> None:
+    answers.put(int(s3_client.fetch("bucket", key, None, None)))
+
+
+def test_forks_while_objects_are_fetched(store: Store, numbers: Environment) -> None:
+    # The connector's client cannot be forked while requests are under way: the child hangs.
+    context = multiprocessing.get_context("fork")
+    found = []
+    for key, stream in s3.open_streams(numbers.channels["train"], 0, EVERYTHING):
+        found.append(int(stream.read()))
+        stream.close()
+        if len(found) % 700 == 1:
+            answers: Any = context.SimpleQueue()
+            child = context.Process(target=read_number, args=(key, answers))
+            child.start()
+            child.join(20)
+            assert child.exitcode == 0
+            assert answers.get() == found[-1]
+    assert found == list(range(COUNT))
+
+
+def test_an_object_that_is_refused_comes_at_its_place(store: Store, numbers: Environment) -> None:
+    store.refusals["/bucket/00007"] = 100
+    found = []
+    with pytest.raises(ChannelError, match="s3://bucket/00007 cannot be read"):
+        for _, stream in s3.open_streams(numbers.channels["train"], 0, EVERYTHING):
+            found.append(int(stream.read()))
+            stream.close()
+    assert found == list(range(7))
+
+
+def test_a_refusal_that_passes_is_not_seen(store: Store, numbers: Environment) -> None:
+    store.refusals["/bucket/00007"] = 1
+    found = [int(stream.read()) for _, stream in s3.open_streams(numbers.channels["train"], 0, Share(0, 100))]
+    assert found == list(range(0, COUNT, 100))
+    found = [int(stream.read()) for _, stream in s3.open_streams(numbers.channels["train"], 0, Share(7, 1000))]
+    assert found == [7, 1007, 2007]
+
+
+def test_a_broken_request_goes_on_where_it_broke(store: Store) -> None:
+    data = os.urandom(20 << 20)
+    (store.folder / "big").write_bytes(data)
+    store.refusals[f"bytes={8 << 20}-{(16 << 20) - 1}"] = 1
+    assert s3_client.fetch("bucket", "big", 0, 20 << 20) == data
+    asked = [request.headers.get("range") for request in store.requests]
+    assert asked.count(f"bytes=0-{(8 << 20) - 1}") == 1
+    assert asked.count(f"bytes={8 << 20}-{(16 << 20) - 1}") == 2
+
+
+def test_big_and_small_objects_in_one_stream(store: Store, tmp_path: Path) -> None:
+    sizes = [0, 1, s3.RANGE_BYTES, s3.RANGE_BYTES + 1, 0, 3 * s3.RANGE_BYTES + 5, 7]
+    wanted = []
+    for number, size in enumerate(sizes):
+        wanted.append(os.urandom(size))
+        (store.folder / str(number)).write_bytes(wanted[-1])
+    channel = environment_of(tmp_path, "s3://bucket/").channels["train"]
+    assert [stream.read() for _, stream in s3.open_streams(channel, 0, EVERYTHING)] == wanted
+    ranges = [(request.path, request.headers["range"]) for request in store.requests if "range" in request.headers]
+    assert len(ranges) == len(set(ranges))  # nothing is fetched twice
+
+
+def test_a_resumed_stream_fetches_from_there_on(store: Store, tmp_path: Path) -> None:
+    data = os.urandom(3 * s3.RANGE_BYTES)
+    (store.folder / "big").write_bytes(data)
+    channel = environment_of(tmp_path, "s3://bucket/").channels["train"]
+    [(_, stream)] = s3.open_streams(channel, 0, EVERYTHING)
+    stream.seek(2 * s3.RANGE_BYTES + 10)  # type: ignore[attr-defined]
+    assert stream.read() == data[2 * s3.RANGE_BYTES + 10 :]
+    [asked] = [request for request in store.requests if request.path == "/bucket/big"]
+    assert asked.headers["range"] == f"bytes={2 * s3.RANGE_BYTES + 10}-{3 * s3.RANGE_BYTES - 1}"
+
+
+def test_leaving_early_ends_the_threads(store: Store, numbers: Environment) -> None:
+    streams = s3.open_streams(numbers.channels["train"], 0, EVERYTHING)
+    for _, stream in streams:
+        assert stream.read() == b"0"
+        stream.close()
+        break
+    streams.close()  # type: ignore[attr-defined]
+    assert not [thread for thread in threading.enumerate() if thread.name == "prefetch"]
