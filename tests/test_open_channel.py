@@ -275,16 +275,12 @@ def test_whole_objects_through_a_pipe(tmp_path: Path) -> None:
         open_channel("train", environment=environment)
 
 
-def test_a_pipe_has_one_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipes_readers_know_how_many_they_are(tmp_path: Path) -> None:
     environment = job(tmp_path, train={"TrainingInputMode": "Pipe", "ContentType": "text/csv"})
     channel = find_channel(environment, "train")
-    default_share(channel, Place(), worker=0, workers=1)
-    with pytest.raises(ChannelError, match=r"1 rank\(s\) x 2 DataLoader worker\(s\); use one rank per host"):
-        default_share(channel, Place(), worker=0, workers=2)
-    monkeypatch.setenv("RANK", "0")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ChannelError, match=r"2 rank\(s\) x 1 DataLoader worker"):
-        open_channel("train", environment=environment)
+    assert default_share(channel, Place(), worker=0, workers=1).readers == 1
+    share = default_share(channel, Place(rank=3, world_size=4, local_rank=1, local_world_size=2), worker=2, workers=3)
+    assert (share.index, share.count, share.readers) == (2 * 4 + 3, 12, 6)
     assert pipe_place(environment, Place(0, 2, 0, 2)) == Place()
     assert pipe_place(environment, Place(1, 2, 1, 2)) is None
 

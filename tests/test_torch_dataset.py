@@ -9,7 +9,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -97,23 +96,6 @@ def test_workers_that_persist_see_the_epoch(environment: Environment) -> None:
         dataset.set_epoch(epoch)
         assert [sample["data"] for sample in loader] == [f"pipe_{epoch}".encode()]
         thread.join()
-
-
-def refusal(loader: DataLoader[Any]) -> str:
-    """The error that a worker hands over; torch ties its iterator to it, and then waits 5 s for each worker."""
-    try:
-        next(iter(loader))
-    except ChannelError as error:
-        traceback.clear_frames(error.__traceback__)
-        return str(error)
-    return "nothing was refused"
-
-
-def test_a_pipe_is_refused_to_workers(environment: Environment) -> None:
-    loader: DataLoader[Any] = DataLoader(
-        ChannelDataset("pipe", environment=environment), num_workers=2, multiprocessing_context="fork"
-    )
-    assert "a Pipe has one reader per host" in refusal(loader)
 
 
 def test_an_unknown_channel_is_an_error_at_once(environment: Environment) -> None:

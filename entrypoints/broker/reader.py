@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import multiprocessing
 import os
 import pickle
 import socket
@@ -44,7 +43,9 @@ def read_share(channel: Channel, epoch: int, form: Format, share: Share) -> Gene
 
     Raises ChannelError, too, where the host's readers do not agree with each other, or the broker has died.
     """
-    parent = multiprocessing.parent_process()
+    from multiprocessing import parent_process  # not at the top: it adds a module of its own to those there are
+
+    parent = parent_process()
     request = wire.Request(
         channel.name,
         str(channel.path.absolute()),
