@@ -9,13 +9,16 @@ from __future__ import annotations
 import difflib
 import os
 from dataclasses import replace
+from pathlib import Path
 
 from entrypoints.environment import Channel, Environment, load_environment
 from entrypoints.errors import ChannelError
+from entrypoints.object_cache import ObjectCache
 from entrypoints.pipeline import Source
-from entrypoints.readers import reader_of
+from entrypoints.readers import mounted, reader_of
+from entrypoints.readers.remote_file import is_remote
 from entrypoints.records import format_of
-from entrypoints.sampling import Order, Samples, State
+from entrypoints.sampling import Reading, Samples
 from entrypoints.sharding import Place, Share, place_from, share_for
 
 
@@ -26,15 +29,15 @@ def open_channel(
     *,
     environment: Environment | None = None,
     share: Share | None = None,
-    order: Order | None = None,
-    state: State | None = None,
+    reading: Reading | None = None,
 ) -> Samples:
     """The samples of a channel that belong to this process, each once: an iterator, to be closed where it is left early.
 
     `epoch` counts from 0; under Pipe each has its own FIFO, and after an epoch the next one is to be asked for.
     `format` is a content type or a short name (`objects`, `tar`, `recordio`, `lines`), for a channel whose content
     type is absent or wrong. `share` replaces this process's part of the samples (`default_share`).
-    `order` shuffles; `state` is what the iterator's `state_dict()` said before, to go on there.
+    `reading` shuffles, and keeps objects for the next epochs. The iterator's `state_dict()` says where it stands, and
+    `load_state_dict` of another one goes on there.
     Raises ChannelError at once where the channel cannot be read as asked; while reading, ChannelError where its data
     is not there, and CorruptError, naming object and offset, where it is damaged.
     """
@@ -50,8 +53,22 @@ def open_channel(
         )
     if share is None:
         share = default_share(channel, place_of(environment))
-    source = Source(channel, epoch, reader, form, share, order or Order())
-    return Samples(source.samples, epoch, share, source.order, state)
+    reading = reading or Reading()
+    source = Source(channel, epoch, reader, form, share, reading, _cache(channel, reading))
+    return Samples(source.samples, epoch, share, reading)
+
+
+def _cache(channel: Channel, reading: Reading) -> ObjectCache | None:
+    """Where objects are kept; None where they need not be, since they lie on a disk of this machine already."""
+    if reading.cache_dir is None:
+        return None
+    if channel.mode == "Pipe":
+        raise ChannelError(
+            f"channel {channel.name!r}: a Pipe brings each epoch anew, so nothing of it can be kept; use no cache_dir, or"
+            " input_mode: FastFile"
+        )
+    is_here = reader_of(channel) is mounted and not is_remote(channel.path)
+    return None if is_here else ObjectCache(Path(reading.cache_dir), channel)
 
 
 def find_channel(environment: Environment, name: str) -> Channel:

@@ -5,19 +5,21 @@ Memory stays flat, and closing the generator closes the streams it has open.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import islice
+from typing import Any
 
 from entrypoints.broker.reader import has_broker, read_share
 from entrypoints.environment import Channel
 from entrypoints.errors import ChannelError, CorruptError
+from entrypoints.object_cache import ObjectCache
 from entrypoints.readers import Reader
 from entrypoints.records import Format, recordio
 from entrypoints.sample import ByteStream, Sample
-from entrypoints.sampling import Mark, Order
+from entrypoints.sampling import Mark, Reading
 from entrypoints.sharding import EVERYTHING, Share
 
 
@@ -30,7 +32,8 @@ class Source:
     reader: Reader
     form: Format
     share: Share
-    order: Order
+    reading: Reading
+    cache: ObjectCache | None
 
     def samples(self, mark: Mark) -> Generator[Sample, None, None]:
         """The samples from a mark of the share on; the mark moves with them. Errors of the data name the channel.
@@ -47,15 +50,20 @@ class Source:
             raise ChannelError(f"channel {self.channel.name!r} cannot be read{where}: {error}") from error
 
     def _of_objects(self, mark: Mark, told: _Told) -> Generator[Sample, None, None]:
-        ordered = self.order.of_objects(self.reader.objects(self.channel), self.epoch)
+        ordered = self.reading.of_objects(self.reader.objects(self.channel), self.epoch)
         chosen = islice(self.share.of(ordered), mark.object, None)
-        with closing(self.reader.open_objects(self.channel, chosen)) as streams:
+        with closing(self._open(chosen)) as streams:
             for key, stream in streams:
                 told.key = key
                 with closing(stream):
                     yield from self.form.split(stream, key, mark)
                 mark.object += 1
                 mark.start = mark.position = 0
+
+    def _open(self, chosen: Iterable[Any]) -> Generator[tuple[str | None, ByteStream], None, None]:
+        if self.cache is None:
+            return self.reader.open_objects(self.channel, chosen)
+        return self.cache.open_objects(self.reader, self.channel, chosen)
 
     def _of_stream(self, mark: Mark) -> Generator[Sample, None, None]:
         """A Pipe's samples. Where they are dealt out or wrapped, the mark counts those of this share."""

@@ -13,7 +13,9 @@ blocks all the same, and going on reads what came before and drops it.
 
 from __future__ import annotations
 
+import os
 import random
+from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -32,12 +34,13 @@ _DRAWN_AT_ONCE = 1024
 
 
 @dataclass(frozen=True)
-class Order:
-    """How an epoch is ordered. Without a seed, samples come as they lie, in the order of keys."""
+class Reading:
+    """How a channel is read. Without a seed, samples come as they lie, in the order of keys."""
 
     seed: int | None = None
     block: int = 1000  # samples of a share that are shuffled together; 1 shuffles objects only
     block_bytes: int = 128_000_000  # a block ends there too, so that large samples do not fill the memory
+    cache_dir: str | os.PathLike[str] | None = None  # a folder on a local disk that keeps objects for the next epochs
 
     def __post_init__(self) -> None:
         if self.block < 1 or self.block_bytes < 1:
@@ -49,9 +52,10 @@ class Order:
         """All objects of a channel in this epoch's order, before they are dealt out to the shares."""
         if self.seed is None:
             return objects
-        shuffled = list(objects)
+        known = objects if isinstance(objects, Sequence) else list(objects)
+        shuffled = array("q", range(len(known)))  # of a million objects, their numbers are the smaller part
         random.Random(f"objects/{self.seed}/{epoch}").shuffle(shuffled)
-        return shuffled
+        return map(known.__getitem__, shuffled)
 
     def of_block(self, samples: Sequence[T], epoch: int, share: Share, number: int) -> Sequence[T]:
         """One block of a share's samples in its order."""
@@ -66,9 +70,9 @@ class Mark(Cursor):
 
     __slots__ = ("object",)
 
-    def __init__(self, number: int = 0, start: int = 0) -> None:
-        super().__init__(start)
-        self.object = number
+    def __init__(self) -> None:
+        super().__init__()
+        self.object = 0
 
 
 Opened: TypeAlias = Callable[[Mark], Generator[Sample, None, None]]
@@ -77,22 +81,18 @@ Opened: TypeAlias = Callable[[Mark], Generator[Sample, None, None]]
 class Samples:
     """The samples of a share in one epoch: an iterator that can say where it stands.
 
-    `opened` gives the samples from a place of the share on, and keeps that place up to date. `state` is what `state_dict`
-    gave before for the same channel, share, order and data; without it the epoch begins.
+    `opened` gives the samples from a mark of the share on, once it is asked for the first, and moves the mark.
     """
 
-    def __init__(self, opened: Opened, epoch: int, share: Share, order: Order, state: State | None = None) -> None:
-        self._epoch, self._share, self._order = epoch, share, order
-        begin = state if state is not None else {"object": 0, "position": 0, "block": 0, "given": 0}
-        if begin.get("version", VERSION) != VERSION or not {"object", "position", "block", "given"} <= begin.keys():
-            raise ChannelError("the state is none of this version's; begin the epoch anew")
-        self._at = Mark(begin["object"], begin["position"])
-        self._block: int = begin["block"]
-        self._given: int = begin["given"]  # of the block's samples
-        self._begun = (self._at.object, self._at.start)  # where the block begins
+    def __init__(self, opened: Opened, epoch: int, share: Share, reading: Reading) -> None:
+        self._epoch, self._share, self._reading = epoch, share, reading
+        self._at = Mark()
+        self._block = 0
+        self._given = 0  # of the block's samples
+        self._begun = (0, 0)  # where the block begins
         source = opened(self._at)
         # Unshuffled, nothing of ours stands between the reader and whoever reads: a call for each sample would show.
-        self._samples = source if order.seed is None else self._in_blocks(source)
+        self._samples = source if reading.seed is None else self._in_blocks(source)
 
     def __iter__(self) -> Iterator[Sample]:
         return self._samples
@@ -106,15 +106,30 @@ class Samples:
 
     def state_dict(self) -> State:
         """Where the next sample begins."""
-        number, position = (self._at.object, self._at.position) if self._order.seed is None else self._begun
+        number, position = (self._at.object, self._at.position) if self._reading.seed is None else self._begun
         place = {"object": number, "position": position, "block": self._block, "given": self._given}
         return {"version": VERSION, "epoch": self._epoch, **place}
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on where `state_dict` said, of the same channel, epoch, share, reading and data; before the first sample is read.
+
+        Raises ChannelError where the state is another epoch's, or none of this version's.
+        """
+        if state.get("version") != VERSION or state.get("epoch") != self._epoch:
+            raise ChannelError(
+                f"the state is of version {state.get('version')} and epoch {state.get('epoch')}, not of version {VERSION} and"
+                f" epoch {self._epoch}; open the channel with the state's epoch, or begin the epoch anew"
+            )
+        self._begun = (state["object"], state["position"])
+        self._at.object, self._at.start = self._begun
+        self._at.position = self._at.start
+        self._block, self._given = state["block"], state["given"]
 
     def _in_blocks(self, source: Generator[Sample, None, None]) -> Generator[Sample, None, None]:
         with closing(source):
             while block := self._read_block(source):
                 after = (self._at.object, self._at.position)
-                samples = self._order.of_block(block, self._epoch, self._share, self._block)
+                samples = self._reading.of_block(block, self._epoch, self._share, self._block)
                 del block
                 for sample in samples[self._given :]:
                     self._given += 1
@@ -129,7 +144,7 @@ class Samples:
         for sample in source:
             block.append(sample)
             size += sum(len(field) for field in sample.values() if isinstance(field, bytes))
-            if len(block) == self._order.block or size >= self._order.block_bytes:
+            if len(block) == self._reading.block or size >= self._reading.block_bytes:
                 break
         return block
 
@@ -137,9 +152,8 @@ class Samples:
 class Mixture:
     """The samples of several sources, drawn by weight: an iterator that can say where it stands.
 
-    Each sample comes once. Where a source has ended the others go on, by their weights among each other, or, with
-    `stop_at_first`, all end. Which source is next is a pure function of `seed` and of how many have been drawn.
-    `state` is what `state_dict` gave before; the sources are to begin where their own states in it say.
+    Each sample comes once, by its source's transform. Where a source has ended the others go on, by their weights among each
+    other, or, with `stop_at_first`, all end. Which source is next is a pure function of `seed` and of how many have been drawn.
     """
 
     def __init__(
@@ -148,31 +162,35 @@ class Mixture:
         weights: Sequence[float],
         *,
         seed: str,
+        transforms: Sequence[Callable[[Sample], Any] | None] | None = None,
         stop_at_first: bool = False,
-        state: State | None = None,
     ) -> None:
         if len(sources) != len(weights) or not sources or any(weight <= 0 for weight in weights):
             raise ValueError(f"{len(sources)} sources have the weights {list(weights)}; each needs one above 0")
         self._sources, self._weights = list(sources), list(weights)
         self._seed, self._stop_at_first = seed, stop_at_first
-        self._drawn: int = state["drawn"] if state else 0
-        self._ended: set[int] = set(state["ended"]) if state else set()
+        self._transforms = transforms or [None] * len(sources)
+        self._drawn = 0
+        self._ended: set[int] = set()
         self._choices: list[int] = []
         self._chunk = -1  # the choices are those of this one
 
-    def __iter__(self) -> Iterator[Sample]:
+    def __iter__(self) -> Iterator[Any]:
         return self
 
-    def __next__(self) -> Sample:
+    def __next__(self) -> Any:
         while len(self._ended) < len(self._sources):
             chosen = self._choice()
             self._drawn += 1
             if chosen in self._ended:
                 continue
             try:
-                return next(self._sources[chosen])
+                sample = next(self._sources[chosen])
             except StopIteration:
                 self._ended.update(range(len(self._sources)) if self._stop_at_first else (chosen,))
+                continue
+            transform = self._transforms[chosen]
+            return sample if transform is None else transform(sample)
         raise StopIteration
 
     def close(self) -> None:
@@ -183,7 +201,14 @@ class Mixture:
     def state_dict(self) -> State:
         """Where the next sample of each source begins, and how many have been drawn."""
         states = [source.state_dict() for source in self._sources]
-        return {"version": VERSION, "drawn": self._drawn, "ended": sorted(self._ended), "sources": states}
+        drawn = {"drawn": self._drawn, "ended": sorted(self._ended)}
+        return {"version": VERSION, "epoch": states[0]["epoch"], **drawn, "sources": states}
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on where `state_dict` said; before the first sample is read."""
+        self._drawn, self._ended = state["drawn"], set(state["ended"])
+        for source, of_source in zip(self._sources, state["sources"], strict=True):
+            source.load_state_dict(of_source)
 
     def _choice(self) -> int:
         chunk, place = divmod(self._drawn, _DRAWN_AT_ONCE)

@@ -18,7 +18,7 @@ ranks finish at different times.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Any
 
@@ -34,17 +34,63 @@ from entrypoints.errors import ChannelError
 from entrypoints.listing import Keys, job, join_job
 from entrypoints.readers import mounted, reader_of, s3
 from entrypoints.sample import ByteStream, Sample, whole_object
+from entrypoints.sampling import Mixture, Reading, Samples, State
 from entrypoints.sharding import Place, place_of_rank
 
 Transform = Callable[[Sample], Any]
 
 
-class ChannelDataset(IterableDataset[Any]):
+class StreamDataset(IterableDataset[Any]):
+    """What ChannelDataset and MixedDataset share: epochs, and where an iteration stands.
+
+    `state_dict` and `load_state_dict` are torchdata's: a StatefulDataLoader over this dataset goes on in the middle of an
+    epoch, with as many workers as before. With a plain DataLoader they do so where num_workers is 0.
+    """
+
+    transform: Transform | None = None  # still to be applied to what `samples` gives
+
+    def __init__(self) -> None:
+        # In shared memory, because workers that persist over epochs hold a copy of this object.
+        self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+        self._current: Samples | Mixture | None = None
+        self._resumed: State | None = None
+
+    def set_epoch(self, epoch: int) -> None:
+        """Says which epoch the next iteration is, counting from 0; under Pipe each has its own FIFO."""
+        self._epoch[0] = epoch
+
+    def samples(self, worker: int = 0, workers: int = 1) -> Samples | Mixture:
+        """What one worker (of `workers`) of this rank reads in this epoch, before the transform."""
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[Any]:
+        info = get_worker_info()
+        self._current = samples = self.samples(*((info.id, info.num_workers) if info else (0, 1)))
+        if self._resumed is not None:
+            samples.load_state_dict(self._resumed)
+            self._resumed = None
+        with closing(samples):
+            yield from samples if self.transform is None else map(self.transform, samples)
+
+    def state_dict(self) -> State:
+        """Where the iteration that began last stands, in this process: the next iteration of one that loads it goes on there."""
+        if self._current is not None and self._resumed is None:
+            return self._current.state_dict()
+        return self._resumed or {"epoch": int(self._epoch[0])}
+
+    def load_state_dict(self, state: State) -> None:
+        """Lets the next iteration go on where `state` says, in its epoch."""
+        self.set_epoch(state["epoch"])
+        self._resumed = state if "version" in state else None
+
+
+class ChannelDataset(StreamDataset):
     """The samples of a channel that belong to this rank, divided among its DataLoader workers; each once per epoch.
 
     `format` is as open_channel's. `transform` is applied to each sample in the worker that read it; it must pickle where
-    workers are started by spawn. Create it after the process group, if there is one that torchrun's variables do not
-    describe. Raises ChannelError for an unknown channel at once, for the rest when iterated.
+    workers are started by spawn. `reading` shuffles, and keeps objects for the next epochs. Create it after the process group,
+    if there is one that torchrun's variables do not describe. Raises ChannelError for an unknown channel at once, for the rest
+    when iterated.
     """
 
     def __init__(
@@ -53,34 +99,59 @@ class ChannelDataset(IterableDataset[Any]):
         format: str | None = None,
         transform: Transform | None = None,
         *,
+        reading: Reading | None = None,
         environment: Environment | None = None,
     ) -> None:
+        super().__init__()
         self._environment = environment or load_environment()
         self._channel = find_channel(self._environment, channel)
         self._format = format
-        self._transform = transform
+        self.transform = transform
+        self._reading = reading
         self._place = _place(self._environment)
         self._job = job()  # so that its workers read the same listing
-        # In shared memory, because workers that persist over epochs hold a copy of this object.
-        self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
 
-    def set_epoch(self, epoch: int) -> None:
-        """Says which epoch the next iteration is, counting from 0; under Pipe each has its own FIFO."""
-        self._epoch[0] = epoch
-
-    def __iter__(self) -> Iterator[Any]:
+    def samples(self, worker: int = 0, workers: int = 1) -> Samples:
+        """See StreamDataset."""
         join_job(self._job)
-        info = get_worker_info()
-        worker, workers = (info.id, info.num_workers) if info else (0, 1)
-        samples = open_channel(
+        share = default_share(self._channel, self._place, worker, workers)
+        return open_channel(
             self._channel.name,
             int(self._epoch[0]),
             self._format,
             environment=self._environment,
-            share=default_share(self._channel, self._place, worker, workers),
+            share=share,
+            reading=self._reading,
         )
-        with closing(samples):
-            yield from samples if self._transform is None else map(self._transform, samples)
+
+
+class MixedDataset(StreamDataset):
+    """Samples of several channels, drawn by weight; each of this rank's once per epoch, by its own channel's transform.
+
+    Where a channel has ended the others go on, or, with `stop_at_first`, the epoch ends. The same seed draws the same.
+    """
+
+    def __init__(self, parts: Mapping[ChannelDataset, float], *, seed: int = 0, stop_at_first: bool = False) -> None:
+        super().__init__()
+        self._parts, self._weights = list(parts), list(parts.values())
+        self._seed, self._stop_at_first = seed, stop_at_first
+
+    def set_epoch(self, epoch: int) -> None:
+        """Says which epoch the next iteration is, of all channels."""
+        super().set_epoch(epoch)
+        for part in self._parts:
+            part.set_epoch(epoch)
+
+    def samples(self, worker: int = 0, workers: int = 1) -> Mixture:
+        """See StreamDataset."""
+        rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else os.environ.get("RANK", 0)
+        return Mixture(
+            [part.samples(worker, workers) for part in self._parts],
+            self._weights,
+            seed=f"{self._seed}/{int(self._epoch[0])}/{rank}/{worker}/{workers}",
+            transforms=[part.transform for part in self._parts],
+            stop_at_first=self._stop_at_first,
+        )
 
 
 class MountedMapDataset(Dataset[Any]):

@@ -41,6 +41,10 @@ class Reader(Protocol):
         """The streams of some of these objects, in the order given; each is to be closed before the next is asked for."""
         ...
 
+    def key_of(self, channel: Channel, item: Any, /) -> str:
+        """The key that samples of one of these objects bear."""
+        ...
+
 
 READERS: Mapping[str, Reader] = {
     "File": mounted,  # EFS and FSx for Lustre arrive as File too

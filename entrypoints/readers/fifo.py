@@ -56,6 +56,11 @@ def open_objects(channel: Channel, chosen: Iterable[Any]) -> NoReturn:
     objects(channel)
 
 
+def key_of(channel: Channel, item: Any) -> NoReturn:
+    """As `objects`."""
+    objects(channel)
+
+
 def fifo_path(channel: Channel, epoch: int) -> Path:
     """Where the FIFO of a channel's epoch is, or will be."""
     return channel.path.with_name(contract.fifo_name(channel.name, epoch))

@@ -27,7 +27,9 @@ class Cursor:
 
 
 @runtime_checkable
-class _Seekable(Protocol):
+class Seekable(Protocol):
+    """A stream that may be sought; it says itself whether it can."""
+
     def seekable(self) -> bool: ...
 
     def seek(self, offset: int, /) -> int: ...
@@ -41,7 +43,7 @@ def go_to(stream: ByteStream, start: int, key: str | None) -> None:
     if start <= 0:
         return
     missing = start
-    if isinstance(stream, _Seekable) and stream.seekable():
+    if isinstance(stream, Seekable) and stream.seekable():
         # Files let one seek beyond their end, so the last of the bytes to leave out is read.
         stream.seek(start - 1)
         missing = 1

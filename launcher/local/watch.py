@@ -122,8 +122,8 @@ def watch(hosts: Sequence[sandbox.HostProcess], run: LocalRun, failures: list[Ex
         timed_out = time.monotonic() >= begun + limit and bool(state.running())
         ended = [process.poll() for process in state.processes]
         failed = any(ended) or bool(failures)
-        seconds = _ABANDONED_SECONDS if failed and not interrupted else contract.STOP_SECONDS
-        state.stop(seconds, interrupted=interrupted)
+        patience = _ABANDONED_SECONDS if failed and not interrupted else contract.STOP_SECONDS
+        state.stop(patience, interrupted=interrupted)
     for thread in threads:
         thread.join(timeout=10)
     codes = tuple(process.returncode for process in state.processes)

@@ -1,0 +1,192 @@
+"""Batches without worker processes: threads read, transform and collate, and hand the batches over as they are.
+
+A DataLoader's workers are processes, and every batch goes through a queue between them: some 750 MB/s of bytes each on a
+small machine. Reading releases the GIL, and so do the image decoders, torch and numpy, so threads do the same work at the
+same time in one memory and hand over nothing but a reference. Transforms of pure Python are better off in processes.
+
+Which samples a batch holds does not depend on who is faster: as with a DataLoader's workers, each thread has a share of its own,
+and batches come from the threads in turn. So a state is one state for each thread and whose turn it is.
+"""
+
+# ruff: noqa: TID253 - its name says that this file imports torch
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed
+from torch.utils.data import default_collate
+
+from entrypoints.errors import ChannelError
+from entrypoints.sampling import Mixture, Samples, State
+from entrypoints.torch_dataset import StreamDataset
+
+T = TypeVar("T")
+_WAIT_SECONDS = 0.2  # between looks whether anybody still reads
+
+
+@dataclass(frozen=True)
+class _Batch:
+    content: Any
+    state: State  # of its thread, after it
+
+
+@dataclass(frozen=True)
+class _End:
+    error: BaseException | None
+    state: State
+
+
+class ThreadLoader:
+    """Batches of a ChannelDataset or MixedDataset, read by `threads` threads of this process; one epoch per iteration.
+
+    `collate` makes a batch of a list of samples; torch's default_collate unless given. `ahead` is how many batches each thread has
+    ready. Errors are raised where their batch would have been. A loop that is left early ends the threads.
+    """
+
+    def __init__(
+        self,
+        dataset: StreamDataset,
+        batch_size: int = 1,
+        *,
+        threads: int = 4,
+        collate: Callable[[list[Any]], Any] = default_collate,
+        drop_last: bool = False,
+        ahead: int = 2,
+    ) -> None:
+        if batch_size < 1 or threads < 1 or ahead < 1:
+            raise ValueError(f"batch_size {batch_size}, threads {threads} and ahead {ahead} count from 1")
+        self.dataset = dataset
+        self._batch_size, self._threads, self._ahead = batch_size, threads, ahead
+        self._collate, self._drop_last = collate, drop_last
+        self._state: State | None = None  # of the iteration that began last
+        self._resumed: State | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        begin, self._resumed = self._resumed, None
+        if begin is not None and len(begin["threads"]) != self._threads:
+            raise ChannelError(
+                f"the state is of {len(begin['threads'])} threads, and here are {self._threads}; use as many, or begin anew"
+            )
+        samples = [self.dataset.samples(worker, self._threads) for worker in range(self._threads)]
+        for each, state in zip(samples, begin["threads"] if begin else (), strict=False):
+            each.load_state_dict(state)
+        states = [each.state_dict() for each in samples]
+        ended = set(begin["ended"]) if begin else set()
+        return self._batches(samples, states, ended, begin["turn"] if begin else 0)
+
+    def state_dict(self) -> State:
+        """Where the iteration that began last stands: after the batch that it gave last."""
+        if self._state is not None and self._resumed is None:
+            return self._state
+        return self._resumed or {"epoch": self.dataset.state_dict()["epoch"]}
+
+    def load_state_dict(self, state: State) -> None:
+        """Lets the next iteration go on where `state` says, in its epoch."""
+        self.dataset.set_epoch(state["epoch"])
+        self._resumed = state if "threads" in state else None
+
+    def _batches(
+        self, samples: list[Samples | Mixture], states: list[State], ended: set[int], turn: int
+    ) -> Generator[Any, None, None]:
+        stop = threading.Event()
+        queues: list[queue.Queue[_Batch | _End]] = [queue.Queue(self._ahead) for _ in samples]
+        workers = [
+            threading.Thread(target=self._work, args=(each, filled, stop), daemon=True)
+            for number, (each, filled) in enumerate(zip(samples, queues, strict=True))
+            if number not in ended
+        ]
+        epoch = states[0]["epoch"]
+        self._state = {"epoch": epoch, "threads": list(states), "ended": sorted(ended), "turn": turn}
+        for worker in workers:
+            worker.start()
+        try:
+            while len(ended) < self._threads:
+                item = queues[turn].get() if turn not in ended else None
+                if item is not None:
+                    states[turn] = item.state
+                if isinstance(item, _End):
+                    ended.add(turn)
+                    if item.error is not None:
+                        raise item.error
+                turn = (turn + 1) % self._threads
+                self._state = {"epoch": epoch, "threads": list(states), "ended": sorted(ended), "turn": turn}
+                if isinstance(item, _Batch):
+                    yield item.content
+                del item  # a batch that was given must not be held while the next is waited for
+        finally:
+            stop.set()
+            for worker in workers:
+                worker.join()
+
+    def _work(self, samples: Samples | Mixture, filled: queue.Queue[_Batch | _End], stop: threading.Event) -> None:
+        """One thread: batches of its share until that ends, fails or nobody reads any more."""
+        error: BaseException | None = None
+        try:
+            with closing(samples):
+                batch: list[Any] = []
+                for sample in samples:
+                    batch.append(sample if self.dataset.transform is None else self.dataset.transform(sample))
+                    if len(batch) == self._batch_size:
+                        if not _put(filled, _Batch(self._collate(batch), samples.state_dict()), stop):
+                            return
+                        batch = []
+                if batch and not self._drop_last:
+                    _put(filled, _Batch(self._collate(batch), samples.state_dict()), stop)
+        except BaseException as caught:  # noqa: BLE001 - raised again where the batches are read
+            error = caught
+        _put(filled, _End(error, samples.state_dict()), stop)
+
+
+def _put(filled: queue.Queue[Any], item: Any, stop: threading.Event) -> bool:
+    """Waits for room; whether anybody still reads."""
+    while not stop.is_set():
+        try:
+            filled.put(item, timeout=_WAIT_SECONDS)
+        except queue.Full:
+            continue
+        return True
+    return False
+
+
+def even_batches(batches: Iterable[T], *, kept: int = 8) -> Generator[tuple[T, bool], None, None]:
+    """As many batches on every rank as the rank with the most has, each with whether it counts.
+
+    Nothing is dropped: a rank that has run out gives its first batches again, marked False, so that every rank takes the same
+    number of steps; such a batch should count for nothing in the metrics, and its loss can be multiplied by 0. `kept` is how many
+    of its first batches a rank keeps for that. Every rank of the process group must iterate; without one, all count.
+    Raises ChannelError where a rank has no batch at all to give again.
+    """
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        yield from ((batch, True) for batch in batches)
+        return
+    first: list[T] = []
+    repeated = 0
+    iterator = iter(batches)
+    on_gpu = torch.distributed.get_backend() == "nccl"
+    while True:
+        missing = object()
+        batch: Any = next(iterator, missing)
+        has_one = batch is not missing
+        anybody = torch.tensor([int(has_one)], device="cuda" if on_gpu else "cpu")
+        torch.distributed.all_reduce(anybody, torch.distributed.ReduceOp.MAX)
+        if not anybody.item():
+            return
+        if has_one:
+            if len(first) < kept:
+                first.append(batch)
+            yield batch, True
+        elif first:
+            yield first[repeated % len(first)], False
+            repeated += 1
+        else:
+            raise ChannelError(
+                f"rank {torch.distributed.get_rank()} has no sample, so it cannot keep step with the others; write at least as"
+                " many objects as there are ranks, or use fewer ranks"
+            )

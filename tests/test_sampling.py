@@ -1,0 +1,282 @@
+"""Order, resumption, mixing, caching and threads: each sample once, the same order for the same seed, exactly on from anywhere."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch.utils.data import DataLoader
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+from entrypoints.channel import open_channel
+from entrypoints.environment import Environment, load_environment
+from entrypoints.errors import ChannelError
+from entrypoints.records import recordio, tar_write
+from entrypoints.sampling import Reading
+from entrypoints.sharding import Share
+from entrypoints.torch_dataset import ChannelDataset, MixedDataset
+from entrypoints.torch_loader import ThreadLoader, even_batches
+
+SHUFFLED = Reading(seed=7, block=10)
+CHANNELS = {
+    "tar": ("application/x-tar", "File"),
+    "lines": ("text/plain", "File"),
+    "records": ("application/x-recordio", "FastFile"),
+    "objects": (None, "File"),
+}
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """Four channels of 7 objects (70 of the last) with 10 samples each, whose texts tell them apart."""
+    root = tmp_path_factory.mktemp("ml")
+    config = {}
+    for name, (content_type, mode) in CHANNELS.items():
+        folder = root / "input/data" / name
+        folder.mkdir(parents=True)
+        config[name] = {"TrainingInputMode": mode, "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"}
+        if content_type:
+            config[name]["ContentType"] = content_type
+    for shard in range(7):
+        texts = [f"{shard}-{number}".encode() for number in range(10)]
+        data = root / "input/data"
+        with (data / f"tar/{shard}.tar").open("wb") as file:
+            tar_write.write(file, [{"__key__": text.decode(), "txt": text} for text in texts])
+        (data / f"lines/{shard}.txt").write_bytes(b"".join(text + b"\n" for text in texts))
+        with (data / f"records/{shard}.rec").open("wb") as file:
+            recordio.write(file, texts)
+        for text in texts:
+            (data / "objects" / text.decode()).write_bytes(text)
+    (root / "input/config").mkdir(parents=True)
+    (root / "input/config/inputdataconfig.json").write_text(json.dumps(config))
+    return load_environment(root, {})
+
+
+def text_of(sample: dict[str, Any]) -> str:
+    return (sample["txt"] if "txt" in sample else sample["data"]).decode()
+
+
+EVERY = sorted(f"{shard}-{number}" for shard in range(7) for number in range(10))
+
+
+def texts(environment: Environment, name: str, epoch: int = 0, share: Share | None = None, **how: Any) -> list[str]:
+    with closing(open_channel(name, epoch, environment=environment, share=share, **how)) as samples:
+        return list(map(text_of, samples))
+
+
+@pytest.mark.parametrize("name", CHANNELS)
+def test_a_shuffled_epoch_is_a_function_of_seed_and_epoch(environment: Environment, name: str) -> None:
+    first = texts(environment, name, reading=SHUFFLED)
+    assert sorted(first) == EVERY
+    assert first != texts(environment, name)
+    assert first == texts(environment, name, reading=SHUFFLED)
+    others = [
+        texts(environment, name, 1, reading=SHUFFLED),
+        texts(environment, name, reading=Reading(seed=8, block=10)),
+    ]
+    assert all(sorted(other) == EVERY and other != first for other in others)
+
+
+@pytest.mark.parametrize("reading", [None, SHUFFLED, Reading(seed=1, block=10_000), Reading(seed=1, block_bytes=5)])
+@pytest.mark.parametrize("name", CHANNELS)
+def test_shares_are_disjoint_and_together_all(environment: Environment, name: str, reading: Reading | None) -> None:
+    parts = [texts(environment, name, share=Share(index, 3), reading=reading) for index in range(3)]
+    assert Counter(text for part in parts for text in part) == Counter(EVERY)
+
+
+@pytest.mark.parametrize("reading", [None, SHUFFLED], ids=["in order", "shuffled"])
+@pytest.mark.parametrize("name", CHANNELS)
+def test_reading_goes_on_exactly_anywhere(environment: Environment, name: str, reading: Reading | None) -> None:
+    share = Share(1, 2)
+    whole = texts(environment, name, 3, share, reading=reading)
+    for count in range(len(whole) + 1):
+        with closing(open_channel(name, 3, environment=environment, share=share, reading=reading)) as samples:
+            for _ in range(count):
+                next(samples)
+            state = json.loads(json.dumps(samples.state_dict()))
+        with closing(open_channel(name, 3, environment=environment, share=share, reading=reading)) as samples:
+            samples.load_state_dict(state)
+            rest = list(map(text_of, samples))
+        assert rest == whole[count:], count
+
+
+def test_a_state_of_another_epoch_is_refused(environment: Environment) -> None:
+    with closing(open_channel("tar", 3, environment=environment)) as samples:
+        state = samples.state_dict()
+    with (
+        closing(open_channel("tar", 4, environment=environment)) as samples,
+        pytest.raises(ChannelError, match="epoch 3"),
+    ):
+        samples.load_state_dict(state)
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata 0.11 asks torch 2.13 for it
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("reading", [None, SHUFFLED], ids=["in order", "shuffled"])
+def test_a_stateful_data_loader_goes_on(environment: Environment, reading: Reading | None, workers: int) -> None:
+    def loader() -> StatefulDataLoader[Any]:
+        dataset = ChannelDataset("tar", transform=text_of, environment=environment, reading=reading)
+        dataset.set_epoch(2)
+        return StatefulDataLoader(dataset, batch_size=4, num_workers=workers)
+
+    whole = list(loader())
+    for count in (1, 7, 12):
+        first = loader()
+        batches = iter(first)
+        for _ in range(count):
+            next(batches)
+        state = first.state_dict()
+        again = loader()
+        again.load_state_dict(state)
+        assert list(again) == whole[count:]
+
+
+def mixture(environment: Environment, **how: Any) -> MixedDataset:
+    parts = {
+        ChannelDataset("tar", transform=text_of, environment=environment, reading=SHUFFLED): 3.0,
+        ChannelDataset("lines", transform=lambda sample: f"line {text_of(sample)}", environment=environment): 1.0,
+    }
+    return MixedDataset(parts, **how)
+
+
+def test_channels_are_mixed_by_weight_and_each_sample_comes_once(environment: Environment) -> None:
+    drawn = list(mixture(environment))
+    assert sorted(drawn) == sorted([*EVERY, *(f"line {text}" for text in EVERY)])
+    assert drawn == list(mixture(environment))
+    assert drawn != list(mixture(environment, seed=1))
+    tars = sum(not text.startswith("line") for text in drawn[:60])
+    assert 35 <= tars <= 55, "three of four, while both last"
+    ended = list(mixture(environment, stop_at_first=True))
+    assert ended == drawn[: len(ended)]
+    assert len(ended) < len(drawn)
+
+
+def test_a_mixture_goes_on_exactly(environment: Environment) -> None:
+    whole = list(mixture(environment))
+    for count in (0, 1, 50, 100, 139, 140):
+        dataset = mixture(environment)
+        samples = iter(dataset)
+        for _ in range(count):
+            next(samples)
+        again = mixture(environment)
+        again.load_state_dict(json.loads(json.dumps(dataset.state_dict())))
+        assert list(again) == whole[count:], count
+
+
+def threads_of(dataset: Any, **how: Any) -> ThreadLoader:
+    return ThreadLoader(dataset, 4, threads=2, **how)
+
+
+def test_threads_give_the_batches_that_workers_give(environment: Environment) -> None:
+    dataset = ChannelDataset("tar", transform=text_of, environment=environment, reading=SHUFFLED)
+    assert list(threads_of(dataset)) == list(DataLoader(dataset, batch_size=4, num_workers=2))
+    dropped = list(threads_of(dataset, drop_last=True))
+    assert dropped == list(DataLoader(dataset, batch_size=4, num_workers=2, drop_last=True))
+
+
+def test_threads_go_on_exactly(environment: Environment) -> None:
+    def loader() -> ThreadLoader:
+        return threads_of(ChannelDataset("tar", transform=text_of, environment=environment, reading=SHUFFLED))
+
+    whole = list(loader())
+    for count in range(len(whole) + 1):
+        first = loader()
+        with closing(iter(first)) as batches:
+            for _ in range(count):
+                next(batches)
+        again = loader()
+        again.load_state_dict(json.loads(json.dumps(first.state_dict())))
+        assert list(again) == whole[count:], count
+
+
+def test_threads_end_when_a_loop_is_left_and_tell_errors(environment: Environment) -> None:
+    before = threading.active_count()
+    dataset = ChannelDataset("tar", environment=environment)
+    batches = iter(ThreadLoader(dataset, 1, threads=4))
+    next(batches)
+    batches.close()
+    assert threading.active_count() == before
+
+    def fail(sample: dict[str, Any]) -> str:
+        if sample["txt"] == b"3-3":
+            raise ValueError("this one is broken")
+        return text_of(sample)
+
+    dataset = ChannelDataset("tar", transform=fail, environment=environment)
+    given: list[str] = []
+    with pytest.raises(ValueError, match="this one is broken"):
+        for batch in ThreadLoader(dataset, 1, threads=1):
+            given += batch
+    assert given == sorted(EVERY)[: sorted(EVERY).index("3-3")]
+    assert threading.active_count() == before
+
+
+def test_even_batches_of_one_process_all_count() -> None:
+    assert list(even_batches([1, 2, 3])) == [(1, True), (2, True), (3, True)]
+
+
+class TestCache:
+    @pytest.fixture
+    def far(self, environment: Environment, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+        """The channels lie on a far file system; which of their files are opened there."""
+        from entrypoints.readers import mounted
+
+        opened: list[str] = []
+        original = mounted.open_objects
+
+        def noting(channel: Any, paths: Any) -> Any:
+            return original(channel, (opened.append(path) or path for path in paths))
+
+        monkeypatch.setattr("entrypoints.channel.is_remote", lambda path: True)
+        monkeypatch.setattr(mounted, "open_objects", noting)
+        return opened
+
+    def test_the_second_epoch_comes_from_the_disk(
+        self, environment: Environment, far: list[str], tmp_path: Path
+    ) -> None:
+        for name in CHANNELS:
+            far.clear()
+            reading = Reading(cache_dir=tmp_path / name)
+            first = texts(environment, name, reading=reading)
+            assert far
+            far.clear()
+            assert texts(environment, name, 1, reading=reading) == first
+            shuffled = Reading(seed=1, cache_dir=tmp_path / name)
+            assert sorted(texts(environment, name, 1, Share(0, 1), reading=shuffled)) == EVERY
+            assert far == []
+
+    def test_what_was_left_early_is_not_kept(self, environment: Environment, far: list[str], tmp_path: Path) -> None:
+        reading = Reading(cache_dir=tmp_path)
+        with closing(open_channel("tar", environment=environment, reading=reading)) as samples:
+            for _ in range(25):
+                next(samples)
+        far.clear()
+        assert sorted(texts(environment, "tar", reading=reading)) == EVERY
+        assert far == [f"{shard}.tar" for shard in range(2, 7)], "two had been read to their ends"
+        assert [file.name for file in tmp_path.rglob("part-*")] == []
+
+    def test_a_full_disk_ends_the_keeping_only(
+        self, environment: Environment, far: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("entrypoints.object_cache._KEPT_FREE", 1.1)
+        assert texts(environment, "tar", reading=Reading(cache_dir=tmp_path)) == texts(environment, "tar")
+        assert [file for file in tmp_path.rglob("*") if file.is_file()] == []
+
+    def test_a_pipe_has_nothing_to_keep(self, tmp_path: Path) -> None:
+        config = tmp_path / "input/config"
+        config.mkdir(parents=True)
+        entry = {
+            "TrainingInputMode": "Pipe",
+            "S3DistributionType": "FullyReplicated",
+            "ContentType": "application/x-tar",
+        }
+        (config / "inputdataconfig.json").write_text(json.dumps({"train": entry}))
+        environment = load_environment(tmp_path, {})
+        with pytest.raises(ChannelError, match="brings each epoch anew"):
+            open_channel("train", environment=environment, reading=Reading(cache_dir=tmp_path))
