@@ -18,7 +18,7 @@ from entrypoints.records import recordio
 from entrypoints.records.cursor import Cursor, go_to
 from entrypoints.records.protobuf import arrays, numbers, varints
 from entrypoints.records.recordio_protobuf import FEATURES, LABEL, Parsed, Tensor, corrupt, parse, to_value
-from entrypoints.records.window import Window
+from entrypoints.records.window import CHUNK, Window
 from entrypoints.sample import KEY, ByteStream, Sample
 
 if TYPE_CHECKING:
@@ -139,6 +139,7 @@ class _Records:
     def __init__(self, window: Window, key: str | None) -> None:
         self._window = window
         self._key = key
+        self._stride = 4  # bytes that the last record took
         self._layout: _Layout | None = None  # of the last dense record: the next ones are likely to have it too
 
     def take(self, parts: list[_Part], most: int) -> int:
@@ -175,10 +176,12 @@ class _Records:
     def _run(self, most: int) -> npt.NDArray[np.uint8] | None:
         """The payloads of the next records, as rows, where at least two of one length lie in the window; not yet taken."""
         window = self._window
+        if window.end - window.position < 2 * self._stride < CHUNK:
+            window.extend()
         if window.position + 8 > window.end:
             return None
         header = magic, length = _HEADER.unpack_from(window.view, window.position)
-        stride = 8 + length + (-length & 3)
+        stride = self._stride = 8 + length + (-length & 3)
         count = min((window.end - window.position) // stride, most)
         if magic != recordio.MAGIC or not 0 < length <= recordio.MAX_LENGTH or count < 2:
             return None

@@ -44,6 +44,14 @@ class Window:
         self.end = self._stream.readinto(self.view)
         return self.end > 0
 
+    def extend(self) -> None:
+        """Moves what is left to the front and reads more behind it, so that what spans two chunks lies in one piece."""
+        rest = self.end - self.position
+        self.view[:rest] = self.view[self.position : self.end]
+        self.before += self.position
+        self.position = 0
+        self.end = rest + self._stream.readinto(self.view[rest:])
+
     def peek(self, size: int) -> bytes:
         """The first `size` bytes of the stream, which stay; fewer where it is shorter. Before anything is taken only."""
         while self.end < size and (count := self._stream.readinto(self.view[self.end :])):
