@@ -31,6 +31,7 @@ _JSON_TYPES: dict[str, Any] = {
     "map": dict,
     "list": list,
 }
+LARGEST = {"integer": 2**31 - 1, "long": 2**63 - 1}  # what the model's types of numbers hold
 _TYPE_NAMES = {str: "a text", int: "a whole number", bool: "true or false", dict: "a mapping", list: "a list"}
 # The model's patterns are Java's; Python's `re` lacks these classes. Each of these stands inside brackets. \w is wider
 # than \p{L} by digits and the underscore, which the one class that names \p{L} takes as well.
@@ -139,12 +140,9 @@ def _unknown(value: str, known: list[str]) -> str:
 
 
 def _bounds(size: int, shape: dict[str, Any], path: Path, one: str = "", many: str = "") -> Iterator[Violation]:
-    for limit, broken, word in (
-        ("min", size < shape.get("min", size), "least"),
-        ("max", size > shape.get("max", size), "most"),
-    ):
-        if broken:
-            bound = shape[limit]
+    for limit, word in (("min", "least"), ("max", "most")):
+        bound = shape.get(limit, LARGEST.get(shape["type"]) if limit == "max" else None)
+        if bound is not None and (size < bound if limit == "min" else size > bound):
             unit = f" {one if bound == 1 else many}" if one else ""
             has = f"has {size:,} {one if size == 1 else many}" if one else f"is {size}"
             yield Violation(path, f"{has}, but AWS takes at {word} {bound:,}{unit}", f"aws-{limit}")

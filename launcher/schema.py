@@ -9,16 +9,17 @@ from __future__ import annotations
 import ast
 import inspect
 import json
-import re
 import sys
 import textwrap
 from typing import Any
 
-from launcher.aws_model import REQUEST, shapes
+from launcher.aws_model import LARGEST, REQUEST, shapes, violations
 from launcher.channels import KINDS
 from launcher.channels.base import BaseChannel
-from launcher.part import Part, aws_name
+from launcher.codes import ignorable
+from launcher.part import Part, aws_name, spec_name
 from launcher.request import member_place
+from launcher.schema_limits import bounds, map_limits, number_limits, request_members, text_limits, unquoted
 from launcher.spec import JobSpec
 
 
@@ -29,18 +30,33 @@ def schema() -> dict[str, Any]:
     for name, part in _parts().items():
         _describe(definitions.get(name, made), part)
     for key, field in made["properties"].items():
+        if key == "tags":
+            map_limits(field["anyOf"][0], "TagKey", "TagValue", shapes()["TagList"])
         _limit(field, _shape(shapes()[REQUEST], member_place(key)), definitions)
     for kind in KINDS.values():
         for key, field in definitions[kind.__name__]["properties"].items():
             _limit(field, _shape(shapes()["Channel"], (*kind.PLACES.get(key, ()), aws_name(key))), definitions)
-    shorthand = {"type": "string", "description": "A prefix in S3: source S3, File mode, FullyReplicated."}
+    shorthand = {
+        "type": "string",
+        **text_limits(shapes()["S3Uri"]),
+        "description": "A prefix in S3: source S3, File mode, FullyReplicated.",
+    }
     channel = {"anyOf": [shorthand, *({"$ref": f"#/$defs/{kind.__name__}"} for kind in KINDS.values())]}
     made["properties"]["channels"] = {
-        "anyOf": [{"type": "object", "additionalProperties": channel}, {"type": "null"}],
+        "anyOf": [
+            {"type": "object", "additionalProperties": channel, "propertyNames": text_limits(shapes()["ChannelName"])},
+            {"type": "null"},
+        ],
         "description": "The input channels by name, at most 20 besides those of source S3Connector.",
     }
+    made["properties"]["request"]["anyOf"][0] = request_members(definitions)
+    made["properties"]["ignore"]["anyOf"][0]["items"] = {"enum": sorted(ignorable())}
     _tidy(made)
     _tidy(definitions)
+    for part in (made, *definitions.values()):
+        _open_to_variables(part)
+    definitions["Variable"] = {"type": "string", "pattern": r"\$\{"}
+    made.update(_of_a_whole_job())
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A SageMaker training job",
@@ -94,26 +110,26 @@ def _limit(field: dict[str, Any], shape: dict[str, Any] | None, definitions: dic
                 _limit(below, _shape(shape, (aws_name(key),)), definitions)
         elif option.get("type") == "array" and "member" in shape:
             _limit(option["items"], shapes()[shape["member"]["shape"]], definitions)
-        elif option.get("type") == "integer" or (shape["type"] in ("integer", "long") and "string" in option["type"]):
-            option.update({name: shape[key] for key, name in (("min", "minimum"), ("max", "maximum")) if key in shape})
+            option.update(bounds(shape, "Items"))
+            _require(option["items"], shape, definitions)
+        elif option.get("type") == "object" and "value" in shape:
+            map_limits(option, shape["key"]["shape"], shape["value"]["shape"], shape)
+        elif shape["type"] in LARGEST and option.get("type") != "null":
+            option.update(number_limits(shape))
         elif "enum" in shape and option.get("type") != "null":
             option.clear()
             option["enum"] = shape["enum"]
-        elif isinstance(option.get("type"), list) and r"\p" not in shape.get("pattern", r"\p"):
-            option["pattern"] = f"^(?:{shape['pattern']})$"
+        elif isinstance(option.get("type"), list):
+            option.update(text_limits(shape))
             if "boolean" in option["type"]:
-                option.update(_unquoted(shape["pattern"]))
+                option.update(unquoted(shape))
 
 
-def _unquoted(pattern: str) -> dict[str, Any]:
-    """What a text of a pattern may be without quotes. A schema's pattern says nothing of numbers, so samples are tried."""
-
-    def takes(*samples: str) -> bool:
-        return all(re.fullmatch(pattern, sample) for sample in samples)
-
-    kinds = {"integer": takes("0", "123456"), "number": takes("0.5", "-1.25"), "boolean": takes("true", "false")}
-    bound = {} if takes("-1") or not kinds["integer"] else {"minimum": 0}
-    return {"type": ["string", *(kind for kind, taken in kinds.items() if taken)], **bound}
+def _require(items: dict[str, Any], shape: dict[str, Any], definitions: dict[str, Any]) -> None:
+    """Require in an item what AWS does: no layer adds to the items of a list, they are replaced as a whole."""
+    required = shapes()[shape["member"]["shape"]].get("required", ())
+    if required and "$ref" in items:
+        definitions[items["$ref"].rsplit("/", 1)[1]]["required"] = [spec_name(member) for member in required]
 
 
 def _tidy(value: Any) -> None:
@@ -128,6 +144,72 @@ def _tidy(value: Any) -> None:
     elif isinstance(value, list):
         for inner in value:
             _tidy(inner)
+
+
+def _open_to_variables(node: Any) -> None:
+    """Let `${NAME}` stand for every single value that is limited: what it holds is known only later."""
+    if not isinstance(node, dict):
+        return
+    for key in ("items", "additionalProperties"):
+        if isinstance(node.get(key), dict):
+            node[key] = _or_variable(node[key])
+    for key, inner in node.get("properties", {}).items():
+        node["properties"][key] = _or_variable(inner)
+    for option in node.get("anyOf", []):
+        _open_to_variables(option)
+
+
+def _or_variable(node: dict[str, Any]) -> dict[str, Any]:
+    _open_to_variables(node)
+    variable = {"$ref": "#/$defs/Variable"}
+    if any(map(_is_limited, node.get("anyOf", ()))):
+        return {**node, "anyOf": [*node["anyOf"], variable]}
+    if not _is_limited(node):
+        return node
+    about = {key: value for key, value in node.items() if key in ("description", "default")}
+    return {"anyOf": [{key: node[key] for key in node if key not in about}, variable], **about}
+
+
+def _is_limited(node: dict[str, Any]) -> bool:
+    """Whether it is a single value, and not any text will do."""
+    if node.get("type") in ("object", "array", "null") or "$ref" in node:
+        return False
+    return node.get("type") in ("integer", "boolean") or not {
+        "enum",
+        "const",
+        "pattern",
+        "maxLength",
+        "minLength",
+    }.isdisjoint(node)
+
+
+def _of_a_whole_job() -> dict[str, Any]:
+    """What must be there in a spec that names its job and neither extends another nor has `request:`.
+
+    Other files may be layers, whose holes those above or below them fill; such a file names no job.
+    """
+    kinds = []
+    for source, kind in KINDS.items():
+        entry = kind.model_validate({"source": source}).input_data_config("name", "File")
+        lacks = [spec_name(str(each.path[-1])) for each in violations(entry, "Channel")] if entry else ["s3_uri"]
+        kinds.append({"if": _of_kind(source), "then": {"required": lacks}})
+    channel = {"if": {"type": "object"}, "then": {"allOf": kinds}}
+    inner: dict[str, Any] = {"channels": {"additionalProperties": channel}}
+    for member in shapes()[REQUEST]["required"]:
+        shape = shapes()[shapes()[REQUEST]["members"][member]["shape"]]
+        if member != "TrainingJobName":
+            below = [spec_name(name) for name in shape.get("required", ())]
+            inner[spec_name(member)] = {"not": {"type": "null"}, **({"required": below} if below else {})}
+    whole: list[Any] = [{"anyOf": [{"required": ["base_name"]}, {"required": ["training_job_name"]}]}]
+    whole += [{"not": {"required": [key]}} for key in ("extends", "request")]
+    required = [key for key in inner if key != "channels"]
+    return {"if": {"allOf": whole}, "then": {"required": required, "properties": inner}}
+
+
+def _of_kind(source: str) -> dict[str, Any]:
+    """A channel of a kind; one that names none is of S3."""
+    named = {"properties": {"source": {"const": source}}}
+    return {**named, "required": ["source"]} if source != "S3" else named
 
 
 if __name__ == "__main__":

@@ -72,6 +72,8 @@ def _integer(value: object, example: str = "2") -> object:
         return int(value)
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
+    if isinstance(value, Plain) and re.fullmatch(r"[-+]?[1-9][0-9_]*", value) and len(value) > _MAX_DIGITS:
+        raise PydanticCustomError(WRONG_TYPE, f"has {len(value):,} digits, but numbers go up to {2**63 - 1:,}")
     raise PydanticCustomError(WRONG_TYPE, "{what}, but a whole number belongs here{advice}", _described(value, example))
 
 
