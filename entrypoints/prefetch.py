@@ -112,9 +112,10 @@ class ReadAhead:
     def seek(self, slot: Slot, place: int) -> None:
         """Lets the slot be read from `place` on. What has been fetched for other places is dropped."""
         self._check_process()
+        size = self.size(slot)  # without it, nothing read at a place could be its end or anything after it
         with self._lock:
             if not slot.closed and place != slot.place:
-                self._schedule.seek(slot, place)
+                self._schedule.seek(slot, place, size)
 
     def size(self, slot: Slot) -> int:
         """The object's size; asked for where it is not known yet."""

@@ -172,9 +172,10 @@ class Schedule:
             self._hold(slot, -len(piece))
         return piece
 
-    def seek(self, slot: Slot, place: int) -> None:
-        """Lets a slot be read from `place` on; what has been fetched for other places is dropped."""
+    def seek(self, slot: Slot, place: int, size: int) -> None:
+        """Lets a slot of `size` bytes be read from `place` on; what has been fetched for other places is dropped."""
         self._forget(slot)
+        slot.end = size
         slot.failed = False
         slot.issued = slot.place = place
         if slot not in self._unissued and slot.wants_more():
