@@ -32,7 +32,6 @@ from entrypoints.environment import Environment
 from entrypoints.errors import ChannelError
 from entrypoints.labels import Labels, class_of
 from entrypoints.lst import line_of, sample_paths
-from entrypoints.readers import reader_of
 from entrypoints.sample import KEY, Sample
 from entrypoints.torch_dataset import ChannelDataset
 
@@ -55,7 +54,7 @@ class Loading:
     """How batches are put together."""
 
     batch_size: int = 32
-    workers: int = 0  # DataLoader workers of each rank; a Pipe takes one at most
+    workers: int = 0  # DataLoader workers of each rank
     buffer: int = 1000  # samples that wait to be drawn from by chance; 0 leaves the order of arrival
 
 
@@ -90,8 +89,6 @@ class ImageChannel:
         self._dataset = ChannelDataset(name, environment=environment)
         self._collate = _Collate(name, labels, form)
         self._loading = loading
-        # A Pipe has one reader, and a rank of its own at least; ChannelDataset refuses more.
-        self._workers = min(loading.workers, 1) if reader_of(self.channel).JOINED else loading.workers
 
     def batches(self, shuffle: str | None = None) -> Generator[Batch, None, None]:
         """One pass over the channel; `shuffle` names its random order, None leaves the order of arrival.
@@ -107,7 +104,7 @@ class ImageChannel:
         loader = DataLoader(
             dataset,
             self._loading.batch_size,
-            num_workers=self._workers,
+            num_workers=self._loading.workers,
             collate_fn=self._collate,
             generator=torch.Generator(),  # of its own: a DataLoader draws from the generator that dropout draws from
         )

@@ -48,7 +48,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
     add("--batch-size", type=_count, default=32, help="images of a step on each rank")
     add("--learning-rate", type=float, default=1e-3, help="Adam's")
     add("--seed", type=int, default=1, help="of the first weights, the order of the images and dropout")
-    add("--num-workers", type=int, default=0, help="DataLoader workers of each rank; a Pipe takes one at most")
+    add("--num-workers", type=int, default=0, help="DataLoader workers of each rank")
     add("--num-threads", type=_count, help="of a step on a CPU; else torch's choice, too many for a small network")
     add("--shuffle-buffer", type=int, default=1000, help="images that are drawn from by chance; 0: in order of arrival")
     add("--image-mode", choices=["L", "RGB"], default="RGB", help="L: grey")
