@@ -94,20 +94,24 @@ def varints(data: bytes) -> npt.NDArray[np.uint64]:
         array = np.array(few, np.uint64)
         return array
     raw = np.frombuffer(data, np.uint8)
-    ends = np.flatnonzero(raw < 128)
-    if len(ends) == len(raw):
-        array = raw.astype(np.uint64)
-        return array
-    starts = np.concatenate(([0], ends[:-1] + 1))
-    lengths = ends - starts + 1
-    longest = int(lengths.max())
+    more = raw > 127  # whether the number goes on in the next byte
+    chain, longest = more, 1
+    while chain.any():
+        chain = chain[:-1] & more[longest:]
+        longest += 1
     if longest > 10:
         raise ValueError(_CUT)
-    array = (raw[starts] & 127).astype(np.uint64)
-    for digit in range(1, longest):
-        where = np.flatnonzero(lengths > digit)
-        array[where] |= (raw[starts[where] + digit] & 127).astype(np.uint64) << np.uint64(7 * digit)
-    return array
+    # All at once, each byte takes over what the next one has come to, until the first bytes have it all.
+    digits = (raw & 127).astype(np.uint32 if longest <= 4 else np.uint64)
+    array = digits
+    for _ in range(longest - 1):
+        array = array << 7
+        array[:-1] = array[1:]
+        array *= more
+        array |= digits
+    if longest > 1:
+        array = array[np.concatenate(([True], ~more[:-1]))]
+    return array.astype(np.uint64)
 
 
 def joined(data: bytes, regions: Iterable[tuple[int, int, int]], wire: int) -> bytes:
