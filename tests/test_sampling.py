@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -280,3 +283,51 @@ class TestCache:
         environment = load_environment(tmp_path, {})
         with pytest.raises(ChannelError, match="brings each epoch anew"):
             open_channel("train", environment=environment, reading=Reading(cache_dir=tmp_path))
+
+
+RANK = """
+import json, os, sys
+import torch.distributed as dist
+from entrypoints.torch_loader import even_batches
+
+rank, store, lengths = int(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
+dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=len(lengths))
+try:
+    told = list(even_batches([f"{rank}.{number}" for number in range(lengths[rank])], kept=2))
+except Exception as error:
+    told = str(error)
+print(json.dumps(told), flush=True)
+os._exit(0)  # gloo's threads abort one exit in some ten
+"""
+
+
+def ranks(folder: Path, lengths: list[int]) -> list[Any]:
+    command = [sys.executable, "-c", RANK]
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), "OMP_NUM_THREADS": "1"}
+    processes = [
+        subprocess.Popen(
+            [*command, str(rank), str(folder / "store"), json.dumps(lengths)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environ,
+        )
+        for rank in range(len(lengths))
+    ]
+    try:
+        return [json.loads(process.communicate(timeout=120)[0]) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def test_every_rank_takes_as_many_steps_as_the_longest(tmp_path: Path) -> None:
+    longest, shortest, even = ranks(tmp_path, [5, 2, 5])
+    assert longest == [[f"0.{number}", True] for number in range(5)]
+    assert even == [[f"2.{number}", True] for number in range(5)]
+    assert shortest == [["1.0", True], ["1.1", True], ["1.0", False], ["1.1", False], ["1.0", False]]
+
+
+def test_a_rank_without_samples_cannot_keep_step(tmp_path: Path) -> None:
+    _, empty = ranks(tmp_path, [1, 0])
+    assert "rank 1 has no sample" in empty
