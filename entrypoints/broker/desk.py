@@ -111,6 +111,7 @@ class Desk:
             accepted.close()
             return
         accepted.setblocking(False)
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, wire.SEND_BYTES)
         self._connections[accepted.fileno()] = _Connection(accepted)
 
     def _serve(self, connection: _Connection, events: int) -> None:

@@ -35,6 +35,9 @@ HEADER = struct.Struct("<cIQ")  # kind, number of fields beside the pickle, byte
 LENGTH = struct.Struct("<Q")  # one per field beside the pickle, between the header and the pickle
 LARGE = 1 << 14  # bytes from which a field travels beside the pickle: a system call costs as much as copying some KiB
 _PICKLED = "pickle:"
+SEND_BYTES = (
+    1 << 22
+)  # asked for a socket: what it holds is what reader and broker need not wait for each other; Linux gives less
 ERRORS = {
     error.__name__: error for error in (ChannelError, CorruptError, ImportError)
 }  # those that readers get as they are

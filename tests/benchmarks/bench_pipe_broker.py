@@ -1,0 +1,121 @@
+"""A Pipe of 100 KB tar members through the broker and two DataLoader workers: against reading it directly, and against `cat`.
+
+Two figures, since DataLoader's queue is a limit of its own: `sizes` hands over a number for each sample, as a training does
+that decodes in its workers to something small; `bytes` hands the bytes over. Processes are up before the time begins.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rounds import interleaved, raw, row
+from torch.utils.data import DataLoader
+
+from entrypoints import contract
+from entrypoints.channel import open_channel
+from entrypoints.environment import Environment, load_environment
+from entrypoints.records import tar_write
+from entrypoints.sample import Sample
+from entrypoints.torch_dataset import ChannelDataset
+
+SIZE = 100_000
+BATCH = 32
+
+
+def measure(megabytes: int = 512) -> list[dict[str, Any]]:
+    """Rows against direct reading (by one worker for `bytes`, by none for `sizes`) and against `cat` to a raw reader."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
+        folder = Path(name)
+        shard = folder / "shard.tar"
+        with shard.open("wb") as stream:
+            payload = os.urandom(SIZE)
+            tar_write.write(stream, ({"__key__": f"{n:06d}", "bin": payload} for n in range(10 * megabytes)))
+        sizes = interleaved(
+            {
+                "ours": lambda: _loaded(folder, shard, 2, _size),
+                "direct": lambda: _direct(folder, shard),
+                "limit": lambda: _raw(folder, shard),
+            }
+        )
+        whole = interleaved(
+            {
+                "ours": lambda: _loaded(folder, shard, 2, None),
+                "direct": lambda: _loaded(folder, shard, 1, None),
+                "limit": lambda: _raw(folder, shard),
+            }
+        )
+    work = "Pipe, tar of 100 KB members, broker and 2 workers"
+    rows = []
+    for what, found in (("sizes", sizes), ("bytes", whole)):
+        rows += [row(f"{work}, {what}", found, peer, 0) for peer in ("direct", "limit")]
+    return [{**each, "megabytes": megabytes} for each in rows]
+
+
+def _size(sample: Sample) -> int:
+    return len(sample["bin"])
+
+
+def _job(folder: Path) -> Environment:
+    """A host with one Pipe, of its own: what was left open by another one would be in the way."""
+    root = Path(tempfile.mkdtemp(dir=folder))
+    (root / contract.CONFIG_DIR).mkdir(parents=True)
+    (root / contract.DATA_DIR).mkdir()
+    config = {"train": {"TrainingInputMode": "Pipe", "ContentType": "application/x-tar"}}
+    (root / contract.CONFIG_DIR / contract.INPUT_DATA_CONFIG_FILE).write_text(json.dumps(config))
+    return load_environment(root, {})
+
+
+def _feed(environment: Environment, epoch: int, shard: Path) -> subprocess.Popen[bytes]:
+    fifo = environment.data_dir / contract.fifo_name("train", epoch)
+    os.mkfifo(fifo)
+    return subprocess.Popen(["sh", "-c", f"exec cat '{shard}' > '{fifo}'"])
+
+
+def _loaded(folder: Path, shard: Path, workers: int, transform: Callable[[Sample], Any] | None) -> float:
+    environment = _job(folder)
+    dataset = ChannelDataset("train", transform=transform, environment=environment)
+    loader: DataLoader[Any] = DataLoader(
+        dataset, BATCH, num_workers=workers, collate_fn=list, persistent_workers=True, multiprocessing_context="fork"
+    )
+    few = folder / "few.tar"
+    with few.open("wb") as stream:
+        tar_write.write(stream, ({"__key__": f"{n}", "bin": b"x"} for n in range(4)))
+    with _feed(environment, 0, few):
+        assert sum(len(batch) for batch in loader) == 4
+    dataset.set_epoch(1)
+    start = time.perf_counter()
+    with _feed(environment, 1, shard):
+        count = sum(len(batch) for batch in loader)
+        seconds = time.perf_counter() - start
+    assert count * SIZE > 0.98 * shard.stat().st_size
+    return seconds
+
+
+def _direct(folder: Path, shard: Path) -> float:
+    environment = _job(folder)
+    start = time.perf_counter()
+    with _feed(environment, 0, shard):
+        for sample in open_channel("train", environment=environment):
+            _size(sample)
+        return time.perf_counter() - start
+
+
+def _raw(folder: Path, shard: Path) -> float:
+    environment = _job(folder)
+    start = time.perf_counter()
+    with _feed(environment, 0, shard), (environment.data_dir / "train_0").open("rb", buffering=0) as stream:
+        fcntl.fcntl(stream, fcntl.F_SETPIPE_SZ, 1 << 20)
+        raw(stream)
+        return time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(), indent=1))
