@@ -84,6 +84,15 @@ def test_values() -> None:
     assert fourth["fixed"] == [None, 5]
 
 
+def test_values_that_python_cannot_hold() -> None:
+    late = pyarrow.array([1 << 60], pyarrow.timestamp("us"))
+    assert read(data_of({"a": late})) == [{"a": np.datetime64(1 << 60, "us")}]
+    data = data_of({"a": pyarrow.array([{"x": 1 << 60}], pyarrow.struct([("x", pyarrow.timestamp("us"))])), "b": [1]})
+    with pytest.raises(ChannelError, match=r"column 'a' holds what Python's types cannot .*; leave it out"):
+        read(data)
+    assert read(data, Parquet(("b",))) == [{"b": 1}]
+
+
 def test_some_columns_are_read_without_the_rest() -> None:
     class Counting(io.BytesIO):
         taken = 0

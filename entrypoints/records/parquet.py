@@ -4,7 +4,8 @@
     format="parquet; columns=image,label"     these only: the rest is not fetched
 
 Binary and text columns give bytes and str, numbers Python's numbers, nulls None; a list of numbers gives a numpy array (a list
-where it holds a null), structs dicts. A column `__key__` is the sample's key.
+where it holds a null), structs dicts, times Python's datetime or, in nanoseconds, numpy's datetime64. A column `__key__` is
+the sample's key.
 
 Row groups are read one after the other, each column in pieces of a few MiB, so that memory is flat whatever the size of
 files and row groups. The table of contents stands at the end: files and the connector have it, a Pipe joins objects and
@@ -62,7 +63,7 @@ class Parquet:
         cursor = cursor or Cursor()
         cursor.position = cursor.start
         place = f"object {key!r}, " if key is not None else ""
-        with closing(SeekableFile(stream, key)) as file:
+        with closing(SeekableFile(stream, key, at_once=self.columns is None)) as file:
             # A plain file is read without Python and its copies; what is wrong in it is looked at through Python, which
             # knows how far it came.
             name = stream.name if isinstance(stream, FileIO) else None
@@ -166,10 +167,11 @@ def _check_ends(file: SeekableFile) -> None:
 def _groups(metadata: Any, start: int) -> Iterator[tuple[int, int, int]]:
     """The row groups that have rows from `start` on: number, rows before it, rows in it."""
     counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-    if sum(counts) != metadata.num_rows or min(counts, default=0) < 0:
+    # Some writers leave out the whole's number, 0.
+    if sum(counts) != (metadata.num_rows or sum(counts)) or min(counts, default=0) < 0:
         raise ValueError(f"its row groups have {sum(counts)} rows, and the whole has {metadata.num_rows}")
-    if start > metadata.num_rows:
-        raise ValueError(f"reading should go on at row {start}, and it has {metadata.num_rows}; begin the epoch anew")
+    if start > sum(counts):
+        raise ValueError(f"reading should go on at row {start}, and it has {sum(counts)}; begin the epoch anew")
     before = 0
     for group, count in enumerate(counts):
         if before + count > start:
@@ -194,7 +196,7 @@ def _batches(reader: Any, group: int, before: int, names: list[str] | None, star
 
 def _samples(batch: Any, key: str | None) -> Iterator[Sample]:
     names = batch.schema.names
-    columns = map(_values, batch.columns)
+    columns = map(_values, batch.columns, names)
     if key is None:
         for row in zip(*columns, strict=True):
             yield dict(zip(names, row, strict=True))
@@ -204,16 +206,25 @@ def _samples(batch: Any, key: str | None) -> Iterator[Sample]:
             yield dict(zip(names, (key, *row), strict=True))
 
 
-def _values(column: Any) -> list[Any]:
-    """A column's values; see the module for what they are."""
+def _values(column: Any, name: str) -> list[Any]:
+    """A column's values; see the module for what they are. Raises ChannelError for those that Python's types cannot hold."""
     arrow, _ = _pyarrow()
     types = arrow.types
     kind = column.type
     if types.is_timestamp(kind) and kind.unit == "ns":
-        return [None if value != value else value for value in column.to_numpy(zero_copy_only=False)]
+        return _numpy_times(column)
     is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
     if not is_list or not (types.is_integer(kind.value_type) or types.is_floating(kind.value_type)):
-        listed: list[Any] = column.to_pylist()
+        try:
+            listed: list[Any] = column.to_pylist()
+        except (OverflowError, ValueError) as error:
+            if isinstance(error, (UnicodeError, arrow.ArrowException)):
+                raise
+            if types.is_timestamp(kind):
+                return _numpy_times(column)
+            raise ChannelError(
+                f"column {name!r} holds what Python's types cannot ({error}); leave it out: parquet; columns=..."
+            ) from error
         return listed
     flat = column.flatten()  # without the lists that are null
     holes = flat.is_null().to_numpy(zero_copy_only=False) if flat.null_count else None
@@ -231,6 +242,11 @@ def _values(column: Any) -> list[Any]:
         else:
             values.append(piece.copy())  # which can be written to, as torch wants it, and holds no more than itself
     return values
+
+
+def _numpy_times(column: Any) -> list[Any]:
+    """Times that Python's datetime cannot hold, finer than microseconds or after the year 9999, as numpy's datetime64."""
+    return [None if value != value else value for value in column.to_numpy(zero_copy_only=False)]
 
 
 def _row_groups(samples: Iterable[Sample]) -> Iterator[list[Sample]]:

@@ -2,6 +2,9 @@
 
 Files and the connector's streams can be sought. What cannot, though it is one whole object, is copied to a temporary file
 first. A Pipe joins objects, so these formats have no boundaries there and are refused before anything is read.
+
+A stream that is read ahead from its beginning has most of a small object at hand when the format first goes to the end, and
+would fetch it again. So a small object is read in one go, unless only parts of it are wanted.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import Any, cast
 from entrypoints.errors import ChannelError
 from entrypoints.sample import ByteStream
 
-_IN_MEMORY = 16 << 20  # bytes of a copy that need no disk
+_IN_MEMORY = 32 << 20  # bytes of an object that is held whole
 
 
 class SeekableFile(io.RawIOBase):
@@ -23,7 +26,7 @@ class SeekableFile(io.RawIOBase):
     Closing gives back the copy, if there is one; the stream is the caller's.
     """
 
-    def __init__(self, stream: ByteStream, key: str | None) -> None:
+    def __init__(self, stream: ByteStream, key: str | None, *, at_once: bool = True) -> None:
         source: Any = stream
         self._copy: Any = None
         try:
@@ -33,6 +36,11 @@ class SeekableFile(io.RawIOBase):
                 source = self._copy
             source.seek(0, io.SEEK_END)
             self.size: int = source.tell()
+            # Going to the end has fetched nothing yet, of a file as of a stream that is read ahead.
+            small = at_once and self._copy is None and self.size <= _IN_MEMORY
+            if small and not isinstance(source, (io.FileIO, io.BytesIO)):
+                source.seek(0)
+                self._copy = source = io.BytesIO(_all_of(source))
         except io.UnsupportedOperation as error:
             place = f"object {key!r}" if key is not None else "this object"
             raise ChannelError(f"{place} cannot be read from its end, which its format needs: {error}") from error
@@ -90,3 +98,10 @@ class SeekableFile(io.RawIOBase):
             view[: len(data)] = data
             return len(data)
         return cast(int, self._source.readinto(view))
+
+
+def _all_of(source: Any) -> bytes:
+    whole = io.BytesIO()
+    while piece := source.read(1 << 22):
+        whole.write(piece)
+    return whole.getvalue()
