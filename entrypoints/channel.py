@@ -34,8 +34,8 @@ def open_channel(
     """The samples of a channel that belong to this process, each once: an iterator, to be closed where it is left early.
 
     `epoch` counts from 0; under Pipe each has its own FIFO, and after an epoch the next one is to be asked for.
-    `format` is a content type or a short name (`objects`, `tar`, `recordio`, `lines`), for a channel whose content
-    type is absent or wrong. `share` replaces this process's part of the samples (`default_share`).
+    `format` is a content type or a short name (`tar`, `csv`: see `records.SHORT_NAMES`), for a channel whose content type is
+    absent or wrong. `share` replaces this process's part of the samples (`default_share`).
     `reading` shuffles, and keeps objects for the next epochs. The iterator's `state_dict()` says where it stands, and
     `load_state_dict` of another one goes on there.
     Raises ChannelError at once where the channel cannot be read as asked; while reading, ChannelError where its data

@@ -35,6 +35,7 @@ from entrypoints.records import (
 )
 from entrypoints.records.cursor import Cursor
 from entrypoints.sample import Sample
+from launcher.checks.code import BOUNDED
 
 
 def tar_bytes(payloads: Iterable[bytes]) -> bytes:
@@ -275,3 +276,7 @@ def test_short_names() -> None:
     assert format_of("Tar") is tar
     with pytest.raises(ChannelError, match=r"format 'tra' is neither a content type nor one of .*; did you mean 'tar'"):
         format_of("tra")
+
+
+def test_the_launcher_knows_which_formats_a_pipe_keeps_apart() -> None:
+    assert set(BOUNDED) == {content_type for content_type, form in FORMATS.items() if form.BOUNDARIES}

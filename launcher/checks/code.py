@@ -11,7 +11,10 @@ from launcher.checks.rule import Draft, Found, Rule
 from launcher.part import aws_name
 
 # Content types in which a reader finds the end of a record by itself; of anything else an object is one record.
-_BOUNDED = ("application/x-tar", "application/x-recordio", "application/jsonlines", "text/csv", "text/plain")
+BOUNDED = (
+    *("application/x-tar", "application/x-recordio", "application/x-recordio-protobuf", "application/x-tfrecord"),
+    *("application/jsonlines", "text/csv", "text/plain"),
+)
 
 
 def entry_point_can_be_run(draft: Draft) -> Iterator[Found]:
@@ -154,7 +157,7 @@ def whole_objects_through_a_pipe(draft: Draft) -> Iterator[Found]:
         if (
             entry.get("InputMode") == "Pipe"
             and entry.get("RecordWrapperType") != "RecordIO"
-            and content_type not in _BOUNDED
+            and content_type not in BOUNDED
         ):
             what = f"content_type {content_type!r} has" if content_type else "objects have"
             yield (
