@@ -457,6 +457,63 @@ def test_ranks_of_torchrun_with_workers_and_nothing_left(root: Path, feed: Feed,
     wait_for(lambda: not brokers(root))  # they end by themselves, a moment after the training
 
 
+def test_a_format_with_parameters_and_one_that_gives_arrays(environment: Environment, feed: Feed) -> None:
+    feed("lines", lambda epoch: b"a,b\n" + b"".join(b"%d,x\n" % n for n in range(10)))
+    parts = side_by_side(environment, "lines", 2, format="csv; header=present")
+    assert [[sample["a"] for sample in part] for part in parts] == [list("02468"), list("13579")]
+    records = BytesIO()
+    recordio.write(records, [image_recordio.encode(b"image", [float(n)] * 9000) for n in range(4)])
+    feed("wrapped", lambda epoch: records.getvalue())
+    parts = side_by_side(environment, "wrapped", 2)
+    assert [len(sample["data"]) for part in parts for sample in part] == [24 + 36_000 + 5] * 4
+
+
+@pytest.mark.parametrize(("piece", "readers"), [(b"x\n", 2), (b"x\n" * 1000, 2), (b"x" * 99_999 + b"\n", 1)])
+def test_a_reader_that_takes_nothing_holds_up_the_feeder_and_not_the_memory(
+    environment: Environment, root: Path, piece: bytes, readers: int
+) -> None:
+    fifo = root / contract.DATA_DIR / "lines_0"
+    os.mkfifo(fifo)
+    stop, written = threading.Event(), [0]
+
+    def flood() -> None:
+        descriptor = os.open(fifo, os.O_WRONLY)
+        os.set_blocking(descriptor, False)
+        while not stop.is_set():
+            try:
+                written[0] += os.write(descriptor, piece)
+            except BlockingIOError:
+                stop.wait(0.001)
+            except BrokenPipeError:
+                break
+        os.close(descriptor)
+
+    thread = threading.Thread(target=flood)
+    thread.start()
+    readings = [open_channel("lines", environment=environment, share=Share(n, 2, 2)) for n in range(2)]
+    threads = [threading.Thread(target=next, args=(each,)) for each in readings]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(PATIENCE)
+    if readers == 1:
+        readings[1].close()
+    [pid] = brokers(root)
+    end = time.monotonic() + 3  # or as soon as nothing goes in any more
+    while time.monotonic() < end:
+        before = written[0]
+        time.sleep(0.3)
+        if written[0] == before:
+            break
+    status = Path(f"/proc/{pid}/status").read_text()
+    peak = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
+    for each in readings:
+        each.close()
+    stop.set()
+    thread.join(PATIENCE)
+    assert peak < 200_000  # KB
+
+
 def test_parts_that_are_left_before_anybody_has_come() -> None:
     epoch = Epoch(0)
     epoch.deal([{"data": b"x"}], 1)

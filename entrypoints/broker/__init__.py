@@ -15,9 +15,9 @@ What is promised:
 - Sample i of the epoch's stream belongs to the share with i modulo count == index, as `sharding.py` says: every sample
   exactly once, the same share for the same reader however fast anyone is, and as a single reader would have it. Shares
   differ by one sample at most.
-- Nothing is dealt before all readers of the host have come, so their shares must be read side by side; who is waited for
-  is told on stderr, and after LAUNCHER_FIFO_WAIT_SECONDS it is an error for all.
-- Memory is bounded (`serve.py`); the slowest reader sets the pace of all.
+- Nothing is dealt before all readers of the host have come, so their shares must be read side by side. Where some do not come
+  within LAUNCHER_FIFO_WAIT_SECONDS, the others get an error that says how many came.
+- Memory is bounded (`serve.py`); the slowest reader sets the pace of all, and is named on stderr where it takes nothing for long.
 - A reader that stops early or dies is dealt nothing more, and nobody waits for it. When all have stopped, the FIFO is closed.
 - An error of the data reaches every reader, after the samples before it, as the same error with the same offset.
 - As soon as the last byte of an epoch has been read the FIFO is closed and the next one opened, and read ahead; until then

@@ -15,7 +15,7 @@ from itertools import islice
 from entrypoints.broker import wire
 from entrypoints.sample import Sample
 
-_OBJECT = 400  # bytes that a sample takes in Python besides its content
+_OBJECT = 400  # bytes that a sample, or a piece, takes in Python besides its content
 _AT_ONCE = 64  # pieces offered to one system call; Linux takes 1024
 
 
@@ -23,14 +23,14 @@ class Outbox:
     """Bytes on their way to one reader."""
 
     def __init__(self) -> None:
-        self.size = 0
+        self.size = 0  # in memory, with what each piece takes besides its content; 0 when there is nothing
         self._pieces: deque[memoryview] = deque()
 
     def add(self, pieces: Sequence[bytes | memoryview]) -> None:
         """Puts pieces behind those that are there."""
         for piece in pieces:
             self._pieces.append(memoryview(piece))
-            self.size += len(piece)
+            self.size += len(piece) + _OBJECT
 
     def first(self) -> list[memoryview]:
         """What to send next."""
@@ -41,6 +41,7 @@ class Outbox:
         self.size -= count
         while self._pieces and count >= len(self._pieces[0]):
             count -= len(self._pieces.popleft())
+            self.size -= _OBJECT
         if count:
             self._pieces[0] = self._pieces[0][count:]
 

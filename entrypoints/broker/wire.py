@@ -137,7 +137,14 @@ def samples_frame(samples: Sequence[Sample], size: int) -> list[bytes | memoryvi
             }
             for sample in samples
         ]
-    content = pickle.dumps(samples, 5, buffer_callback=beside.append)
+
+    def stays(buffer: pickle.PickleBuffer) -> bool:
+        if type(buffer.raw().obj) is not bytes:
+            return True  # an array: out of bytes it would come as one that cannot be written to
+        beside.append(buffer)
+        return False
+
+    content = pickle.dumps(samples, 5, buffer_callback=stays)
     fields = [each.raw() for each in beside]
     lengths = b"".join([LENGTH.pack(len(each)) for each in fields])
     return [HEADER.pack(SAMPLES, len(fields), len(content)) + lengths, content, *fields]
