@@ -68,6 +68,7 @@ class Slot:
         "pieces",
         "place",
         "source",
+        "window",
     )
 
     def __init__(self, source: Source) -> None:
@@ -79,6 +80,7 @@ class Slot:
         self.held = 0  # bytes of pieces, and of those to come
         self.busy = 0  # fetches under way
         self.generation = 0  # of the fetches whose pieces are wanted
+        self.window: int | None = None  # bytes that may be held of it, after a seek: it may be the first of many
         self.given = False  # to the reader
         self.failed = False  # nothing after the failure is asked for
         self.closed = False
@@ -128,7 +130,7 @@ class Schedule:
         """What to fetch now, and notes that it is; None where there is nothing, or no room."""
         limits = self._limits
         for slot in self._unissued:
-            if slot.busy and not slot.source.ranges:
+            if (slot.busy and not slot.source.ranges) or (slot.window is not None and slot.held >= slot.window):
                 continue
             count = limits.piece_bytes if slot.end is None else min(limits.piece_bytes, slot.end - slot.issued)
             # The one that is being read goes on in any case: the others must not starve it.
@@ -170,12 +172,15 @@ class Schedule:
             del slot.pieces[slot.place]
             slot.place += len(piece)
             self._hold(slot, -len(piece))
+            if slot.window is not None:
+                slot.window = 2 * slot.window if slot.window < self._limits.held_bytes else None
         return piece
 
     def seek(self, slot: Slot, place: int, size: int) -> None:
         """Lets a slot of `size` bytes be read from `place` on; what has been fetched for other places is dropped."""
         self._forget(slot)
         slot.end = size
+        slot.window = self._limits.piece_bytes
         slot.failed = False
         slot.issued = slot.place = place
         if slot not in self._unissued and slot.wants_more():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 from typing import Any, Generic, Protocol, TypeVar
 
+_NEAR_BYTES = 8 << 20  # a seek that far ahead reads what lies between: it has been asked for already
+
 S = TypeVar("S")
 S_contra = TypeVar("S_contra", contravariant=True)
 
@@ -45,6 +47,7 @@ class ReadStream(io.RawIOBase, Generic[S]):
         self._slot = slot
         self._rest = memoryview(b"")  # of the piece that is being read
         self._place = 0
+        self._begun = False  # to fetch
 
     def readable(self) -> bool:
         return True
@@ -67,6 +70,7 @@ class ReadStream(io.RawIOBase, Generic[S]):
         """All that remains, without a copy where it is one piece."""
         pieces = [self._rest.tobytes()] if self._rest else []
         self._rest = memoryview(b"")
+        self._begun = True
         while not self.closed and (piece := self._pipeline.next_piece(self._slot)):
             pieces.append(piece)
         whole = pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -93,6 +97,9 @@ class ReadStream(io.RawIOBase, Generic[S]):
         ahead = offset - self._place
         if 0 <= ahead <= len(self._rest):
             self._rest = self._rest[ahead:]
+        elif 0 < ahead <= _NEAR_BYTES and self._begun:
+            while self._place < offset and self._fill():
+                self._take(offset - self._place)
         else:
             self._rest = memoryview(b"")
             self._pipeline.seek(self._slot, offset)
@@ -111,6 +118,7 @@ class ReadStream(io.RawIOBase, Generic[S]):
             self._pipeline.abandon(self._slot)
 
     def _fill(self) -> bool:
+        self._begun = True
         if not self._rest and not self.closed:
             self._rest = memoryview(self._pipeline.next_piece(self._slot) or b"")
         return bool(self._rest)

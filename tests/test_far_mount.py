@@ -1,0 +1,89 @@
+"""Files behind a FUSE mount of our S3, read ahead: the same samples as from a disk."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from entrypoints.environment import Channel
+from entrypoints.readers import mounted
+from entrypoints.readers.remote_file import file_system, is_remote
+from entrypoints.sharding import EVERYTHING, Share
+from launcher.local.providers import fuse
+from launcher.local.providers.mount_tools import TOOLS, View
+from launcher.local.s3_server import serve
+from launcher.local.s3_server.latency import delayed
+from launcher.s3_uri import Place
+
+pytestmark = pytest.mark.skipif(
+    not (shutil.which("rclone") and Path("/dev/fuse").exists()), reason="needs rclone and FUSE"
+)
+
+
+@pytest.fixture(scope="module")
+def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]:
+    """A folder, and the same folder behind a mount whose requests take 5 ms."""
+    root = tmp_path_factory.mktemp("far").resolve()
+    folder = root / "s3" / "bucket" / "data"
+    for number in range(40):
+        file = folder / f"{number % 7}" / f"{number:03d}"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(os.urandom(number * 1000))
+    (folder / "big").write_bytes(os.urandom(5_000_001))
+    (root / "mount").mkdir()
+    [tool] = [tool for tool in TOOLS if tool.program == "rclone"]
+    with serve(root / "s3", root / "overlay", delayed(0.005)) as endpoint:
+        keys = {"AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any"}
+        view = View(Place("bucket", "data/"), root / "mount", root, keys)
+        with fuse.mounted(tool, view, shutil.which, lambda text: None):
+            yield folder, root / "mount"
+
+
+def read(path: Path, share: Share = EVERYTHING) -> list[tuple[str | None, bytes]]:
+    channel = Channel("train", "FastFile", None, "FullyReplicated", "None", path)
+    return [(key, stream.read()) for key, stream in mounted.open_streams(channel, 0, share)]
+
+
+def test_a_mount_is_far_away_and_a_disk_is_not(far: tuple[Path, Path]) -> None:
+    disk, mount = far
+    assert (is_remote(disk), is_remote(mount)) == (False, True)
+    assert file_system(mount / "0").startswith("fuse")
+
+
+def test_the_same_files_in_the_same_order(far: tuple[Path, Path]) -> None:
+    disk, mount = far
+    assert read(mount) == [(str(key), (disk / str(key)).read_bytes()) for key in mounted.objects(_channel(disk))]
+    assert read(mount, Share(1, 3)) == read(disk)[1::3]
+
+
+def test_a_far_file_can_be_sought(far: tuple[Path, Path]) -> None:
+    disk, mount = far
+    data = (disk / "big").read_bytes()
+    [(_, stream)] = mounted.open_objects(_channel(mount), ["big"])
+    assert stream.seek(-1000, 2) == len(data) - 1000  # type: ignore[attr-defined]
+    assert stream.read() == data[-1000:]
+    stream.seek(100)  # type: ignore[attr-defined]
+    assert stream.read() == data[100:]
+    stream.close()
+
+
+def test_leaving_early_leaves_no_thread_and_no_open_file(far: tuple[Path, Path]) -> None:
+    _, mount = far
+    streams = mounted.open_streams(_channel(mount), 0, EVERYTHING)
+    for _, stream in streams:
+        stream.read(1)
+        stream.close()
+        break
+    streams.close()  # type: ignore[attr-defined]
+    assert not [thread for thread in threading.enumerate() if thread.name == "prefetch"]
+    opened = [str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    assert not [path for path in opened if path.startswith(str(mount))]
+
+
+def _channel(path: Path) -> Channel:
+    return Channel("train", "FastFile", None, "FullyReplicated", "None", path)
