@@ -136,16 +136,19 @@ def test_own_writer_is_read_by_zipfile_and_writes_the_same_bytes_again() -> None
         zip_write.write(io.BytesIO(), [{"__key__": "a.b", "x": b""}])
 
 
-def test_reading_goes_on_at_every_sample() -> None:
-    data = archive([*FILES[1:], ("a/1.late", b"late")])
+@pytest.mark.parametrize("files", [FILES, [*FILES[1:], ("a/1.late", b"late")]])
+def test_reading_goes_on_at_every_sample(files: list[tuple[str, bytes]]) -> None:
+    data = archive([("folder/", b""), *files, ("empty/", b"")])
     cursor = Cursor()
     stream = zip_members.split(io.BytesIO(data), None, cursor)
     positions = [cursor.position for _ in stream]
     every = read(data)
+    assert len(every) == 5
     for number, position in enumerate(positions, 1):
         assert read(data, position) == every[number:]
-    with pytest.raises(CorruptError, match="member 99: reading should go on here"):
-        read(data, 99)
+    for place in (9999, -99):
+        with pytest.raises(CorruptError, match=r"reading should go on at \d+, and this ends at"):
+            read(data, place)
 
 
 def test_directories_and_macos_are_passed_over_links_are_refused() -> None:

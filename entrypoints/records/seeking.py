@@ -44,6 +44,9 @@ class SeekableFile(io.RawIOBase):
         except io.UnsupportedOperation as error:
             place = f"object {key!r}" if key is not None else "this object"
             raise ChannelError(f"{place} cannot be read from its end, which its format needs: {error}") from error
+        except BaseException:
+            self.close()
+            raise
         source.seek(0)
         self._source = source
         self._place = 0

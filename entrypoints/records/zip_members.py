@@ -40,25 +40,20 @@ _METHODS = {1: "shrunk", 6: "imploded", 9: "deflate64", 14: "LZMA", 93: "Zstanda
 def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
     """The samples of an archive; see the module for what a sample is.
 
-    Positions count members, in the order of the samples. Raises CorruptError, naming the offset, for what is cut or
-    damaged and for what is refused.
+    Positions are bytes of the table; where the samples' order is not the table's they count members, below 0. Raises
+    CorruptError, naming the offset, for what is cut or damaged and for what is refused.
     """
     cursor = cursor or Cursor()
     with closing(SeekableFile(stream, key)) as file:
         table = read_table(file, key)
-        order = _order(table)
-        if cursor.start > len(order):
-            raise CorruptError(
-                f"{_place(key)}member {cursor.start}: reading should go on here, but the archive has {len(order)}: it is "
-                "not the one that was read before; begin the epoch anew"
-            )
         reader = _Members(file, key)
         sample: Sample = {}
-        for number in range(cursor.start, len(order)):
-            entry = table.entry(order[number])
+        end = 0  # the position behind the last member
+        for place, position in _places(table, cursor.start):
+            entry = table.entry(place)
             group, field = _sample_of(entry.name)
             if sample and sample[KEY] != group:
-                cursor.position = number
+                cursor.position = position
                 yield sample
                 sample = {}
             if not sample:
@@ -68,8 +63,9 @@ def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = No
                     key, entry.offset, f"member {entry.name!r} gives field {field!r} of sample {group!r} a second time"
                 )
             sample[field] = reader.read(entry)
+            end = table.size if position == place else position - 1
         if sample:
-            cursor.position = len(order)
+            cursor.position = end
             yield sample
 
 
@@ -78,19 +74,34 @@ def _sample_of(name: str) -> tuple[str, str]:
     return (name, DATA) if dot < 0 else (name[:dot], name[dot + 1 :])
 
 
-def _order(table: Table) -> array[int]:
-    """Where in the table the members stand that are files, those of a sample beside each other."""
+def _places(table: Table, start: int) -> Iterator[tuple[int, int]]:
+    """Where in the table the members stand that are files, those of a sample beside each other, and their positions."""
+    if start > 0:  # noted where the order is the table's, so it need not be found out again
+        for place, name in table.names(start):
+            if _is_file(name):
+                yield place, place
+        return
     places = array("Q")
     ranks = array("Q")
     first: dict[bytes, int] = {}
     for place, name in table.names():
-        if not name.endswith(b"/") and not name.startswith(b"__MACOSX/"):
+        if _is_file(name):
             dot = name.find(b".", name.rfind(b"/") + 1)
             ranks.append(first.setdefault(name if dot < 0 else name[:dot], len(first)))
             places.append(place)
-    if all(rank <= after for rank, after in pairwise(ranks)):
-        return places
-    return array("Q", (places[number] for number in sorted(range(len(places)), key=ranks.__getitem__)))
+    del first
+    if start == 0 and all(rank <= after for rank, after in pairwise(ranks)):
+        for place in places:
+            yield place, place
+        return
+    table.check_start(-start, len(places))
+    order = sorted(range(len(places)), key=ranks.__getitem__)
+    for number in range(-start, len(places)):
+        yield places[order[number]], -number
+
+
+def _is_file(name: bytes) -> bool:
+    return not name.endswith(b"/") and not name.startswith(b"__MACOSX/")
 
 
 class _Members:

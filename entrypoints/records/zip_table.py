@@ -51,13 +51,29 @@ class Table:
         self._start = start  # the table's own offset in the object
         self._key = key
 
-    def names(self) -> Iterator[tuple[int, bytes]]:
-        """Every entry's place and name as it is written. Raises CorruptError where there are not as many as the archive says.
+    @property
+    def size(self) -> int:
+        """Bytes of the table: the place behind the last entry."""
+        return len(self._data)
 
-        All of them are asked for before the first sample, so this does little for each.
+    def check_start(self, start: int, end: int) -> None:
+        """Raises CorruptError where reading should go on behind the archive's end."""
+        if start > end:
+            raise self._corrupt(
+                len(self._data),
+                f"reading should go on at {start}, and this ends at {end}: it is not the archive that was read before; "
+                "begin the epoch anew",
+            )
+
+    def names(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
+        """Every entry's place and name as it is written, from that place on.
+
+        Raises CorruptError where there are not as many as the archive says. All of them are asked for before the first
+        sample, so this does little for each.
         """
+        self.check_start(start, len(self._data))
         data, lengths, fixed = self._data, _LENGTHS.unpack_from, _ENTRY.size
-        place = count = 0
+        place, count = start, 0
         end = len(data)
         while place < end:
             if place + fixed > end or data[place : place + 4] != b"PK\1\2":
@@ -72,7 +88,7 @@ class Table:
             count += 1
         if place > end:
             raise self._corrupt(end, "the table ends inside of its last entry")
-        if count != self._count:
+        if start == 0 and count != self._count:
             raise self._corrupt(place, f"the table has {count} entries, and the archive's end says {self._count}")
 
     def entry(self, place: int) -> Entry:
