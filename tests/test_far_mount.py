@@ -46,7 +46,11 @@ def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]
 
 def read(path: Path, share: Share = EVERYTHING) -> list[tuple[str | None, bytes]]:
     channel = Channel("train", "FastFile", None, "FullyReplicated", "None", path)
-    return [(key, stream.read()) for key, stream in mounted.open_streams(channel, 0, share)]
+    found = []
+    for key, stream in mounted.open_streams(channel, 0, share):
+        found.append((key, stream.read()))
+        stream.close()
+    return found
 
 
 def test_a_mount_is_far_away_and_a_disk_is_not(far: tuple[Path, Path]) -> None:
