@@ -21,7 +21,7 @@ class Reader(Protocol):
 
     @property
     def JOINED(self) -> bool:
-        """Whether all objects come as one stream. It has one reader per host, and is shared by samples, not by objects."""
+        """Whether all objects come as one stream. It is read once a host, and shared by samples, not by objects."""
         ...
 
     def open_streams(self, channel: Channel, epoch: int, share: Share, /) -> Iterator[tuple[str | None, ByteStream]]:
