@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path as FilePath
 from typing import Any
 
-from launcher.errors import Path
+from launcher.errors import Path, dotted
 from launcher.nearest import did_you_mean
 from launcher.values import BOOLEANS, INTEGER, Plain
 
@@ -31,7 +31,7 @@ _JSON_TYPES: dict[str, Any] = {
     "map": dict,
     "list": list,
 }
-LARGEST = {"integer": 2**31 - 1, "long": 2**63 - 1}  # what the model's types of numbers hold
+LARGEST = 2**63 - 1  # number of 64 bits
 _TYPE_NAMES = {str: "a text", int: "a whole number", bool: "true or false", dict: "a mapping", list: "a list"}
 # The model's patterns are Java's; Python's `re` lacks these classes. Each of these stands inside brackets. \w is wider
 # than \p{L} by digits and the underscore, which the one class that names \p{L} takes as well.
@@ -113,8 +113,32 @@ def _members(value: dict[str, Any], shape: dict[str, Any], path: Path) -> Iterat
         if name in shape["members"]:
             yield from violations(item, shape["members"][name]["shape"], (*path, name))
         else:
-            hint = did_you_mean(name, shape["members"])
+            hint = _instead(name, shape["members"], path)
             yield Violation((*path, name), f"is no member of the request{hint}", "aws-unknown-member")
+
+
+def _instead(name: str, known: dict[str, Any], path: Path) -> str:
+    """What to do with a member that a structure of the request lacks."""
+    if not path and name == REQUEST:
+        return "; it is the request itself: write its members in its place"
+    if elsewhere := [place for place in _places().get(name, ()) if place != path]:
+        return f"; it belongs {' or '.join(f'under {dotted(place)}' if place else 'at its top' for place in elsewhere[:2])}"
+    if not path and name in shapes()["DescribeTrainingJobResponse"]["members"]:
+        return "; it is read-only, AWS tells it and does not take it: delete it"
+    return did_you_mean(name, known)
+
+
+@cache
+def _places() -> dict[str, list[Path]]:
+    """The structures of the request, at most two levels down, in which each member stands; items of lists are left out."""
+    found: dict[str, list[Path]] = {}
+    todo: list[tuple[Path, str]] = [((), REQUEST)]
+    for place, shape in todo:
+        for name, member in shapes()[shape].get("members", {}).items():
+            found.setdefault(name, []).append(place)
+            if len(place) < 2 and shapes()[member["shape"]]["type"] == "structure":
+                todo.append(((*place, name), member["shape"]))
+    return found
 
 
 def _text(value: str, shape: dict[str, Any], path: Path) -> Iterator[Violation]:
@@ -141,7 +165,7 @@ def _unknown(value: str, known: list[str]) -> str:
 
 def _bounds(size: int, shape: dict[str, Any], path: Path, one: str = "", many: str = "") -> Iterator[Violation]:
     for limit, word in (("min", "least"), ("max", "most")):
-        bound = shape.get(limit, LARGEST.get(shape["type"]) if limit == "max" else None)
+        bound = shape.get(limit, LARGEST if limit == "max" else None)
         if bound is not None and (size < bound if limit == "min" else size > bound):
             unit = f" {one if bound == 1 else many}" if one else ""
             has = f"has {size:,} {one if size == 1 else many}" if one else f"is {size}"

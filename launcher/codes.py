@@ -12,12 +12,13 @@ from launcher.checks.examples import laid_over_base
 from launcher.errors import Problem
 from launcher.nearest import did_you_mean
 from launcher.spec import JobSpec
+from launcher.stories import STORIES
 
 # Codes that are no rule's: of the YAML, of a spec's shape, of botocore's model, and of files.
 OTHER_CODES = {
     "yaml-syntax": "The file is not YAML at this place.",
     "yaml-empty": "The file holds nothing.",
-    "yaml-too-large": "The file is larger than 1 MB.",
+    "yaml-too-large": "The file is larger than 1 MB, or holds more than 5,000 values.",
     "yaml-encoding": "The file is not UTF-8.",
     "yaml-character": "The file holds a character that YAML does not allow, such as NUL.",
     "yaml-documents": "The file holds several documents; one file is one job.",
@@ -89,17 +90,29 @@ def without_ignored(problems: list[Problem], spec: JobSpec, ignore: tuple[str, .
 
 def explanation(code: str) -> str | None:
     """The whole story of a code, for a terminal; None where there is no such code."""
+    if code in STORIES:
+        more = STORIES[code]
+        return _told(code, "error", f"{OTHER_CODES[code]}\n\n{more.text}", more.wrong, more.right)
     if code in OTHER_CODES:
         return f"{code} (error)\n\n{OTHER_CODES[code]}\n"
     for rule in RULES:
         if rule.code == code:
             story = "\n".join(line.strip() for line in (rule.find.__doc__ or "").strip().splitlines())
-            wrong, right = (_indented(_of(example)) for example in (rule.wrong, rule.right))
-            return f"{code} ({rule.severity})\n\n{story}\n\nwrong:\n\n{wrong}\nright:\n\n{right}"
+            return _told(code, rule.severity, story, rule.wrong, rule.right)
     if code in (asked := preflight_codes()):
+        from launcher.preflight import CHECKS
+
         severity, why = asked[code]
-        return f"{code} ({severity}, found by asking AWS)\n\n{why}\n"
+        check = next(check.name for check in CHECKS if code in check.codes)
+        found = f"The check {check!r} finds it by asking AWS: `launch SPEC --check` asks again and changes nothing."
+        silence = f"`--ignore {code}` says nothing of it, for what will be right by the time the job runs."
+        return f"{code} ({severity}, found by asking AWS)\n\n{why}\n\n{found}\n{silence}\n"
     return None
+
+
+def _told(code: str, severity: str, story: str, wrong: str, right: str) -> str:
+    wrong, right = (_indented(_of(example)) for example in (wrong, right))
+    return f"{code} ({severity})\n\n{story}\n\nwrong:\n\n{wrong}\nright:\n\n{right}"
 
 
 def _of(example: str) -> str:

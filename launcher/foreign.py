@@ -24,6 +24,12 @@ _OF_A_SPEC: dict[str, Path] = {
     "encrypt_inter_container_traffic": ("enable_inter_container_traffic_encryption",),
     "entry_script": ("code", "entry_point"),
     "env": ("environment",),
+    "framework": ("image", "framework"),
+    "metrics": ("metric_definitions",),
+    "spot": ("enable_managed_spot_training",),
+    "training_plan": ("resource_config", "training_plan_arn"),
+    "use_spot": ("enable_managed_spot_training",),
+    "volumes": ("resource_config", "volume_size_in_gb"),
     "execution_role": ("role_arn",),
     "framework_version": ("image", "version"),
     "hyper_parameters": ("hyperparameters",),
@@ -63,6 +69,27 @@ _OF_A_CHANNEL: dict[str, str] = {
     "s3_distribution_type": "s3_data_distribution_type",
     "training_input_mode": "input_mode",
 }
+_IN_A_CHANNEL: dict[
+    str, tuple[str, str]
+] = {  # a key of no kind of channel -> what it stands for, and how that is written
+    "bucket": ("s3_uri", "s3://BUCKET/FOLDER/"),
+    "data": ("s3_uri", "s3://BUCKET/FOLDER/"),
+    "directory": ("directory_path", "/FOLDER"),
+    "fs_id": ("file_system_id", "fs-0123456789abcdef0"),
+    "key": ("s3_uri", "s3://BUCKET/FOLDER/"),
+    "location": ("s3_uri", "s3://BUCKET/FOLDER/"),
+    "mode": ("input_mode", "File, FastFile or Pipe"),
+    "path": ("s3_uri", "s3://BUCKET/FOLDER/"),
+    "prefix": ("s3_uri", "s3://BUCKET/FOLDER/"),
+    "s3": ("s3_uri", "s3://BUCKET/FOLDER/"),
+    "seed": ("shuffle_config", "{seed: 1}"),
+    "shuffle": ("shuffle_config", "{seed: 1}"),
+    "shuffle_seed": ("shuffle_config", "{seed: 1}"),
+    "type": ("source", "S3, EFS or FSxLustre; for the data's MIME type, content_type"),
+    "uri": ("s3_uri", "s3://BUCKET/FOLDER/"),
+    "url": ("s3_uri", "s3://BUCKET/FOLDER/"),
+}
+_REMARKS = ("comment", "comments", "description", "note", "notes")
 _NESTING = ("data_source", "s3_data_source", "file_system_data_source", "dataset_source")
 _INSTEAD = {  # where the place alone does not say enough
     "algorithm_specification": "write its members at the top: image, training_input_mode, ... (`launch --import` writes a spec"
@@ -92,6 +119,8 @@ def place_of(path: Path, known: Iterable[str]) -> tuple[str, Path] | None:
     if key in known:
         place = (*above, key)
         return f"write {key}", _MISSED_AT.get(place, place)
+    if len(path) == 1 and key in _REMARKS:
+        return "a remark begins with #, and is written anywhere", ()
     if len(path) == 1 and key in _OF_A_SPEC:
         place = _OF_A_SPEC[key]
         return _INSTEAD.get(key, f"write {as_yaml(place)}"), _MISSED_AT.get(place, place)
@@ -102,6 +131,11 @@ def place_of(path: Path, known: Iterable[str]) -> tuple[str, Path] | None:
             return "the name is the channel's own key; delete it", ()
         if key in _OF_A_CHANNEL:
             return f"write {_OF_A_CHANNEL[key]}", above
+        if key in _IN_A_CHANNEL:
+            name, example = _IN_A_CHANNEL[key]
+            if key == "path" and "directory_path" in known:
+                name, example = "directory_path", "/FOLDER"
+            return f"write {name}: {example}", above
         if kinds := [kind for kind, model in KINDS.items() if key in model.model_fields]:
             return f"it goes with source: {' or '.join(kinds)}", above
     return None
@@ -134,7 +168,10 @@ def as_mapping(path: Path, value: Any) -> str:
 
 
 def _name(item: Any) -> str | None:
-    """The name in `{Name: ..., Value: ...}`."""
+    """The name in `{Name: ..., Value: ...}` or in `NAME=value`."""
+    if isinstance(item, str):
+        named = re.match(r"([A-Za-z_][A-Za-z0-9_]{0,39})=", item)
+        return named[1] if named else None
     if isinstance(item, dict) and len(item) == 2:
         folded = {str(key).lower(): value for key, value in item.items()}
         name = folded.get("key", folded.get("name"))
@@ -146,6 +183,11 @@ def as_list(path: Path, value: Any) -> str:
     """`such as [...]` for what is no list where one belongs, made of the value where that is possible."""
     if path == ("metric_definitions",) and isinstance(value, Mapping) and value:
         return f"such as [{{name: {_scalar(str(next(iter(value)))[:40])}, regex: ...}}]"
+    if path[-1:] == ("instance_groups",) and isinstance(value, Mapping) and value:
+        name = _scalar(str(next(iter(value)))[:40])
+        return f"such as [{{instance_group_name: {name}, instance_type: ..., instance_count: 1}}]"
+    if path == ("extends",) and not isinstance(value, str):
+        return "such as [base.yaml]"
     if isinstance(value, str) and 0 < len(value) <= 120:
         separator = r"\s*,\s*|\s+" if path[:1] != ("extends",) else r"\s*,\s*"
         return f"such as [{', '.join(_scalar(word) for word in re.split(separator, value.strip()) if word)}]"

@@ -186,8 +186,10 @@ def _version(name: str, versions: Mapping[str, Any], wanted: Mapping[str, str]) 
         others = [other for other in tables if other.startswith(f"{name}-") and version in tables[other]]
         release = _release(version)
         same = [known for known in versions if _release(known) == release]
-        meant = others[0] if others else max(same, key=_numbers, default=None)
+        meant = max(same, key=_numbers, default=None)
         hint = f"; did you mean {meant}?" if meant else _hint(version, versions)
+        if others:
+            hint = f"; framework: {others[0]} has it" + (f", of {name} there is {meant}" if meant else "")
         raise ImageError(
             "version",
             f"{_shown(version)} is no version of {name} known to the bundled table "

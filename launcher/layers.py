@@ -6,6 +6,7 @@ place it came from, so that a problem is told in the right file, or at the right
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,8 +15,8 @@ from typing import Any
 
 from launcher.errors import Location, Path, Problem, SpecError
 from launcher.values import Plain, as_text
-from launcher.yaml_text import MAX_BYTES
-from launcher.yaml_tree import MAX_DEPTH, Tree, empty, read_tree
+from launcher.yaml_text import MAX_BYTES, checked_text
+from launcher.yaml_tree import MAX_DEPTH, NULLS, Tree, empty, read_tree
 
 EXTENDS = "extends"
 MAX_NAME = 1000
@@ -90,6 +91,10 @@ def _extended(tree: Tree, above: tuple[str, ...], environ: Mapping[str, str], fi
             continue  # told as a value of a wrong type
         if len(name) > MAX_NAME:
             raise _refused((EXTENDS,), f"is no path, since it has more than {MAX_NAME:,} characters", place)
+        if re.match(r"[a-z][a-z0-9]*://", name):
+            raise _refused(
+                (EXTENDS,), f"{_shown(name)} is no file of this machine; fetch it, and write its path", place
+            )
         path = FilePath(tree.file).parent / name
         if os.path.realpath(path) in above:
             raise _refused((EXTENDS,), f"{_shown(name)} extends this file in turn; end the circle", place)
@@ -116,7 +121,7 @@ def _laid_over(upper: Tree, lower: Tree) -> Tree:
     value = _merged(upper.value, lower.value, (), replaced)
     places = {path: at for path, at in lower.places.items() if not _is_below(path, replaced)} | upper.places
     problems = [*lower.problems, *upper.problems]
-    return Tree(upper.file, value, places, problems, upper.lines, {**lower.below, **upper.below})
+    return Tree(upper.file, value, places, problems, upper.lines, below={**lower.below, **upper.below})
 
 
 def _merged(upper: Any, lower: Any, path: Path, replaced: set[Path]) -> Any:
@@ -139,7 +144,7 @@ def _is_below(path: Path, places: set[Path]) -> bool:
 
 
 def _assign(tree: Tree, assignment: str) -> None:
-    """One `--set path=value`; the value is YAML, so `[a, b]` and `{a: b}` can be written."""
+    """One `--set path=value`."""
     name, equals, text = assignment.partition("=")
     place = Location(f"--set {name}", 1, 1, assignment)
     steps: Path = tuple(quoted or (int(index) if index else key) for quoted, index, key in _STEP.findall(name))
@@ -147,7 +152,7 @@ def _assign(tree: Tree, assignment: str) -> None:
         raise _refused((), "is not path=value, such as resource_config.instance_count=2", place)
     if steps[0] == EXTENDS:
         raise _refused(steps, "cannot be set, as the files are read before; write it in the spec", place)
-    given = read_tree(text, place.file) if text.strip() else Tree(place.file)
+    given = _given(text, steps, place)
     try:
         if given.value is None and steps[:-1] in _OF_USERS:
             tree.value = _merged(_with({}, steps, None), tree.value, (), set())
@@ -160,6 +165,26 @@ def _assign(tree: Tree, assignment: str) -> None:
         del tree.places[old]
     for length in range(1, len(steps) + 1):
         tree.places.setdefault(steps[:length], place)
+
+
+def _given(text: str, steps: Path, place: Location) -> Tree:
+    """The value of a `--set`: YAML's lists, mappings and quoted texts where it begins like one, else the text as it stands.
+
+    So no `#`, `: ` or line break changes a text behind its writer's back. Raises SpecError.
+    """
+    if not text:
+        raise _refused(steps, "has no value; write '' in quotes for an empty text, or null for none", place)
+    if text[0] not in "[{\"'":
+        checked_text(text, place.file)
+        return Tree(place.file, None if text in NULLS else Plain(text))
+    try:
+        if " #" in text:
+            read_tree(f"[{text}]", place.file)  # where the '#' begins a comment, the bracket never ends
+        return read_tree(text, place.file)
+    except SpecError as error:
+        first = error.problems[0]
+        quoted = f"; for a text, write {json.dumps(text, ensure_ascii=False)}" if len(text) <= 60 else ""
+        raise _refused(steps, f"{first.message}{quoted}", place) from None
 
 
 def _with(level: Any, steps: Path, value: Any) -> Any:

@@ -29,6 +29,7 @@ from launcher.yaml_text import MAX_BYTES
 from launcher.yaml_tree import Tree, once_each
 
 _MANY_KEYS = 15  # more than this nobody reads
+_WRONG_FORMS = {"model_type", "model_attributes_type", "dict_type", "tuple_type", "list_type"}
 _Found = tuple[Path, Mapping[str, Any], Mapping[str, Any]]  # where, pydantic's error, and the value that it is about
 
 
@@ -69,11 +70,15 @@ def parse_spec(
     judged = {
         _up_to_list(place) for place in (*(each[0] for each in found), *(each.meant for each in problems)) if place
     }
+    # What stood in a list or a mapping of a wrong form may be what is missing beside it, or in what a file was to bring.
+    holed = {path[:-1] for path, details, _ in found if details["type"] in _WRONG_FORMS and len(path) > 1}
     more = [
         problem if problem.location else replace(problem, location=tree.locate(problem.path))
         for problem in without_ignored(check_spec(spec), spec, ())
-        if not _within(problem.path, judged)
+        if not (_within(problem.path, judged) or (problem.path[:-1] in holed and problem.path not in tree.places))
     ]
+    if ("extends",) in {path[:1] for path, _, _ in found}:
+        more = []
     known = {problem.location for problem in tree.problems}  # what else is wrong there follows from it
     problems = [problem for problem in problems + more if problem.location not in known]
     raise SpecError(cut(once_each(in_file_order(problems + tree.problems)), len(found) - len(first)))

@@ -13,7 +13,7 @@ import sys
 import textwrap
 from typing import Any
 
-from launcher.aws_model import LARGEST, REQUEST, shapes, violations
+from launcher.aws_model import REQUEST, shapes, violations
 from launcher.channels import KINDS
 from launcher.channels.base import BaseChannel
 from launcher.codes import ignorable
@@ -114,7 +114,7 @@ def _limit(field: dict[str, Any], shape: dict[str, Any] | None, definitions: dic
             _require(option["items"], shape, definitions)
         elif option.get("type") == "object" and "value" in shape:
             map_limits(option, shape["key"]["shape"], shape["value"]["shape"], shape)
-        elif shape["type"] in LARGEST and option.get("type") != "null":
+        elif shape["type"] in ("integer", "long") and option.get("type") != "null":
             option.update(number_limits(shape))
         elif "enum" in shape and option.get("type") != "null":
             option.clear()

@@ -13,7 +13,7 @@ from launcher.aws_model import LARGEST, REQUEST, shapes, violations
 
 def number_limits(shape: dict[str, Any]) -> dict[str, Any]:
     """The least and the largest number of a shape."""
-    bounds = {"minimum": shape.get("min"), "maximum": shape.get("max", LARGEST[shape["type"]])}
+    bounds = {"minimum": shape.get("min"), "maximum": shape.get("max", LARGEST)}
     return {name: bound for name, bound in bounds.items() if bound is not None}
 
 

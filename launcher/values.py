@@ -16,11 +16,13 @@ from pydantic import BeforeValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 WRONG_TYPE = "wrong-type"
-INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,17}(_[0-9]{1,18}){0,6})")  # of 64 bits; longer ones Python refuses, too
+INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,18}(_[0-9]{1,18}){0,6})")  # of 64 bits; longer ones Python refuses, too
 _JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _OLD_BOOLEANS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
+_OLD_BOOLEANS |= {"1": "true", "0": "false"}
 _DURATION = re.compile(r"(?=[0-9])(?:([0-9]{1,9})d)?(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s)?")
+_UNITS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}  # seconds
 _SIZE = re.compile(r"([0-9]{1,9}) ?(GB|TB)")
 _MAX_DIGITS = 19  # of a 64-bit integer; Python itself refuses to read more than 4,300
 
@@ -80,8 +82,31 @@ def _integer(value: object, example: str = "2") -> object:
 def _seconds(value: object) -> object:
     """A whole number, or a duration such as 90m, 12h, 1h30m or 2d."""
     if isinstance(value, str) and (found := _DURATION.fullmatch(value)):
-        return sum(int(count or 0) * unit for count, unit in zip(found.groups(), (86_400, 3600, 60, 1), strict=True))
+        return sum(int(count or 0) * unit for count, unit in zip(found.groups(), _UNITS.values(), strict=True))
+    if isinstance(value, str) and (meant := _duration_meant(value)):
+        what = _described(value, "")["what"]
+        raise PydanticCustomError(
+            WRONG_TYPE, "{what}, but seconds or a duration belong here; write {meant}", {"what": what, "meant": meant}
+        )
     return _integer(value, "3600, 90m or 12h")
+
+
+def _duration_meant(value: str) -> str | None:
+    """`12h` for `12 hours`, `1h30m` for `1.5h` and `1:30:00`; None for what means no duration."""
+    text = value.strip().lower()
+    seconds = 0.0
+    if clock := re.fullmatch(r"([0-9]{1,4}):([0-5][0-9]):([0-5][0-9])", text):
+        seconds = int(clock[1]) * 3600 + int(clock[2]) * 60 + int(clock[3])
+    elif number := re.fullmatch(
+        r"([0-9]{1,6}(?:\.[0-9]{1,4})?) ?(d|h|m|s)(?:ays?|ours?|rs?|in|ins|inutes?|ec|ecs|econds?)?", text
+    ):
+        seconds = float(number[1]) * _UNITS[number[2]]
+    left, parts = round(seconds), []
+    for unit, size in _UNITS.items():
+        if unit != "d" and left >= size:
+            parts.append(f"{left // size}{unit}")
+            left %= size
+    return "".join(parts) or None
 
 
 def _gigabytes(value: object) -> object:

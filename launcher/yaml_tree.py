@@ -21,7 +21,7 @@ from launcher.yaml_words import explained
 
 MAX_DEPTH = 50
 MAX_VALUES = 5_000  # some five times what AWS takes; through aliases nine lines of YAML can stand for a billion
-_NULLS = {"", "~", "null", "Null", "NULL"}
+NULLS = {"", "~", "null", "Null", "NULL"}
 _TAGS = {"tag:yaml.org,2002:str": "scalar", "tag:yaml.org,2002:map": "mapping", "tag:yaml.org,2002:seq": "sequence"}
 _MERGE = "<<"
 _SMART_QUOTES = "“”„‟‘’‚‛"
@@ -39,6 +39,7 @@ class Tree:
     places: dict[Path, Location] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)  # of keys, and of texts that look like something else
     lines: list[str] = field(default_factory=list, repr=False)
+    aliased: bool = False  # so that a value can stand in it more than once
     below: dict[Path, Location] = field(default_factory=dict)  # texts that begin on a line below their key
 
     def location(self, place: tuple[int, int]) -> Location:
@@ -131,6 +132,10 @@ def _compose_events(text: str, tree: Tree) -> _Node | None:
         place = (event.start_mark.line + 1, event.start_mark.column + 1)
         if isinstance(event, yaml.DocumentStartEvent) and root is not None:
             raise refused(tree.file, place, "starts a second document; one file is one job", "yaml-documents")
+        if isinstance(event, yaml.DocumentStartEvent) and event.tags:
+            raise refused(
+                tree.file, (place[0], 1), "is a directive, which no spec needs; delete the line", "yaml-syntax"
+            )
         if isinstance(event, yaml.CollectionEndEvent):
             stack.pop()
         if not isinstance(event, yaml.NodeEvent):
@@ -142,7 +147,7 @@ def _compose_events(text: str, tree: Tree) -> _Node | None:
             if event.anchor not in anchors:
                 message = f"*{event.anchor} names no anchor above it; put a text that begins with * in quotes"
                 raise refused(tree.file, place, message, "yaml-alias")
-            node = anchors[event.anchor]
+            node, tree.aliased = anchors[event.anchor], True
             if node in stack:
                 message = f"*{event.anchor} stands inside what it names; write the values out"
                 raise refused(tree.file, place, message, "yaml-alias")
@@ -162,7 +167,8 @@ def _compose_events(text: str, tree: Tree) -> _Node | None:
 
 
 def _too_much(tree: Tree, place: tuple[int, int]) -> SpecError:
-    return refused(tree.file, place, f"is one value more than the {MAX_VALUES:,} that a spec may hold", "yaml-alias")
+    code = "yaml-alias" if tree.aliased else "yaml-too-large"
+    return refused(tree.file, place, f"is one value more than the {MAX_VALUES:,} that a spec may hold", code)
 
 
 def _too_deep(tree: Tree, place: tuple[int, int]) -> SpecError:
@@ -181,7 +187,7 @@ def _node(event: Any, place: tuple[int, int], tree: Tree) -> _Node:
         raise refused(tree.file, place, "holds a NUL character, which AWS takes nowhere; delete it", "yaml-character")
     if event.style not in (None, "") or event.tag in ("!", "tag:yaml.org,2002:str"):
         return _Node(kind, event.value, place)
-    return _Node(kind, None if event.value in _NULLS else Plain(_unmasked(event, place, tree)), place)
+    return _Node(kind, None if event.value in NULLS else Plain(_unmasked(event, place, tree)), place)
 
 
 def _unmasked(event: Any, place: tuple[int, int], tree: Tree) -> str:

@@ -15,8 +15,10 @@ import yaml
 import channel_specs
 import launcher
 from launcher import cli, docs, schema
-from launcher.checks import RULES
-from launcher.codes import OTHER_CODES
+from launcher.checks import RULES, check_spec
+from launcher.checks.examples import laid_over_base
+from launcher.codes import OTHER_CODES, explanation, preflight_codes, without_ignored
+from launcher.stories import STORIES
 
 ROOT = Path(launcher.__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -73,6 +75,29 @@ def test_every_code_is_documented() -> None:
     written = set(re.findall(r'"((?:yaml|aws|unknown|wrong|duplicate|invalid|code)-[a-z-]+)"', "\n".join(sources)))
     assert written <= used | {f"aws-{bound}" for bound in ("min", "max")}
     assert all(f"`{code}`" in README for code in used)
+
+
+@pytest.mark.parametrize("code", STORIES)
+def test_a_story_is_told_by_its_examples(code: str) -> None:
+    """The wrong one brings the code up at once, the right one does not."""
+    for example, told in ((STORIES[code].wrong, True), (STORIES[code].right, False)):
+        try:
+            spec = launcher.parse_spec(laid_over_base(example))
+            problems = check_spec(spec) + without_ignored([], spec, ())
+        except launcher.SpecError as error:
+            problems = list(error.problems)
+        assert [problem.code for problem in problems] == [code] * told, example
+    assert STORIES[code].text in (explanation(code) or "")
+
+
+def test_an_unknown_value_tells_how_to_have_it_pass() -> None:
+    (problem,) = check_spec(launcher.parse_spec(laid_over_base(STORIES["aws-enum"].wrong)))
+    assert "--ignore aws-enum" in problem.message
+
+
+def test_a_code_of_preflight_tells_its_check_and_how_to_silence_it() -> None:
+    for code in preflight_codes():
+        assert f"--ignore {code}" in (explanation(code) or "")
 
 
 def test_every_option_is_documented() -> None:

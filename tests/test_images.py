@@ -111,7 +111,7 @@ SOURCE = f"the bundled table ({TABLE['source']} of {TABLE['date']})"
             "did you mean 2.9?; write the image's URI to use another",
         ),
         ({"framework": "pytorch", "version": "2.5.0"}, "version", "; did you mean 2.5.1?;"),
-        ({"framework": "pytorch", "version": "2.13"}, "version", "; did you mean pytorch-amzn2023?;"),
+        ({"framework": "pytorch", "version": "2.13"}, "version", "; framework: pytorch-amzn2023 has it;"),
         ({"framework": "xgboost", "version": "1.7"}, "version", "; did you mean 1.7-1?;"),
         ({"framework": "pytorch"}, "version", f"is missing; the newest of pytorch that {SOURCE} has is 2.10.0"),
         ({"algorithm": "kmeans", "version": "2"}, "version", "(newest 1, of "),

@@ -104,6 +104,32 @@ def test_set_is_typed_and_told_at_its_own_place(folder: Path) -> None:
     assert "only keys can be new" in problems(job, "metric_definitions[3].name=x")[0]
 
 
+@pytest.mark.parametrize(
+    ("text", "sent"),
+    [
+        ("a #b", "a #b"),
+        ("note: hi", "note: hi"),
+        ("one\ntwo", "one\ntwo"),
+        ("# c", "# c"),
+        ("@x", "@x"),
+        ("*.tar", "*.tar"),
+        ("| x", "| x"),
+        ("- x", "- x"),
+        (" x ", " x "),
+        ("it's", "it's"),
+        ("''", ""),
+        ("'a #b'", "a #b"),
+        ('"a\\tb"', "a\tb"),
+        ("012", "012"),
+        ("[1, a]", '[1, "a"]'),
+        ("{a: 1}", '{"a": 1}'),
+    ],
+)
+def test_a_text_is_set_as_it_stands(folder: Path, text: str, sent: str) -> None:
+    spec = launcher.load(folder / "team/base.yaml", sets=[f"environment.X={text}"])
+    assert launcher.plan(spec, name="one").request["Environment"] == {"X": sent}
+
+
 def test_variables(folder: Path) -> None:
     job = folder / "job.yaml"
     job.write_text(

@@ -54,6 +54,11 @@ def test_layers_end(tmp_path: Path) -> None:
         ("channels.train[0]=x", "only keys can be new"),
         ("environment={A: 1, A: 2}", "written twice"),
         ("environment.A=[", "close the brackets"),
+        ("environment.A=[0-9]+ loss", 'for a text, write "[0-9]+ loss"'),
+        ("environment.A='a' #b", "for a text, write"),
+        ("environment.A=", "write '' in quotes for an empty text"),
+        ("environment.A=a\0b", "U+0000"),
+        ("environment=A: 1", "a mapping of `key: value` belongs here"),
         ("channels.train=s3:/b/", "channels.train.s3_uri"),
     ],
 )

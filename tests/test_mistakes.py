@@ -130,7 +130,7 @@ ROWS: list[tuple[str, str, str]] = [
     (MACHINE.replace("50", "50 GiB  # <-"), "wrong-type", "such as 50, 100GB"),
     ("resource_config: ml.m5.large  # <-", "wrong-type", "write {instance_type: ..."),
     ("stopping_condition:\n  max_runtime_in_seconds: 24  # <-", "max-runtime-short", "write 24h for hours"),
-    ("stopping_condition:\n  max_runtime_in_seconds: 24 h  # <-", "wrong-type", "such as 3600, 90m or 12h"),
+    ("stopping_condition:\n  max_runtime_in_seconds: 24 h  # <-", "wrong-type", "write 24h"),
     ("stopping_condition:\n  max_runtime_in_seconds: 86400000  # <-", "max-runtime-28-days", "write 2419200 or less"),
     (
         "stopping_condition:\n  max_runtime_in_seconds: 60\n  max_wait_time_in_seconds: 60  # <-",
@@ -202,6 +202,53 @@ ROWS: list[tuple[str, str, str]] = [
     (train("file_system_id: fs-0123456789abcdef0  # <-"), "unknown-key", "it goes with source: EFS or FSxLustre"),
     ("channels:  # <-\n  - {channel_name: train, s3_uri: s3://bucket/train/}", "wrong-type", "under its name"),
     (MACHINE + "  max_wait_time_in_seconds: 3600  # <-", "unknown-key", "it belongs under stopping_condition"),
+    # keys and members that stand for others
+    ("request: {TrainingImage: a}  # <-", "aws-unknown-member", "it belongs under AlgorithmSpecification"),
+    ("request: {MetricDefinitions: []}  # <-", "aws-unknown-member", "it belongs under AlgorithmSpecification"),
+    ("request: {TrainingJobStatus: Completed}  # <-", "aws-unknown-member", "read-only"),
+    ("request: {CreateTrainingJobRequest: {RoleArn: a}}  # <-", "aws-unknown-member", "write its members in its place"),
+    (train("s3_uri: s3://bucket/train/", "mode: Pipe  # <-"), "unknown-key", "write input_mode"),
+    (train("s3_uri: s3://bucket/train/", "type: S3  # <-"), "unknown-key", "write source"),
+    (train("s3_uri: s3://bucket/train/", "input_mode: Pipe", "seed: 1  # <-"), "unknown-key", "write shuffle_config: {seed: 1}"),
+    (train("s3_uri: s3://bucket/train/", "shuffle_seed: 1  # <-"), "unknown-key", "write shuffle_config: {seed: 1}"),
+    (train("path: s3://bucket/train/  # <-"), "unknown-key", "write s3_uri: s3://"),
+    (train("bucket: mine  # <-"), "unknown-key", "write s3_uri: s3://"),
+    (VPC + train("source: EFS", "directory_path: /a", "fs_id: fs-1  # <-"), "unknown-key", "write file_system_id"),
+    ("training_plan: arn  # <-", "unknown-key", "training_plan_arn"),
+    ("note: the first run  # <-", "unknown-key", "begins with #"),
+    ("use_spot: true  # <-", "unknown-key", "write enable_managed_spot_training"),
+    ("metrics: []  # <-", "unknown-key", "write metric_definitions"),
+    ("framework: pytorch  # <-", "unknown-key", "write image: {framework"),
+    ("region: us-east-1\nimage: {framework: pytorch, version: 2.1.2}  # <-", "image-unknown", "of pytorch there is 2.1.0"),
+    # one mistake, one message
+    (MACHINE + "  keep_alive_period_in_seconds: 7h  # <-", "aws-max", "at most 21,600"),
+    ("resource_config:\n  instance_groups: {a: {instance_type: ml.m5.large}}  # <-", "wrong-type", "[{instance_group_name: a"),
+    ("extends: {a: 1}  # <-\nrole_arn: null", "wrong-type", "such as [base.yaml]"),
+    ("extends: s3://bucket/base.yaml  # <-", "spec-layer", "s3://bucket/base.yaml is no file"),
+    ("hyperparameters:\n  conf: |  # <-\n    {\"a\": 1,\n     \"b\": 2}", "aws-pattern", "write it on one line"),
+    ("hyperparameters:\n  conf: |  # <-\n    one", "aws-pattern", "write |-"),
+    # numbers and durations in other words
+    ("stopping_condition:\n  max_runtime_in_seconds: 12 hours  # <-", "wrong-type", "write 12h"),
+    ("stopping_condition:\n  max_runtime_in_seconds: 1.5h  # <-", "wrong-type", "write 1h30m"),
+    ("stopping_condition:\n  max_runtime_in_seconds: 1:30:00  # <-", "wrong-type", "write 1h30m"),
+    ("enable_network_isolation: 1  # <-", "wrong-type", "write true"),
+    ("environment: [LEVEL=secret]  # <-", "wrong-type", "write {LEVEL: ...}"),
+    (train("s3_uri: s3://bucket/train/", "input_mode: Pipe", "shuffle_config:", "  seed: 9999999999999999999  # <-"),
+     "aws-max", "at most 9,223,372,036,854,775,807"),
+    (train("s3_uri: s3://bucket/train/", "input_mode: Pipe", "shuffle_config:", "  seed: 18446744073709551615  # <-"),
+     "wrong-type", "9,223,372,036,854,775,807"),
+    # what the image's registry tells of the region
+    (
+        "resource_config:\n  instance_type: ml.p5.48xlarge\n  instance_count: 1\n"
+        "  training_plan_arn: arn:aws:sagemaker:us-west-2:123456789012:training-plan/mine  # <-",
+        "resource-region",
+        "name one of eu-west-1",
+    ),
+    (
+        MACHINE + "  volume_kms_key_id: arn:aws:kms:us-east-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab  # <-",
+        "resource-region",
+        "name one of eu-west-1",
+    ),
 ]  # fmt: skip
 
 

@@ -111,6 +111,8 @@ FINE = {
     " keep_alive_period_in_seconds: 0}",
     "equal waiting and running": "enable_managed_spot_training: true\ncheckpoint_config: {s3_uri: s3://b/c/}\n"
     "stopping_condition: {max_runtime_in_seconds: 60, max_wait_time_in_seconds: 60}",
+    "TensorBoard's default, written out": "tensor_board_output_config: {s3_output_path: s3://bucket/tb/,"
+    " local_path: /opt/ml/output/tensorboard}",
     "no spot, said": "enable_managed_spot_training: false",
     "a volume's key on EBS": "resource_config: {instance_type: ml.m5.large, instance_count: 1, volume_size_in_gb: 9,"
     " volume_kms_key_id: alias/mine}",

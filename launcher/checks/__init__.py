@@ -82,6 +82,8 @@ def check_spec(spec: JobSpec, job_name: str | None = None) -> list[Problem]:
                 message += example(str(violation.path[-1]), str(path[-1]))
             elif violation.code in ("aws-pattern", "aws-enum") or violation.path[-1] in _SHORT_FORMS:
                 message += remedy(violation.path, request)
+            if violation.code == "aws-enum":
+                message += "; what AWS has by now and this botocore has not, --ignore aws-enum lets pass"
             location = spec.locate(path)
             if given is not None and violation.path == ("TrainingJobName",) and path[0] != "request":
                 path, location = (), Location("--name", 1, 1, given)

@@ -147,11 +147,12 @@ def image_of_the_jobs_region(draft: Draft) -> Iterator[Found]:
 def resources_of_the_jobs_region(draft: Draft) -> Iterator[Found]:
     """Algorithms, training plans and keys are of the region that the job runs in.
 
-    Their ARNs name it. Checked where the spec says its `region`.
+    Their ARNs name it. Where the spec does not say its `region`, the image's registry does: a job pulls from its own region.
     Source: AlgorithmSpecification.AlgorithmName, ResourceConfig.TrainingPlanArn and .VolumeKmsKeyId in the service model; KMS
     developer guide: a key is used in the region where it was made.
     """
-    region = draft.spec.region
+    region = draft.spec.region or image_region(draft.image)
+    where = "the job runs in" if draft.spec.region else "the image, and so the job, is in"
     arns: list[tuple[Path, str | None]] = [
         (("algorithm_name",), draft.get("AlgorithmSpecification.AlgorithmName")),
         (("resource_config", "training_plan_arn"), draft.get("ResourceConfig.TrainingPlanArn")),
@@ -160,7 +161,7 @@ def resources_of_the_jobs_region(draft: Draft) -> Iterator[Found]:
     for path, arn in arns:
         found = re.match(r"arn:[^:]*:[^:]*:([^:]+):", arn or "")
         if region and _REGION.fullmatch(region) and found and found[1] != region:
-            yield path, f"lies in {found[1]}, but the job runs in {region}; name one of {region}"
+            yield path, f"lies in {found[1]}, but {where} {region}; name one of {region}"
 
 
 def image_is_for_training(draft: Draft) -> Iterator[Found]:

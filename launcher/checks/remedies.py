@@ -19,6 +19,9 @@ def remedy(path: Path, request: Any) -> str:
             value = value[part]
         except (KeyError, IndexError, TypeError):
             return ""
+    if isinstance(value, str) and "\n" in value:
+        last = "\n" not in value.rstrip("\n")
+        return "; write |- or >- before the text to leave out its last line break" if last else "; write it on one line"
     if isinstance(value, str) and value != value.strip():
         return "; delete the space around it"
     known = _REMEDIES.get(str(path[-1]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from launcher.aws_model import shapes
 from launcher.checks.rule import Draft, Found, Rule
 from launcher.errors import Path
 
@@ -39,7 +40,7 @@ def within_an_hour(draft: Draft) -> Iterator[Found]:
     Source: developer guide (2023), train-warm-pools ("limited to 3600 seconds"), as did the model up to botocore 1.40;
     ResourceConfig.KeepAlivePeriodInSeconds in the model now has a maximum of 21600. So it is a warning.
     """
-    if _keep_alive(draft) > 3600:
+    if 3600 < _keep_alive(draft) <= shapes()["KeepAlivePeriodInSeconds"]["max"]:
         yield (
             _KEEP_ALIVE,
             f"is {_keep_alive(draft)}, but the developer guide allows 3600; AWS may refuse it, and idle machines cost",
