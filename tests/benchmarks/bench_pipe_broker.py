@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rounds import interleaved, raw, row
+from rounds import Row, interleaved, raw, row
 from torch.utils.data import DataLoader
 
 from entrypoints import contract
@@ -30,7 +30,7 @@ SIZE = 100_000
 BATCH = 32
 
 
-def measure(megabytes: int = 512) -> list[dict[str, Any]]:
+def measure(megabytes: int = 512) -> list[Row]:
     """Rows against direct reading (by one worker for `bytes`, by none for `sizes`) and against `cat` to a raw reader."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
         folder = Path(name)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from rounds import Peer, interleaved, raw, row
+from rounds import Peer, Row, interleaved, raw, row
 
 from entrypoints.records import recordio_protobuf_write
 from entrypoints.records.recordio_protobuf_batches import as_tensors, batches
@@ -30,7 +29,7 @@ for _ in sys.stdin:
 """
 
 
-def measure(records: int = 20_000, batch: int = 256) -> list[dict[str, Any]]:
+def measure(records: int = 20_000, batch: int = 256) -> list[Row]:
     """One row; empty where LAUNCHER_SDK_V2_PYTHON names no environment of the SDK's version 2."""
     python = os.environ.get("LAUNCHER_SDK_V2_PYTHON")
     if python is None:
@@ -55,7 +54,7 @@ def measure(records: int = 20_000, batch: int = 256) -> list[dict[str, Any]]:
         peer = Peer(python, SDK_PATH, str(path))
         seconds = interleaved({"ours": ours, "limit": limit, "SDK": peer})
         peer.close()
-    return [row("RecordIO-protobuf, dense 784 floats, to tensors", seconds, "SDK", 30, records)]
+    return [row("RecordIO-protobuf, dense 784 floats, to tensors", seconds, "SDK", 30, per=records)]
 
 
 if __name__ == "__main__":

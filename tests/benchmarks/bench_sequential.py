@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from rounds import Peer, exhaust, interleaved, raw, row, through_fifo
+from rounds import Peer, Row, exhaust, interleaved, raw, row, through_fifo
 from webdataset import WebDataset
 
 from entrypoints.records import recordio, tar, tar_write
@@ -26,7 +26,7 @@ for _ in sys.stdin:
 """
 
 
-def measure(megabytes: int = 256) -> list[dict[str, Any]]:
+def measure(megabytes: int = 256) -> list[Row]:
     """Rows of the table for tar of 100 KB members and RecordIO of 100 KB and 1 KB.
 
     The SDK's loop runs in the environment that LAUNCHER_SDK_V2_PYTHON names, and is left out where it is not set.
@@ -53,7 +53,7 @@ def measure(megabytes: int = 256) -> list[dict[str, Any]]:
     return rows
 
 
-def _recordio(folder: Path, work: str, payload: bytes, count: int) -> list[dict[str, Any]]:
+def _recordio(folder: Path, work: str, payload: bytes, count: int) -> list[Row]:
     path = folder / "records.rec"
     with path.open("wb") as stream:
         recordio.write(stream, (payload for _ in range(count)))

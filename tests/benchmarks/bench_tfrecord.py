@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rounds import exhaust, interleaved, raw, row
+from rounds import Row, exhaust, interleaved, raw, row
 from tfrecord.reader import example_loader, tfrecord_iterator
 from tfrecord.writer import TFRecordWriter
 
@@ -17,7 +17,7 @@ from entrypoints.records import example, tfrecord
 RECORDS = 20_000
 
 
-def measure(records: int = RECORDS) -> list[dict[str, Any]]:
+def measure(records: int = RECORDS) -> list[Row]:
     """Rows for payloads and for Examples: an image with its label, and one of numbers."""
     random = np.random.default_rng(0)
     rows = _rows(
@@ -27,7 +27,7 @@ def measure(records: int = RECORDS) -> list[dict[str, Any]]:
     return rows + _rows("2,500 floats and label", records, lambda n: {"x": (floats, "float"), "label": (n % 10, "int")})
 
 
-def _rows(work: str, records: int, build: Callable[[int], dict[str, Any]]) -> list[dict[str, Any]]:
+def _rows(work: str, records: int, build: Callable[[int], dict[str, Any]]) -> list[Row]:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         path = Path(folder) / "file.tfrecord"
         writer = TFRecordWriter(str(path))
@@ -54,8 +54,8 @@ def _rows(work: str, records: int, build: Callable[[int], dict[str, Any]]) -> li
             }
         )
     return [
-        row(f"TFRecord of 10 KB, payloads ({work})", payloads, "tfrecord", 0.8, records),
-        row(f"TFRecord of 10 KB, Examples ({work})", examples, "tfrecord", 1.2, records),
+        row(f"TFRecord of 10 KB, payloads ({work})", payloads, "tfrecord", 0.8, per=records),
+        row(f"TFRecord of 10 KB, Examples ({work})", examples, "tfrecord", 1.2, per=records),
     ]
 
 

@@ -10,7 +10,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from far_store import Row, connector_channel, far_store, fill, in_turn, rate, row
+from far_store import connector_channel, far_store, fill
+from rounds import Row, interleaved, rate, row
 
 SMALL, BIG = 100_000, 64 << 20
 BATCH, WORKERS = 64, 2
@@ -22,30 +23,30 @@ def measure(folder: Path) -> list[Row]:
     fill(folder / "s3" / "bucket" / "big", 8, BIG)
     rows = []
     with far_store(folder, 0.02):
-        found = in_turn(
+        found = interleaved(
             {
                 "ours": lambda: rate(lambda: _ours(folder, "small", 3000)[0]),
                 "S3IterableDataset": lambda: rate(lambda: _iterable("small", 60)[0]),
                 "limit": lambda: rate(lambda: client_alone("small", "bin", 3000, None)[0]),
             }
         )
-        rows.append(row("connector, 100 KB objects, 20 ms latency", "objects/s", found, "S3IterableDataset", 15))
-        found = in_turn(
+        rows.append(row("connector, 100 KB objects, 20 ms latency", found, "S3IterableDataset", 15, unit="objects/s"))
+        found = interleaved(
             {
                 "ours": lambda: _loader(_our_map(folder), 40),
                 "S3MapDataset": lambda: _loader(_their_map(), 8),
             }
         )
-        rows.append(row("map style, DataLoader(2 workers, batch 64)", "objects/s", found, "S3MapDataset", 10))
+        rows.append(row("map style, DataLoader(2 workers, batch 64)", found, "S3MapDataset", 10, unit="objects/s"))
     with far_store(folder, 0):
-        found = in_turn(
+        found = interleaved(
             {
                 "ours": lambda: rate(lambda: _ours(folder, "big", 8)[1] / 1e6),
                 "S3IterableDataset": lambda: rate(lambda: _iterable("big", 8)[1] / 1e6),
                 "limit": lambda: rate(lambda: client_alone("big", "bin", 8, BIG)[1] / 1e6),
             }
         )
-        rows.append(row("connector, 64 MiB objects, no latency", "MB/s", found, "S3IterableDataset", 1.2))
+        rows.append(row("connector, 64 MiB objects, no latency", found, "S3IterableDataset", 1.2, unit="MB/s"))
     return rows
 
 

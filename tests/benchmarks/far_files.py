@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
-from far_store import Row, far_store, fill, in_turn, rate, row
+from far_store import far_store, fill
+from rounds import Row, interleaved, rate, row
 
 FILES, SIZE = 2000, 10_000
 
@@ -23,18 +24,18 @@ def measure(folder: Path) -> list[Row]:
     fill(source, FILES, SIZE)
     if shutil.which("rclone") and Path("/dev/fuse").exists():
         with far_store(folder, 0.01) as endpoint, far_mount(folder, endpoint) as mount:
-            found = in_turn(
+            found = interleaved(
                 {
                     "ours": lambda: rate(lambda: _ours(mount, FILES)),
                     "plain loop": lambda: rate(lambda: _plain(mount, 200)),
                     "limit": lambda: rate(lambda: _threads(mount, FILES)),
                 }
             )
-            rows.append(row("10 KB files on a FUSE mount, 10 ms latency", "files/s", found, "plain loop", 8))
-    found = in_turn(
+            rows.append(row("10 KB files on a FUSE mount, 10 ms latency", found, "plain loop", 8, unit="files/s"))
+    found = interleaved(
         {"ours": lambda: rate(lambda: _ours(source, FILES)), "plain loop": lambda: rate(lambda: _plain(source, FILES))}
     )
-    rows.append(row("10 KB files on a local disk", "files/s", found, "plain loop", 0.8))
+    rows.append(row("10 KB files on a local disk", found, "plain loop", 0.8, unit="files/s"))
     return rows
 
 

@@ -1,26 +1,17 @@
-"""What the benchmarks of S3 and of mounts share: our S3 server in a process of its own, with latency, and rounds in turn.
-
-Peers are measured in turn with ours in the same run, because what else runs on the machine changes within seconds; what counts
-is the median of the rounds, and the ratio.
-"""
+"""What the benchmarks of S3 and of mounts share: our S3 server in a process of its own, with latency, and channels there."""
 
 from __future__ import annotations
 
 import json
 import os
-import statistics
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from entrypoints import contract
 from entrypoints.environment import Environment, load_environment
-
-Row = dict[str, Any]  # work, ours, peer name, peer, limit, unit, ratio
 
 _SERVER = """
 import sys
@@ -72,34 +63,3 @@ def connector_channel(folder: Path, uri: str, content_type: str | None = None) -
     if content_type:
         entry["content_type"] = content_type
     return load_environment(folder, {f"{contract.CONNECTOR_VARIABLE}0": json.dumps(entry)})
-
-
-def in_turn(works: Mapping[str, Callable[[], float]], rounds: int = 5) -> dict[str, float]:
-    """The median of what each work returns, a rate; one round of each, then the next, after one that does not count."""
-    found: dict[str, list[float]] = {name: [] for name in works}
-    for number in range(rounds + 1):
-        for name, work in works.items():
-            rate = work()
-            if number:
-                found[name].append(rate)
-    return {name: statistics.median(rates) for name, rates in found.items()}
-
-
-def rate(work: Callable[[], float]) -> float:
-    """What a work did, as it returns it, per second."""
-    start = time.perf_counter()
-    return work() / (time.perf_counter() - start)
-
-
-def row(work: str, unit: str, found: Mapping[str, float], peer: str, target: float) -> Row:
-    """One row of the table; `found` has `ours`, the peer and `limit`."""
-    return {
-        "work": work,
-        "ours": found["ours"],
-        "peer name": peer,
-        "peer": found[peer],
-        "limit": found.get("limit"),
-        "unit": unit,
-        "ratio": found["ours"] / found[peer],
-        "target": target,
-    }

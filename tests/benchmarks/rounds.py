@@ -1,7 +1,7 @@
 """Measuring side by side: the same rounds for all, one after the other, so that what disturbs one disturbs all.
 
-A row is {work, ours, peer_name, peer, limit, unit, ratio, at_least}: medians of the rounds in `unit`, where less is better, and
-how many times faster than the peer (or the limit) we are, as the median of the rounds' own ratios.
+What else runs on a machine changes within seconds, so a figure by itself says little. What counts is the ratio to a peer, or to
+a physical limit, in the same rounds: the median of the rounds' own ratios.
 """
 
 from __future__ import annotations
@@ -14,15 +14,19 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-ROUNDS = 7
+# work, ours, peer_name, peer, limit (or None), unit, ratio, target: ours, the peer's and the limit's are medians of the rounds in
+# `unit`; `ratio` is how many times better than the peer we are, and `target` what it must be at least, 0 for no target.
+Row: TypeAlias = dict[str, Any]
+
+ROUNDS = 5
 
 
 def interleaved(works: Mapping[str, Callable[[], float | None]], rounds: int = ROUNDS) -> dict[str, list[float]]:
     """Seconds of each round for each work, after one round that does not count.
 
-    A work that returns a number has measured itself (a peer in a process of its own).
+    A work that returns a number has measured itself: seconds (a peer in a process of its own), or whatever all of them count.
     """
     seconds: dict[str, list[float]] = {name: [] for name in works}
     for number in range(rounds + 1):
@@ -35,20 +39,32 @@ def interleaved(works: Mapping[str, Callable[[], float | None]], rounds: int = R
     return seconds
 
 
-def row(work: str, seconds: Mapping[str, list[float]], peer: str, at_least: float, unit: float = 1.0) -> dict[str, Any]:
-    """A row of `ours` against another work of the same rounds; `unit` divides the seconds (records, say)."""
-    ratios = [theirs / ours for ours, theirs in zip(seconds["ours"], seconds[peer], strict=True)]
-    medians = {name: statistics.median(values) / unit for name, values in seconds.items()}
+def row(
+    work: str, found: Mapping[str, list[float]], peer: str, target: float, *, unit: str = "s", per: float = 1.0
+) -> Row:
+    """A row of `ours` against another work of the same rounds; each figure is divided by `per` (records, say).
+
+    A unit that ends in /s is a rate, of which more is better; of the others, less is.
+    """
+    pairs = zip(found["ours"], found[peer], strict=True)
+    ratios = [ours / theirs if unit.endswith("/s") else theirs / ours for ours, theirs in pairs]
+    medians = {name: statistics.median(values) / per for name, values in found.items()}
     return {
         "work": work,
         "ours": medians["ours"],
         "peer_name": peer,
         "peer": medians[peer],
         "limit": medians.get("limit"),
-        "unit": "s",
+        "unit": unit,
         "ratio": statistics.median(ratios),
-        "at_least": at_least,
+        "target": target,
     }
+
+
+def rate(work: Callable[[], float]) -> float:
+    """What a work did, as it returns it, per second."""
+    start = time.perf_counter()
+    return work() / (time.perf_counter() - start)
 
 
 def through_fifo(path: Path, folder: Path, read: Callable[[Any], object]) -> None:

@@ -12,7 +12,8 @@ import warnings
 from pathlib import Path
 
 from connector import client_alone
-from far_store import Row, connector_channel, far_store, in_turn, rate, row
+from far_store import connector_channel, far_store
+from rounds import Row, interleaved, rate, row
 
 SHARDS, MEMBERS, SIZE = 4, 1000, 100_000
 
@@ -32,14 +33,14 @@ def measure(folder: Path) -> list[Row]:
             write(stream, ({"__key__": f"{number}-{member:06d}", "jpg": data} for member in range(MEMBERS)))
     size = (shards / "000000.tar").stat().st_size
     with far_store(folder, 0.02) as endpoint:
-        found = in_turn(
+        found = interleaved(
             {
                 "ours": lambda: rate(lambda: _ours(folder)),
                 "webdataset": lambda: rate(lambda: _webdataset(f"pipe:{aws} s3 cp --endpoint-url {endpoint}")),
                 "limit": lambda: rate(lambda: client_alone("shards", "tar", SHARDS, size)[1] / 1e6),
             }
         )
-    return [row("100 MB tar shards in S3, 20 ms latency", "MB/s", found, "webdataset", 4)]
+    return [row("100 MB tar shards in S3, 20 ms latency", found, "webdataset", 4, unit="MB/s")]
 
 
 def _ours(folder: Path) -> float:
