@@ -87,16 +87,6 @@ def place_of(environment: Environment) -> Place:
     return place_from(os.environ, environment.host_rank, len(environment.hosts))
 
 
-def pipe_place(environment: Environment, place: Place) -> Place | None:
-    """The place at which one rank of each host can read a Pipe for all of the host; None for the host's other ranks.
-
-    For work of one process a host; elsewhere the host's ranks and workers share a Pipe as they share any channel.
-    """
-    if place.local_rank > 0:
-        return None
-    return Place(rank=environment.host_rank, world_size=len(environment.hosts))
-
-
 def default_share(channel: Channel, place: Place, worker: int = 0, workers: int = 1) -> Share:
     """What one DataLoader worker (of `workers`) of a rank is to read.
 

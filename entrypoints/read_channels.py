@@ -6,8 +6,7 @@ The options can be given as hyperparameters; any other hyperparameter is ignored
 people and one line of JSON: count, bytes, seconds, rate, and a digest that is the same whichever way the samples came
 (digest.py). All results go to `output/data/read_channels-<host>-rank<k>.json`, what was read in total to the model
 directory. Where a job has several hosts or ranks, each reports its own share: counts and bytes of a channel add up, and
-so do the digests, modulo 2^256. Files, FastFile, EFS, FSx and the connector are read by all ranks and workers; a Pipe by
-one process per host without workers, since it has one reader.
+so do the digests, modulo 2^256.
 
 Workers need torch; without them (`--num-workers 0`) the standard library is enough.
 """
@@ -22,11 +21,10 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from entrypoints.channel import default_share, find_channel, open_channel, pipe_place, place_of
+from entrypoints.channel import find_channel, open_channel, place_of
 from entrypoints.digest import Tally
 from entrypoints.environment import Channel, ConfigError, Environment, load_environment
 from entrypoints.errors import ChannelError
-from entrypoints.readers import reader_of
 from entrypoints.sample import Sample
 
 
@@ -79,12 +77,7 @@ def _run(options: argparse.Namespace, environment: Environment) -> None:
 def _batches(
     channel: Channel, epoch: int, environment: Environment, options: argparse.Namespace
 ) -> Iterable[Iterable[Sample]]:
-    """This rank's share of the channel, by DataLoader workers where they are asked for and the channel can feed them."""
-    if reader_of(channel).JOINED:
-        place = pipe_place(environment, place_of(environment))
-        if place is None:  # another rank of this host reads it
-            return []
-        return [open_channel(channel.name, epoch, environment=environment, share=default_share(channel, place))]
+    """This rank's share of the channel, by DataLoader workers where they are asked for."""
     if options.num_workers == 0:
         return [open_channel(channel.name, epoch, environment=environment)]
     try:

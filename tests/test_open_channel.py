@@ -17,7 +17,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 from entrypoints import contract
-from entrypoints.channel import default_share, find_channel, open_channel, pipe_place
+from entrypoints.channel import default_share, find_channel, open_channel
 from entrypoints.digest import Tally
 from entrypoints.environment import Environment, load_environment
 from entrypoints.errors import ChannelError, CorruptError
@@ -281,8 +281,6 @@ def test_a_pipes_readers_know_how_many_they_are(tmp_path: Path) -> None:
     assert default_share(channel, Place(), worker=0, workers=1).readers == 1
     share = default_share(channel, Place(rank=3, world_size=4, local_rank=1, local_world_size=2), worker=2, workers=3)
     assert (share.index, share.count, share.readers) == (2 * 4 + 3, 12, 6)
-    assert pipe_place(environment, Place(0, 2, 0, 2)) == Place()
-    assert pipe_place(environment, Place(1, 2, 1, 2)) is None
 
 
 def test_damage_names_channel_object_and_offset(tmp_path: Path) -> None:
