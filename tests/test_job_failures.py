@@ -131,6 +131,62 @@ REASONS: list[tuple[str, str, str]] = [
         "timm",
     ),
     ("script-failed", "AlgorithmError: , exit code: 1", "exit code 1"),
+    (
+        "script-failed",
+        'AlgorithmError: ExecuteUserScriptError:\nExitCode 1\nErrorMessage "ValueError: Target size (torch.Size([4])) must be the'
+        ' same as input size (torch.Size([4, 1]))"\nCommand "/opt/conda/bin/python3.11 train.py", exit code: 1',
+        "exit code 1: ValueError: Target size (torch.Size([4])) must be the same as input size (torch.Size([4, 1]))",
+    ),
+    (
+        "script-failed",
+        'AlgorithmError: framework error: \nTraceback (most recent call last):\n  File "train.py", line 1, in <module>\n'
+        "xgboost.core.XGBoostError: [12:00:00] label must be in [0, num_class).\n, exit code: 1",
+        "xgboost.core.XGBoostError: [12:00:00] label must be in [0, num_class).",
+    ),
+    (
+        "script-failed",
+        'AlgorithmError: ExecuteUserScriptError:\nExitCode 1\nErrorMessage "WARNING: CUDA out of memory, halving the batch size\n'
+        'KeyError: \'labels\'"\nCommand "python train.py"',
+        "KeyError: 'labels'",
+    ),
+    ("out-of-memory", 'AlgorithmError: ErrorMessage "ValueError: retried"\n, exit code: 137', "killed"),
+    (
+        "role-not-assumed",
+        "ClientError: SageMaker was unable to assume the role 'arn:aws:iam::123456789012:role/SageMakerRole'",
+        "act as arn:aws:iam::123456789012:role/SageMakerRole",
+    ),
+    (
+        "role-not-assumed",
+        "ClientError: TrainingHostAgent Initialization failed:InvalidInputException: SageMaker is unable to perform:"
+        " sts:AssumeRole on the role. Check if you have a trust relationship",
+        "role/trainer",
+    ),
+    (
+        "no-training-data",
+        "ClientError: No training data processed. Either the training channel is empty or the mini-batch size is too high.",
+        "training channel",
+    ),
+    (
+        "algorithm-configuration",
+        "ClientError: Unable to initialize the algorithm. Failed to validate input data configuration. (caused by"
+        " ValidationError)\n\nCaused by: 'train' is a required property",
+        "'train' is a required property",
+    ),
+    (
+        "hyperparameter-invalid",
+        "ClientError: Invalid value for hyperparameter k: expected a number",
+        "hyperparameter k as",
+    ),
+    (
+        "hyperparameter-invalid",
+        "AlgorithmError: sagemaker_algorithm_toolkit.exceptions.UserError: Hyperparameter max_depth: value 'x' is not an int",
+        "hyperparameter max_depth as",
+    ),
+    (
+        "mount-denied",
+        "ClientError: Unable to mount file system: fs-0337a79e, directory path: /data. Access denied by server.",
+        "fs-0337a79e refuses",
+    ),
 ]
 
 # (code, the last lines, what the cause must name), under `AlgorithmError: , exit code: 1`
@@ -224,6 +280,87 @@ LINES: list[tuple[str, str, str]] = [
         "network",
     ),
     (
+        "out-of-memory-gpu",
+        "tensorflow.python.framework.errors_impl.ResourceExhaustedError: Graph execution error:\n\nOOM when allocating tensor with"
+        " shape[64,112] and type float on /job:localhost/replica:0/task:0/device:GPU:0",
+        "GPU",
+    ),
+    (
+        "out-of-memory-gpu",
+        "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4294967296 bytes.",
+        "GPU",
+    ),
+    (
+        "gated-model",
+        "huggingface_hub.errors.GatedRepoError: 401 Client Error. (Request ID: 1)\n\nThe above exception was the direct cause of"
+        " the following exception:\n\nTraceback (most recent call last):\nOSError: You are trying to access a gated repo.\n"
+        "Make sure to have access to it at https://huggingface.co/meta-llama/Llama-2-7b-hf.",
+        "Hugging Face",
+    ),
+    (
+        "gated-model",  # by what it was raised from
+        "huggingface_hub.errors.GatedRepoError: 403 Client Error.\n\nThe above exception was the direct cause of the following"
+        " exception:\n\nTraceback (most recent call last):\nRuntimeError: cannot load the model",
+        "Hugging Face",
+    ),
+    ("missing-module", "/opt/conda/bin/python3.11: No module named train", "module train,"),
+    ("missing-module", "python: No module named train", "module train,"),
+    ("container-start", "[FATAL tini (7)] exec train failed: No such file or directory", "executed: train"),
+    (
+        "efa-locked-memory",  # though a warning, and though an exception stands below
+        "algo-1:48:60 [0] register_mr_buffers:465 NCCL WARN NET/OFI Unable to register memory (type = 1) for device 0. RC: 12,"
+        " Error: Cannot allocate memory\nTraceback (most recent call last):\ntorch.distributed.DistBackendError: NCCL error in:"
+        " ProcessGroupNCCL.cpp:1970, unhandled system error",
+        "ulimit -l",
+    ),
+    ("out-of-memory", "  traceback : Signal 9 (SIGKILL) received by PID 58", "memory"),
+    (
+        "out-of-memory",  # the echo on other ranks stands below
+        "  traceback : Signal 9 (SIGKILL) received by PID 58\n[rank1]: torch.distributed.DistBackendError: NCCL error: peer gone",
+        "memory",
+    ),
+    ("nccl", "algo-1:48:60 [0] NCCL WARN Call to connect returned Connection timed out", "perhaps the hosts"),
+    # The last exception of the script, whatever stands in other lines.
+    (
+        "script-failed",
+        "[rank1]: Traceback (most recent call last):\n[rank1]: ValueError: bad label 7",
+        "1: ValueError: bad",
+    ),
+    ("script-failed", "WARNING: CUDA out of memory, halving the batch size\nKeyError: 'labels'", "KeyError: 'labels'"),
+    ("script-failed", "CUDA out of memory, halving the batch size\nKeyError: 'labels'", "KeyError: 'labels'"),
+    (
+        "script-failed",
+        "Temporary failure in name resolution, trying again\nepoch 2\nIndexError: list index out of range",
+        "IndexError: list index out of range",
+    ),
+    ("script-failed", "will send SIGKILL to workers that hang\nAssertionError", "AssertionError"),
+    ("script-failed", "SIGKILL is caught\nAssertionError: shapes differ", "AssertionError: shapes differ"),
+    (
+        "script-failed",  # aws/deep-learning-containers#3964
+        "algo-1:48:60 [0] get_platform_type:110 NCCL WARN NET/OFI Error opening file:"
+        " /sys/devices/virtual/dmi/id/product_name\nValueError: bad label 7",
+        "ValueError: bad label 7",
+    ),
+    (
+        "script-failed",
+        'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    main()\nValueError: bad label 7\n'
+        "E1204 05:26:26.878000 17 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: 1) local_rank: 0\n"
+        "Traceback (most recent call last):\n    raise ChildFailedError(\ntorch.distributed.elastic.multiprocessing.errors."
+        "ChildFailedError: \n============\ntrain.py FAILED\nRoot Cause (first observed failure):\n  exitcode  : 1 (pid: 55)",
+        "exit code 1: ValueError: bad label 7",
+    ),
+    (
+        "script-failed",
+        "KeyError: 'cached'\n\nDuring handling of the above exception, another exception occurred:\n\nTraceback (most recent"
+        " call last):\nzipfile.BadZipFile: File is not a zip file",
+        "zipfile.BadZipFile: File is not a zip file",
+    ),
+    (
+        "no-network",
+        "Traceback (most recent call last):\nsocket.gaierror: [Errno -3] Temporary failure in name resolution",
+        "network",
+    ),
+    (
         "script-failed",
         "Traceback (most recent call last):\nValueError: batch size must be positive",
         "ValueError: batch size",
@@ -255,7 +392,7 @@ def test_in_a_status(secondary: str, named: str) -> None:
 def check(code: str, description: dict[str, Any], lines: tuple[str, ...], named: str) -> None:
     found = likely_cause(description, lines)
     assert found is not None
-    assert found.code == code
+    assert found.code == code, found.cause
     assert named in found.cause
     assert found.remedy
     assert "{" not in found.cause + found.remedy
@@ -300,3 +437,34 @@ def test_the_first_trouble_is_named_rather_than_its_echo_on_other_hosts() -> Non
     found = likely_cause({**JOB, "FailureReason": "AlgorithmError: , exit code: 1"}, lines)
     assert found is not None
     assert found.code == "out-of-memory-gpu"
+
+
+def test_a_benign_line_alone_is_no_cause() -> None:
+    benign = "algo-1:48 [0] NCCL WARN NET/OFI Error opening file: /sys/devices/virtual/dmi/id/product_name"
+    found = likely_cause({**JOB, "FailureReason": "AlgorithmError: , exit code: 1"}, (benign, "epoch 1"))
+    assert found is not None
+    assert found.code == "script-failed"
+    assert "said nothing of why" in found.cause
+
+
+def test_one_host_is_not_told_to_open_its_security_groups() -> None:
+    one = {**JOB, "FailureReason": "AlgorithmError: , exit code: 1", "ResourceConfig": {"InstanceCount": 1}}
+    found = likely_cause(one, ("torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2251",))
+    assert found is not None
+    assert found.code == "nccl"
+    assert "the hosts" not in found.cause
+    assert "security groups" not in found.remedy
+
+
+def test_a_job_that_was_told_to_end_says_what_ended_it_before() -> None:
+    job = {**JOB, "FailureReason": "AlgorithmError: , exit code: 143"}
+    found = likely_cause(job, ("ValueError: bad label 7", "SIGTERM"))
+    assert found is not None
+    assert (found.code, "ValueError: bad label 7" in found.cause) == ("script-failed", True)
+
+
+def test_what_the_reason_leaves_open_is_taken_from_the_lines() -> None:
+    job = {**JOB, "FailureReason": "AlgorithmError: InstallRequirementsError:\nExitCode 1"}
+    found = likely_cause(job, ("ERROR: No matching distribution found for torchh==9",))
+    assert found is not None
+    assert (found.code, "torchh==9" in found.cause) == ("requirements", True)

@@ -19,10 +19,11 @@ class Row:
     cause: str
     remedy: str
     in_lines: bool = True  # else only AWS's own words are held against it
+    in_warnings: bool = False  # whether its words are as sure where a program tells them as a warning
 
 
-def row(code: str, pattern: str, cause: str, remedy: str, *, in_lines: bool = True) -> Row:
-    return Row(code, re.compile(pattern, re.IGNORECASE | re.MULTILINE), cause, remedy, in_lines)
+def row(code: str, pattern: str, cause: str, remedy: str, *, in_lines: bool = True, in_warnings: bool = False) -> Row:
+    return Row(code, re.compile(pattern, re.IGNORECASE | re.MULTILINE), cause, remedy, in_lines, in_warnings)
 
 
 AWS_CAUSES: tuple[Row, ...] = (
@@ -59,6 +60,23 @@ AWS_CAUSES: tuple[Row, ...] = (
         " with more memory per GPU than {instance_type}",
     ),
     row(
+        "out-of-memory-gpu",
+        # TensorFlow's ResourceExhaustedError, JAX's XlaRuntimeError: neither need be on a GPU
+        r"ResourceExhaustedError|OOM when allocating tensor|RESOURCE_EXHAUSTED:.{0,80}(memory|allocat)",
+        "the memory of the GPU, or of what else the model runs on, was full",
+        "use a smaller batch size, mixed precision or an instance type with more memory per GPU than {instance_type}; other"
+        " processes that hold the GPU (XLA_PYTHON_CLIENT_PREALLOCATE=false) leave none",
+    ),
+    row(
+        "efa-locked-memory",
+        # aws-ofi-nccl#141, #44; awslabs/awsome-distributed-ai#647
+        r"NET/OFI.{0,200}Cannot allocate memory|Libfabric error: \(-12\)|Unable to register memory.{0,120}Cannot allocate",
+        "EFA may not lock as much memory as it needs (the limit of ulimit -l); the host's memory was not full",
+        "print `ulimit -l` in the job: it must be unlimited; take an image with a newer EFA installer and aws-ofi-nccl, or set"
+        " FI_PROVIDER=tcp in environment to do without EFA",
+        in_warnings=True,
+    ),
+    row(
         "out-of-shared-memory",
         # sdk#937, sdk#5592; pytorch#5040
         r"out of shared memory|insufficient shared memory|killed by signal: Bus error|unable to (write|open).{0,20}/torch_",
@@ -79,7 +97,7 @@ AWS_CAUSES: tuple[Row, ...] = (
         # and `ClientError: Artifact upload failed:ClientError: Out of Memory. Please use a larger instance`:
         # DIAGNijmegen/rse-grand-challenge; 137 is 128 + SIGKILL; databrickslabs/dolly#89: -9
         r"instance type with more memory|Out of Memory\. Please use a larger instance|exit(ed with)? ?code:?=? ?(137|-9)\b"
-        r"|SIGKILL|Out of memory: Kill|oom-kill|OOMKilled|^MemoryError|can't allocate memory|Cannot allocate memory"
+        r"|\(SIGKILL\) received|Signals\.SIGKILL|return code = -9|exitcode\s*:\s*-9\b|Out of memory: Kill|oom-kill|OOMKilled|^MemoryError|can't allocate memory|Cannot allocate memory"
         r"|exited unexpectedly.{0,80}Killed|\(pid \d+\) is killed by signal: Killed",
         "the host's memory was full, and Linux killed the training",
         "take an instance type with more memory than {instance_type}, fewer DataLoader workers, or stream the data instead of"
@@ -101,6 +119,41 @@ AWS_CAUSES: tuple[Row, ...] = (
         r"|not enough capacity",
         "AWS had no {instance_type} to give at that time",
         "try again later, or take another instance type, more subnets (zones), another region, or a training plan",
+        in_lines=False,
+    ),
+    # What SageMaker and its built-in algorithms refuse.
+    row(
+        "role-not-assumed",
+        # sdk#35, sdk#43; astronomer/docs#1695
+        r"unable to assume the role '?(?P<role>arn:[^'\s]+)|unable to perform: sts:AssumeRole|unable to assume the role"
+        r"|Could not assume role (?P<role2>arn:[^'\s]+?)[.,]?(\s|$)",
+        "SageMaker may not act as {role}",
+        "check that role_arn is the role's whole ARN, with its path (/service-role/), and that its trust policy allows"
+        " sts:AssumeRole to sagemaker.amazonaws.com; `launch job.yaml --check` looks",
+        in_lines=False,
+    ),
+    row(
+        "no-training-data",
+        r"No training data processed|No records? (were|was) (found|processed)",
+        "the algorithm found no record that it could read in its training channel",
+        "check the channel's name, its content_type against the files' format, that files are not empty, and that"
+        " ShardedByS3Key gives each host some",
+    ),
+    row(
+        "hyperparameter-invalid",
+        # sagemaker-xgboost-container: sagemaker_algorithm_toolkit/hyperparameter_validation.py
+        r"(Invalid value for|Extraneous|Missing required) hyperparameter( found)?:? '?(?P<object>[\w.-]*\w)"
+        r"|Hyperparameter (?P<object2>[\w.-]*\w): ",
+        "the algorithm does not take the hyperparameter {object} as it is",
+        "hold hyperparameters against the algorithm's own page in the developer guide: name, kind, range, and those required",
+        in_lines=False,
+    ),
+    row(
+        "algorithm-configuration",
+        r"Unable to initialize the algorithm\.?\s*(?P<refusal>Failed to validate [^\n]{1,200}(\s*Caused by: [^\n]{1,200})?)?",
+        "the algorithm does not take the job's configuration: {refusal}",
+        "hold the channels' names, content_type, s3_data_distribution_type, input_mode and the hyperparameters against the"
+        " algorithm's own page in the developer guide",
         in_lines=False,
     ),
     # S3, KMS.
@@ -143,6 +196,14 @@ AWS_CAUSES: tuple[Row, ...] = (
         "{system} did not answer: its mount target is not reached from the job's subnets",
         "let the file system's security group accept the job's (vpc_config.security_group_ids): port 2049 for EFS, 988 and"
         " 1018-1023 for FSx; give a subnet in a zone with a mount target",
+    ),
+    row(
+        "mount-denied",
+        r"Unable to mount file system: (?P<system>fs-\w+)[\s\S]{0,300}(access (was )?denied|permission denied|not authorized)"
+        r"|mount\.nfs4?: access denied by server",
+        "{system} refuses the job: its file system policy does not let it mount",
+        "let the file system's policy (aws efs describe-file-system-policy) allow elasticfilesystem:ClientMount, and ClientWrite"
+        " for rw, to what comes by a mount target; a policy that asks for IAM or for TLS shuts the job out",
     ),
     row(
         "mount-path",
@@ -213,8 +274,11 @@ AWS_CAUSES: tuple[Row, ...] = (
     row(
         "container-start",
         # exit codes of shells and Docker: 127 not found, 126 not executable
-        r"CannotStartContainerError|executable file not found in \$PATH|exit code: 12[67]\b",
-        "the container's command was not found, or cannot be executed",
-        "check container_entrypoint, that the image has python3, and that scripts are executable and have Unix line ends",
+        r"CannotStartContainerError|executable file not found in \$PATH|exit code: 12[67]\b"
+        # sdk#4113
+        r"|FATAL tini \(\d+\)\] exec (?P<command>.{1,80}?) failed|exec:? \"(?P<command2>[^\"]{1,80})\": (stat|executable|permission)",
+        "the container's command was not found, or cannot be executed: {command}",
+        "check container_entrypoint, that the image has python3, and that scripts are executable and have Unix line ends; an image"
+        " without one of its own needs `train` in PATH (pip install sagemaker-training), or code: in the spec",
     ),
 )

@@ -1,7 +1,9 @@
 """Why a job failed, and what to do: FailureReason is often no more than `AlgorithmError: , exit code: 1`.
 
-What AWS says and the last lines of the hosts are held against a table (`causes`, `script_causes`), from the particular to the
-general. It is a guess from words, so it is told as one, below AWS's own words.
+Held against a table (`causes`, `script_causes`), from the particular to the general, are, in this order: AWS's own words; the
+exception that ended the script (`tracebacks`); other lines that are no warnings; what may be an echo of another process's death; and
+last the warnings, of which a good job has many, so that they make a `perhaps` only. It is a guess from words, told as one, below
+AWS's own words.
 """
 
 from __future__ import annotations
@@ -13,10 +15,16 @@ from typing import Any
 
 from launcher.jobs.causes import AWS_CAUSES, Row
 from launcher.jobs.script_causes import SCRIPT_CAUSES
+from launcher.jobs.tracebacks import Raised, raised_in, raised_in_reason, sober, without_benign
 
 CAUSES = (*AWS_CAUSES, *SCRIPT_CAUSES)
-_EXCEPTION = re.compile(r"^(?P<error>(?:[\w]+\.)*\w*(?:Error|Exception|Exit|Fault)\b: ?.{0,300})", re.MULTILINE)
-_EXIT = re.compile(r"exit code:? (?P<code>\d+)|ExitCode (?P<code2>\d+)", re.IGNORECASE)
+_IN_LINES = tuple(row for row in CAUSES if row.in_lines)
+_CERTAIN = tuple(row for row in CAUSES if row.in_warnings)
+_ECHOES = ("terminated",)  # which a job is for reasons that its lines tell better
+_EXIT = re.compile(r"exit code:? (?P<code>-?\d+)|ExitCode (?P<code2>-?\d+)", re.IGNORECASE)
+
+
+_ONE_HOST = {"peers": "the processes of the host", "open": "look for the first process that failed"}
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,12 @@ class _Facts(dict[str, str]):
         "max_runtime": "its default",
         "max_wait": "its default",
         "output": "s3_output_path",
+        "package": "the lines tell which",
+        "module": "that the script imports",
+        "command": "container_entrypoint, or the image's own",
+        "refusal": "its reason tells which part",
+        "peers": "the hosts",
+        "open": "let the job's security groups accept each other on all ports, look for the first host that failed",
     }
 
     def __missing__(self, name: str) -> str:
@@ -56,17 +70,63 @@ def likely_cause(description: Mapping[str, Any], last_lines: Sequence[str] = ())
     A job that was stopped by its user or has completed has no cause.
     """
     status = description.get("TrainingJobStatus")
-    told = f"{description.get('SecondaryStatus', '')}\n{description.get('FailureReason') or ''}"
-    for row in CAUSES:
-        if status in ("Failed", "Stopped") and (found := row.pattern.search(told)):
-            return _cause(row, found, description)
-    if status != "Failed":
+    if status not in ("Failed", "Stopped"):
         return None
-    lines = "\n".join(last_lines)
-    for row in CAUSES:
-        if row.in_lines and (found := row.pattern.search(lines)):
-            return _cause(row, found, description)
-    return _script_error(told, lines)
+    reason = str(description.get("FailureReason") or "")
+    secondary = str(description.get("SecondaryStatus") or "")
+    lines = [line for event in last_lines for line in event.splitlines()]
+    in_reason = [each for each in raised_in_reason(reason) if not each.is_launchers and not each.is_echo]
+    exit_code = _EXIT.search(reason)
+    # A script's exception ends Python with 1; other codes are the system's word. What SageMaker itself says of a failure
+    # that is not the algorithm's is true as a whole; of what the script wrote there, only its last exception counts.
+    words = [exit_code[0]] if exit_code and status == "Failed" else []
+    if not in_reason or "AlgorithmError" not in reason:
+        words.append(f"{secondary}\n{reason}")
+    cause = _of_texts(description, CAUSES, words, lines)
+    if cause is not None and cause.code not in _ECHOES:
+        return cause
+    if status != "Failed":
+        return _of_texts(description, AWS_CAUSES, [secondary])
+    raised = [each for each in raised_in(lines) if not each.is_launchers]
+    own = [each for each in raised if not each.is_echo]
+    witness = in_reason[-1] if in_reason else own[-1] if own else None
+    if in_reason and own and own[-1].name == in_reason[-1].name:
+        witness = own[-1]  # the same at its full length
+    if witness is not None:
+        return _of_exception(description, witness) or _script_error(description, witness)
+    return (
+        _of_texts(description, _CERTAIN, ["\n".join(without_benign(lines))])
+        or _of_texts(description, _IN_LINES, ["\n".join(sober(lines))])
+        or (_of_exception(description, raised[-1]) if raised else None)
+        or (_script_error(description, raised[-1]) if raised else None)
+        or _perhaps(_of_texts(description, _IN_LINES, ["\n".join(without_benign(lines))]))
+        or cause
+        or _script_error(description, None)
+    )
+
+
+def _of_exception(description: Mapping[str, Any], raised: Raised) -> Cause | None:
+    """By an exception's own line, then by the rest of its message, then by what it was raised from."""
+    found = _of_texts(description, _IN_LINES, [raised.text, f"{raised.text}\n{raised.more}"])
+    return found or (_of_exception(description, raised.cause) if raised.cause else None)
+
+
+def _of_texts(
+    description: Mapping[str, Any], rows: Sequence[Row], texts: Sequence[str], lines: Sequence[str] = ()
+) -> Cause | None:
+    """The first row that fits the first text that any fits; `lines` may name what the text does not."""
+    for text in texts:
+        for row in rows:
+            if found := row.pattern.search(text):
+                if row.in_lines and not any(found.groupdict().values()):
+                    found = row.pattern.search("\n".join(sober(lines))) or found
+                return _cause(row, found, description)
+    return None
+
+
+def _perhaps(cause: Cause | None) -> Cause | None:
+    """What only a warning speaks for."""
+    return Cause(cause.code, f"perhaps {cause.cause} (only a warning says so)", cause.remedy) if cause else None
 
 
 def _cause(row: Row, found: re.Match[str], description: Mapping[str, Any]) -> Cause:
@@ -86,19 +146,20 @@ def _facts_of(description: Mapping[str, Any]) -> dict[str, str]:
         "max_runtime": stopping.get("MaxRuntimeInSeconds"),
         "max_wait": stopping.get("MaxWaitTimeInSeconds"),
         "output": (description.get("OutputDataConfig") or {}).get("S3OutputPath"),
+        **(_ONE_HOST if resources.get("InstanceCount") == 1 else {}),
     }
     return {name: str(value) for name, value in known.items() if value}
 
 
-def _script_error(told: str, lines: str) -> Cause | None:
-    """The general case: the script failed; name the last exception it showed."""
-    errors = [found["error"].strip() for found in _EXCEPTION.finditer(lines)]
-    exit_code = _EXIT.search(told)
+def _script_error(description: Mapping[str, Any], raised: Raised | None) -> Cause | None:
+    """The general case: the script failed; name the exception that ended it."""
+    reason = str(description.get("FailureReason") or "")
+    exit_code = _EXIT.search(reason)
     code = (exit_code["code"] or exit_code["code2"]) if exit_code else ""
-    if not errors and not code and "AlgorithmError" not in told:
+    if raised is None and not code and "AlgorithmError" not in reason:
         return None
     ended = f"the training script ended with exit code {code}" if code else "the training script failed"
-    said = f": {errors[-1]}" if errors else ", and said nothing of why in its last lines"
+    said = f": {raised.text[:300]}" if raised else ", and said nothing of why in its last lines"
     remedy = (
         "the job's lines have the traceback; `launch job.yaml --local --sample 10` runs the same code on this machine"
     )

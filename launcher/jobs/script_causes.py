@@ -13,17 +13,26 @@ SCRIPT_CAUSES: tuple[Row, ...] = (
     row(
         "requirements",
         # sagemaker-training-toolkit: errors.InstallRequirementsError
-        r"InstallRequirementsError|No matching distribution found for (?P<object>\S+)"
-        r"|Could not find a version that satisfies the requirement (?P<object2>\S+)",
-        "the requirements could not be installed ({object})",
+        r"No matching distribution found for (?P<package>\S+)"
+        r"|Could not find a version that satisfies the requirement (?P<package2>\S+)|InstallRequirementsError",
+        "the requirements could not be installed ({package})",
         "check names and versions against the image's Python; a VPC without a way out, or network isolation, cannot reach PyPI:"
         " put the packages into the image",
     ),
     row(
         "missing-module",
-        r"ModuleNotFoundError: No module named '(?P<object>[^']+)'|ImportModuleError",
-        "the image has no module {object}, and neither has the code",
+        r"ModuleNotFoundError: No module named '(?P<module>[^']+)'|^\S*python[\d.]*: No module named '?(?P<module2>[\w.]+)"
+        r"|ImportModuleError",
+        "the image has no module {module}, and neither has the code",
         "name its package in code.requirements, put it into code.directory if it is your own, or take an image that has it",
+    ),
+    row(
+        "gated-model",
+        # huggingface_hub.errors
+        r"GatedRepoError|gated repo|is not a local folder and is not a valid model identifier|RepositoryNotFoundError"
+        r"|401 Client Error.{0,120}huggingface\.co",
+        "Hugging Face does not give the model to the job: it is gated or private, or there is none of that name",
+        "ask for access on the model's page, give HF_TOKEN in environment, or bring the model in a channel",
     ),
     row(
         "import-failed",
@@ -99,9 +108,8 @@ SCRIPT_CAUSES: tuple[Row, ...] = (
         "nccl",
         r"NCCL (error|WARN)|nccl(System|Internal|Remote|UnhandledCuda)Error|RendezvousTimeoutError|RendezvousConnectionError"
         r"|client socket has (timed out|failed)|Connection closed by peer|Timed out waiting \d+ms for",
-        "the hosts could not talk to each other, or one of them had died",
-        "let the job's security groups accept each other on all ports, look for the first host that failed, and set"
-        " NCCL_DEBUG=INFO in environment",
+        "{peers} could not talk to each other, or one of them had died",
+        "{open}, and set NCCL_DEBUG=INFO in environment",
     ),
     row(
         "no-network",
