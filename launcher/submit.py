@@ -36,6 +36,8 @@ class Submitted:
 def submit(plan: Plan, account: Account, console: Console) -> Submitted:
     """Upload the code and create the job. Raises AccountError, AwsError or RefusedError; then it says whether a job exists."""
     name = plan.request["TrainingJobName"]
+    for (member, key), written in plan.spec.veiled.items():
+        account.veil.add(str(plan.request.get(member, {}).get(key) or ""), written)
     if _look_up(account, name) is not None:
         raise _taken(plan)
     upload_code(plan, account, console)
@@ -45,6 +47,19 @@ def submit(plan: Plan, account: Account, console: Console) -> Submitted:
 
 def _create(plan: Plan, account: Account, console: Console) -> str:
     """The ARN of the one job that the request made, in however many attempts."""
+    name = plan.request["TrainingJobName"]
+    try:
+        return _create_once(plan, account, console)
+    except KeyboardInterrupt:
+        console.say(
+            f"interrupted while the job was being created; `launch status {name} --region {account.region}`"
+            " tells whether it exists",
+            "yellow",
+        )
+        raise
+
+
+def _create_once(plan: Plan, account: Account, console: Console) -> str:
     request = plan.request
     name, unsure = request["TrainingJobName"], False
     for attempt in range(_ATTEMPTS):
@@ -58,12 +73,11 @@ def _create(plan: Plan, account: Account, console: Console) -> str:
         except AwsError as error:
             # The name was free a moment ago. That it is taken now may be botocore's own second attempt after a lost answer.
             unsure = unsure or error.may_have_happened or error.code in _TAKEN
+            if not unsure and error.is_expired:
+                raise RefusedError(f"{error}; no job {name} was created") from None
             if not unsure and not error.is_throttled:
                 raise placed(error, plan) from None
             last = error
-        except KeyboardInterrupt:
-            console.say(f"interrupted while the job was being created; `launch status {name}` tells whether it exists")
-            raise
         if unsure and (job := _look_up_after(account, name, last)) is not None:
             if not is_of_request(job, request):
                 raise _taken(plan)
@@ -120,8 +134,8 @@ def _holds(told: Any, asked: Any) -> bool:
 def _taken(plan: Plan) -> AccountError:
     name = plan.request["TrainingJobName"]
     path = ("training_job_name",)
-    message = (
-        f"a training job {name!r} exists already, and a job's name is never free again;"
-        " give another with --name, or write base_name instead, which makes a new one each time"
-    )
-    return AccountError([Problem(path, message, "name-taken", location=plan.spec.locate(path))])
+    written = plan.spec.training_job_name == name
+    instead = ", or write base_name instead, which makes a new one each time" if written else ""
+    message = f"a training job {name!r} exists already, and a job's name is never free again; give another with --name{instead}"
+    location = plan.spec.locate(path) if written else None  # else it was said elsewhere
+    return AccountError([Problem(path if written else (), message, "name-taken", location=location)])

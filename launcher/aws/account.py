@@ -3,25 +3,38 @@
 So each has the same retries and time limits, each refusal becomes one clear line, and credentials that expire in the middle
 of a day-long job are renewed in one place. boto3 finds credentials, region and endpoints (`AWS_ENDPOINT_URL`,
 `AWS_ENDPOINT_URL_<SERVICE>`) as it always does.
+
+Many threads find at the same time that credentials have expired. One of them reads the credentials anew, while the others
+wait: new ones replace all clients; the same ones are tried once more, as AWS may have been mistaken, and after that
+nobody asks any more for a while, so that a preflight of thirty questions fails at once and the same way every time.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
+from launcher.aws.refusals import (
+    AwsError,
+    CredentialsError,
+    expired,
+    no_credentials,
+    of_credentials,
+    one_line,
+    translated,
+)
+from launcher.aws.veil import Veil
 from launcher.errors import RefusedError
 
-_NO_ANSWER = 0
-_NOT_AWS = "the answer is none of AWS's; look at the endpoint and at proxies"
-# https://docs.aws.amazon.com/STS/latest/APIReference/CommonErrors.html, and S3's and EC2's own names for the same.
-_EXPIRED = ("ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired", "InvalidToken")
-_DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403")
-_THROTTLED = ("Throttling", "ThrottlingException", "TooManyRequestsException", "RequestLimitExceeded", "SlowDown")
+__all__ = ["Account", "AwsError", "CredentialsError"]
+
+_MOST_RENEWALS = 3  # in one call: a program that gives new credentials each time may give expired ones each time
+_OVER_SECONDS = 10.0  # how long nobody asks with credentials that have expired
 # Where a service's answer says that there is more, and where the next question says from where: (asked, answered).
 _TOKENS = {
     "s3": ("ContinuationToken", "NextContinuationToken"),
@@ -33,50 +46,28 @@ _TOKENS = {
 _NEXT_TOKEN = ("NextToken", "NextToken")
 
 
-class AwsError(RefusedError):
-    """AWS refused a call, or did not answer."""
-
-    def __init__(self, message: str, *, call: str, code: str = "", status: int = _NO_ANSWER) -> None:
-        super().__init__(message)
-        self.call = call  # as IAM writes it: `sagemaker:CreateTrainingJob`
-        self.code = code  # AWS's own: `ResourceInUse`; empty where no answer came
-        self.status = status  # HTTP's; 0 where no answer came
-
-    @property
-    def is_denied(self) -> bool:
-        """Whether the caller may not ask this."""
-        return self.code in _DENIED
-
-    @property
-    def is_expired(self) -> bool:
-        """Whether the credentials are no longer good."""
-        return self.code in _EXPIRED or (self.status == 400 and self.code == "400")  # an answer to HEAD has no body
-
-    @property
-    def is_throttled(self) -> bool:
-        """Whether it was asked too often, and may be asked again later."""
-        return self.code in _THROTTLED
-
-    @property
-    def may_have_happened(self) -> bool:
-        """Whether the call may have had its effect all the same: no answer came, or one that the service did not mean."""
-        return self.status == _NO_ANSWER or self.status >= 500
-
-
 class Account:
     """The clients of one account and region, made when first asked for; any thread may call.
 
-    `on_expired` is asked, when credentials have expired and reading them anew brought the same, whether there are new ones
-    now; without it, the call fails.
+    `on_expired` is asked, in the main thread only, when credentials have expired and reading them anew brought the same,
+    whether there are new ones now; without it, the call fails.
     """
 
     def __init__(
         self, *, region: str | None = None, profile: str | None = None, on_expired: Callable[[str], bool] | None = None
     ) -> None:
+        self.veil = Veil()
+        """What AWS may repeat and nobody is to see; the account's own keys are in it."""
+        self.silence = ""
+        """Why AWS could not be reached, as long as nothing has ever been answered."""
         self._wanted_region, self._profile, self._on_expired = region, profile, on_expired
         self._lock = threading.RLock()
         self._session: Any = None
         self._clients: dict[str, Any] = {}
+        self._generation = 0  # of credentials
+        self._keys: tuple[str, str] | None = None
+        self._over: tuple[float, CredentialsError] | None = None  # since when nothing can be asked, and why
+        self._answered = False
 
     @property
     def region(self) -> str:
@@ -98,15 +89,22 @@ class Account:
 
         It is done again from its beginning where credentials had expired. Raises AwsError.
         """
-        expired = False
-        while True:
-            client = self.client(service)
+        call = f"{service}:{_in_camel_case(operation)}"
+        for renewals in range(_MOST_RENEWALS + 1):
+            self._refuse_if_over()
+            with self._lock:
+                client, generation = self.client(service), self._generation
             try:
-                return _translated(do, client, f"{service}:{_in_camel_case(operation)}")
+                return translated(do, client, call, self.veil)
             except AwsError as error:
-                if not error.is_expired or not self._renew(client, str(error), again=expired):
+                trouble = self._named(error) if error.is_nameless and renewals else error
+                if not (trouble.is_expired or trouble.is_nameless) or trouble.code == "NoCredentials":
                     raise
-                expired = True
+                if trouble.is_nameless and renewals:
+                    raise
+                if not self._renew(generation, trouble, renewals):
+                    raise self._over_now(trouble) from None
+        raise AssertionError("the last renewal is refused")
 
     def pages(self, service: str, operation: str, **parameters: Any) -> Iterator[dict[str, Any]]:
         """The answers of an operation that comes in pages, one after the other. Raises AwsError."""
@@ -135,71 +133,109 @@ class Account:
                     s3={"addressing_style": "path"} if _has_own_endpoint() else {},
                 )
                 try:
-                    self._clients[service] = self._open().client(service, region_name=region, config=config)
+                    client = self._open().client(service, region_name=region, config=config)
+                    self._learn_keys()
                 except (BotoCoreError, ValueError) as error:
+                    if of_credentials(error):
+                        raise no_credentials(error, self.veil) from None
                     raise RefusedError(
-                        f"{service} cannot be reached: {_one_line(error)}; check AWS's variables"
+                        f"{service} cannot be reached: {one_line(self.veil.over(str(error)))}; check AWS's variables"
                     ) from None
+                client.meta.events.register("needs-retry", self._hear)
+                self._clients[service] = client
             return self._clients[service]
 
     def _open(self) -> Any:
+        with self._lock:
+            if self._session is None:
+                self._session = self._new_session()
+            return self._session
+
+    def _new_session(self) -> Any:
         import boto3
         import botocore.session
         from botocore.exceptions import BotoCoreError
 
-        with self._lock:
-            if self._session is None:
-                region = self._wanted_region or os.environ.get("AWS_REGION")
-                core = botocore.session.Session()
-                core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_moment)
-                try:
-                    self._session = boto3.Session(profile_name=self._profile, region_name=region, botocore_session=core)
-                except BotoCoreError as error:
-                    raise RefusedError(f"{_one_line(error)}; check profile: and the AWS configuration") from None
-            return self._session
+        region = self._wanted_region or os.environ.get("AWS_REGION")
+        core = botocore.session.Session()
+        core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_moment)
+        try:
+            return boto3.Session(profile_name=self._profile, region_name=region, botocore_session=core)
+        except BotoCoreError as error:
+            raise RefusedError(f"{one_line(error)}; check profile: and the AWS configuration") from None
 
-    def _renew(self, client: Any, reason: str, *, again: bool) -> bool:
-        """Read the credentials anew; whether there is a reason to try again: the first time in a call there always is."""
+    def _learn_keys(self) -> None:
+        """Know the session's keys: to hide them, and to see whether other ones have come."""
+        self._keys = _keys_of(self._open(), self.veil)
+
+    def _hear(self, response: Any, caught_exception: Exception | None, **_: Any) -> None:
+        """Called by botocore after each attempt of a call, of which it makes several before it tells anybody."""
+        if response is not None:
+            self._answered, self.silence = True, ""
+        elif caught_exception is not None and not self._answered:
+            self.silence = one_line(self.veil.over(str(caught_exception)))
+
+    def _named(self, error: AwsError) -> AwsError:
+        """What is wrong where the answer to HEAD did not say: a question whose answer has a body tells."""
+        try:
+            translated(lambda client: client.list_buckets(), self.client("s3"), error.call, self.veil)
+        except AwsError as named:
+            return named if named.is_expired else error
+        return error
+
+    def _renew(self, generation: int, error: AwsError, renewals: int) -> bool:
+        """Whether there is a reason to try again: other credentials, or the first time in a call."""
         with self._lock:
-            if client not in self._clients.values():
-                return True  # another thread has renewed them meanwhile
-            before = self._keys()
-            self._session, self._clients = None, {}
-            if not again or self._keys() != before:
-                return True
-            if self._on_expired is None or not self._on_expired(reason):
+            self._refuse_if_over()
+            if renewals == _MOST_RENEWALS:
                 return False
-            self._session, self._clients = None, {}
+            if generation != self._generation:
+                return True  # another thread has renewed them meanwhile
+            fresh = self._new_session()
+            keys = self._keys
+            with suppress(CredentialsError):
+                keys = _keys_of(fresh, self.veil)
+            if keys == self._keys and renewals == 0 and not isinstance(error, CredentialsError):
+                return True
+            may_ask = self._on_expired is not None and threading.current_thread() is threading.main_thread()
+            if keys == self._keys:
+                if not may_ask or self._on_expired is None or not self._on_expired(str(error)):
+                    return False
+                fresh = self._new_session()
+            self._session, self._clients, self._generation = fresh, {}, self._generation + 1
             return True
 
-    def _keys(self) -> tuple[str, str] | None:
-        credentials = self._open().get_credentials()
-        frozen = credentials.get_frozen_credentials() if credentials else None
-        return (frozen.access_key, frozen.token or "") if frozen else None
+    def _over_now(self, error: AwsError) -> CredentialsError:
+        over = error if isinstance(error, CredentialsError) else expired(error)
+        with self._lock:
+            if self._over is None:
+                self._over = time.monotonic(), over
+            return over
+
+    def _refuse_if_over(self) -> None:
+        over = self._over
+        if over is None:
+            return
+        since, error = over
+        if time.monotonic() - since < _OVER_SECONDS:
+            raise CredentialsError(str(error), call=error.call, code=error.code, status=error.status)
+        self._over = None
 
 
-def _translated(do: Callable[[Any], Any], client: Any, call: str) -> Any:
-    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
-    from botocore.parsers import ResponseParserError
+def _keys_of(session: Any, veil: Veil) -> tuple[str, str] | None:
+    """The session's access key and token, which are hidden from now on. Raises CredentialsError."""
+    from botocore.exceptions import BotoCoreError, ClientError
 
     try:
-        return do(client)
-    except ClientError as error:
-        said = error.response.get("Error", {})
-        code, status = said.get("Code", ""), error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        text = _one_line(said.get("Message") or code)
-        if text.startswith("<"):
-            text, code = f"{_NOT_AWS} (HTTP {status})", ""
-        said_by = f" [{code}]" if code else ""
-        raise AwsError(f"{call}: {text}{said_by}", call=call, code=code, status=status) from None
-    except (NoCredentialsError, PartialCredentialsError):
-        raise RefusedError(
-            "no AWS credentials found; configure them (`aws configure`, `aws sso login`), or name a profile with profile:"
-        ) from None
-    except BotoCoreError as error:
-        raise AwsError(f"{call}: no answer: {_one_line(error)}", call=call) from None
-    except ResponseParserError:
-        raise AwsError(f"{call}: {_NOT_AWS}", call=call) from None
+        credentials = session.get_credentials()
+        frozen = credentials.get_frozen_credentials() if credentials else None
+    except (BotoCoreError, ClientError) as error:
+        raise no_credentials(error, veil) from None
+    if frozen is None or not frozen.access_key:
+        return None
+    for key in (frozen.access_key, frozen.secret_key, frozen.token):
+        veil.add(key or "")
+    return frozen.access_key, frozen.token or ""
 
 
 def _moment(value: Any) -> datetime:
@@ -220,7 +256,3 @@ def _has_own_endpoint() -> bool:
 
 def _in_camel_case(operation: str) -> str:
     return "".join(part[:1].upper() + part[1:] for part in operation.split("_"))
-
-
-def _one_line(text: object) -> str:
-    return " ".join(str(text).split()).rstrip(".")

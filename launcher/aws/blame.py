@@ -36,13 +36,9 @@ _REMEDIES = (
 
 
 def placed(error: AwsError, plan: Plan) -> AccountError:
-    """The refusal as one problem with its place; settings that came from environment variables stand as written."""
+    """The refusal as one problem with its place."""
     message = str(error)
-    path = _to_blame(message, error.code, plan.request)
-    for (member, name), written in plan.spec.veiled.items():
-        value = plan.request.get(member, {}).get(name)
-        if value:
-            message = message.replace(str(value), written)
+    path = _to_blame(message, error.code, plan.veiled_request())  # AWS's words have passed the account's veil
     remedy = next((text for pattern, text in _REMEDIES if re.search(pattern, message)), None)
     place = spec_path(path, plan.request, plan.spec) if path else ()
     said = f"AWS refused: {message}" + (f"; {remedy}" if remedy else "")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
-from typing import Any
+from collections.abc import Callable
 
 from entrypoints import contract
 from launcher.aws.account import Account, AwsError
 from launcher.console import Console, human_bytes
 from launcher.errors import RefusedError
 from launcher.plan import Plan
+from launcher.preflight.threads import start
 from launcher.s3_uri import parse_s3_uri
 
 
@@ -46,14 +47,42 @@ def _exists(account: Account, bucket: str, key: str) -> bool:
     return True
 
 
-def _put(account: Account, bucket: str, key: str, content: bytes, encryption: dict[str, str], advance: Any) -> None:
-    def upload(client: Any) -> None:
-        client.upload_fileobj(io.BytesIO(content), bucket, key, ExtraArgs=encryption, Callback=advance)
+def _put(
+    account: Account, bucket: str, key: str, content: bytes, encryption: dict[str, str], advance: Callable[[int], None]
+) -> None:
+    """One PUT, after which the object is there whole or not at all, in a thread that Ctrl-C need not wait for."""
+
+    def upload() -> None:
+        body = _Counted(content, advance)
+        account.call("s3", "put_object", Bucket=bucket, Key=key, Body=body, **encryption)
 
     try:
-        account.attempt("s3", "put_object", upload)
+        start(upload).result()
     except AwsError as error:
         raise _refused(error, bucket) from None
+
+
+class _Counted(io.BytesIO):
+    """Tells how far it has been read; back, too, where it is read once for its checksum and again to be sent."""
+
+    def __init__(self, content: bytes, advance: Callable[[int], None]) -> None:
+        super().__init__(content)
+        self._advance, self._told = advance, 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = super().read(size)
+        self._tell_progress()
+        return data
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        place = super().seek(offset, whence)
+        if whence == 0:  # else it is only measured
+            self._tell_progress()
+        return place
+
+    def _tell_progress(self) -> None:
+        self._advance(self.tell() - self._told)
+        self._told = self.tell()
 
 
 def _encryption(plan: Plan) -> dict[str, str]:
@@ -63,6 +92,8 @@ def _encryption(plan: Plan) -> dict[str, str]:
 
 
 def _refused(error: AwsError, bucket: str) -> Exception:
+    if error.is_expired:
+        return error
     if error.status in (403, 404) or error.code == "NoSuchBucket":
         return RefusedError(
             f"the code cannot be uploaded to bucket {bucket}: {error}; the bucket must exist and let you write,"

@@ -1,0 +1,127 @@
+"""AWS's refusals, and its silence, as errors of ours in one clear line, with nothing in them that is to be hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from launcher.aws.veil import Veil
+from launcher.errors import RefusedError
+
+_NO_ANSWER = 0
+_NOT_AWS = "the answer is none of AWS's; look at the endpoint and at proxies"
+# https://docs.aws.amazon.com/STS/latest/APIReference/CommonErrors.html, and S3's and EC2's own names for the same.
+_EXPIRED = ("ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired", "InvalidToken")
+_DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403")
+_THROTTLED = ("Throttling", "ThrottlingException", "TooManyRequestsException", "RequestLimitExceeded", "SlowDown")
+_RENEW = "renew them (`aws sso login`, or where else you have them from)"
+
+
+class AwsError(RefusedError):
+    """AWS refused a call, or did not answer."""
+
+    def __init__(self, message: str, *, call: str, code: str = "", status: int = _NO_ANSWER) -> None:
+        super().__init__(message)
+        self.call = call  # as IAM writes it: `sagemaker:CreateTrainingJob`
+        self.code = code  # AWS's own: `ResourceInUse`; empty where no answer came
+        self.status = status  # HTTP's; 0 where no answer came
+
+    @property
+    def is_denied(self) -> bool:
+        """Whether the caller may not ask this."""
+        return self.code in _DENIED
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether the credentials are no longer good, or not to be had, so that nothing else can be asked either."""
+        return self.code in _EXPIRED
+
+    @property
+    def is_nameless(self) -> bool:
+        """Whether an answer to HEAD, which has no body, leaves open what is wrong; expired credentials look so, too."""
+        return self.status == 400 and self.code == "400"
+
+    @property
+    def is_throttled(self) -> bool:
+        """Whether it was asked too often, and may be asked again later."""
+        return self.code in _THROTTLED
+
+    @property
+    def may_have_happened(self) -> bool:
+        """Whether the call may have had its effect all the same: no answer came, or one that the service did not mean."""
+        return self.status == _NO_ANSWER or self.status >= 500
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether the same question may well be answered some time later."""
+        return self.is_throttled or self.may_have_happened
+
+
+class CredentialsError(AwsError):
+    """Nothing can be asked: the credentials have expired, or there is none that could be had."""
+
+    is_expired = True
+    may_have_happened = False
+
+
+def expired(error: AwsError) -> CredentialsError:
+    """The refusal, called what it is."""
+    return CredentialsError(
+        f"the AWS credentials have expired; {_RENEW}. AWS said: {error}", call=error.call, code=error.code, status=400
+    )
+
+
+def translated(do: Callable[[Any], Any], client: Any, call: str, veil: Veil) -> Any:
+    """What `do` gives, which gets the client. Raises AwsError, and CredentialsError where there are no credentials to sign with."""
+    from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
+    from botocore.parsers import ResponseParserError
+
+    try:
+        return do(client)
+    except ClientError as error:
+        said = error.response.get("Error", {})
+        code, status = said.get("Code", ""), error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        text = veil.over(str(said.get("Message") or code))
+        if not text or "<?xml" in text or text.lstrip().startswith("<"):
+            text, code = f"{_NOT_AWS} (HTTP {status})", ""
+        said_by = f" [{one_line(code)}]" if code else ""
+        raise AwsError(f"{call}: {one_line(text)}{said_by}", call=call, code=code, status=status) from None
+    except ParamValidationError as error:  # it was not sent
+        text = one_line(veil.over(str(error)))
+        raise AwsError(f"{call}: {text}", call=call, code="ParamValidation", status=400) from None
+    except BotoCoreError as error:
+        if of_credentials(error):
+            raise no_credentials(error, veil) from None
+        raise AwsError(f"{call}: no answer: {one_line(veil.over(str(error)))}", call=call) from None
+    except ResponseParserError:
+        raise AwsError(f"{call}: {_NOT_AWS}", call=call) from None
+
+
+def of_credentials(error: Exception) -> bool:
+    """Whether what botocore says is that there are no credentials to sign with."""
+    from botocore import exceptions
+
+    kinds = (
+        exceptions.NoCredentialsError,
+        exceptions.PartialCredentialsError,
+        exceptions.SSOError,
+        exceptions.CredentialRetrievalError,
+        exceptions.TokenRetrievalError,
+        exceptions.RefreshWithMFAUnsupportedError,
+        exceptions.MetadataRetrievalError,
+    )
+    return isinstance(error, kinds)
+
+
+def no_credentials(error: Exception, veil: Veil) -> CredentialsError:
+    """That there are none, in our words."""
+    if type(error).__name__ in ("NoCredentialsError", "PartialCredentialsError"):
+        text = "no AWS credentials found; configure them (`aws configure`, `aws sso login`), or name a profile with profile:"
+        return CredentialsError(text, call="", code="NoCredentials")
+    text = one_line(veil.over(str(error)))
+    return CredentialsError(f"there are no AWS credentials: {text}; {_RENEW}", call="", code="CredentialRetrieval")
+
+
+def one_line(text: object) -> str:
+    """On one line, without what a terminal would take for orders."""
+    return " ".join("".join(char if char.isprintable() else " " for char in str(text)).split()).rstrip(".")
