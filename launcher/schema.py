@@ -49,6 +49,10 @@ def schema() -> dict[str, Any]:
         ],
         "description": "The input channels by name, at most 20 besides those of source S3Connector.",
     }
+    # The beginning of a TrainingJobName, cut to the room that there is.
+    made["properties"]["base_name"]["anyOf"][0].update(
+        type=["string", "integer", "boolean"], minimum=0, pattern="^[a-zA-Z0-9][a-zA-Z0-9-]*$"
+    )
     made["properties"]["request"]["anyOf"][0] = request_members(definitions)
     made["properties"]["ignore"]["anyOf"][0]["items"] = {"enum": sorted(ignorable())}
     _tidy(made)

@@ -167,7 +167,13 @@ def _out_of_line(context: str, problem: str, at: _Place, lines: list[str]) -> tu
     if character in ("]", "}", ","):
         return at, f"has a {character!r} too many; delete it, or put the text in quotes"
     if before[-1] in "\"'":
-        return at, "has text behind a closing quote; write '' for a ' in single quotes, and check the quotes above"
+        inside = "'' for a ' in single quotes" if before[-1] == "'" else '\\" for a " in double quotes'
+        return at, f"has text behind a closing quote; write {inside}, and check the quotes above"
+    if character == "&" and (first := re.search(r"&\S+\s*$", before)):
+        return (
+            at,
+            f"is a second anchor behind {first[0].strip()}; write one, or put a text that begins with & in quotes",
+        )
     if before[-1] in "]}":
         return at, f"has text behind {before[-1]!r}; put the whole text in quotes"
     return at, f"is not YAML: {problem}; check the indentation, quotes and brackets here{_smart(line)}"

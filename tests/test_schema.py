@@ -11,9 +11,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from launcher import Problem, SpecError, make_plan, parse_spec
+from launcher import Plan, Problem, SpecError, make_plan, parse_spec
 from launcher.checks import check_spec
 from launcher.checks.examples import laid_over_base
+from launcher.names import job_name
 from launcher.schema import schema
 from launcher.spec import JobSpec
 
@@ -123,6 +124,9 @@ RIGHT = [
     'hyperparameters: {a: [1, 2], b: {c: d}, e: 1.5, "": x}',
     "channels: {d: {source: Dataset, dataset_arn: arn:aws:sagemaker:eu-west-1:123456789012:hub-content/a/DataSet/b/1.0.0}}",
     "channels: {c: {source: S3Connector, s3_uri: s3://bucket/c/}}",
+    "base_name: '${M:-job}'",
+    "base_name: 5",
+    f"base_name: {'a' * 60}-",
     "ignore: [aws-enum, spot-without-checkpoints]",
 ]
 WRONG = [
@@ -150,6 +154,8 @@ WRONG = [
     "metric_definitions: [{}]",
     "resource_config: {instance_groups: [{instance_type: ml.m5.large}]}",
     'environment: "${M:-A}"',
+    "base_name: my_job",
+    "base_name: -job",
 ]
 
 
@@ -159,10 +165,15 @@ def as_editors_do(text: str) -> dict[str, Any]:
     return value
 
 
+def planned(text: str) -> Plan:
+    spec = parse_spec(text)
+    return make_plan(spec, job_name=job_name(spec))
+
+
 @pytest.mark.parametrize("overlay", RIGHT)
 def test_right_specs_are_right_in_editors(overlay: str) -> None:
     text = laid_over_base(overlay)
-    assert [each for each in make_plan(parse_spec(text), job_name="one").warnings if each.severity == "error"] == []
+    planned(text)
     VALIDATOR.validate(as_editors_do(text))
 
 
@@ -170,7 +181,7 @@ def test_right_specs_are_right_in_editors(overlay: str) -> None:
 def test_wrong_specs_are_wrong_in_editors(overlay: str) -> None:
     text = laid_over_base(overlay)
     with pytest.raises(SpecError):
-        make_plan(parse_spec(text), job_name="one")
+        planned(text)
     assert not VALIDATOR.is_valid(as_editors_do(text))
 
 

@@ -71,6 +71,8 @@ TROUBLE: list[tuple[str, str, str]] = [
     # quotes and other signs
     (E + "  A: 'x\n  B: y\n", "9:6", "never ends"),
     (E + "  A: 'it's'\n", "9:10", "write '' for a '"),
+    (E + '  A: """"\n', "9:8", 'write \\" for a "'),
+    (E + "  A: &a &a x\n", "9:9", "a second anchor behind &a"),
     (E + '  A: "\\d+"\n', "9:7", "write \\\\ for a backslash"),
     (E + '  A: "x\\0y"\n', "9:6", "NUL"),
     (E + "  A: “x”\n", "9:6", "no quote to YAML"),
