@@ -149,6 +149,12 @@ REASONS: list[tuple[str, str, str]] = [
         'KeyError: \'labels\'"\nCommand "python train.py"',
         "KeyError: 'labels'",
     ),
+    (
+        "script-failed",
+        "AlgorithmError: Exception during training: XGBoostError: bad label",
+        "failed: XGBoostError: bad label",
+    ),
+    ("script-failed", "ClientError: XGBoostError: bad label", "XGBoostError: bad label"),
     ("out-of-memory", 'AlgorithmError: ErrorMessage "ValueError: retried"\n, exit code: 137', "killed"),
     (
         "role-not-assumed",

@@ -138,6 +138,30 @@ BROKEN = {
         [("fsx-mount-name-wrong", "channels.fast.directory_path")],
         ("write '/fsx1abcd/some-data/images'",),
     ),
+    "an FSx of a mount name in capitals": Broken(
+        an_fsx(),
+        FAST % ("{fsx}", "/FSX1ABCD/images"),
+        [("fsx-mount-name-wrong", "channels.fast.directory_path")],
+        ("; write '/fsx1abcd/images' [",),
+    ),
+    "an FSx of a mount name with a letter too many": Broken(
+        an_fsx(),
+        FAST % ("{fsx}", "/fsx1abcde/images"),
+        [("fsx-mount-name-wrong", "channels.fast.directory_path")],
+        ("; write '/fsx1abcd/images' [",),
+    ),
+    "an FSx of a mount name with two letters exchanged": Broken(
+        an_fsx(),
+        FAST % ("{fsx}", "/fsx1bacd"),
+        [("fsx-mount-name-wrong", "channels.fast.directory_path")],
+        ("; write '/fsx1abcd' [",),
+    ),
+    "an FSx with a folder that may be a mount name": Broken(
+        an_fsx(),
+        FAST % ("{fsx}", "/datasets/images"),
+        [("fsx-mount-name-wrong", "channels.fast.directory_path")],
+        ("'/fsx1abcd/datasets/images' where 'datasets' is a folder, or '/fsx1abcd/images' where",),
+    ),
     "an FSx of another VPC": Broken(
         an_fsx(VpcId="vpc-0aaaaaaaaaaaaaaaa"),
         FAST % ("{fsx}", "/fsx1abcd"),

@@ -97,7 +97,8 @@ AWS_CAUSES: tuple[Row, ...] = (
         # and `ClientError: Artifact upload failed:ClientError: Out of Memory. Please use a larger instance`:
         # DIAGNijmegen/rse-grand-challenge; 137 is 128 + SIGKILL; databrickslabs/dolly#89: -9
         r"instance type with more memory|Out of Memory\. Please use a larger instance|exit(ed with)? ?code:?=? ?(137|-9)\b"
-        r"|\(SIGKILL\) received|Signals\.SIGKILL|return code = -9|exitcode\s*:\s*-9\b|Out of memory: Kill|oom-kill|OOMKilled|^MemoryError|can't allocate memory|Cannot allocate memory"
+        r"|\(SIGKILL\) received|Signals\.SIGKILL|return code = -9|exitcode\s*:\s*-9\b"
+        r"|Out of memory: Kill|oom-kill|OOMKilled|^MemoryError|can't allocate memory|Cannot allocate memory"
         r"|exited unexpectedly.{0,80}Killed|\(pid \d+\) is killed by signal: Killed",
         "the host's memory was full, and Linux killed the training",
         "take an instance type with more memory than {instance_type}, fewer DataLoader workers, or stream the data instead of"
@@ -143,10 +144,9 @@ AWS_CAUSES: tuple[Row, ...] = (
         "hyperparameter-invalid",
         # sagemaker-xgboost-container: sagemaker_algorithm_toolkit/hyperparameter_validation.py
         r"(Invalid value for|Extraneous|Missing required) hyperparameter( found)?:? '?(?P<object>[\w.-]*\w)"
-        r"|Hyperparameter (?P<object2>[\w.-]*\w): ",
+        r"|UserError: Hyperparameter (?P<object2>[\w.-]*\w): ",
         "the algorithm does not take the hyperparameter {object} as it is",
         "hold hyperparameters against the algorithm's own page in the developer guide: name, kind, range, and those required",
-        in_lines=False,
     ),
     row(
         "algorithm-configuration",
@@ -276,7 +276,8 @@ AWS_CAUSES: tuple[Row, ...] = (
         # exit codes of shells and Docker: 127 not found, 126 not executable
         r"CannotStartContainerError|executable file not found in \$PATH|exit code: 12[67]\b"
         # sdk#4113
-        r"|FATAL tini \(\d+\)\] exec (?P<command>.{1,80}?) failed|exec:? \"(?P<command2>[^\"]{1,80})\": (stat|executable|permission)",
+        r"|FATAL tini \(\d+\)\] exec (?P<command>.{1,80}?) failed"
+        r"|exec:? \"(?P<command2>[^\"]{1,80})\": (stat|executable|permission)",
         "the container's command was not found, or cannot be executed: {command}",
         "check container_entrypoint, that the image has python3, and that scripts are executable and have Unix line ends; an image"
         " without one of its own needs `train` in PATH (pip install sagemaker-training), or code: in the spec",

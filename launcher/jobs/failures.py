@@ -1,9 +1,8 @@
 """Why a job failed, and what to do: FailureReason is often no more than `AlgorithmError: , exit code: 1`.
 
 Held against a table (`causes`, `script_causes`), from the particular to the general, are, in this order: AWS's own words; the
-exception that ended the script (`tracebacks`); other lines that are no warnings; what may be an echo of another process's death; and
-last the warnings, of which a good job has many, so that they make a `perhaps` only. It is a guess from words, told as one, below
-AWS's own words.
+exception that ended the script (`tracebacks`); other lines that are no warnings; what may echo another process's death; last the
+warnings, of which a good job has many, so that they make a `perhaps` only. It is a guess from words, told as one, below AWS's own.
 """
 
 from __future__ import annotations

@@ -22,15 +22,27 @@ _ANY_NAME = re.compile(  # at a traceback's end: `zipfile.BadZipFile: ...`
 )
 _TRACEBACK = re.compile(rf"^{_AHEAD}\s*(?:\w+ *: )?Traceback \(most recent call last\)")
 _DIRECT = "The above exception was the direct cause of"
+_LAUNCHERS = (  # they say that there was an exception, not which
+    "AlgorithmError",
+    "CalledProcessError",
+    "CapacityError",
+    "ChildFailedError",
+    "ExecuteUserScriptError",
+    "ImportModuleError",
+    "InstallModuleError",
+    "InstallRequirementsError",
+    "InternalServerError",
+    "ProcessExitedException",
+    "ProcessRaisedException",
+    "SignalException",
+    "SystemExit",
+    "UnexpectedStatusException",
+)
 # In AWS's reason, in the middle of a line, up to what the toolkit and SageMaker put behind it.
 _IN_REASON = re.compile(
-    rf"(?<![\w.'/])(?P<text>(?P<name>{_NAME}): ?(?P<said>.{{1,600}}?))(?=\"?\s*(?:\n|, exit code:|Command \"|exit code:|$))"
+    rf"(?<![\w.'/])(?!(?:{'|'.join(_LAUNCHERS)}|ClientError):)(?P<text>(?P<name>{_NAME}): ?(?P<said>.{{1,600}}?))"
+    r"(?=\"?\s*(?:\n|, exit code:|Command \"|exit code:|$))"
 )
-_LAUNCHERS = (  # they say that there was an exception, not which
-    "ChildFailedError|ExecuteUserScriptError|InstallRequirementsError|InstallModuleError|ImportModuleError|AlgorithmError"
-    "|CalledProcessError|SystemExit|SignalException|ProcessExitedException|ProcessRaisedException|InternalServerError"
-    "|CapacityError|UnexpectedStatusException|RuntimeException"
-).split("|")
 _ECHO = re.compile(
     r"DistBackendError|DistNetworkError|DistStoreError|NCCL error|nccl\w+Error|gloo/|Connection (closed|reset) by peer"
     r"|BrokenPipeError|ConnectionResetError|ConnectionRefusedError|EOFError$|collective operation timeout"
@@ -89,11 +101,10 @@ def raised_in(lines: Sequence[str]) -> list[Raised]:
 
 def raised_in_reason(reason: str) -> list[Raised]:
     """The exceptions that AWS's FailureReason holds, without SageMaker's own word for the kind of failure."""
-    found = []
-    for match in _IN_REASON.finditer(reason):
-        if match["name"] != "ClientError":  # botocore's own has its module before it
-            found += [Raised(match["name"].rpartition(".")[2], match["text"].strip().rstrip('"'))]
-    return found
+    return [
+        Raised(match["name"].rpartition(".")[2], match["text"].strip().rstrip('"'))
+        for match in _IN_REASON.finditer(reason)
+    ]
 
 
 def sober(lines: Sequence[str]) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from difflib import SequenceMatcher
 from typing import Any
 
 from launcher.aws.account import AwsError
@@ -19,6 +20,7 @@ from launcher.preflight.vpc import CLOSED, closed, described_subnets, subnets, v
 
 _LUSTRE = 988
 _MORE = range(1018, 1024)
+_NEAR = 0.75  # how like a mount name a misspelt one is: two of eight characters may differ
 _READY = ("AVAILABLE", "UPDATING", "MISCONFIGURED")
 
 
@@ -77,14 +79,18 @@ def _name_fits(entry: Entry, known: Mapping[str, Any]) -> Iterator[Found]:
     first, _, rest = said.lstrip("/").partition("/")
     if not mount or not said.startswith("/") or first == mount:
         return
-    # `fsx` and names of 8 characters are meant as a mount name; anything else is a folder, to which the name is missing.
-    if not re.fullmatch(r"fsx|[a-z0-9]{8}", first):
-        rest = said.strip("/")
-    right = f"/{mount}/{rest}".rstrip("/")
+    whole, inner = (f"/{mount}/{each}".rstrip("/") for each in (said.strip("/"), rest))
+    right = f"write {whole!r}"
+    if first == "fsx" or SequenceMatcher(None, first.casefold(), mount.casefold()).ratio() >= _NEAR:
+        right = f"write {inner!r}"  # misspelt, or that of all file systems of SCRATCH_1 and of many an example
+    elif re.fullmatch(r"[a-z0-9]{8}", first):
+        right = (
+            f"write {whole!r} where {first!r} is a folder, or {inner!r} where it is another file system's mount name"
+        )
     yield (
         entry.path("directory_path"),
         "fsx-mount-name-wrong",
-        f"{said!r} does not begin with {mount}, the mount name of {entry.get('FileSystemId')}; write {right!r}",
+        f"{said!r} does not begin with {mount}, the mount name of {entry.get('FileSystemId')}; {right}",
     )
 
 
