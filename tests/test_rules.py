@@ -165,6 +165,11 @@ def test_what_the_hatch_says_is_found_there(hatch: str, place: str) -> None:
     )
 
 
+def test_a_member_that_is_none_reaches_no_rule() -> None:
+    hatch = "{InputDataConfig: [{ChannelName: a, S3Uri: {a: b}, DataSource: {S3DataSource: {S3DataType: S3Prefix}}}]}"
+    assert set(found_by(f"request: {hatch}")) == {"aws-unknown-member", "aws-required"}
+
+
 def test_a_wrong_type_hides_nothing_else() -> None:
     """What has a wrong type is not judged; what stands beside it is."""
     hatch = (

@@ -39,6 +39,7 @@ CHOICES = {
 }  # fmt: skip
 NUMBERS = [-1, 0, 1, 1, 2, 300, 3601, 20_000, 10**9]
 SETTINGS = ["", "1", "s3://b/k", "multi:", f"{SECRET}x", f'"{SECRET}y"']
+STRANGE = ["S3Uri", "InputMode", "ContentType", "InstanceGroupNames", "InstanceType", "Key", "ChannelName", "Foo"]
 WRONG = [None, [], {}, [[]], [{}], {"a": []}, "x", 3, True]
 
 
@@ -67,11 +68,12 @@ def value(shape_name: str, chance: Random, odds: float) -> Any:
 
 
 def spoiled(request: Any, chance: Random) -> Any:
-    """A request in which one value in twenty has a type that does not fit."""
+    """A request in which one value in twenty has a type that does not fit, and one mapping in ten a member of another."""
     if chance.random() < 0.05:
         return chance.choice(WRONG)
     if isinstance(request, dict):
-        return {key: spoiled(inner, chance) for key, inner in request.items()}
+        strange = {chance.choice(STRANGE): chance.choice(WRONG)} if chance.random() < 0.1 else {}
+        return strange | {key: spoiled(inner, chance) for key, inner in request.items()}
     return [spoiled(inner, chance) for inner in request] if isinstance(request, list) else request
 
 

@@ -93,7 +93,8 @@ def check_spec(spec: JobSpec, job_name: str | None = None) -> list[Problem]:
     if (unknown := training_image(spec)[1]) is not None:
         path = ("image", unknown.key) if unknown.key in IMAGE_KEYS else _IMAGE_PLACES.get(unknown.key, ("image",))
         problems.append(Problem(path, str(unknown), "image-unknown", location=spec.locate(path)))
-    draft, index = Draft(spec, without(request, mistyped), given is not None), hatch_index(spec)
+    strange = [found.path for found in broken if found.code in ("aws-type", "aws-unknown-member")]
+    draft, index = Draft(spec, without(request, strange), given is not None), hatch_index(spec)
     for rule in RULES:
         for path, message in rule.find(draft):
             if path not in judged and not _is_inside(path, mistyped):

@@ -1,7 +1,8 @@
 """What a rule is: a small function from a draft of the request to what breaks the rule, and the example that proves it.
 
 Rules look at the request, so that what `request:` says counts as well, and name places of the spec (`places` finds those
-in `request:`). Any member can be absent or empty when they run, but none has the wrong type: what has is taken out before.
+in `request:`). Any member can be absent or empty when they run, but none has the wrong type, and none is one that the model
+does not know: what is wrong in this way is taken out before.
 """
 
 from __future__ import annotations
