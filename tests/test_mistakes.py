@@ -241,13 +241,13 @@ ROWS: list[tuple[str, str, str]] = [
     (
         "resource_config:\n  instance_type: ml.p5.48xlarge\n  instance_count: 1\n"
         "  training_plan_arn: arn:aws:sagemaker:us-west-2:123456789012:training-plan/mine  # <-",
-        "resource-region",
-        "name one of eu-west-1",
+        "resource-region-of-image",
+        "the image in eu-west-1",
     ),
     (
         MACHINE + "  volume_kms_key_id: arn:aws:kms:us-east-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab  # <-",
-        "resource-region",
-        "name one of eu-west-1",
+        "resource-region-of-image",
+        "the image in eu-west-1",
     ),
 ]  # fmt: skip
 

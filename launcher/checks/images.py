@@ -147,12 +147,30 @@ def image_of_the_jobs_region(draft: Draft) -> Iterator[Found]:
 def resources_of_the_jobs_region(draft: Draft) -> Iterator[Found]:
     """Algorithms, training plans and keys are of the region that the job runs in.
 
-    Their ARNs name it. Where the spec does not say its `region`, the image's registry does: a job pulls from its own region.
+    Their ARNs name it. Checked where the spec says its `region`.
     Source: AlgorithmSpecification.AlgorithmName, ResourceConfig.TrainingPlanArn and .VolumeKmsKeyId in the service model; KMS
     developer guide: a key is used in the region where it was made.
     """
-    region = draft.spec.region or image_region(draft.image)
-    where = "the job runs in" if draft.spec.region else "the image, and so the job, is in"
+    region = draft.spec.region
+    if region and _REGION.fullmatch(region):
+        for path, lies_in in _elsewhere(draft, region):
+            yield path, f"lies in {lies_in}, but the job runs in {region}; name one of {region}"
+
+
+def resources_of_the_images_region(draft: Draft) -> Iterator[Found]:
+    """Where the spec does not say its `region`, the image's registry tells it, and what is of another region does not fit.
+
+    A warning, since the region is inferred: a job pulls its image from the registry of its own region.
+    Source: as of image-region and resource-region.
+    """
+    region = image_region(draft.image)
+    if region and draft.spec.region is None:
+        for path, lies_in in _elsewhere(draft, region):
+            yield path, f"lies in {lies_in}, but the image in {region}; name one of {region}, or the image of {lies_in}"
+
+
+def _elsewhere(draft: Draft, region: str) -> Iterator[tuple[Path, str]]:
+    """What the job names by an ARN of another region: its place, and that region."""
     arns: list[tuple[Path, str | None]] = [
         (("algorithm_name",), draft.get("AlgorithmSpecification.AlgorithmName")),
         (("resource_config", "training_plan_arn"), draft.get("ResourceConfig.TrainingPlanArn")),
@@ -160,8 +178,8 @@ def resources_of_the_jobs_region(draft: Draft) -> Iterator[Found]:
     ]
     for path, arn in arns:
         found = re.match(r"arn:[^:]*:[^:]*:([^:]+):", arn or "")
-        if region and _REGION.fullmatch(region) and found and found[1] != region:
-            yield path, f"lies in {found[1]}, but {where} {region}; name one of {region}"
+        if found and found[1] != region:
+            yield path, found[1]
 
 
 def image_is_for_training(draft: Draft) -> Iterator[Found]:
@@ -237,6 +255,13 @@ RULES = (
         resources_of_the_jobs_region,
         wrong="region: eu-west-1\n" + _WITH_KEY % (_KEY % "us-east-1"),
         right="region: eu-west-1\n" + _WITH_KEY % (_KEY % "eu-west-1"),
+    ),
+    Rule(
+        "resource-region-of-image",
+        "warning",
+        resources_of_the_images_region,
+        wrong=_WITH_KEY % (_KEY % "us-east-1"),
+        right=_WITH_KEY % (_KEY % "eu-west-1"),
     ),
     Rule(
         "image-for-inference",
