@@ -11,9 +11,11 @@ from __future__ import annotations
 import importlib
 import io
 import json
+import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import click
@@ -24,10 +26,23 @@ from launcher.errors import LaunchError, ProblemsError
 from launcher.nearest import did_you_mean
 
 _SPEC_ENDINGS = (".yaml", ".yml", ".json")
+_BROKEN_PIPE = 128 + 13  # what a shell sees of a process that SIGPIPE has ended
+
+
+class _UnwrittenError(Exception):
+    """An OSError of stdout or stderr, which click must not see: it would end the command with 1, whatever it has done."""
 
 
 class _SpecOrCommand(click.Group):
     """`launch job.yaml` is the command `run`; whatever does not look like a spec is a command's name."""
+
+    def make_context(self, *args: Any, **more: Any) -> click.Context:
+        with _kept_from_click():
+            return super().make_context(*args, **more)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _kept_from_click():
+            return super().invoke(ctx)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words = [arg for arg in args if not arg.startswith("-") or arg == "-"]
@@ -51,6 +66,16 @@ class _SpecOrCommand(click.Group):
             specs = "a spec (*.yaml, *.yml, *.json, or - for stdin)"
             raise click.UsageError(f"{args[0]!r} is neither a command nor {specs}{near}", ctx)
         return super().resolve_command(ctx, args)
+
+
+@contextmanager
+def _kept_from_click() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if _lost_output() is not None:
+            raise _UnwrittenError(str(error)) from error
+        raise
 
 
 def _is_spec(argument: str) -> bool:
@@ -128,31 +153,87 @@ def main(argv: Sequence[str] | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that knows no UTF-8 must not stop a training
     try:
-        sys.exit(cli.main(args, prog_name="launch", standalone_mode=False) or 0)
+        code = _run(args)
+        sys.stdout.flush()
+    except (OSError, _UnwrittenError):
+        code = _nobody_reads()
+    sys.exit(code)
+
+
+def _run(args: list[str]) -> int:
+    """Do what the arguments say, and say what went wrong; with --json, stdout gets JSON in any case."""
+    try:
+        return _exit_code(cli.main(args, prog_name="launch", standalone_mode=False))
+    except SystemExit as error:  # a command's own exit code
+        return _exit_code(error.code)
     except click.exceptions.Exit as error:
-        sys.exit(error.exit_code)
+        return error.exit_code
     except click.ClickException as error:
+        _print_error(args, error.format_message(), 2)
         error.show()
-        sys.exit(2)
+        return 2
     except ProblemsError as error:
         if "--json" in args:
-            print(json.dumps({"problems": [problem.as_data() for problem in error.problems]}, indent=2))
+            _print_json(args, {"problems": [problem.as_data() for problem in error.problems]})
         else:
             for problem in error.problems:
                 tell(problem)
-        sys.exit(error.exit_code)
+        return error.exit_code
     except LaunchError as error:
-        if "--json" in args:
-            print(json.dumps({"error": str(error), "exit_code": error.exit_code}, indent=2))
+        _print_error(args, str(error), error.exit_code)
         say(str(error), "red")
-        sys.exit(error.exit_code)
+        return error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        say("stopped")
-        sys.exit(130)
-    except Exception:  # noqa: BLE001 - the last resort: a bug of ours, shown whole
+        _print_error(args, "interrupted", 130)
+        say("interrupted")
+        return 130
+    except Exception as error:
+        if isinstance(error, _UnwrittenError) or (isinstance(error, OSError) and _lost_output() is not None):
+            raise
         traceback.print_exc()
         say("this is a bug of the launcher; please report it with the lines above", "red")
-        sys.exit(1)
+        return 1
+
+
+def _exit_code(value: Any) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _print_error(args: list[str], message: str, exit_code: int) -> None:
+    if "--json" in args:
+        _print_json(args, {"error": message, "exit_code": exit_code})
+
+
+def _print_json(args: list[str], data: Any) -> None:
+    """On one line where the command's other output is a JSON object on each."""
+    print(json.dumps(data, indent=None if "logs" in args[:1] else 2), flush=True)
+
+
+def _lost_output() -> OSError | None:
+    """Why stdout or stderr takes nothing any more, if that is so. What could not be written is in its buffer still."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError as error:
+            return error
+    return None
+
+
+def _nobody_reads() -> int:
+    """`launch list | head -1`: whoever reads has had enough, and that ends a command quietly, as it does others; a full
+    disk is worth a word. What is left in the buffers goes nowhere, or Python would complain of it at its end."""
+    lost = _lost_output()
+    if lost is not None and not isinstance(lost, BrokenPipeError):
+        with suppress(OSError):
+            say(f"the output cannot be written: {lost.strerror}", "red")
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(nowhere, stream.fileno())
+    broken = lost is None or isinstance(lost, BrokenPipeError)
+    return _BROKEN_PIPE if broken else LaunchError.exit_code
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 import time
@@ -17,6 +18,14 @@ from launcher.errors import Problem
 
 # None lets click decide by whether it writes to a terminal; https://no-color.org says who has the last word.
 COLOUR = False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None
+
+# ECMA-48: control sequences (CSI ... final), strings for the terminal (OSC, DCS, ... up to ST or BEL), and single controls.
+_ORDERS = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b[]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
+    r"|\x1b[ -/]*[0-~]?|[\x00-\x08\x0a-\x1f\x7f-\x9f]"
+)
+_COLOUR_ORDER = re.compile(r"\x1b\[[0-9;:]*m")
+_SPACE = {"\r": " ", "\n": " "}  # a progress bar's steps stay apart
 
 
 class Console:
@@ -65,12 +74,11 @@ class Console:
             yield from self._quiet_progress(title)
             return
         from rich import progress as bars
-        from rich.console import Console as RichConsole
 
         size = [bars.FileSizeColumn(), bars.TransferSpeedColumn()] if counted else []
         bar = [bars.BarColumn()] if total else []
         columns = [bars.SpinnerColumn(), bars.TextColumn("{task.description}"), *bar, *size, bars.TimeElapsedColumn()]
-        with bars.Progress(*columns, console=RichConsole(stderr=True), transient=True) as shown:
+        with bars.Progress(*columns, console=rich_console(sys.stderr), transient=True) as shown:
             task = shown.add_task(title, total=total)
             self._bars = shown
             try:
@@ -91,6 +99,18 @@ class Console:
         if seconds > 2:
             size = f", {human_bytes(done[0])}" if done[0] else ""
             self.say(f"{title}: done in {seconds:.1f} s{size}")
+
+
+def without_orders(text: str) -> str:
+    """A job's line as it may reach a terminal: with its colours, but without what moves the cursor or wipes the screen."""
+    return _ORDERS.sub(lambda found: found[0] if _COLOUR_ORDER.fullmatch(found[0]) else _SPACE.get(found[0], ""), text)
+
+
+def rich_console(stream: Any) -> Any:
+    """rich's console for a stream: without any style, bold included, where colours are not wanted."""
+    from rich.console import Console as RichConsole
+
+    return RichConsole(file=stream, color_system=None if COLOUR is False else "auto")
 
 
 def say(text: str, colour: str | None = None) -> None:

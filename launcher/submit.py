@@ -36,13 +36,18 @@ class Submitted:
 def submit(plan: Plan, account: Account, console: Console) -> Submitted:
     """Upload the code and create the job. Raises AccountError, AwsError or RefusedError; then it says whether a job exists."""
     name = plan.request["TrainingJobName"]
-    for (member, key), written in plan.spec.veiled.items():
-        account.veil.add(str(plan.request.get(member, {}).get(key) or ""), written)
+    veil(plan, account)
     if _look_up(account, name) is not None:
         raise _taken(plan)
     upload_code(plan, account, console)
     arn = _create(plan, account, console)
     return Submitted(name, arn, account.region)
+
+
+def veil(plan: Plan, account: Account) -> None:
+    """Let nothing that the account's AWS says repeat a value that came from an environment variable."""
+    for (member, key), written in plan.spec.veiled.items():
+        account.veil.add(str(plan.request.get(member, {}).get(key) or ""), written)
 
 
 def _create(plan: Plan, account: Account, console: Console) -> str:

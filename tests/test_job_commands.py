@@ -115,7 +115,7 @@ def test_a_job_that_ends_while_it_is_stopped_is_as_good_as_stopped(aws: StandIn,
 
 
 def test_rerun_sends_the_same_under_a_new_name(aws: StandIn, request_of: dict[str, Any]) -> None:
-    again = json.loads(launch("rerun", NAME, "--dry-run", "--json").stdout)
+    again = json.loads(launch("rerun", NAME, "--dry-run", "--json", "--show-secrets").stdout)
     assert again["TrainingJobName"].startswith("digits-")
     assert again["TrainingJobName"] != NAME
     description = aws.client("sagemaker").describe_training_job(TrainingJobName=NAME)

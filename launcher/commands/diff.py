@@ -17,17 +17,22 @@ from launcher.errors import dotted
 @click.argument("spec", type=click.Path(dir_okay=False, allow_dash=True))
 @click.argument("name")
 @spec_options
+@click.option("--show-secrets", is_flag=True, help="Show the values of ${NAME}, and what else is hidden of settings.")
 @json_option
-def command(spec: str, name: str, as_json: bool, sets: tuple[str, ...], **reading: Any) -> None:
-    """Compare the request of SPEC with that of the training job NAME, member by member; `-` ran, `+` would run."""
+def command(spec: str, name: str, as_json: bool, show_secrets: bool, sets: tuple[str, ...], **reading: Any) -> None:
+    """Compare the request of SPEC with that of the training job NAME, member by member; `-` ran, `+` would run.
+
+    Of the job's settings, all of environment and hyperparameters that are named like secrets (token, key, password) are
+    shown as ***, unless --show-secrets is given.
+    """
     from launcher.jobs.comparing import differences
-    from launcher.jobs.lookup import describe
+    from launcher.jobs.lookup import describe, tags_of
 
     plan = launcher.plan(launcher.load(spec, sets=sets), **reading)
     account = open_account(plan.spec.region, plan.spec.profile)
     job = describe(account, name)
-    tags = account.call("sagemaker", "list_tags", ResourceArn=job["TrainingJobArn"]).get("Tags", [])
-    found = differences(plan, job, tags)
+    tags = tags_of(account, job, lambda text: say(f"warning: {text}; they are not compared", "yellow"))
+    found = differences(plan, job, tags, show_secrets=show_secrets)
     if as_json:
         click.echo(json.dumps([each.as_data() for each in found], indent=2))
         return

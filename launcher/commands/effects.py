@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from launcher import show
-from launcher.aws.account import Account
+from launcher.aws.account import Account, AwsError
 from launcher.console import Console, say, tell
 from launcher.errors import AccountError, RefusedError
 from launcher.plan import Plan
+
+if TYPE_CHECKING:
+    from launcher.submit import Submitted
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -26,7 +30,9 @@ _OPTIONS = (
         "--follow/--no-follow", default=None, help="Show the job's log until its end; the default on a terminal."
     ),
     click.option("--wait", is_flag=True, help="Wait for the job's end without its log."),
-    click.option("--show-secrets", is_flag=True, help="Show the values of ${NAME} in environment and hyperparameters."),
+    click.option(
+        "--show-secrets", is_flag=True, help="Show the values of ${NAME}, and what else is hidden of settings."
+    ),
     click.option("--yes", is_flag=True, help="Ask nothing."),
 )
 
@@ -68,8 +74,10 @@ def carry_out(plan: Plan, account: Callable[[], Account], options: dict[str, Any
         return 0
     from launcher.cost import estimate
     from launcher.cost.show import in_short
+    from launcher.submit import veil
 
     console, asked = Console(as_json=as_json), account()
+    veil(plan, asked)
     doubtful = bool(plan.warnings)
     if not options["no_check"]:
         doubtful |= _preflight(plan, asked, console, options)
@@ -86,6 +94,15 @@ def _submit(plan: Plan, account: Account, console: Console, options: dict[str, A
     from launcher.submit import submit
 
     job = submit(plan, account, console)
+    try:
+        return _after_creation(job, account, console, options)
+    except (OSError, KeyboardInterrupt):  # nobody reads, or the disk is full: what has been done is to be known
+        with suppress(OSError):
+            console.say(f"{job.name} exists and goes on; `launch logs {job.name} --follow` follows it", "yellow")
+        raise
+
+
+def _after_creation(job: Submitted, account: Account, console: Console, options: dict[str, Any]) -> int:
     as_json = options["as_json"]
     by_default = sys.stdout.isatty() and not as_json and not options["wait"]
     follow = by_default if options["follow"] is None else options["follow"]
@@ -94,11 +111,20 @@ def _submit(plan: Plan, account: Account, console: Console, options: dict[str, A
         from launcher.jobs.follow import View
         from launcher.jobs.follow import follow as follow_job
 
-        outcome = follow_job(account, job.name, console, View(logs=bool(follow)))
-        if as_json:
-            click.echo(json.dumps(outcome.as_data(), indent=2))
-        return outcome.exit_code
-    console.say(f"follow    launch logs {job.name} --follow")
+        try:
+            outcome = follow_job(account, job.name, console, View(logs=bool(follow)), is_new=True)
+        except AwsError as error:  # its creator may not ask for it
+            come_back = f"who may ask for it, can with `launch logs {job.name} --follow`"
+            if options["wait"] or options["follow"]:
+                message = f"{job.name} has been created and goes on, but cannot be followed: {error}; {come_back}"
+                raise RefusedError(message) from None
+            console.warn(f"the job cannot be followed: {error}; {come_back}")
+        else:
+            if as_json:
+                click.echo(json.dumps(outcome.as_data(), indent=2))
+            return outcome.exit_code
+    else:
+        console.say(f"follow    launch logs {job.name} --follow")
     if as_json:
         click.echo(json.dumps({"TrainingJobName": job.name, "TrainingJobArn": job.arn, "Region": job.region}, indent=2))
     else:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -12,6 +15,8 @@ from launcher.console import COLOUR, say
 from launcher.jobs.lookup import jobs
 
 _STATUSES = ("InProgress", "Completed", "Failed", "Stopping", "Stopped")
+_TITLES = ("name", "status", "created", "took")
+_GAP = "  "
 STATUS_COLOURS = {"Completed": "green", "Failed": "red", "InProgress": "cyan"}
 
 
@@ -41,16 +46,28 @@ def command(
 
 
 def _show(found: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    """A line for each; on a terminal that is too narrow for all of it, the name is what stays."""
+    rows = [_row(job) for job in found]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    if sys.stdout.isatty():
+        room = shutil.get_terminal_size().columns
+        while len(widths) > 1 and sum(widths) + len(_GAP) * (len(widths) - 1) > room:
+            widths.pop()
+        click.secho(_line(_TITLES, widths), dim=True, color=COLOUR)
+    for row in rows:
+        click.echo(_line(row, widths, STATUS_COLOURS.get(row[1], "yellow")), color=COLOUR)
 
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("name", overflow="fold")
-    for title in ("status", "created", "took"):
-        table.add_column(title, no_wrap=True)
-    for job in found:
-        status, end = job["TrainingJobStatus"], job.get("TrainingEndTime") or job.get("LastModifiedTime")
-        took = str(end - job["CreationTime"]).partition(".")[0] if end and status != "InProgress" else ""
-        created = job["CreationTime"].astimezone().strftime("%Y-%m-%d %H:%M")
-        table.add_row(job["TrainingJobName"], f"[{STATUS_COLOURS.get(status, 'yellow')}]{status}[/]", created, took)
-    Console(no_color=COLOUR is False).print(table)
+
+def _row(job: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    status, end = job["TrainingJobStatus"], job.get("TrainingEndTime") or job.get("LastModifiedTime")
+    took = str(end - job["CreationTime"]).partition(".")[0] if end and status != "InProgress" else "-"
+    created = job["CreationTime"].astimezone().strftime("%Y-%m-%d %H:%M")
+    return job["TrainingJobName"], status, created, took
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], colour: str | None = None) -> str:
+    padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=False)]
+    padded[-1] = padded[-1].rstrip()
+    if colour and len(padded) > 1:
+        padded[1] = click.style(padded[1], fg=colour)
+    return _GAP.join(padded)

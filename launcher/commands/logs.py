@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 import time
 from datetime import datetime, timezone
 from pathlib import Path
@@ -41,14 +39,9 @@ def command(name: str, **options: Any) -> None:
     since = int(moment_of(options["since"]).timestamp() * 1000) if options["since"] else None
     selection = Selection(since=since, host=options["host"])
     account, console = open_account(options["region"], options["profile"]), Console(as_json=as_json)
-    try:
-        code = _follow(account, name, console, selection, options) if options["follow"] else 0
-        if not options["follow"]:
-            _show(account, name, console, selection, options)
-    except BrokenPipeError:  # `launch logs NAME | head`: who reads has had enough
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - for the interpreter's last flush
-        code = 0
-    raise click.exceptions.Exit(code)
+    if options["follow"]:
+        raise click.exceptions.Exit(_follow(account, name, console, selection, options))
+    _show(account, name, console, selection, options)
 
 
 def _follow(account: Account, name: str, console: Console, selection: Selection, options: dict[str, Any]) -> int:
@@ -84,7 +77,13 @@ def _show(account: Account, name: str, console: Console, selection: Selection, o
         metrics.note(line.timestamp, line.host, line.message)
         count += 1
     if not count:
-        console.say(f"{name} is {description['SecondaryStatus']} and has said nothing{' yet' * (not ended)}")
+        if selection.since or selection.host:
+            of_host = f"{selection.host} " * bool(selection.host) + "has said nothing"
+            console.say(
+                f"{of_host}{' since then' * bool(selection.since)}; without --since and --host, all lines are shown"
+            )
+        else:
+            console.say(f"{name} is {description['SecondaryStatus']} and has said nothing{' yet' * (not ended)}")
     if not ended:
         console.say(f"{name} goes on ({description['SecondaryStatus']}); --follow shows the rest")
     if options["plot"]:

@@ -24,7 +24,7 @@ def command(name: str, region: str | None, profile: str | None, as_json: bool) -
     account = open_account(region, profile)
     description = describe(account, name)
     lines = last_lines(account, name) if description["TrainingJobStatus"] == "Failed" else ()
-    outcome = Outcome(description, last_lines=lines)
+    outcome = Outcome(description, last_lines=tuple(map(account.veil.over, lines)))
     if as_json:
         click.echo(json.dumps(outcome.as_data(), indent=2))
         return

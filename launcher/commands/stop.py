@@ -21,18 +21,19 @@ def command(name: str, region: str | None, profile: str | None, as_json: bool) -
     """Stop the training job NAME. Its script gets SIGTERM and 120 s; its checkpoints and model are uploaded."""
     account = open_account(region, profile)
     status = describe(account, name)["TrainingJobStatus"]
-    if status not in ENDED:
+    already = "already " if status == "Stopping" else ""
+    if status not in (*ENDED, "Stopping"):
         try:
             account.call("sagemaker", "stop_training_job", TrainingJobName=name)
         except AwsError:
             status = describe(account, name)["TrainingJobStatus"]  # it may have ended meanwhile, which is as good
-            if status not in ENDED:
+            if status not in (*ENDED, "Stopping"):
                 raise
         else:
             status = "Stopping"
     if as_json:
         click.echo(json.dumps({"TrainingJobName": name, "TrainingJobStatus": status}))
     elif status == "Stopping":
-        say(f"{name}: stopping; its script has 120 s to save. `launch logs {name} --follow` shows the end")
+        say(f"{name}: {already}stopping; its script has 120 s to save. `launch logs {name} --follow` shows the end")
     else:
         say(f"{name}: {status} already")

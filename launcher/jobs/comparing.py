@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from launcher.aws.veil import HIDDEN, settings_to_hide
 from launcher.aws_model import shapes
 from launcher.errors import Path, dotted
 from launcher.plan import Plan
@@ -41,24 +42,28 @@ class Difference:
         return {"path": dotted(self.path), "job": self.job, "plan": self.plan}
 
 
-def differences(plan: Plan, description: Mapping[str, Any], tags: list[dict[str, str]]) -> list[Difference]:
+def differences(
+    plan: Plan, description: Mapping[str, Any], tags: list[dict[str, str]] | None, *, show_secrets: bool = False
+) -> list[Difference]:
     """Every difference between what the plan asks for and what a job had asked for; their names do not count.
 
-    Settings that name environment variables are compared by value and shown as written.
+    Where `tags` are None, which means unknown, they are not compared. All is compared by value, but settings of the plan
+    that name environment variables are shown as written, and what may be a secret of the job's as ***.
     """
     told = shapes()["DescribeTrainingJobResponse"]["members"].keys() | {"Tags"}
     ran = find_request(dict(description)).request
+    asked = {member: value for member, value in plan.request.items() if member in told}
     if tags:
         ran["Tags"] = tags
-    asked = {member: value for member, value in plan.request.items() if member in told}
-    found = []
-    for path, before, after in _walk(ran, asked, ()):
-        written = plan.spec.veiled.get((str(path[0]), str(path[-1]))) if len(path) == 2 else None
-        if written is not None:
-            found.append(Difference(path, None if before is _ABSENT else "another value", written))
-        elif path != ("TrainingJobName",):
-            found.append(Difference(path, _shown(before), _shown(after)))
-    return found
+    elif tags is None:
+        asked.pop("Tags", None)
+    of_job = {} if show_secrets else dict.fromkeys(settings_to_hide(description), HIDDEN)
+    of_plan = {} if show_secrets else plan.spec.veiled
+    return [
+        Difference(path, _shown(path, before, of_job), _shown(path, after, of_plan))
+        for path, before, after in _walk(ran, asked, ())
+        if path != ("TrainingJobName",)
+    ]
 
 
 def _walk(before: Any, after: Any, path: Path) -> Iterator[tuple[Path, Any, Any]]:
@@ -91,5 +96,12 @@ def _by_name(value: Any) -> Any:
     return named if len(named) == len(value) else value
 
 
-def _shown(value: Any) -> str | None:
-    return None if value is _ABSENT else json.dumps(value, ensure_ascii=False, default=str)
+def _shown(path: Path, value: Any, hidden: Mapping[tuple[str, str], str]) -> str | None:
+    """The value for people; what stands for a hidden one stands alone, or in its place in the settings as a whole."""
+    if value is _ABSENT:
+        return None
+    if len(path) == 2 and (instead := hidden.get((str(path[0]), str(path[1])))) is not None:
+        return instead
+    if len(path) == 1 and isinstance(value, Mapping):
+        value = {key: hidden.get((str(path[0]), str(key)), item) for key, item in value.items()}
+    return json.dumps(value, ensure_ascii=False, default=str)

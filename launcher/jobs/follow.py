@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.aws.account import Account, AwsError
-from launcher.console import Console, shown_path
+from launcher.console import Console, shown_path, without_orders
 from launcher.errors import RefusedError
 from launcher.jobs.ending import report
 from launcher.jobs.hosts import reader_of
@@ -46,33 +46,60 @@ class View:
     settling: float = SETTLING_SECONDS  # how long lines are held, for others that may precede them
 
 
-def follow(account: Account, name: str, console: Console, view: View | None = None) -> Outcome:
+def follow(account: Account, name: str, console: Console, view: View | None = None, *, is_new: bool = False) -> Outcome:
     """Show what the job does until it has ended; Ctrl-C leaves it running and returns too, with `exit_code` 130.
 
-    Raises RefusedError where there is no such job, or where AWS may not be asked any more.
+    Raises RefusedError where there is no such job, or where AWS may not be asked any more. With `is_new`, the job has just
+    been created, and AwsError with `is_denied` is raised where its creator may not describe it.
     """
-    following = _Following(account, name, console, view or View())
-    interrupted = False
+    view, following, interrupted = view or View(), None, False
+    description: Mapping[str, Any] = {"TrainingJobName": name}
     try:
-        following.to_the_end()
-    except KeyboardInterrupt:
-        interrupted = following.description["TrainingJobStatus"] not in ENDED
+        try:
+            description = _first_description(account, name, console)
+            following = _Following(account, description, console, view)
+            following.to_the_end()
+        except KeyboardInterrupt:
+            interrupted = following is None or following.description["TrainingJobStatus"] not in ENDED
+        finally:
+            if following is not None:
+                following.table.close()
     except AwsError as error:
-        raise RefusedError(
-            f"{error}; the job is not touched by this: `launch logs {name} --follow` comes back"
-        ) from None
-    finally:
-        following.table.close()
-    outcome = following.outcome(interrupted=interrupted)
+        if is_new and following is None and error.is_denied:
+            raise
+        known = is_new or following is not None
+        come_back = f"`launch logs {name} --follow` comes back"
+        raise RefusedError(f"{error}; the job is not touched by this: {come_back}" if known else str(error)) from None
+    outcome = following.outcome(interrupted=interrupted) if following else Outcome(description, interrupted=True)
     if interrupted:
+        goes_on = "goes on" if is_new or following else "is not touched"
         console.say(
-            f"{name} goes on; `launch logs {name} --follow` comes back to it, `launch stop {name}` ends it", "yellow"
+            f"{name} {goes_on}; `launch logs {name} --follow` comes back to it, `launch stop {name}` ends it", "yellow"
         )
     else:
         report(outcome, console, account.region)
-    if following.view.plot and plot(following.metrics.panels(), name, following.view.plot):
-        console.say(f"  plot       {shown_path(following.view.plot)}")
+    if view.plot and following and plot(following.metrics.panels(), name, view.plot):
+        console.say(f"  plot       {shown_path(view.plot)}")
     return outcome
+
+
+def _first_description(account: Account, name: str, console: Console) -> Mapping[str, Any]:
+    """How the job stands, however long AWS takes to answer."""
+    troubled = False
+    while True:
+        try:
+            description = describe(account, name)
+        except AwsError as error:
+            if not error.is_passing:
+                raise
+            if not troubled:
+                console.say(f"{error}; trying again until it works", "yellow")
+            troubled = True
+            time.sleep(_ROUND_SECONDS)
+        else:
+            if troubled:
+                console.say("AWS answers again", "yellow")
+            return description
 
 
 class LinePrinter:
@@ -84,17 +111,17 @@ class LinePrinter:
 
     def __call__(self, line: Line) -> None:
         colour = self._colours.setdefault(line.host, _COLOURS[len(self._colours) % len(_COLOURS)])
-        self._console.log(f"{line.host} |", line.message.rstrip("\r\n"), colour)
+        self._console.log(f"{line.host} |", without_orders(line.message.rstrip("\r\n")), colour)
 
 
 class _Following:
-    def __init__(self, account: Account, name: str, console: Console, view: View) -> None:
+    def __init__(self, account: Account, description: Mapping[str, Any], console: Console, view: View) -> None:
         self.view = view
-        self.description: Mapping[str, Any] = describe(account, name)
+        self.description = description
         definitions = self.description.get("AlgorithmSpecification", {}).get("MetricDefinitions", ())
         self.metrics = Metrics(definitions, console.warn)
         self.table = LiveTable(self.metrics)
-        self._account, self._name, self._console = account, name, console
+        self._account, self._name, self._console = account, description["TrainingJobName"], console
         self._logs = reader_of(account, self.description, view.selection, view.settling) if view.logs else None
         self._late = _seconds_since_end(self.description) < _LONG_AGO_SECONDS
         self._on_line = view.on_line or LinePrinter(console)
@@ -118,10 +145,11 @@ class _Following:
 
     def outcome(self, *, interrupted: bool) -> Outcome:
         """How the job stands."""
-        lines = tuple(self._last)
-        if self._logs is None and self.description["TrainingJobStatus"] == "Failed":
-            lines = last_lines(self._account, self._name)
-        return Outcome(self.description, self.metrics.last, lines, interrupted)
+        lines: Iterable[str] = ()
+        if self.description["TrainingJobStatus"] == "Failed":
+            lines = last_lines(self._account, self._name) if self._logs is None else self._last
+        shown = tuple(map(self._account.veil.over, lines))  # what is quoted of them is said by us
+        return Outcome(self.description, self.metrics.last, shown, interrupted)
 
     def _describe_when_due(self) -> None:
         if time.monotonic() < self._next_describe:
@@ -130,7 +158,7 @@ class _Following:
         try:
             self.description = describe(self._account, self._name)
         except AwsError as error:
-            if not (error.is_throttled or error.may_have_happened):
+            if not error.is_passing:
                 raise
             self._tell_trouble(error)
         else:

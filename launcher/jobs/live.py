@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from launcher.console import rich_console
 from launcher.jobs.metrics import Metrics
 
 
@@ -39,13 +40,12 @@ class LiveTable:
     def _draw(self) -> None:
         if not self._possible or not self._metrics.series:
             return
-        from rich.console import Console
         from rich.live import Live
 
         # A new one each time: rich would wipe as many lines as the last one had, which are others' lines by now.
         self._shown = Live(
             _table(self._metrics),
-            console=Console(stderr=True, no_color=bool(os.environ.get("NO_COLOR"))),
+            console=rich_console(sys.stderr),
             transient=True,
             auto_refresh=False,
             redirect_stdout=False,

@@ -91,7 +91,7 @@ class JobLogs:
             for place in self._to_read():
                 self._read(place)
         except AwsError as error:
-            if not (error.is_throttled or error.may_have_happened):
+            if not error.is_passing:
                 raise
             self.trouble = error
             self._pace = min(self._pace * 2, _SLOWEST_PACE)

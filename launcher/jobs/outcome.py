@@ -25,6 +25,7 @@ _SHOWN = (
     "TrainingStartTime",
     "TrainingEndTime",
     "ModelArtifacts",
+    "FinalMetricDataList",
 )
 
 
@@ -44,8 +45,8 @@ class Outcome:
 
     @property
     def status(self) -> str:
-        """TrainingJobStatus."""
-        return str(self.description["TrainingJobStatus"])
+        """TrainingJobStatus; Unknown where following ended before the job was described."""
+        return str(self.description.get("TrainingJobStatus", "Unknown"))
 
     @property
     def exit_code(self) -> int:
@@ -53,12 +54,32 @@ class Outcome:
         return INTERRUPTED if self.interrupted else _EXIT_CODES.get(self.status, 0)
 
     def as_data(self) -> dict[str, Any]:
-        """The result for `--json`, with AWS's names."""
+        """The result for `--json`, with AWS's names, and names of ours for what the report says besides."""
+        from launcher.cost import estimate_of_job
+        from launcher.jobs.failures import likely_cause
+
         shown = {key: _plain(self.description[key]) for key in _SHOWN if self.description.get(key) is not None}
         # JSON has no NaN, and a training that diverged has nothing else to report.
         metrics = {name: value if math.isfinite(value) else None for name, value in self.metrics.items()}
-        return {**shown, "Metrics": metrics, "ExitCode": self.exit_code}
+        data: dict[str, Any] = {**shown, "Metrics": metrics}
+        if cause := likely_cause(self.description, self.last_lines):
+            data["LikelyCause"] = {"Code": cause.code, "Cause": cause.cause, "Remedy": cause.remedy}
+        if estimate := estimate_of_job(self.description, self._region):
+            data["EstimatedCost"] = estimate.as_data()
+        return {**data, "ExitCode": self.exit_code}
+
+    @property
+    def _region(self) -> str | None:
+        parts = str(self.description.get("TrainingJobArn", "")).split(":")
+        return parts[3] if len(parts) > 3 else None
 
 
 def _plain(value: Any) -> Any:
+    """The value as JSON has it."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     return value.isoformat() if isinstance(value, datetime) else value

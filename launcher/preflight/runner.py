@@ -7,10 +7,10 @@ to ask, for want of credentials or of a region, there is an error, since the sub
 from __future__ import annotations
 
 import time
-from concurrent.futures import Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 
-from launcher.aws.account import Account, AwsError
+from launcher.aws.account import Account, AwsError, CredentialsError
 from launcher.checks.places import hatch_index, said_at
 from launcher.errors import Path, Problem, RefusedError
 from launcher.plan import Plan
@@ -58,15 +58,31 @@ def preflight(
     subject = Subject(plan, account, full)
     runs = [_Run(check, subject.for_one_check()) for check in checks]
     under_way = [start(run) for run in runs]
-    wait(under_way, timeout=None if full else deadline)
+    until = None if full else began + deadline
+    waiting = set(under_way)
+    while waiting and (until is None or time.monotonic() < until):
+        ended, waiting = wait(waiting, None if until is None else until - time.monotonic(), FIRST_COMPLETED)
+        if any(isinstance(_refusal(run), CredentialsError) for run in ended):
+            break  # no other question has an answer either
     refused = [error for run in under_way if (error := _refusal(run)) is not None]
-    needed = [run for run, ended in zip(runs, under_way, strict=True) if run.subject.has_asked or not ended.done()]
-    nobody = [error for error in refused if not isinstance(error, AwsError) or error.is_expired]
-    if nobody and len(nobody) == len(needed):
-        raise nobody[0]
+    _refuse_if_nobody(account, refused, [run for run in runs if run.subject.has_asked])
     silent = {*(plan.spec.ignore or ()), *ignore}
     outcomes = [_outcome(run, ended, silent, deadline) for run, ended in zip(runs, under_way, strict=True)]
     return Report(outcomes, time.monotonic() - began)
+
+
+def _refuse_if_nobody(account: Account, refused: list[RefusedError], needed: list[_Run]) -> None:
+    """Raises RefusedError where one reason of ours keeps every question from an answer: credentials, region, connection."""
+    for error in refused:
+        if isinstance(error, AwsError) and error.is_expired:
+            raise error
+    nobody = [error for error in refused if not isinstance(error, AwsError)]
+    if nobody and len(nobody) == len(needed):
+        raise nobody[0]
+    if needed and account.silence:
+        raise RefusedError(
+            f"AWS cannot be reached: {account.silence}; look at the network, proxies and AWS_ENDPOINT_URL"
+        )
 
 
 def _refusal(ended: Future[None]) -> RefusedError | None:
