@@ -85,14 +85,11 @@ class Samples:
     """
 
     def __init__(self, opened: Opened, epoch: int, share: Share, reading: Reading) -> None:
-        self._epoch, self._share, self._reading = epoch, share, reading
-        self._at = Mark()
-        self._block = 0
-        self._given = 0  # of the block's samples
-        self._begun = (0, 0)  # where the block begins
+        self._epoch, self._at = epoch, Mark()
         source = opened(self._at)
         # Unshuffled, nothing of ours stands between the reader and whoever reads: a call for each sample would show.
-        self._samples = source if reading.seed is None else self._in_blocks(source)
+        self._blocks = None if reading.seed is None else _Blocks(reading, epoch, share, self._at)
+        self._samples = source if self._blocks is None else self._blocks.shuffled(source)
 
     def __iter__(self) -> Iterator[Sample]:
         return self._samples
@@ -106,9 +103,10 @@ class Samples:
 
     def state_dict(self) -> State:
         """Where the next sample begins."""
-        number, position = (self._at.object, self._at.position) if self._reading.seed is None else self._begun
-        place = {"object": number, "position": position, "block": self._block, "given": self._given}
-        return {"version": VERSION, "epoch": self._epoch, **place}
+        blocks = self._blocks
+        number, position = (self._at.object, self._at.position) if blocks is None else blocks.begun
+        within = {"block": blocks.number if blocks else 0, "given": blocks.given if blocks else 0}
+        return {"version": VERSION, "epoch": self._epoch, "object": number, "position": position, **within}
 
     def load_state_dict(self, state: State) -> None:
         """Go on where `state_dict` said, of the same channel, epoch, share, reading and data; before the first sample is read.
@@ -120,33 +118,53 @@ class Samples:
                 f"the state is of version {state.get('version')} and epoch {state.get('epoch')}, not of version {VERSION} and"
                 f" epoch {self._epoch}; open the channel with the state's epoch, or begin the epoch anew"
             )
-        self._begun = (state["object"], state["position"])
-        self._at.object, self._at.start = self._begun
+        self._at.object, self._at.start = state["object"], state["position"]
         self._at.position = self._at.start
-        self._block, self._given = state["block"], state["given"]
+        if self._blocks is not None:
+            self._blocks.begun = (state["object"], state["position"])
+            self._blocks.number, self._blocks.given = state["block"], state["given"]
 
-    def _in_blocks(self, source: Generator[Sample, None, None]) -> Generator[Sample, None, None]:
+
+class _Blocks:
+    """Samples shuffled in blocks, and which of them have been given.
+
+    It knows nothing of the Samples that uses it: a circle would keep the source open until Python looks for circles.
+    """
+
+    def __init__(self, reading: Reading, epoch: int, share: Share, at: Mark) -> None:
+        self._reading, self._epoch, self._share, self._at = reading, epoch, share, at
+        self.number = 0
+        self.given = 0  # of this block's samples
+        self.begun = (0, 0)  # object and position where it begins
+
+    def shuffled(self, source: Generator[Sample, None, None]) -> Generator[Sample, None, None]:
+        """The samples, block by block."""
         with closing(source):
-            while block := self._read_block(source):
+            while block := self._read(source):
                 after = (self._at.object, self._at.position)
-                samples = self._reading.of_block(block, self._epoch, self._share, self._block)
+                samples = self._reading.of_block(block, self._epoch, self._share, self.number)
                 del block
-                for sample in samples[self._given :]:
-                    self._given += 1
-                    if self._given == len(samples):
-                        self._begun, self._given = after, 0
-                        self._block += 1
+                for sample in samples[self.given :]:
+                    self.given += 1
+                    if self.given == len(samples):
+                        self.begun, self.given = after, 0
+                        self.number += 1
                     yield sample
 
-    def _read_block(self, source: Iterator[Sample]) -> list[Sample]:
+    def _read(self, source: Iterator[Sample]) -> list[Sample]:
         block: list[Sample] = []
         size = 0
         for sample in source:
             block.append(sample)
-            size += sum(len(field) for field in sample.values() if isinstance(field, bytes))
+            size += sum(map(_bytes, sample.values()))
             if len(block) == self._reading.block or size >= self._reading.block_bytes:
                 break
         return block
+
+
+def _bytes(field: Any) -> int:
+    """What a field weighs: bytes, or an array; whatever else there is weighs little."""
+    return len(field) if isinstance(field, bytes) else int(getattr(field, "nbytes", 0))
 
 
 class Mixture:
