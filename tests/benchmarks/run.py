@@ -1,0 +1,153 @@
+"""Every benchmark, one after the other: `python tests/benchmarks/run.py README.md` (make bench); some minutes.
+
+Prints each table as it is found, and writes results.json and results.svg beside this file and the table into the README.
+Names of benchmarks behind the file's run these only, and write nothing: `python tests/benchmarks/run.py - loaders cache`.
+LAUNCHER_BENCH_PYTHON, LAUNCHER_SDK_V2_PYTHON and AWS_COMMAND name the peers' environments; rows of peers that are not there are
+left out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timezone
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import bench_cache
+import bench_loaders
+import bench_memory
+import bench_pipe_broker
+import bench_recordio_protobuf
+import bench_resume
+import bench_sequential
+import bench_tfrecord
+import connector
+import far_files
+import shards
+from chart import draw
+from rounds import ROUNDS, Row
+
+# Each gets a folder of its own, on the disk.
+BENCHMARKS: Mapping[str, Callable[[Path], Sequence[Row]]] = {
+    "sequential": lambda folder: bench_sequential.measure(),
+    "tfrecord": lambda folder: bench_tfrecord.measure(),
+    "recordio-protobuf": lambda folder: bench_recordio_protobuf.measure(),
+    "pipe": lambda folder: bench_pipe_broker.measure(),
+    "connector": connector.measure,
+    "shards": shards.measure,
+    "far-files": far_files.measure,
+    "loaders": bench_loaders.measure,
+    "cache": bench_cache.measure,
+    "resume": bench_resume.measure,
+    "memory": bench_memory.measure,
+}
+HERE = Path(__file__).parent
+PACKAGES = ("torch", "numpy", "pyarrow", "s3torchconnector", "webdataset", "tfrecord")
+PEERS = ("litdata", "mosaicml-streaming", "awscli")
+HEADINGS = "| work | ours | beside | limit | ratio | target |\n|---|---|---|---|---|---|"
+BEGIN, END = "<!-- bench: made by `make bench` -->\n", "<!-- end of the bench -->"
+
+
+def main() -> None:
+    """Run what was asked for."""
+    readme, chosen = sys.argv[1], sys.argv[2:] or list(BENCHMARKS)
+    machine = facts()
+    print(said(machine), HEADINGS, sep="\n\n", flush=True)
+    rows: list[Row] = []
+    for name in chosen:
+        start = time.perf_counter()
+        with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+            found = BENCHMARKS[name](Path(folder))
+        rows += found
+        print("\n".join(map(line, found)), flush=True)
+        print(f"{name}: {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
+    if readme == "-":
+        return
+    (HERE / "results.json").write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
+    draw(rows, HERE / "results.svg")
+    write_table(Path(readme), machine, rows)
+
+
+def facts() -> dict[str, Any]:
+    """What the figures were measured on."""
+    model = next((text.partition(":")[2].strip() for text in _proc("cpuinfo") if text.startswith("model name")), "")
+    memory = next((int(text.split()[1]) for text in _proc("meminfo") if text.startswith("MemTotal")), 0)
+    return {
+        "date": datetime.now(timezone.utc).date().isoformat(),
+        "processor": model or platform.machine(),
+        "cores": os.cpu_count(),
+        "memory_gb": round(memory / 1e6),
+        "load_at_start": round(os.getloadavg()[0], 1),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "rounds": ROUNDS,
+        "versions": {
+            **_versions(sys.executable, PACKAGES),
+            **_versions(os.environ.get("LAUNCHER_BENCH_PYTHON"), PEERS),
+        },
+    }
+
+
+def _proc(name: str) -> list[str]:
+    path = Path("/proc") / name
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def _versions(python: str | None, packages: Sequence[str]) -> dict[str, str]:
+    if python is None:
+        return {}
+    if python == sys.executable:
+        return {name: metadata.version(name) for name in packages}
+    script = "import sys; from importlib.metadata import version; print(*map(version, sys.argv[1:]))"
+    told = subprocess.run([python, "-c", script, *packages], stdout=subprocess.PIPE, check=True, text=True).stdout
+    return dict(zip(packages, told.split(), strict=True))
+
+
+def said(machine: Mapping[str, Any]) -> str:
+    """The machine in a sentence."""
+    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    return (
+        f"Measured on {machine['date']}: {machine['cores']} cores ({machine['processor']}), {machine['memory_gb']} GB, Python"
+        f" {machine['python']}, {versions}; medians of {machine['rounds']} rounds; {machine['load_at_start']} processes were"
+        " busy when it began."
+    )
+
+
+def line(row: Row) -> str:
+    """A row of the table."""
+    target = f"{row['target']:g}" if row["target"] else ""
+    limit = "" if row["limit"] is None else _figure(row["limit"], row["unit"])
+    beside = f"{row['peer_name']} {_figure(row['peer'], row['unit'])}"
+    work, ours = row["work"], _figure(row["ours"], row["unit"])
+    return f"| {work} | {ours} | {beside} | {limit} | {row['ratio']:.3g} | {target} |"
+
+
+def _figure(value: float, unit: str) -> str:
+    if unit == "s":
+        for scale, name in ((1, "s"), (1e3, "ms"), (1e6, "us")):
+            if value * scale >= 1:
+                break
+        return f"{value * scale:.3g} {name}"
+    return f"{value:,.0f} {unit}"
+
+
+def write_table(readme: Path, machine: Mapping[str, Any], rows: Sequence[Row]) -> None:
+    """Puts what was found between the README's marks."""
+    text = readme.read_text(encoding="utf-8")
+    before, mark, rest = text.partition(BEGIN)
+    if not mark or END not in rest:
+        raise SystemExit(f"{readme} has no {BEGIN.strip()} with {END} behind it")
+    table = "\n".join([said(machine), "", HEADINGS, *map(line, rows)])
+    readme.write_text(f"{before}{BEGIN}{table}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
