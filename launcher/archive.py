@@ -19,6 +19,7 @@ from pathlib import Path
 
 from entrypoints import contract
 from launcher.errors import RefusedError
+from launcher.nearest import did_you_mean
 
 EXCLUDED = (
     *("__pycache__", "*.pyc", ".git", ".hg", ".svn", ".venv", "venv", "node_modules", ".launch"),
@@ -76,8 +77,9 @@ def read_code(directory: Path | None) -> CodeArchive:
     files: dict[str, Path] = {}
     if directory is not None:
         if not os.path.isdir(directory):  # noqa: PTH112 - Path.is_dir raises for a path that is too long
+            near = did_you_mean(directory.name, _folders_beside(directory))
             raise RefusedError(
-                f"{directory}: code.directory is no folder; write the path of the folder that holds the entry point"
+                f"{directory}: code.directory is no folder{near}; write the path of the folder that holds the entry point"
             )
         files.update(_walk(directory))
         if any(name.split("/")[0] == contract.BUNDLE_DIR for name in files):
@@ -89,6 +91,13 @@ def read_code(directory: Path | None) -> CodeArchive:
     return CodeArchive(
         tuple((name, os.access(file, os.X_OK), file.read_bytes()) for name, file in sorted(files.items()))
     )
+
+
+def _folders_beside(directory: Path) -> list[str]:
+    try:
+        return [entry.name for entry in directory.parent.iterdir() if entry.is_dir()]
+    except OSError:  # only a hint is lost
+        return []
 
 
 def _walk(directory: Path, above: tuple[Path, ...] = (), name: str = "") -> Iterator[tuple[str, Path]]:

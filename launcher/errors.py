@@ -122,6 +122,12 @@ class RefusedError(LaunchError):
     exit_code = 3
 
 
+class InputError(RefusedError):
+    """A file that was given cannot be read, or is not what it should be."""
+
+    exit_code = 2
+
+
 class TrainingFailedError(LaunchError):
     """The training ran and failed."""
 

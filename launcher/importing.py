@@ -15,7 +15,7 @@ from typing import Any, get_args, get_origin
 
 from launcher import show
 from launcher.channels import KINDS
-from launcher.errors import Path, RefusedError, SpecError
+from launcher.errors import InputError, Path, SpecError
 from launcher.parse import parse_spec
 from launcher.part import Part, aws_name, spec_name
 from launcher.request import build_request, member_place
@@ -30,29 +30,29 @@ _SHAPE_CODES = {WRONG_TYPE, "invalid-value", "unknown-key", "unknown-source", "u
 
 
 def import_file(path: str | FilePath) -> str:
-    """The spec, as YAML, for the request in a file. Raises RefusedError or SpecError where there is none in it."""
+    """The spec, as YAML, for the request in a file. Raises InputError or SpecError where there is none in it."""
     try:
         text = FilePath(path).read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise RefusedError(f"{path}: cannot be read: {error.strerror}; check the path") from None
+        raise InputError(f"{path}: cannot be read: {error.strerror}; check the path") from None
     except UnicodeDecodeError:
-        raise RefusedError(f"{path}: is not UTF-8; save the file as UTF-8") from None
+        raise InputError(f"{path}: is not UTF-8; save the file as UTF-8") from None
     try:
         data = read_text(text, str(path))
         if not isinstance(data, dict):
-            raise RefusedError("is not a request: an object with members such as TrainingJobName belongs here")
+            raise InputError("is not a request: an object with members such as TrainingJobName belongs here")
         found = find_request(data)
         spec = show.as_yaml(_spec_of(found))
-    except RefusedError as error:
-        raise RefusedError(f"{path}: {error}") from None
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
     except UnicodeEncodeError as error:
         half = f"U+{ord(error.object[error.start]):04X}"
-        raise RefusedError(f"{path}: holds {half}, which is half of a character; write the whole one") from None
+        raise InputError(f"{path}: holds {half}, which is half of a character; write the whole one") from None
     return "".join(f"# {note}\n" for note in found.notes) + spec
 
 
 def import_request(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The spec, as plain data, that plans to the request in `data`. Raises RefusedError where there is none in it."""
+    """The spec, as plain data, that plans to the request in `data`. Raises InputError where there is none in it."""
     return _spec_of(find_request(data))
 
 

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 from launcher.channels import KINDS
 from launcher.checks import check_spec
 from launcher.codes import without_ignored
-from launcher.errors import MAX_TOLD, Path, Problem, RefusedError, SpecError, cut, dotted, in_file_order, place_order
+from launcher.errors import MAX_TOLD, InputError, Path, Problem, SpecError, cut, dotted, in_file_order, place_order
 from launcher.foreign import as_list, as_mapping, place_of
 from launcher.layers import read_bytes, read_layers
 from launcher.nearest import did_you_mean, nearest
@@ -37,7 +37,7 @@ def load(path: str | FilePath, *, sets: Sequence[str] = (), environ: Mapping[str
     """Read a spec from a file, or from standard input for `-`.
 
     `sets` are `path=value` as after `--set`; `environ` is what `${NAME}` is looked up in, this process's own unless given.
-    Raises SpecError with every problem found, and RefusedError where the file cannot be read.
+    Raises SpecError with every problem found, and InputError where the file cannot be read.
     """
     environ = os.environ if environ is None else environ
     if str(path) == "-":
@@ -45,7 +45,7 @@ def load(path: str | FilePath, *, sets: Sequence[str] = (), environ: Mapping[str
     try:
         data = read_bytes(FilePath(path))
     except OSError as error:
-        raise RefusedError(f"{path}: cannot be read: {error.strerror}; check the path") from None
+        raise InputError(f"{path}: cannot be read: {error.strerror}; check the path") from None
     return parse_spec(data, str(path), sets=sets, environ=environ)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from launcher.aws_model import REQUEST, shapes, typed
-from launcher.errors import Path, RefusedError, dotted
+from launcher.errors import InputError, Path, dotted
 
 _READ_ONLY = {"ResourceConfig": ("SelectedInstanceType", "SelectedInstanceCount")}
 _DESCRIBED = {"TrainingJobArn", "TrainingJobStatus", "CreationTime"}  # only an answer has these
@@ -38,7 +38,7 @@ class Found:
 def find_request(data: Mapping[str, Any]) -> Found:
     """The one request in `data`, in CreateTrainingJob's own names, without nulls and without what only answers have.
 
-    Raises RefusedError where there is none, where there are several, and where values are known only later.
+    Raises InputError where there is none, where there are several, and where values are known only later.
     """
     held, around = _held(data)
     left_out = ", ".join(key for key in _OF_TOOLS if held.get(key) is not None)
@@ -66,10 +66,10 @@ def _held(data: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
         return dict(data), ""
     found = list(_candidates(data, (), ""))
     if not found:
-        raise RefusedError("is not a request: an object with members such as TrainingJobName belongs here")
+        raise InputError("is not a request: an object with members such as TrainingJobName belongs here")
     if len(found) > 1:
         places = ", ".join(dotted(place) for place, _, _ in found)
-        raise RefusedError(f"holds {len(found)} requests: {places}; save the one that is wanted in a file of its own")
+        raise InputError(f"holds {len(found)} requests: {places}; save the one that is wanted in a file of its own")
     ((_, held, name),) = found
     return held, name
 
@@ -99,7 +99,7 @@ def _refuse_computed(held: Mapping[str, Any]) -> None:
     places = [dotted(place) for place in _computed(held, ())]
     if places:
         shown = ", ".join(places[:5]) + (f" and {len(places) - 5} more" if len(places) > 5 else "")
-        raise RefusedError(
+        raise InputError(
             f"leaves values open until something else runs: {shown}; write the value of each under its plain name"
         )
 

@@ -12,7 +12,7 @@ import json
 import warnings
 from typing import Any
 
-from launcher.errors import RefusedError, SpecError
+from launcher.errors import InputError, SpecError
 from launcher.yaml_tree import read_tree
 
 _JSON_NAMES = {"true": True, "false": False, "null": None}  # JSON with comments or commas too many reads as Python
@@ -20,7 +20,7 @@ _PRINT_IT = "write its value there, or print the whole request with json.dumps a
 
 
 def read_text(text: str, file: str) -> Any:
-    """What a text holds; YAML's unquoted scalars as `Plain`. Raises RefusedError or SpecError where it is no data."""
+    """What a text holds; YAML's unquoted scalars as `Plain`. Raises InputError or SpecError where it is no data."""
     try:
         return json.loads(text, object_pairs_hook=_object)
     except (ValueError, RecursionError) as error:
@@ -29,13 +29,13 @@ def read_text(text: str, file: str) -> Any:
     if program is not None and (node := _only_value(program)) is not None:
         return _value(node)
     if program is not None and any(isinstance(each, ast.Import | ast.ImportFrom | ast.Assign) for each in program.body):
-        raise RefusedError("is a program; print the request that it makes with json.dumps and import that")
+        raise InputError("is a program; print the request that it makes with json.dumps and import that")
     try:
         tree = read_tree(text, file)
     except SpecError:
         if text.lstrip()[:1] not in ("{", "["):
             raise
-        raise RefusedError(f"is not JSON: {not_json}; save the request as JSON") from None
+        raise InputError(f"is not JSON: {not_json}; save the request as JSON") from None
     if tree.problems:
         raise SpecError(tree.problems)
     return tree.value
@@ -47,7 +47,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in found if names.count(name) > 1)
-        raise RefusedError(f"says {twice!r} twice in one object; delete one of them")
+        raise InputError(f"says {twice!r} twice in one object; delete one of them")
     return found
 
 
@@ -68,7 +68,7 @@ def _only_value(program: ast.Module) -> ast.expr | None:
 
 
 def _value(node: ast.expr) -> Any:
-    """The value of an expression of literals. What a machine would have to compute raises RefusedError."""
+    """The value of an expression of literals. What a machine would have to compute raises InputError."""
     match node:
         case ast.Constant(value=str() | int() | float() | None as value):
             return value
@@ -88,7 +88,7 @@ def _value(node: ast.expr) -> Any:
             return None  # the times of an answer, which no request has
         case ast.Call(args=[]) if node.keywords and all(each.arg for each in node.keywords):
             return {each.arg: _value(each.value) for each in node.keywords}
-    raise RefusedError(f"line {node.lineno}: {_quoted(node)} is no plain value; {_PRINT_IT}")
+    raise InputError(f"line {node.lineno}: {_quoted(node)} is no plain value; {_PRINT_IT}")
 
 
 def _key(node: ast.expr) -> str:
@@ -96,7 +96,7 @@ def _key(node: ast.expr) -> str:
         return node.id  # JavaScript's keys need no quotes
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
-    raise RefusedError(f"line {node.lineno}: {_quoted(node)} is no member's name; {_PRINT_IT}")
+    raise InputError(f"line {node.lineno}: {_quoted(node)} is no member's name; {_PRINT_IT}")
 
 
 def _quoted(node: ast.expr) -> str:

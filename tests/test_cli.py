@@ -102,7 +102,7 @@ def test_options_that_do_not_go_together(folder: Path) -> None:
 
 def test_a_missing_file_is_one_line(folder: Path) -> None:
     done = launch(folder, "nowhere.yaml", "--dry-run")
-    assert done.returncode == 3
+    assert done.returncode == 2
     assert done.stderr == "nowhere.yaml: cannot be read: No such file or directory; check the path\n"
 
 
