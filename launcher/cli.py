@@ -8,6 +8,7 @@ launch logs|status|stop|... NAME       a job that exists
 
 from __future__ import annotations
 
+import errno
 import importlib
 import io
 import json
@@ -26,6 +27,7 @@ from launcher.errors import LaunchError, ProblemsError
 from launcher.nearest import did_you_mean
 
 _SPEC_ENDINGS = (".yaml", ".yml", ".json")
+_OF_OUTPUT = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _BROKEN_PIPE = 128 + 13  # what a shell sees of a process that SIGPIPE has ended
 
 
@@ -73,8 +75,8 @@ def _kept_from_click() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if _lost_output() is not None:
-            raise _UnwrittenError(str(error)) from error
+        if _is_of_output(error):
+            raise _UnwrittenError(error) from error
         raise
 
 
@@ -149,14 +151,17 @@ def cli() -> None:
 def main(argv: Sequence[str] | None = None) -> None:
     """The `launch` command. Exit codes: `launcher.errors`; 1 is a bug of ours and shows a traceback."""
     args = list(sys.argv[1:] if argv is None else argv)
-    for stream in (sys.stdout, sys.stderr):
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # `launch ... >&-`
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123 - until the process ends
+        stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that knows no UTF-8 must not stop a training
     try:
         code = _run(args)
         sys.stdout.flush()
-    except (OSError, _UnwrittenError):
-        code = _nobody_reads()
+    except (OSError, _UnwrittenError) as error:
+        code = _nobody_reads(error)
     sys.exit(code)
 
 
@@ -188,7 +193,7 @@ def _run(args: list[str]) -> int:
         say("interrupted")
         return 130
     except Exception as error:
-        if isinstance(error, _UnwrittenError) or (isinstance(error, OSError) and _lost_output() is not None):
+        if isinstance(error, _UnwrittenError) or _is_of_output(error):
             raise
         traceback.print_exc()
         say("this is a bug of the launcher; please report it with the lines above", "red")
@@ -209,31 +214,26 @@ def _print_json(args: list[str], data: Any) -> None:
     print(json.dumps(data, indent=None if "logs" in args[:1] else 2), flush=True)
 
 
-def _lost_output() -> OSError | None:
-    """Why stdout or stderr takes nothing any more, if that is so. What could not be written is in its buffer still."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError as error:
-            return error
-    return None
+def _is_of_output(error: BaseException) -> bool:
+    """Whether it is a stream that takes no more: errors of files that are opened name the file."""
+    return isinstance(error, OSError) and error.filename is None and error.errno in _OF_OUTPUT
 
 
-def _nobody_reads() -> int:
+def _nobody_reads(error: BaseException) -> int:
     """`launch list | head -1`: whoever reads has had enough, and that ends a command quietly, as it does others; a full
     disk is worth a word. What is left in the buffers goes nowhere, or Python would complain of it at its end."""
-    lost = _lost_output()
-    if lost is not None and not isinstance(lost, BrokenPipeError):
+    cause = error.__cause__ if isinstance(error, _UnwrittenError) else error
+    reason = cause.strerror if isinstance(cause, OSError) else None
+    if not isinstance(cause, BrokenPipeError):
         with suppress(OSError):
-            say(f"the output cannot be written: {lost.strerror}", "red")
+            say(f"the output cannot be written: {reason}", "red")
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except OSError:
             os.dup2(nowhere, stream.fileno())
-    broken = lost is None or isinstance(lost, BrokenPipeError)
-    return _BROKEN_PIPE if broken else LaunchError.exit_code
+    return _BROKEN_PIPE if isinstance(cause, BrokenPipeError) else LaunchError.exit_code
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ def placed(error: AwsError, plan: Plan) -> AccountError:
     remedy = next((text for pattern, text in _REMEDIES if re.search(pattern, message)), None)
     place = spec_path(path, plan.request, plan.spec) if path else ()
     said = f"AWS refused: {message}" + (f"; {remedy}" if remedy else "")
-    return AccountError([Problem(place, said, "aws-refused", location=plan.spec.locate(place))])
+    return AccountError([Problem(place, said, "aws-refused", location=plan.spec.locate(place) if place else None)])
 
 
 def _to_blame(message: str, code: str, request: Mapping[str, Any]) -> Path:

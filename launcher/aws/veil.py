@@ -15,7 +15,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 HIDDEN = "***"
-_SECRET_NAME = re.compile(r"(?i)token|key|secret|passw|passphrase|credential|(^|[_-])(auth|pwd|pat)($|[_-])")
+_SECRET_WORDS = tuple(
+    "token key secret secrets password passwords passwd passphrase pwd credential credentials auth".split()
+)
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # of snake_case, kebab-case and camelCase
 _ONE_UNIT = re.compile(
     r"\s+|\\u[0-9a-fA-F]{4}|\\[nrt\"'\\/]|&(?:#\d+|#x[0-9a-fA-F]+|[a-zA-Z]+);|(?:%[0-9a-fA-F]{2})+|.", re.DOTALL
 )
@@ -26,8 +29,8 @@ _SHORT = 4  # characters; a shorter value is hidden only where it is a word, sin
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a setting of this name is likely to hold a secret: `api-key`, `HF_TOKEN`, `db_password`."""
-    return _SECRET_NAME.search(name) is not None
+    """Whether a setting of this name is likely to hold a secret: `api-key`, `HF_TOKEN`, `dbPassword`; not `max_tokens`."""
+    return any(word.lower().endswith(_SECRET_WORDS) for word in _WORD.findall(name))
 
 
 def settings_to_hide(request: Mapping[str, Any]) -> dict[tuple[str, str], str]:

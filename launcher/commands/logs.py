@@ -78,9 +78,9 @@ def _show(account: Account, name: str, console: Console, selection: Selection, o
         count += 1
     if not count:
         if selection.since or selection.host:
-            of_host = f"{selection.host} " * bool(selection.host) + "has said nothing"
+            who = f"{selection.host} of {name}" if selection.host else name
             console.say(
-                f"{of_host}{' since then' * bool(selection.since)}; without --since and --host, all lines are shown"
+                f"{who} has said nothing{' since then' if selection.since else ''}; leave out --since or --host for more"
             )
         else:
             console.say(f"{name} is {description['SecondaryStatus']} and has said nothing{' yet' * (not ended)}")
