@@ -14,11 +14,39 @@ import aws_stand_in
 import launcher
 from launcher.aws.account import Account
 from launcher.errors import dotted
-from launcher.preflight import efs, fsx, image, keys, name, network, permissions, quotas, role, s3_route
+from launcher.preflight import (
+    bucket_policies,
+    data_keys,
+    efs,
+    fsx,
+    image,
+    keys,
+    name,
+    network,
+    network_acls,
+    permissions,
+    quotas,
+    role,
+    s3_route,
+)
 from launcher.preflight.report import Report
 from launcher.preflight.runner import preflight
 
-MODULES = (name, role, permissions, keys, image, quotas, network, s3_route, efs, fsx)
+MODULES = (
+    name,
+    role,
+    permissions,
+    bucket_policies,
+    keys,
+    data_keys,
+    image,
+    quotas,
+    network,
+    s3_route,
+    network_acls,
+    efs,
+    fsx,
+)
 CHECKS = tuple(check for module in MODULES for check in module.CHECKS)
 TRUST = {
     "Version": "2012-10-17",
@@ -115,10 +143,10 @@ class World:
         self.iam.put_role_policy(RoleName=name, PolicyName="job", PolicyDocument=policy)
         return name
 
-    def lend(self, bucket: str, role: str) -> None:
-        """Let a bucket's own policy let the role in."""
+    def lend(self, bucket: str, role: str, *statements: dict[str, Any]) -> None:
+        """Let a bucket's own policy let the role in, and say what else it says."""
         statement = {"Effect": "Allow", "Principal": {"AWS": ROLE % role}, "Action": "s3:*", "Resource": "*"}
-        policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [statement, *statements]})
         self.aws.client("s3").put_bucket_policy(Bucket=bucket, Policy=policy)
 
     def key(self, **more: Any) -> str:
@@ -137,6 +165,28 @@ class World:
         self._number += 1
         cidr, zone = f"10.0.{self._number}.0/{size}", f"us-east-1{letter}"
         return str(self.ec2.create_subnet(VpcId=vpc, CidrBlock=cidr, AvailabilityZone=zone)["Subnet"]["SubnetId"])
+
+    def acl(self, vpc: str, *subnets: str, inbound: str = "", outbound: str = "") -> str:
+        """A network ACL of the subnets; it allows all TCP from and to the ranges that are given."""
+        acl = str(self.ec2.create_network_acl(VpcId=vpc)["NetworkAcl"]["NetworkAclId"])
+        for cidr, is_out in ((inbound, False), (outbound, True)):
+            rules = [(100, cidr, "allow")] if cidr else []
+            for number, place, action in (*rules, (32767, "0.0.0.0/0", "deny")):
+                rule = {
+                    "RuleNumber": number,
+                    "Protocol": "-1",
+                    "RuleAction": action,
+                    "Egress": is_out,
+                    "CidrBlock": place,
+                }
+                self.ec2.create_network_acl_entry(NetworkAclId=acl, **rule)
+        filters = [{"Name": "association.subnet-id", "Values": list(subnets)}]
+        for each in self.ec2.describe_network_acls(Filters=filters)["NetworkAcls"]:
+            for association in each["Associations"]:
+                if association["SubnetId"] in subnets:
+                    its = association["NetworkAclAssociationId"]
+                    self.ec2.replace_network_acl_association(AssociationId=its, NetworkAclId=acl)
+        return acl
 
     def group(self, vpc: str = "", *, outbound: bool = True) -> str:
         vpc = vpc or self.ids["vpc"]

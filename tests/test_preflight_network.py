@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from launcher.preflight.network_acls import lets_through
 from preflight_world import (
     IN_GROUP,
     MACHINES,
@@ -82,6 +84,25 @@ def a_group_out_to_the_vpc_only(world: World) -> dict[str, str]:
     return ids
 
 
+def a_nat_that_is_gone(world: World, vpc: str, table: str) -> None:
+    address = world.ec2.allocate_address(Domain="vpc")["AllocationId"]
+    gateway = world.ec2.create_nat_gateway(SubnetId=world.ids["subnet_a"], AllocationId=address)["NatGateway"]
+    world.ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", NatGatewayId=gateway["NatGatewayId"])
+    world.ec2.delete_nat_gateway(NatGatewayId=gateway["NatGatewayId"])
+
+
+def an_acl(*letters: str, inbound: str = "", outbound: str = "") -> Callable[[World], dict[str, str]]:
+    """An ACL of a VPC's own for some of its two subnets."""
+
+    def make(world: World) -> dict[str, str]:
+        ids = a_vpc()(world)
+        acl = world.acl(ids["vpc"], *(ids[f"subnet_{each}"] for each in letters), inbound=inbound, outbound=outbound)
+        return ids | {"acl": acl}
+
+    return make
+
+
+ANYWHERE = "0.0.0.0/0"
 GONE = "subnet-0123456789abcdef0"
 SUBNETS_AT, GROUPS_AT = "vpc_config.subnets", "vpc_config.security_group_ids"
 
@@ -140,6 +161,30 @@ BROKEN = {
     "no way to S3 from one subnet": Broken(
         another_table_for_b, "", [("s3-unreachable-from-some", SUBNETS_AT)], ("{subnet_b} ({table})",)
     ),
+    "a NAT gateway that is gone": Broken(
+        a_vpc(route=a_nat_that_is_gone),
+        "",
+        [("s3-unreachable", SUBNETS_AT)],
+        ("no S3 endpoint and nat-", "is gone, the way out of {subnet_a}", "create-vpc-endpoint"),
+    ),
+    "a network ACL that denies all": Broken(
+        an_acl("a", "b"),
+        "",
+        [("network-acl-closed", SUBNETS_AT)],
+        ("{acl} lets no TCP 443 out and no answers in", "allow TCP 443 out to 0.0.0.0/0"),
+    ),
+    "a network ACL that denies all in one subnet": Broken(
+        an_acl("b"), "", [("network-acl-closed-in-some", SUBNETS_AT)], ("{acl}", "for {subnet_b}, so")
+    ),
+    "a network ACL that lets no answers in": Broken(
+        an_acl("a", "b", outbound=ANYWHERE), "", [("network-acl-closed", SUBNETS_AT)], ("{acl} lets no answers in",)
+    ),
+    "a network ACL for the VPC only": Broken(
+        an_acl("a", "b", inbound="10.0.0.0/16", outbound="10.0.0.0/16"),
+        "",
+        [("network-acl-closed", SUBNETS_AT)],
+        ("{acl} lets no TCP 443 out",),
+    ),
     "an internet gateway only": Broken(
         a_vpc(route=an_internet_gateway),
         "",
@@ -152,3 +197,38 @@ BROKEN = {
 @pytest.mark.parametrize("case", BROKEN)
 def test_what_is_broken_is_found_named_and_given_its_remedy(world: World, case: str) -> None:
     judge(world, BROKEN[case])
+
+
+def entry(number: int, action: str, first: int, last: int, cidr: str = ANYWHERE, **more: Any) -> dict[str, Any]:
+    ports = {"From": first, "To": last}
+    return {"RuleNumber": number, "RuleAction": action, "Protocol": "6", "PortRange": ports, "CidrBlock": cidr} | more
+
+
+ALL = {"RuleAction": "deny", "RuleNumber": 32767, "Protocol": "-1", "CidrBlock": ANYWHERE, "Egress": False}
+
+
+@pytest.mark.parametrize(
+    ("entries", "lets"),
+    [
+        ([ALL], False),
+        ([entry(100, "allow", 443, 443), ALL], True),
+        ([entry(100, "allow", 80, 80), ALL], False),
+        ([ALL | {"RuleNumber": 50}, entry(100, "allow", 443, 443)], False),
+        ([entry(50, "deny", 400, 450), entry(100, "allow", 443, 443)], False),
+        ([entry(50, "deny", 400, 450, "198.51.100.0/24"), entry(100, "allow", 443, 443)], True),
+        ([entry(100, "allow", 443, 443, "52.216.0.0/15"), ALL], True),
+        ([entry(100, "allow", 443, 443, "10.0.0.0/16"), ALL], False),
+        ([entry(100, "allow", 443, 443, Protocol="17"), ALL], False),
+        ([entry(100, "allow", 443, 443, Egress=True), ALL], False),
+        ([{"RuleNumber": 1, "RuleAction": "allow", "Protocol": "6", "Ipv6CidrBlock": "::/0"}, ALL], True),
+    ],
+)
+def test_what_an_acl_surely_keeps_out(entries: list[dict[str, Any]], lets: bool) -> None:
+    assert lets_through(entries, False, (443, 443), private=False) is lets
+
+
+def test_an_acl_that_leaves_some_ports_lets_answers_in() -> None:
+    some = [entry(10, "deny", 1024, 5000), entry(20, "deny", 6001, 65535), entry(30, "allow", 1024, 65535), ALL]
+    assert lets_through(some, False, (1024, 65535), private=False)
+    assert not lets_through([some[0], entry(11, "deny", 5001, 65535), *some[2:]], False, (1024, 65535), private=False)
+    assert lets_through([entry(30, "allow", 1024, 65535, "10.0.0.0/8"), ALL], False, (1024, 65535), private=True)

@@ -10,7 +10,9 @@ import launcher
 from launcher.aws.account import Account, AwsError
 from launcher.data import make_quota_codes
 from launcher.preflight import service_quotas
+from launcher.preflight.bucket_policies import surely_denies
 from launcher.preflight.check import Subject
+from launcher.preflight.keys import keys_can_encrypt
 from launcher.preflight.machines import Machines
 from launcher.preflight.name import who_asks
 from launcher.preflight.permissions import may_name
@@ -85,6 +87,36 @@ def test_expired_credentials_are_no_answer_to_anything(world: World) -> None:
         preflight(plan, Account(region="us-east-1"), checks=CHECKS, deadline=30.0)
 
 
+class WithKeysOf(Account):
+    """The account, but for the state of its keys."""
+
+    state = ""
+
+    def call(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
+        answer = super().call(service, operation, **parameters)
+        return (
+            {"KeyMetadata": answer["KeyMetadata"] | {"KeyState": self.state}} if operation == "describe_key" else answer
+        )
+
+
+@pytest.mark.parametrize(
+    ("state", "says"),
+    [
+        ("PendingImport", "has no key material yet"),
+        ("PendingDeletion", "is about to be deleted"),
+        ("Unavailable", "is unavailable"),
+        ("Enabled", ""),
+        ("Updating", ""),
+    ],
+)
+def test_what_state_a_key_is_in(world: World, state: str, says: str) -> None:
+    account = WithKeysOf(region="us-east-1")
+    account.state = state
+    told = list(keys_can_encrypt(Subject(launcher.plan(launcher.parse_spec(world.spec())), account)))
+    assert [code for _, code, _ in told] == (["key-disabled", "key-disabled"] if says else [])
+    assert all(says in message for _, _, message in told)
+
+
 SAGEMAKER = TRUST["Statement"][0]
 
 
@@ -106,6 +138,63 @@ SAGEMAKER = TRUST["Statement"][0]
 )
 def test_whether_sagemaker_may_take_the_role(statements: Any, may: bool) -> None:
     assert may_assume({"Statement": statements}) is may
+
+
+@pytest.mark.parametrize(
+    ("condition", "may"),
+    [
+        ({"StringEquals": {"aws:SourceAccount": "123456789012"}}, True),
+        ({"StringEquals": {"aws:SourceAccount": "210987654321"}}, False),
+        ({"StringEquals": {"aws:sourceAccount": ["210987654321", "123456789012"]}}, True),
+        ({"StringLike": {"aws:SourceAccount": "*"}}, True),
+        ({"StringEquals": {"aws:SourceAccount": "${aws:PrincipalAccount}"}}, True),
+        ({"StringNotEquals": {"aws:SourceAccount": "210987654321"}}, True),
+        ({"ArnLike": {"aws:SourceArn": "arn:aws:sagemaker:*:210987654321:*"}}, False),
+        ({"ArnLike": {"aws:SourceArn": "arn:aws:sagemaker:*:123456789012:*"}}, True),
+        ({"ArnLike": {"aws:SourceArn": "arn:aws:sagemaker:*:*:training-job/*"}}, True),
+        ({"StringEquals": {"aws:PrincipalOrgID": "210987654321"}}, True),
+    ],
+)
+def test_whether_sagemaker_may_take_the_role_for_an_account(condition: Any, may: bool) -> None:
+    conditional = SAGEMAKER | {"Condition": condition}
+    assert may_assume({"Statement": [conditional]}, "123456789012") is may
+    assert may_assume({"Statement": [conditional, SAGEMAKER]}, "123456789012")
+
+
+DENY = {"Effect": "Deny", "Principal": "*", "Action": "s3:GetObject", "Resource": "arn:aws:s3:::data/train/*"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "denies"),
+    [
+        ({}, True),
+        ({"Principal": {"AWS": [ROLE % "other", ROLE % "training"]}}, True),
+        ({"Principal": {"AWS": "123456789012"}}, True),
+        ({"Principal": {"AWS": ROLE % "other"}}, False),
+        ({"Principal": {"Service": "sagemaker.amazonaws.com"}}, False),
+        ({"Principal": {"AWS": "arn:aws:iam::210987654321:root"}}, False),
+        ({"Effect": "Allow"}, False),
+        ({"Action": ["s3:put*", "s3:get*"]}, True),
+        ({"Action": "s3:GetObjectTagging"}, False),
+        ({"Resource": "arn:aws:s3:::data/[t]rain/*"}, False),
+        ({"Resource": "arn:aws:s3:::data/${aws:username}/*"}, False),
+        ({"Condition": {"Bool": {"aws:SecureTransport": "false"}}}, False),
+    ],
+)
+def test_whether_a_policy_surely_denies_the_role(changed: dict[str, Any], denies: bool) -> None:
+    assert surely_denies(DENY | changed, "s3:GetObject", "arn:aws:s3:::data/train/1.tar", ROLE % "training") is denies
+
+
+def test_what_a_policy_leaves_out_of_its_deny() -> None:
+    role, key = ROLE % "training", "arn:aws:s3:::data/train/1.tar"
+    rest = {name: DENY[name] for name in ("Effect", "Principal")}
+    all_but = rest | {"NotAction": "s3:List*", "NotResource": ["arn:aws:s3:::data/open/*", "arn:aws:s3:::data"]}
+    assert surely_denies(all_but, "s3:GetObject", key, role)
+    assert not surely_denies(all_but, "s3:ListBucket", key, role)
+    assert not surely_denies(all_but, "s3:GetObject", "arn:aws:s3:::data/open/1", role)
+    someone = {**DENY, "NotPrincipal": {"AWS": ROLE % "other"}}
+    del someone["Principal"]
+    assert not surely_denies(someone, "s3:GetObject", key, role)
 
 
 @pytest.mark.parametrize(

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import gzip
+import json
+from typing import Any
 
 import pytest
 
 import aws_stand_in
+import launcher
+from launcher.aws.account import Account
 from launcher.errors import SpecError, dotted
-from launcher.preflight import buckets, checkpoints, compression, prefixes, shares
-from preflight_data import CHANNEL, TRAIN, Broken, checked, judge, put, put_lines, put_manifest, with_data
+from launcher.preflight import archives, buckets, checkpoints, compression, prefixes, shares
+from launcher.preflight.check import Subject
+from preflight_data import BASE, CHANNEL, TRAIN, Broken, checked, judge, put, put_lines, put_manifest, with_data
 
-SUBJECTS = (buckets, prefixes, shares, compression, checkpoints)
+SUBJECTS = (buckets, prefixes, archives, shares, compression, checkpoints)
 GOOD = """\
 checkpoint_config: {s3_uri: s3://out/checkpoints}
 debug_hook_config: {s3_output_path: s3://out/debug/}
 tensor_board_output_config: {s3_output_path: s3://out/boards/}
 channels:
   copied: s3://data/train/
+  kept: s3://data/kept/
   mounted: {s3_uri: s3://data/train/, input_mode: FastFile}
   streamed: {s3_uri: s3://data/train/, input_mode: Pipe}
   zipped: {s3_uri: s3://data/zipped/, input_mode: Pipe, compression_type: Gzip}
@@ -37,6 +43,10 @@ vpc_config: {security_group_ids: [sg-0123456789abcdef0], subnets: [subnet-012345
 def test_a_good_environment_has_no_problem_and_nothing_is_written(aws: aws_stand_in.StandIn) -> None:
     s3 = with_data(aws)
     put(s3, "train/", body=b"")  # the console's folder
+    put(s3, "train/_SUCCESS", "train/deep_$folder$", body=b"")  # Hadoop's, beside data
+    for key, kind in (("5.tar", "GLACIER_IR"), ("6.tar", "INTELLIGENT_TIERING"), ("7.tar", "GLACIER")):
+        s3.put_object(Bucket="data", Key=f"kept/{key}", Body=b"data", StorageClass=kind)
+    s3.restore_object(Bucket="data", Key="kept/7.tar", RestoreRequest={"Days": 3})
     put(s3, "parts/part-0", "parts/part-1", "parts/part-2", "single/one.csv", "train_old/1.tar")
     put(s3, "zipped/1.csv.gz", body=gzip.compress(b"1,2,3"))
     put_manifest(s3, "1.tar", "deep/3.tar")
@@ -48,13 +58,13 @@ def test_a_good_environment_has_no_problem_and_nothing_is_written(aws: aws_stand
     assert [str(problem) for problem in report.problems] == []
     assert report.not_asked == []
     assert {outcome.check: outcome.status for outcome in report.outcomes} == dict.fromkeys(
-        ("buckets", "prefixes", "manifests", "shares", "compression", "disk", "checkpoints"), "passed"
+        ("buckets", "prefixes", "archives", "manifests", "shares", "compression", "disk", "checkpoints"), "passed"
     )
     notes = {dotted(path): text for path, text in report.notes}
-    assert notes["channels.copied.s3_uri"] == "4 objects, 16 bytes"
+    assert notes["channels.copied.s3_uri"] == "6 objects, 16 bytes"
     assert notes["channels.listed.s3_uri"] == "2 objects in the manifest, 8 bytes"
     assert [dotted(path) for path, _ in report.notes[:3]] == [
-        f"channels.{n}.s3_uri" for n in ("copied", "mounted", "streamed")
+        f"channels.{n}.s3_uri" for n in ("copied", "kept", "mounted")
     ]
     assert aws.calls()
     assert aws.writing_calls() == []
@@ -66,6 +76,17 @@ def test_the_code_need_not_be_there_before_it_is_uploaded(aws: aws_stand_in.Stan
     assert checked(code + CHANNEL).problems == []
     found = checked(code.replace("}", ", s3_uri: s3://gone/code}") + CHANNEL).problems
     assert [(each.code, dotted(each.path)) for each in found] == [("bucket-missing", "code.s3_uri")]
+
+
+def archive(s3: Any, kind: str) -> None:
+    """An object that is archived, beside one that is not."""
+    s3.put_object(Bucket="data", Key="old/1.tar", Body=b"data", StorageClass=kind)
+    put(s3, "old/2.tar")
+
+
+def archive_and_name(s3: Any) -> None:
+    archive(s3, "GLACIER")
+    put(s3, "train.manifest", body=json.dumps([{"prefix": "s3://data/old/"}, "1.tar", "2.tar"]).encode())
 
 
 BROKEN = (
@@ -142,6 +163,38 @@ BROKEN = (
         "prefix-only-folders",
         TRAIN,
         ("upload the data",),
+    ),
+    Broken(
+        "prefix of Hadoop's marks only",
+        lambda s3: put(s3, "new/_SUCCESS", "new/part_$folder$", body=b""),
+        "channels: {train: s3://data/new/}",
+        "prefix-only-folders",
+        TRAIN,
+        ("2 objects", "_SUCCESS", "upload the data"),
+    ),
+    Broken(
+        "data in GLACIER",
+        lambda s3: archive(s3, "GLACIER"),
+        "channels: {train: s3://data/old/}",
+        "objects-archived",
+        TRAIN,
+        ("1 of 2 objects are archived (GLACIER)", "'old/1.tar'", "restore-object"),
+    ),
+    Broken(
+        "a connector's data in DEEP_ARCHIVE",
+        lambda s3: archive(s3, "DEEP_ARCHIVE"),
+        "channels: {train: {source: S3Connector, s3_uri: s3://data/old/}}",
+        "objects-archived",
+        TRAIN,
+        ("(DEEP_ARCHIVE)",),
+    ),
+    Broken(
+        "a manifest that names an archived object",
+        archive_and_name,
+        "channels: {train: {s3_uri: s3://data/train.manifest, s3_data_type: ManifestFile}}",
+        "objects-archived",
+        TRAIN,
+        ("1 of the objects", "s3://data/old/1.tar"),
     ),
     Broken(
         "connector's prefix empty",
@@ -261,3 +314,35 @@ def test_every_code_is_provoked() -> None:
     sizes = {"prefix-small-objects", "share-uneven"}  # test_preflight_sizes
     codes = {code for subject in SUBJECTS for check in subject.CHECKS for code in check.codes}
     assert codes == sizes | {broken.code for broken in BROKEN}
+
+
+@pytest.mark.parametrize(
+    ("head", "archive"),
+    [
+        ({}, None),
+        ({"StorageClass": "GLACIER_IR"}, None),
+        ({"StorageClass": "INTELLIGENT_TIERING"}, None),
+        ({"StorageClass": "INTELLIGENT_TIERING", "ArchiveStatus": "ARCHIVE_ACCESS"}, "ARCHIVE_ACCESS"),
+        ({"StorageClass": "GLACIER"}, "GLACIER"),
+        ({"StorageClass": "GLACIER", "Restore": 'ongoing-request="true"'}, "GLACIER"),
+        ({"StorageClass": "GLACIER", "Restore": 'ongoing-request="false", expiry-date="Tue, 24 Nov 2026"'}, None),
+    ],
+)
+def test_what_lies_in_an_archive(head: dict[str, str], archive: str | None) -> None:
+    assert archives.archive_of(head) == archive
+
+
+class WithTiers(Account):
+    """The account, but for what Intelligent-Tiering has put away, of which the stand-in knows nothing."""
+
+    def call(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
+        answer = super().call(service, operation, **parameters)
+        return answer | ({"ArchiveStatus": "DEEP_ARCHIVE_ACCESS"} if operation == "head_object" else {})
+
+
+def test_what_intelligent_tiering_has_archived_is_found(aws: aws_stand_in.StandIn) -> None:
+    archive(with_data(aws), "INTELLIGENT_TIERING")
+    plan = launcher.plan(launcher.parse_spec(f"{BASE}channels: {{train: s3://data/old/}}"))
+    (found,) = list(archives.ask_archives(Subject(plan, WithTiers(region="us-east-1"))))
+    assert found[1] == "objects-archived"
+    assert "objects are archived (DEEP_ARCHIVE_ACCESS), such as 'old/1.tar'" in found[2]

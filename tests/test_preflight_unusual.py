@@ -131,6 +131,55 @@ def a_scratch_file_system(world: World) -> dict[str, str]:
     return {"fsx": world.fsx(LustreConfiguration={"DeploymentType": "SCRATCH_1", "MountName": "fsx"})}
 
 
+def a_bucket_that_denies_in_circumstances(world: World) -> dict[str, str]:
+    """What is written without TLS, by others than the role, to other folders: all of them usual."""
+    role = world.role([*POLICY, allow(["s3:*"], "arn:aws:s3:::guarded*")])
+    world.aws.client("s3").create_bucket(Bucket="guarded")
+    world.aws.client("s3").put_object(Bucket="guarded", Key="train/1.tar", Body=b"data")
+    deny = {"Effect": "Deny", "Action": "s3:*", "Resource": "arn:aws:s3:::guarded/*"}
+    world.lend(
+        "guarded",
+        role,
+        {**deny, "Principal": "*", "Condition": {"Bool": {"aws:SecureTransport": "false"}}},
+        {**deny, "NotPrincipal": {"AWS": f"arn:aws:iam::123456789012:role/{role}"}},
+        {**deny, "Principal": "*", "Resource": "arn:aws:s3:::guarded/secret/*"},
+        {**deny, "Principal": "*", "Action": "s3:DeleteObject"},
+        {"Effect": "Deny", "Principal": "*", "Action": "s3:GetObject", "NotResource": "arn:aws:s3:::guarded/*.tar"},
+    )
+    return {"role": role}
+
+
+def an_acl_by_need(world: World) -> dict[str, str]:
+    """Out on 443 and in on the ports of answers, after a rule that denies some."""
+    ids = a_vpc_with(lambda _, vpc, table: world.endpoint(vpc, table))(world)
+    vpc = world.ec2.describe_subnets(SubnetIds=[ids["subnet_a"]])["Subnets"][0]["VpcId"]
+    acl = world.acl(vpc, ids["subnet_a"], ids["subnet_b"])
+    for number, action, is_out, first, last, cidr in (
+        (10, "deny", True, 443, 443, "198.51.100.0/24"),
+        (20, "allow", True, 443, 443, "0.0.0.0/0"),
+        (10, "deny", False, 3389, 3389, "0.0.0.0/0"),
+        (20, "allow", False, 1024, 65535, "0.0.0.0/0"),
+    ):
+        rule = {"RuleNumber": number, "RuleAction": action, "Egress": is_out, "PortRange": {"From": first, "To": last}}
+        world.ec2.create_network_acl_entry(NetworkAclId=acl, Protocol="6", CidrBlock=cidr, **rule)
+    return ids
+
+
+def an_acl_for_an_endpoint_inside(world: World) -> dict[str, str]:
+    ids = a_vpc_with(interface_endpoint)(world)
+    vpc = world.ec2.describe_subnets(SubnetIds=[ids["subnet_a"]])["Subnets"][0]["VpcId"]
+    world.acl(vpc, ids["subnet_a"], ids["subnet_b"], inbound="10.0.0.0/16", outbound="10.0.0.0/16")
+    return ids
+
+
+def a_role_for_its_own_account(world: World) -> dict[str, str]:
+    own = {
+        "StringEquals": {"aws:SourceAccount": "123456789012"},
+        "ArnLike": {"aws:SourceArn": "arn:aws:sagemaker:*:123456789012:*"},
+    }
+    return {"role": world.role(trust=[TRUST["Statement"][0] | {"Condition": own}])}
+
+
 def nothing(world: World) -> dict[str, str]:
     return {}
 
@@ -139,6 +188,13 @@ ALIAS = "'arn:aws:kms:us-east-1:123456789012:alias/mine'"
 LENT = "channels: {{train: s3://lent/train/}}"
 UNUSUAL: dict[str, tuple[Callable[[World], dict[str, str]], str]] = {
     "a bucket's policy lets the role in": (a_bucket_that_lets_the_role_in, LENT),
+    "a bucket's policy denies in circumstances": (
+        a_bucket_that_denies_in_circumstances,
+        "channels: {{train: s3://guarded/train/}}",
+    ),
+    "an ACL that lets through by need": (an_acl_by_need, ""),
+    "an ACL for an endpoint inside": (an_acl_for_an_endpoint_inside, ""),
+    "a trust for its own account": (a_role_for_its_own_account, ""),
     "a condition on circumstances": (a_role_that_is_asked_for_circumstances, ""),
     "data that is tagged": (a_role_for_what_is_tagged, ""),
     "a role for archives only": (a_role_for_archives_only, ""),
@@ -200,7 +256,10 @@ def test_an_image_of_another_registry_that_does_not_answer_is_not_asked(world: W
         ("sagemaker:DescribeTrainingJob", {"job name"}),
         ("ec2:DescribeRouteTables", {"way to S3"}),
         ("ec2:DescribeInstanceTypeOfferings", {"zones"}),
-        ("ec2:*", {"subnets", "zones", "security groups", "way to S3", "EFS mount targets", "FSx network"}),
+        (
+            "ec2:*",
+            {"subnets", "zones", "security groups", "way to S3", "network ACLs", "EFS mount targets", "FSx network"},
+        ),
         ("efs:*", {"EFS", "EFS mount targets"}),
         ("fsx:*", {"FSx", "FSx network"}),
     ],
@@ -226,7 +285,7 @@ def test_a_bucket_policy_that_cannot_be_read_leaves_the_role_in_doubt(world: Wor
     world.aws.deny("s3:GetBucketPolicy")
     report = world.checked("channels: {{train: s3://lent/train/}}")
     assert found(report) == []
-    assert {check for check, _ in report.not_asked} == {"permissions"}
+    assert {check for check, _ in report.not_asked} == {"permissions", "bucket policies"}
 
 
 def test_an_endpoint_that_knows_only_s3_is_asked_in_vain(
@@ -237,4 +296,5 @@ def test_an_endpoint_that_knows_only_s3_is_asked_in_vain(
         plan = launcher.plan(launcher.parse_spec(world.spec(CHANNELS)))
         report = preflight(plan, Account(region="us-east-1"), checks=CHECKS, deadline=30.0)
     assert found(report) == []
-    assert {outcome.status for outcome in report.outcomes} == {"not-asked"}
+    asked = {outcome.check for outcome in report.outcomes if outcome.status != "not-asked"}
+    assert asked == {"keys of buckets"}  # S3 itself says that nothing there is encrypted with any

@@ -7,9 +7,12 @@ one that could not be asked says so and blocks nothing.
 from __future__ import annotations
 
 from launcher.preflight import (
+    archives,
+    bucket_policies,
     buckets,
     checkpoints,
     compression,
+    data_keys,
     disk,
     efs,
     fsx,
@@ -18,6 +21,7 @@ from launcher.preflight import (
     manifests,
     name,
     network,
+    network_acls,
     permissions,
     prefixes,
     quotas,
@@ -30,6 +34,7 @@ from launcher.preflight.check import Check
 CHECKS: tuple[Check, ...] = (
     *buckets.CHECKS,
     *prefixes.CHECKS,
+    *archives.CHECKS,
     *manifests.CHECKS,
     *shares.CHECKS,
     *compression.CHECKS,
@@ -38,11 +43,14 @@ CHECKS: tuple[Check, ...] = (
     *name.CHECKS,
     *role.CHECKS,
     *permissions.CHECKS,
+    *bucket_policies.CHECKS,
     *keys.CHECKS,
+    *data_keys.CHECKS,
     *image.CHECKS,
     *quotas.CHECKS,
     *network.CHECKS,
     *s3_route.CHECKS,
+    *network_acls.CHECKS,
     *efs.CHECKS,
     *fsx.CHECKS,
 )

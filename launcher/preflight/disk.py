@@ -131,7 +131,9 @@ def _judged(copied: _Sizes, path: Path, space: float, what: str) -> Iterator[Fou
     more = f" and {len(largest) - 3} more" if len(largest) > 3 else ""
     data = f"{least}{human_bytes(need)} are copied to each host before the start ({shown}{more})"
     larger = (
-        f"at least {math.ceil(need * _ROOM / _GIB)} GB" if path[-1] == "volume_size_in_gb" else "a type with larger disks"
+        f"at least {math.ceil(need * _ROOM / _GIB)} GB"
+        if path[-1] == "volume_size_in_gb"
+        else "a type with larger disks"
     )
     remedy = f"{'ask for ' if path[-1] == 'volume_size_in_gb' else 'take '}{larger}, or read by FastFile or Pipe"
     if not space:

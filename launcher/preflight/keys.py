@@ -11,7 +11,7 @@ from launcher.errors import Path
 from launcher.preflight.asking import each
 from launcher.preflight.check import Check, Found, Subject
 
-_STATES = {
+STATES = {
     "Disabled": ("is disabled", "enable it: aws kms enable-key --key-id {key}"),
     "PendingDeletion": ("is about to be deleted", "name another, or: aws kms cancel-key-deletion --key-id {key}"),
     "PendingReplicaDeletion": ("is about to be deleted", "name another"),
@@ -61,8 +61,8 @@ def keys_can_encrypt(subject: Subject) -> Iterator[Found]:
 
 def _unfit(path: Path, key: str, known: dict[str, Any]) -> Iterator[Found]:
     state = known.get("KeyState", "Enabled")
-    if state in _STATES:
-        wrong, remedy = _STATES[state]
+    if state in STATES:
+        wrong, remedy = STATES[state]
         yield path, "key-disabled", f"{key!r} {wrong}; {remedy.format(key=known.get('KeyId', key))}"
     usage, spec = known.get("KeyUsage", "ENCRYPT_DECRYPT"), known.get("KeySpec", "SYMMETRIC_DEFAULT")
     if usage != "ENCRYPT_DECRYPT" or spec != "SYMMETRIC_DEFAULT":

@@ -25,6 +25,8 @@ _PAGES_AT_ONCE = (
     8  # of all listings together, those first that have had the fewest: each of 20 channels gets its first page
 )
 _EXAMPLES = 3
+ARCHIVES = ("GLACIER", "DEEP_ARCHIVE")  # storage classes from which nothing is read at once; GLACIER_IR is not one
+_TIERED = "INTELLIGENT_TIERING"  # which may have put an object into an archive, and does not list it as such
 
 
 @dataclass
@@ -52,6 +54,9 @@ class Listing:
     first: str | None = None  # the key of the first object that holds bytes
     newest: datetime | None = None
     is_complete: bool = True
+    markers: int = 0  # empty objects that Hadoop leaves: `_SUCCESS`, `x_$folder$`
+    archived: Odd = field(default_factory=Odd)  # by their storage class; some may have been restored
+    tiered: Odd = field(default_factory=Odd)  # some may be archived
     odd: dict[str, Odd] = field(default_factory=dict)  # what is odd -> keys
     _above: list[str] = field(default_factory=list)  # keys that begin the key looked at last, the longest one last
 
@@ -75,6 +80,11 @@ class Listing:
             shares[self.count % hosts] += size
         self.count += 1
         self.bytes += size
+        self.markers += size == 0 and (key.rpartition("/")[2] == "_SUCCESS" or key.endswith("_$folder$"))
+        if found.get("StorageClass") in ARCHIVES:
+            self.archived.add(key)
+        elif found.get("StorageClass") == _TIERED:
+            self.tiered.add(key)
         if self.first is None and size:
             self.first = key
         when = found.get("LastModified")

@@ -17,6 +17,7 @@ from launcher.console import human_bytes
 from launcher.errors import Path, RefusedError
 from launcher.local.manifests import REFERENCE, read_manifest
 from launcher.nearest import did_you_mean
+from launcher.preflight.archives import ARCHIVED, REMEDY, archive_of
 from launcher.preflight.check import Check, Found, Subject
 from launcher.preflight.listing import beside
 from launcher.preflight.threads import at_once
@@ -39,6 +40,7 @@ class Named:
     bytes: int = 0  # of those that were looked at
     host_bytes: list[int] = field(default_factory=list)
     missing: list[Place] = field(default_factory=list)
+    archived: list[Place] = field(default_factory=list)
     refused: AwsError | None = None
 
     @property
@@ -119,7 +121,7 @@ def _look_at(subject: Subject, places: Sequence[Place], hosts: int) -> Named:
         threads=_AT_ONCE,
     ):
         try:
-            size = outcome.result()["ContentLength"]
+            head = outcome.result()
         except AwsError as error:
             if error.status == 404:
                 missing.append(index)
@@ -127,6 +129,9 @@ def _look_at(subject: Subject, places: Sequence[Place], hosts: int) -> Named:
                 named.refused = error
                 continue
         else:
+            size = head["ContentLength"]
+            if archive_of(head):
+                named.archived.append(places[index])
             named.bytes += size
             named.host_bytes[index % hosts] += size
         named.looked_at += 1
@@ -166,6 +171,12 @@ def _missing(subject: Subject, path: Path, named: Named, what: str) -> Iterator[
             "manifest anew"
         )
         yield path, "manifest-keys-missing", message
+    if named.archived:
+        shown = ", ".join(map(str, sorted(named.archived)[:3]))
+        message = (
+            f"{len(named.archived):,} of the objects that {what} are archived, such as {shown}, and cannot be read"
+        )
+        yield path, "objects-archived", f"{message}; {REMEDY}"
 
 
 def _of_augmented(subject: Subject, entry: Entry, place: Place) -> Iterator[Found]:
@@ -266,6 +277,7 @@ CHECKS = (
                 "A manifest is no JSON, or not of the form that its kind has, or names nothing.",
             ),
             "manifest-keys-missing": ("error", "Objects that a manifest names do not exist."),
+            "objects-archived": ARCHIVED,
             "manifest-attribute": ("error", "No line of an augmented manifest has one of the `attribute_names`."),
             "manifest-attribute-gaps": (
                 "warning",

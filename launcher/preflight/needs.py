@@ -7,7 +7,7 @@ what a multipart upload with a key needs.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from entrypoints import contract
@@ -47,7 +47,7 @@ class Need(NamedTuple):
 def needs(subject: Subject, partition: str, account: str) -> Iterator[Need]:
     """Everything that the role needs; `partition` and `account` are its own."""
     region = subject.account.region
-    yield from _of_s3(subject, partition)
+    yield from s3_needs(subject, partition)
     yield from _of_keys(subject)
     yield from _of_image(subject, partition, account)
     if subject.draft.get("VpcConfig"):
@@ -61,14 +61,15 @@ def needs(subject: Subject, partition: str, account: str) -> Iterator[Need]:
         yield Need(ROLE, action, stream, f"the log group {_LOG_GROUP}", False)
 
 
-def _prefixes(subject: Subject) -> list[tuple[Path, Place]]:
+def prefixes_read(subject: Subject) -> list[tuple[Path, Place]]:
     """The prefixes that are read, by SageMaker or by the script."""
     reads: list[tuple[Path, Place]] = [(entry.path("s3_uri"), place) for entry, place in channels(subject, "S3Prefix")]
     return reads + [(("channels", name, "s3_uri"), place) for name, place in connectors(subject)]
 
 
-def _of_s3(subject: Subject, partition: str) -> Iterator[Need]:
-    for path, place in _prefixes(subject):
+def s3_needs(subject: Subject, partition: str) -> Iterator[Need]:
+    """What the role needs of S3."""
+    for path, place in prefixes_read(subject):
         yield from _list_and_read(path, place, partition, looked_up=True)
     for kind in ("ManifestFile", "AugmentedManifestFile"):
         for entry, place in channels(subject, kind):
@@ -118,18 +119,12 @@ def _folder(key: str) -> str:
 
 
 def _of_keys(subject: Subject) -> Iterator[Need]:
-    for path, arn in keys_of_data(subject, _prefixes(subject)):
+    for path, arn in keys_of_data(subject, prefixes_read(subject)):
         yield Need(path, "kms:Decrypt", arn, f"the data's key {arn}", True)
     named = dict(named_keys(subject))
-    output: Path = ("output_data_config", "s3_output_path")
-    written = [(output, subject.draft.get("OutputDataConfig.S3OutputPath"))] if _OUTPUT_KEY not in named else []
-    written.append((("checkpoint_config", "s3_uri"), subject.draft.get("CheckpointConfig.S3Uri")))
-    for path, uri in written:
-        place = place_of(uri or "")
-        its = key_of_bucket(subject, place.bucket) if place is not None else None
-        if its is not None:
-            # A warning: the service model says that SageMaker names S3's own key where the request names none.
-            yield Need(path, "kms:GenerateDataKey", its, f"the bucket's key {its}", False)
+    for path, its in buckets_keys(subject, named):
+        # A warning: the service model says that SageMaker names S3's own key where the request names none.
+        yield Need(path, "kms:GenerateDataKey", its, f"the bucket's key {its}", False)
     for path, key in named.items():
         try:
             arn = described_key(subject, key)["Arn"]
@@ -140,6 +135,18 @@ def _of_keys(subject: Subject) -> Iterator[Need]:
             yield Need(path, "kms:Decrypt", arn, arn, False)
         else:
             yield Need(path, "kms:CreateGrant", arn, arn, False)
+
+
+def buckets_keys(subject: Subject, named: Mapping[Path, str]) -> Iterator[tuple[Path, str]]:
+    """The keys with which buckets encrypt what the job writes and names no key for; `named` are those of the spec."""
+    output: Path = ("output_data_config", "s3_output_path")
+    written = [(output, subject.draft.get("OutputDataConfig.S3OutputPath"))] if _OUTPUT_KEY not in named else []
+    written.append((("checkpoint_config", "s3_uri"), subject.draft.get("CheckpointConfig.S3Uri")))
+    for path, uri in written:
+        place = place_of(uri or "")
+        its = key_of_bucket(subject, place.bucket) if place is not None else None
+        if its is not None:
+            yield path, its
 
 
 def _of_image(subject: Subject, partition: str, account: str) -> Iterator[Need]:

@@ -50,6 +50,10 @@ def _judged(subject: Subject, path: Path, found: Listing, entry: Entry | None) -
     if found.count == 0:
         yield _empty(subject, path, found, entry)
         return
+    if found.markers == found.count and found.is_complete:
+        only = f"{found.place} holds {found.described()}, all of them marks that Hadoop leaves (_SUCCESS, x_$folder$)"
+        yield path, "prefix-only-folders", f"{only}, and no data; correct the URI, or upload the data first"
+        return
     hosts = hosts_that_share(subject, entry) if entry is not None else 1
     subject.note(path, found.described() + _on_each_host(found, entry, hosts))
     yield from _siblings(subject, path, found)
@@ -156,7 +160,10 @@ CHECKS = (
         ask_prefixes,
         {
             "prefix-empty": ("error", "No key begins with a channel's `s3_uri`, so the job has nothing to read."),
-            "prefix-only-folders": ("warning", "Below a prefix are empty folders only, which are no data."),
+            "prefix-only-folders": (
+                "warning",
+                "Below a prefix are empty folders only, or Hadoop's empty marks, which are no data.",
+            ),
             "connector-empty": (
                 "warning",
                 "No key begins with the `s3_uri` of a channel that the script reads by itself.",

@@ -19,6 +19,7 @@ ROLE: Path = ("role_arn",)
 _ARN = re.compile(r"arn:(?P<partition>[^:]+):iam::(?P<account>\d{12}):role/(?:.*/)?(?P<name>[^/]+)", re.DOTALL)
 _SERVICE = "sagemaker.amazonaws.com"
 _ASSUME = "sts:assumerole"
+_ALIKE = ("StringEquals", "StringLike", "StringEqualsIgnoreCase", "ArnEquals", "ArnLike")
 
 
 def own_role(subject: Subject) -> re.Match[str] | None:
@@ -63,7 +64,14 @@ def role_is_ready(subject: Subject) -> Iterator[Found]:
     if known.get("Arn", arn) != arn:
         yield ROLE, "role-missing", f"{arn!r} does not exist, as the role has another path; write {known['Arn']!r}"
     trust = _document(known.get("AssumeRolePolicyDocument"))
-    if not may_assume(trust):
+    if not may_assume(trust, parts["account"]) and may_assume(trust):
+        yield (
+            ROLE,
+            "role-trust",
+            f"{parts['name']!r} lets SageMaker assume it for another account only, by a condition on aws:SourceAccount or"
+            f" aws:SourceArn in its trust policy; write {parts['account']} there",
+        )
+    elif not may_assume(trust):
         trusted = listed(_trusted(trust)) or "nobody"
         yield (
             ROLE,
@@ -73,8 +81,11 @@ def role_is_ready(subject: Subject) -> Iterator[Found]:
         )
 
 
-def may_assume(trust: Mapping[str, Any]) -> bool:
-    """Whether a trust policy may let SageMaker assume the role; conditions, which cannot be judged here, are taken to hold."""
+def may_assume(trust: Mapping[str, Any], account: str = "") -> bool:
+    """Whether a trust policy may let SageMaker assume the role, for the account where one is given.
+
+    Other conditions, which cannot be judged here, are taken to hold.
+    """
     allowed = False
     for statement in _listed(trust.get("Statement")):
         actions = [str(action).lower() for action in _listed(statement.get("Action"))]
@@ -82,10 +93,26 @@ def may_assume(trust: Mapping[str, Any]) -> bool:
         if not fits or not _names_sagemaker(statement):
             continue
         if statement.get("Effect") == "Allow":
-            allowed = True
+            allowed = allowed or not account or not _is_for_others(statement, account)
         elif "Condition" not in statement and "NotAction" not in statement and "NotPrincipal" not in statement:
             return False
     return allowed
+
+
+def _is_for_others(statement: Mapping[str, Any], account: str) -> bool:
+    """Whether a condition asks for a source of other accounts, all of them written out."""
+    for operator, asked in (statement.get("Condition") or {}).items():
+        if operator.rpartition(":")[2].removesuffix("IfExists") not in _ALIKE or not isinstance(asked, dict):
+            continue
+        for name, values in asked.items():
+            said = [str(value) for value in _listed(values)]
+            if name.lower() == "aws:sourcearn":
+                said = [(value.split(":") + [""] * 5)[4] for value in said]
+            elif name.lower() != "aws:sourceaccount":
+                continue
+            if said and all(re.fullmatch(r"\d{12}", value) and value != account for value in said):
+                return True
+    return False
 
 
 def _names_sagemaker(statement: Mapping[str, Any]) -> bool:
@@ -93,7 +120,9 @@ def _names_sagemaker(statement: Mapping[str, Any]) -> bool:
     if not isinstance(principal, dict):
         return True  # "*", or NotPrincipal
     services = [str(service) for service in _listed(principal.get("Service"))]
-    return "*" in _listed(principal.get("AWS")) or any(service.partition(".")[0] in ("sagemaker", "*") for service in services)
+    return "*" in _listed(principal.get("AWS")) or any(
+        service.partition(".")[0] in ("sagemaker", "*") for service in services
+    )
 
 
 def _trusted(trust: Mapping[str, Any]) -> list[str]:

@@ -7,9 +7,10 @@ such as a transit gateway or a firewall, is taken for one.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal
 
+from launcher.aws.account import AwsError
 from launcher.errors import Path
 from launcher.preflight.asking import listed
 from launcher.preflight.check import Check, Found, Subject
@@ -19,6 +20,14 @@ from launcher.preflight.vpc import CLOSED, group_ids, groups, subnet_ids, subnet
 _SUBNETS: Path = ("vpc_config", "subnets")
 _HTTPS = 443
 _GONE = ("deleting", "deleted", "failed", "rejected", "expired")
+_TARGETS = (
+    "NatGatewayId",
+    "GatewayId",
+    "TransitGatewayId",
+    "NetworkInterfaceId",
+    "InstanceId",
+    "VpcPeeringConnectionId",
+)
 Way = Literal["yes", "internet gateway", "no"]
 
 
@@ -31,23 +40,23 @@ def s3_is_reached(subject: Subject) -> Iterator[Found]:
     tables = subject.ask("ec2", "describe_route_tables", Filters=of_vpc).get("RouteTables", ())
     endpoints = subject.ask("ec2", "describe_vpc_endpoints", Filters=of_vpc).get("VpcEndpoints", ())
     yield from _groups_let_out(subject, endpoints)
-    if any(_is_for_s3(each) and each.get("VpcEndpointType") == "Interface" for each in endpoints):
+    if any(is_for_s3(each) and each.get("VpcEndpointType") == "Interface" for each in endpoints):
         return  # reached inside the VPC, whatever the routes
+    gone = _nat_gateways_gone(subject, tables)
     ways: dict[str, tuple[str, Way]] = {}
+    dead: set[str] = set()
     for subnet in subnets(subject):
         table = _table_of(subnet["SubnetId"], tables)
         if table is not None:  # a shared VPC's tables may be hidden from this account
-            ways[subnet["SubnetId"]] = (table["RouteTableId"], _way(table, endpoints))
+            ways[subnet["SubnetId"]] = (table["RouteTableId"], _way(table, endpoints, gone))
+            dead |= _dead_ends(table, gone)
     blocked = {name: table for name, (table, way) in ways.items() if way == "no"}
     public = {name: table for name, (table, way) in ways.items() if way == "internet gateway"}
     region = subject.account.region
     if blocked:
         code = "s3-unreachable" if len(blocked) == len(subnets(subject)) else "s3-unreachable-from-some"
-        yield (
-            _SUBNETS,
-            code,
-            f"no S3 endpoint and no NAT on the way out of {_told(blocked)}; {_remedy(vpc, region, blocked)}",
-        )
+        why = "no NAT on the way out of" if not dead else f"{listed(sorted(dead), 1)} is gone, the way out of"
+        yield _SUBNETS, code, f"no S3 endpoint and {why} {_told(blocked)}; {_remedy(vpc, region, blocked)}"
     if public:
         yield (
             _SUBNETS,
@@ -77,7 +86,7 @@ def _groups_let_out(subject: Subject, endpoints: list[Mapping[str, Any]]) -> Ite
     if not known or len(known) != len(set(own)):
         return
     places = leaves_for(known, _HTTPS)
-    inside = any(_is_for_s3(each) and each.get("VpcEndpointType") == "Interface" for each in endpoints)
+    inside = any(is_for_s3(each) and each.get("VpcEndpointType") == "Interface" for each in endpoints)
     if not inside and all(_is_private(place) for place in places):
         yield (
             ("vpc_config", "security_group_ids"),
@@ -98,17 +107,44 @@ def _table_of(subnet: str, tables: list[Mapping[str, Any]]) -> Mapping[str, Any]
     return main
 
 
-def _way(table: Mapping[str, Any], endpoints: list[Mapping[str, Any]]) -> Way:
+def _nat_gateways_gone(subject: Subject, tables: list[Mapping[str, Any]]) -> set[str]:
+    """NAT gateways that routes lead to and that do not work; where that cannot be asked, all do."""
+    routes = [route for table in tables for route in table.get("Routes", ())]
+    ids = sorted({route["NatGatewayId"] for route in routes if route.get("NatGatewayId")})
+    if not ids:
+        return set()
+    filters = [{"Name": "nat-gateway-id", "Values": ids}]
+    try:
+        known = subject.ask("ec2", "describe_nat_gateways", Filter=filters).get("NatGateways", ())
+    except AwsError as error:
+        subject.could_not_ask(_SUBNETS, error)
+        return set()
+    return {each["NatGatewayId"] for each in known if each.get("State") in _GONE}
+
+
+def _dead_ends(table: Mapping[str, Any], gone: Collection[str]) -> set[str]:
+    """What a table's routes to public addresses lead to and is no more."""
+    found = set()
+    for route in table.get("Routes", ()):
+        target = next((str(route[name]) for name in _TARGETS if route.get(name)), "")
+        if target and (route.get("State") == "blackhole" or target in gone):
+            found.add(target)
+    return found
+
+
+def _way(table: Mapping[str, Any], endpoints: list[Mapping[str, Any]], gone: Collection[str] = ()) -> Way:
     """The best way from a route table to S3."""
-    for_s3 = [each for each in endpoints if _is_for_s3(each)]
+    for_s3 = [each for each in endpoints if is_for_s3(each)]
     if any(table["RouteTableId"] in each.get("RouteTableIds", ()) for each in for_s3):
         return "yes"
-    others = {each["VpcEndpointId"] for each in endpoints if not _is_for_s3(each)}
+    others = {each["VpcEndpointId"] for each in endpoints if not is_for_s3(each)}
     found: Way = "no"
     for route in table.get("Routes", ()):
         target = str(route.get("GatewayId", ""))
         place = route.get("DestinationCidrBlock") or route.get("DestinationIpv6CidrBlock") or ""
         if route.get("State") == "blackhole" or target == "local" or target in others or _is_private(place):
+            continue
+        if route.get("NatGatewayId") in gone:
             continue
         if not target.startswith("igw-"):
             return "yes"
@@ -116,7 +152,8 @@ def _way(table: Mapping[str, Any], endpoints: list[Mapping[str, Any]]) -> Way:
     return found
 
 
-def _is_for_s3(endpoint: Mapping[str, Any]) -> bool:
+def is_for_s3(endpoint: Mapping[str, Any]) -> bool:
+    """Whether a VPC endpoint is one for S3, and works."""
     works = str(endpoint.get("State", "available")).lower() not in _GONE
     return works and str(endpoint.get("ServiceName", "")).endswith(".s3")
 
