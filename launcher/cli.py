@@ -188,9 +188,10 @@ def _run(args: list[str]) -> int:
         _print_error(args, str(error), error.exit_code)
         say(str(error), "red")
         return error.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        _print_error(args, "interrupted", 130)
-        say("interrupted")
+    except (KeyboardInterrupt, click.Abort) as error:
+        message = str(error.__cause__ or error) or "interrupted"  # click makes the one the other's cause
+        _print_error(args, message, 130)
+        say(message)
         return 130
     except Exception as error:
         if isinstance(error, _UnwrittenError) or _is_of_output(error):

@@ -56,12 +56,8 @@ def _create(plan: Plan, account: Account, console: Console) -> str:
     try:
         return _create_once(plan, account, console)
     except KeyboardInterrupt:
-        console.say(
-            f"interrupted while the job was being created; `launch status {name} --region {account.region}`"
-            " tells whether it exists",
-            "yellow",
-        )
-        raise
+        told = f"`launch status {name} --region {account.region}` tells whether it exists"
+        raise KeyboardInterrupt(f"interrupted while the job was being created; {told}") from None
 
 
 def _create_once(plan: Plan, account: Account, console: Console) -> str:

@@ -15,8 +15,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 HIDDEN = "***"
-_SECRET_WORDS = tuple(
-    "token key secret secrets password passwords passwd passphrase pwd credential credentials auth".split()
+_SECRET_WORDS = (
+    *("token", "key", "secret", "secrets", "password", "passwords", "passwd", "passphrase", "pwd"),
+    *("credential", "credentials", "auth"),
 )
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # of snake_case, kebab-case and camelCase
 _ONE_UNIT = re.compile(
