@@ -6,7 +6,7 @@ BIN    := .venv/bin
 PIP     = $(BIN)/python -m pip --disable-pip-version-check install
 DEMO   := .launch/demo
 
-.PHONY: demo test sdk-test check format lock recording env clean
+.PHONY: demo test sdk-test bench check format lock recording env clean
 
 demo: env
 	$(BIN)/python -m launcher.demo $(DEMO)/data
@@ -59,5 +59,17 @@ lock:
 recording: env
 	PYTHONPATH=tests $(BIN)/python tests/record.py README.md
 
+# Measures us beside the peers and writes what it finds into the README; takes 4 GB in .bench and .sdk, 5 GB in the temporary folder
+# and half an hour. The peers have an environment of their own, since some of them pin what we do not; the SDK's is sdk-test's.
+bench: env .bench/ready .sdk/v2/ready
+	LAUNCHER_BENCH_PYTHON=$(CURDIR)/.bench/bin/python LAUNCHER_SDK_V2_PYTHON=$(CURDIR)/.sdk/v2/bin/python \
+		AWS_COMMAND=$(CURDIR)/.bench/bin/aws $(BIN)/python tests/benchmarks/run.py README.md
+
+.bench/ready: tests/benchmarks/peers.txt
+	$(PYTHON) -m venv --clear .bench
+	.bench/bin/python -m pip --disable-pip-version-check install '$(TORCH)'
+	.bench/bin/python -m pip --disable-pip-version-check install --quiet --no-deps -r $<
+	@touch $@
+
 clean:
-	rm -rf .venv .sdk .launch .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .sdk .bench .launch .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -33,7 +33,9 @@ def measure(folder: Path) -> list[Row]:
             tar_write.write(stream, ({"__key__": f"{number:06d}", "bin": sample_bytes(number)} for number in numbers))
     pythons = dict.fromkeys(("ours", "threads", "queue", "raw", "webdataset"), sys.executable)
     if python is not None:
-        subprocess.run([python, SCRIPT, "make", folder], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [python, SCRIPT, "make", folder], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         pythons |= dict.fromkeys(("litdata", "mosaicml-streaming"), python)
     with ExitStack() as stack:
         found = interleaved(

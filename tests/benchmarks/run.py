@@ -53,6 +53,7 @@ HERE = Path(__file__).parent
 PACKAGES = ("torch", "numpy", "pyarrow", "s3torchconnector", "webdataset", "tfrecord")
 PEERS = ("litdata", "mosaicml-streaming", "awscli")
 HEADINGS = "| work | ours | beside | limit | ratio | target |\n|---|---|---|---|---|---|"
+_SECONDS = ((1.0, "s"), (1e3, "ms"), (1e6, "us"), (1e9, "ns"))
 BEGIN, END = "<!-- bench: made by `make bench` -->\n", "<!-- end of the bench -->"
 
 
@@ -131,12 +132,10 @@ def line(row: Row) -> str:
 
 
 def _figure(value: float, unit: str) -> str:
-    if unit == "s":
-        for scale, name in ((1, "s"), (1e3, "ms"), (1e6, "us")):
-            if value * scale >= 1:
-                break
-        return f"{value * scale:.3g} {name}"
-    return f"{value:,.0f} {unit}"
+    if unit != "s":
+        return f"{value:,.0f} {unit}"
+    scale, name = next(((scale, name) for scale, name in _SECONDS if value * scale >= 1), _SECONDS[-1])
+    return f"{value * scale:.3g} {name}"
 
 
 def write_table(readme: Path, machine: Mapping[str, Any], rows: Sequence[Row]) -> None:
