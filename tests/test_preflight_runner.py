@@ -28,6 +28,7 @@ def test_what_is_denied_to_the_caller_is_not_asked_and_blocks_nothing(aws: aws_s
     assert said == {
         "buckets": "not-asked",
         "prefixes": "not-asked",
+        "archives": "not-asked",
         "manifests": "not-needed",
         "shares": "not-needed",
         "compression": "not-needed",
@@ -55,7 +56,7 @@ def test_one_answer_that_is_missing_hides_no_other(aws: aws_stand_in.StandIn) ->
     aws.deny("s3:ListObjectsV2", containing="train")
     report = checked("channels: {train: s3://data/train/, other: s3://data/other/}")
     assert [(each.code, dotted(each.path)) for each in report.problems] == [("prefix-empty", "channels.other.s3_uri")]
-    assert {check for check, _ in report.not_asked} == {"prefixes", "disk"}
+    assert {check for check, _ in report.not_asked} == {"prefixes", "archives", "disk"}
 
 
 def test_what_hangs_is_not_waited_for(aws: aws_stand_in.StandIn) -> None:
@@ -125,8 +126,8 @@ def test_what_people_read(aws: aws_stand_in.StandIn) -> None:
     assert lines[0] == "channels.train.s3_uri: 4 objects, 16 bytes"
     assert lines[1].startswith("not asked: disk: checkpoint_config.s3_uri: you may not ask: s3:ListObjectsV2: ")
     assert lines[2].startswith("not asked: checkpoints: you may not ask: s3:ListObjectsV2: ")
-    assert lines[3].startswith("7 checks in ")
-    assert lines[3].endswith(" s: 2 not asked, 3 not needed, 2 passed")
+    assert lines[3].startswith("8 checks in ")
+    assert lines[3].endswith(" s: 2 not asked, 3 not needed, 3 passed")
 
 
 @pytest.mark.parametrize("check", ALL_CHECKS, ids=lambda check: check.name)
