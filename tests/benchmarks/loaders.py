@@ -50,10 +50,13 @@ def _over(loader: Iterable[Any], samples: Callable[[Any], list[bytes]]) -> int:
     return count
 
 
-def _ours(folder: Path) -> Callable[[], int]:
+def _ours(folder: Path, collate: Callable[[Any], Any] | None = None) -> Callable[[], int]:
     from torch.utils.data import DataLoader
 
-    loader: Any = DataLoader(_dataset(folder), BATCH, num_workers=2, collate_fn=list, persistent_workers=True)
+    from entrypoints.hand_over import HandOver
+
+    collate = collate or HandOver()
+    loader: Any = DataLoader(_dataset(folder), BATCH, num_workers=2, collate_fn=collate, persistent_workers=True)
     return lambda: _over(loader, lambda batch: [sample["bin"] for sample in batch])
 
 
@@ -140,6 +143,7 @@ def _mds(folder: Path) -> Callable[[], int]:
 
 LOADERS: dict[str, Callable[[Path], Callable[[], int]]] = {
     "ours": _ours,
+    "plain": lambda folder: _ours(folder, list),
     "threads": _threads,
     "queue": _queue,
     "raw": _raw,
