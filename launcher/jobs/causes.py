@@ -99,7 +99,7 @@ AWS_CAUSES: tuple[Row, ...] = (
         r"instance type with more memory|Out of Memory\. Please use a larger instance|exit(ed with)? ?code:?=? ?(137|-9)\b"
         r"|\(SIGKILL\) received|Signals\.SIGKILL|return code = -9|exitcode\s*:\s*-9\b"
         r"|Out of memory: Kill|oom-kill|OOMKilled|^MemoryError|can't allocate memory|Cannot allocate memory"
-        r"|exited unexpectedly.{0,80}Killed|\(pid \d+\) is killed by signal: Killed",
+        r"|exited unexpectedly.{0,80}Killed|line \d+: +\d+ Killed\b|\(pid \d+\) is killed by signal: Killed",
         "the host's memory was full, and Linux killed the training",
         "take an instance type with more memory than {instance_type}, fewer DataLoader workers, or stream the data instead of"
         " holding it",

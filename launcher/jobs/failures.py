@@ -20,6 +20,7 @@ CAUSES = (*AWS_CAUSES, *SCRIPT_CAUSES)
 _IN_LINES = tuple(row for row in CAUSES if row.in_lines)
 _CERTAIN = tuple(row for row in CAUSES if row.in_warnings)
 _ECHOES = ("terminated",)  # which a job is for reasons that its lines tell better
+_KILLED = re.compile(r"Root Cause \(first observed failure\):(?:\n.*){1,6}?exitcode *: *(?P<signal>-9|-11|-4)\b")
 _EXIT = re.compile(r"exit code:? (?P<code>-?\d+)|ExitCode (?P<code2>-?\d+)", re.IGNORECASE)
 
 
@@ -88,6 +89,9 @@ def likely_cause(description: Mapping[str, Any], last_lines: Sequence[str] = ())
         return _of_texts(description, AWS_CAUSES, [secondary])
     raised = [each for each in raised_in(lines) if not each.is_launchers]
     own = [each for each in raised if not each.is_echo]
+    if not in_reason and (killed := _KILLED.search("\n".join(lines))):
+        # torchrun's own finding: no exception ended that rank, whatever it had logged before.
+        return _of_texts(description, _IN_LINES, [f"exitcode : {killed['signal']}"])
     witness = in_reason[-1] if in_reason else own[-1] if own else None
     if in_reason and own and own[-1].name == in_reason[-1].name:
         witness = own[-1]  # the same at its full length
@@ -105,8 +109,8 @@ def likely_cause(description: Mapping[str, Any], last_lines: Sequence[str] = ())
 
 
 def _of_exception(description: Mapping[str, Any], raised: Raised) -> Cause | None:
-    """By an exception's own line, then by the rest of its message, then by what it was raised from."""
-    found = _of_texts(description, _IN_LINES, [raised.text, f"{raised.text}\n{raised.more}"])
+    """By an exception's own words, then by what it was raised from."""
+    found = _of_texts(description, _IN_LINES, [raised.text])
     return found or (_of_exception(description, raised.cause) if raised.cause else None)
 
 

@@ -106,7 +106,8 @@ SCRIPT_CAUSES: tuple[Row, ...] = (
     ),
     row(
         "nccl",
-        r"NCCL (error|WARN)|nccl(System|Internal|Remote|UnhandledCuda)Error|RendezvousTimeoutError|RendezvousConnectionError"
+        r"NCCL (error|WARN|communicator)|Dist(Backend|Network|Store)Error"
+        r"|nccl(System|Internal|Remote|UnhandledCuda)Error|RendezvousTimeoutError|RendezvousConnectionError"
         r"|client socket has (timed out|failed)|Connection closed by peer|Timed out waiting \d+ms for",
         "{peers} could not talk to each other, or one of them had died",
         "{open}, and set NCCL_DEBUG=INFO in environment",
@@ -122,7 +123,8 @@ SCRIPT_CAUSES: tuple[Row, ...] = (
     row(
         "crashed",
         # sdk#134: `AlgorithmError: Exit Code: 139`
-        r"exit code:? 139\b|Segmentation fault|SIGSEGV|exit code:? 13[24]\b|SIGABRT|SIGILL|Illegal instruction",
+        r"exit code:? 139\b|Segmentation fault|SIGSEGV|exit code:? 13[24]\b|exitcode *: *-(11|4)\b"
+        r"|SIGABRT|SIGILL|Illegal instruction",
         "a native library crashed (exit code 139 is a segmentation fault, 134 an abort, 132 an instruction this processor has not)",
         "set PYTHONFAULTHANDLER=1 in environment to see where; check that compiled packages fit the image and the processor",
     ),

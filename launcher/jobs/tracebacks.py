@@ -8,7 +8,7 @@ exception is told apart by its worth: the script's own, an echo of another proce
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 _AHEAD = (  # what launchers put before each line: `[rank0]: `, `[1,mpirank:0,algo-1]<stderr>:`, `(worker pid=7) `, ErrorMessage
@@ -48,7 +48,6 @@ _ECHO = re.compile(
     r"|BrokenPipeError|ConnectionResetError|ConnectionRefusedError|EOFError$|collective operation timeout"
     r"|Rendezvous\w+Error|client socket has|KeyboardInterrupt|CancelledError|DataLoader worker .*exited unexpectedly\s*$"
 )
-_MORE_LINES = 3  # of an exception's message
 _WARNING = re.compile(
     r"\b(WARN(ING)?|INFO|DEBUG)\b|\w*Warning\b|^\s*[WI]\d{4} \d\d:|(?i:\bretry(ing)?\b|\bretried\b|\battempt \d)"
 )
@@ -64,8 +63,7 @@ class Raised:
     """An exception as it was printed."""
 
     name: str  # without its module
-    text: str  # its line, and nothing before or after
-    more: str = ""  # further lines of its message, as far as they can be told
+    text: str  # its line, with the next where that ends in a colon: what else follows may be another process's
     cause: Raised | None = None  # what it was raised from, by `raise ... from`
 
     @property
@@ -93,9 +91,11 @@ def raised_in(lines: Sequence[str]) -> list[Raised]:
         in_traceback = False
         before = lines[found[-1][0] + 1 : number] if found else ()
         cause = found[-1][1] if any(_DIRECT in each for each in before) else None
-        more = "\n".join(_message(lines[number + 1 : number + 1 + _MORE_LINES]))
-        name = match["name"].rpartition(".")[2]
-        found.append((number, Raised(name, match["text"].strip().rstrip('"'), more, cause)))
+        name, text = match["name"].rpartition(".")[2], match["text"].strip().rstrip('"')
+        following = lines[number + 1].strip() if number + 1 < len(lines) else ""
+        if text.endswith(":") and following and not _WARNING.search(following) and not _TRACEBACK.match(following):
+            text = f"{text} {following}"
+        found.append((number, Raised(name, text, cause)))
     return [each for _, each in found]
 
 
@@ -115,17 +115,3 @@ def sober(lines: Sequence[str]) -> list[str]:
 def without_benign(lines: Sequence[str]) -> list[str]:
     """The lines without those that stand in every good job's log."""
     return [line for line in lines if not _BENIGN.search(line)]
-
-
-def _message(lines: Sequence[str]) -> Iterator[str]:
-    """Lines that go on with an exception's message."""
-    for line in lines:
-        if (
-            not line.strip()
-            or line.startswith("=")
-            or _TRACEBACK.match(line)
-            or _LINE.match(line)
-            or _WARNING.search(line)
-        ):
-            return
-        yield line
