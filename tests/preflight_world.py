@@ -48,7 +48,7 @@ MODULES = (
     fsx,
 )
 CHECKS = tuple(check for module in MODULES for check in module.CHECKS)
-TRUST = {
+TRUST: dict[str, Any] = {
     "Version": "2012-10-17",
     "Statement": [
         {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"},

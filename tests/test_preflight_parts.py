@@ -161,7 +161,12 @@ def test_whether_sagemaker_may_take_the_role_for_an_account(condition: Any, may:
     assert may_assume({"Statement": [conditional, SAGEMAKER]}, "123456789012")
 
 
-DENY = {"Effect": "Deny", "Principal": "*", "Action": "s3:GetObject", "Resource": "arn:aws:s3:::data/train/*"}
+DENY: dict[str, Any] = {
+    "Effect": "Deny",
+    "Principal": "*",
+    "Action": "s3:GetObject",
+    "Resource": "arn:aws:s3:::data/train/*",
+}
 
 
 @pytest.mark.parametrize(

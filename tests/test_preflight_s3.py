@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import gzip
-import json
-from typing import Any
 
 import pytest
 
 import aws_stand_in
-import launcher
-from launcher.aws.account import Account
 from launcher.errors import SpecError, dotted
-from launcher.preflight import archives, buckets, checkpoints, compression, prefixes, shares
-from launcher.preflight.check import Subject
-from preflight_data import BASE, CHANNEL, TRAIN, Broken, checked, judge, put, put_lines, put_manifest, with_data
+from launcher.preflight import buckets, checkpoints, compression, prefixes, shares
+from preflight_data import CHANNEL, TRAIN, Broken, checked, judge, put, put_lines, put_manifest, with_data
 
-SUBJECTS = (buckets, prefixes, archives, shares, compression, checkpoints)
+SUBJECTS = (buckets, prefixes, shares, compression, checkpoints)
 GOOD = """\
 checkpoint_config: {s3_uri: s3://out/checkpoints}
 debug_hook_config: {s3_output_path: s3://out/debug/}
@@ -76,17 +71,6 @@ def test_the_code_need_not_be_there_before_it_is_uploaded(aws: aws_stand_in.Stan
     assert checked(code + CHANNEL).problems == []
     found = checked(code.replace("}", ", s3_uri: s3://gone/code}") + CHANNEL).problems
     assert [(each.code, dotted(each.path)) for each in found] == [("bucket-missing", "code.s3_uri")]
-
-
-def archive(s3: Any, kind: str) -> None:
-    """An object that is archived, beside one that is not."""
-    s3.put_object(Bucket="data", Key="old/1.tar", Body=b"data", StorageClass=kind)
-    put(s3, "old/2.tar")
-
-
-def archive_and_name(s3: Any) -> None:
-    archive(s3, "GLACIER")
-    put(s3, "train.manifest", body=json.dumps([{"prefix": "s3://data/old/"}, "1.tar", "2.tar"]).encode())
 
 
 BROKEN = (
@@ -171,30 +155,6 @@ BROKEN = (
         "prefix-only-folders",
         TRAIN,
         ("2 objects", "_SUCCESS", "upload the data"),
-    ),
-    Broken(
-        "data in GLACIER",
-        lambda s3: archive(s3, "GLACIER"),
-        "channels: {train: s3://data/old/}",
-        "objects-archived",
-        TRAIN,
-        ("1 of 2 objects are archived (GLACIER)", "'old/1.tar'", "restore-object"),
-    ),
-    Broken(
-        "a connector's data in DEEP_ARCHIVE",
-        lambda s3: archive(s3, "DEEP_ARCHIVE"),
-        "channels: {train: {source: S3Connector, s3_uri: s3://data/old/}}",
-        "objects-archived",
-        TRAIN,
-        ("(DEEP_ARCHIVE)",),
-    ),
-    Broken(
-        "a manifest that names an archived object",
-        archive_and_name,
-        "channels: {train: {s3_uri: s3://data/train.manifest, s3_data_type: ManifestFile}}",
-        "objects-archived",
-        TRAIN,
-        ("1 of the objects", "s3://data/old/1.tar"),
     ),
     Broken(
         "connector's prefix empty",
@@ -311,38 +271,6 @@ def test_each_code_can_be_ignored_errors_too(aws: aws_stand_in.StandIn) -> None:
 
 
 def test_every_code_is_provoked() -> None:
-    sizes = {"prefix-small-objects", "share-uneven"}  # test_preflight_sizes
+    elsewhere = {"prefix-small-objects", "share-uneven"}  # test_preflight_sizes
     codes = {code for subject in SUBJECTS for check in subject.CHECKS for code in check.codes}
-    assert codes == sizes | {broken.code for broken in BROKEN}
-
-
-@pytest.mark.parametrize(
-    ("head", "archive"),
-    [
-        ({}, None),
-        ({"StorageClass": "GLACIER_IR"}, None),
-        ({"StorageClass": "INTELLIGENT_TIERING"}, None),
-        ({"StorageClass": "INTELLIGENT_TIERING", "ArchiveStatus": "ARCHIVE_ACCESS"}, "ARCHIVE_ACCESS"),
-        ({"StorageClass": "GLACIER"}, "GLACIER"),
-        ({"StorageClass": "GLACIER", "Restore": 'ongoing-request="true"'}, "GLACIER"),
-        ({"StorageClass": "GLACIER", "Restore": 'ongoing-request="false", expiry-date="Tue, 24 Nov 2026"'}, None),
-    ],
-)
-def test_what_lies_in_an_archive(head: dict[str, str], archive: str | None) -> None:
-    assert archives.archive_of(head) == archive
-
-
-class WithTiers(Account):
-    """The account, but for what Intelligent-Tiering has put away, of which the stand-in knows nothing."""
-
-    def call(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
-        answer = super().call(service, operation, **parameters)
-        return answer | ({"ArchiveStatus": "DEEP_ARCHIVE_ACCESS"} if operation == "head_object" else {})
-
-
-def test_what_intelligent_tiering_has_archived_is_found(aws: aws_stand_in.StandIn) -> None:
-    archive(with_data(aws), "INTELLIGENT_TIERING")
-    plan = launcher.plan(launcher.parse_spec(f"{BASE}channels: {{train: s3://data/old/}}"))
-    (found,) = list(archives.ask_archives(Subject(plan, WithTiers(region="us-east-1"))))
-    assert found[1] == "objects-archived"
-    assert "objects are archived (DEEP_ARCHIVE_ACCESS), such as 'old/1.tar'" in found[2]
+    assert codes == elsewhere | {broken.code for broken in BROKEN}

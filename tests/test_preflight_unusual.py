@@ -177,7 +177,7 @@ def a_role_for_its_own_account(world: World) -> dict[str, str]:
         "StringEquals": {"aws:SourceAccount": "123456789012"},
         "ArnLike": {"aws:SourceArn": "arn:aws:sagemaker:*:123456789012:*"},
     }
-    return {"role": world.role(trust=[TRUST["Statement"][0] | {"Condition": own}])}
+    return {"role": world.role(trust=[{**TRUST["Statement"][0], "Condition": own}])}
 
 
 def nothing(world: World) -> dict[str, str]:
