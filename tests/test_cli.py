@@ -58,6 +58,20 @@ def test_problems_for_machines(folder: Path) -> None:
     ]
 
 
+def test_every_error_is_json_for_machines(folder: Path) -> None:
+    for arguments, code in (
+        (["list", "--nope"], 2),
+        (["logs"], 2),
+        (["job.yaml", "--dry-run", "--local"], 2),
+        (["nowhere.yaml", "--dry-run"], 2),
+        (["status", ""], 2),
+    ):
+        done = launch(folder, *arguments, "--json")
+        assert (done.returncode, json.loads(done.stdout)["exit_code"]) == (code, code), arguments
+        assert json.loads(done.stdout)["error"] in done.stderr
+    assert launch(folder, "logs", "", "--json").stdout.count("\n") == 1  # an object on each line
+
+
 def test_a_spec_from_stdin(folder: Path) -> None:
     done = launch(folder, "-", "--dry-run", "--name", "one", stdin=BASE)
     assert done.returncode == 0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -88,6 +90,65 @@ def test_list(aws: StandIn, request_of: dict[str, Any]) -> None:
     assert NAME in launch("list").stdout.replace("\n", "")
 
 
+def test_a_list_in_a_pipe_has_a_line_for_each_job(aws: StandIn, request_of: dict[str, Any]) -> None:
+    long = "a" * 63
+    aws.client("sagemaker").create_training_job(**{**request_of, "TrainingJobName": long})
+    lines = CliRunner(env={"COLUMNS": "30"}).invoke(cli, ["list"]).stdout.splitlines()
+    assert [line.split()[:2] for line in lines] == [[long, "InProgress"], [NAME, "InProgress"]]
+    assert len({line.index("InProgress") for line in lines}) == 1
+
+
+@pytest.mark.parametrize(
+    ("columns", "titles"), [("80", ["name", "status", "created", "took"]), ("45", ["name", "status"]), ("20", ["name"])]
+)
+def test_a_list_on_a_narrow_terminal_keeps_the_names(
+    request_of: dict[str, Any], columns: str, titles: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    with CliRunner().isolation() as (out, _, _):
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+        cli.main(["list"], standalone_mode=False)
+        lines = click.unstyle(out.getvalue().decode()).splitlines()
+    assert lines[0].split() == titles
+    assert lines[1].split()[0] == NAME
+
+
+def test_what_is_no_name_is_not_asked_for(aws: StandIn, request_of: dict[str, Any]) -> None:
+    for name in ("", "a b", "-a", "a" * 64):
+        with pytest.raises(LaunchError, match="is no training job's name"):
+            launch("status", "--", name)
+    assert aws.calls() == []
+
+
+def test_all_that_is_said_of_a_job_is_said_in_json_too(aws: StandIn, request_of: dict[str, Any]) -> None:
+    aws.job(NAME, "Training")
+    aws.job(NAME, "Failed", reason="CapacityError: Unable to provision requested ML compute capacity.", billable=3600)
+    aws.job(NAME, metrics={"loss": 0.25})
+    told = data("status", NAME)
+    assert told["LikelyCause"]["Code"] == "capacity"
+    assert told["LikelyCause"]["Cause"] in launch("status", NAME).stderr
+    assert told["LikelyCause"]["Remedy"] in launch("status", NAME).stderr
+    assert told["EstimatedCost"]["usd"] > 0.1
+    assert [(each["MetricName"], each["Value"]) for each in told["FinalMetricDataList"]] == [("loss", 0.25)]
+
+
+def test_who_may_not_ask_for_tags_goes_on_without(aws: StandIn, request_of: dict[str, Any]) -> None:
+    aws.deny("sagemaker:ListTags")
+    done = launch("rerun", NAME, "--dry-run", "--json")
+    assert "Tags" not in json.loads(done.stdout)
+    assert "the tags of" in done.stderr
+    assert "the new job has none of them" in done.stderr
+    done = launch("diff", "job.yaml", NAME, "--json")
+    assert json.loads(done.stdout) == []
+    assert "they are not compared" in done.stderr
+
+
+def test_a_name_that_is_taken_blames_no_line_that_does_not_say_it(aws: StandIn, request_of: dict[str, Any]) -> None:
+    with pytest.raises(LaunchError, match=r"^a training job .* exists already") as caught:
+        launch("rerun", NAME, "--name", NAME, "--no-check")
+    assert "base_name" not in str(caught.value)
+
+
 def test_a_list_of_hundreds_comes_in_pages(aws: StandIn, request_of: dict[str, Any]) -> None:
     client = aws.client("sagemaker")
     for number in range(120):
@@ -100,6 +161,8 @@ def test_stop(aws: StandIn, request_of: dict[str, Any]) -> None:
     aws.job(NAME, "Training")
     assert data("stop", NAME)["TrainingJobStatus"] == "Stopping"
     assert aws.writing_calls() == ["sagemaker:StopTrainingJob"]
+    assert "already stopping" in launch("stop", NAME).stderr
+    assert data("stop", NAME)["TrainingJobStatus"] == "Stopping"
     aws.job(NAME, "Stopped")
     assert data("stop", NAME)["TrainingJobStatus"] == "Stopped"
     assert aws.writing_calls() == ["sagemaker:StopTrainingJob"]

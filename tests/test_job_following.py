@@ -243,9 +243,15 @@ def test_a_reader_that_has_had_enough(aws: StandIn) -> None:
     assert piped.stdout is not None and piped.stderr is not None
     assert piped.stdout.readline().startswith("algo-1 | x")
     piped.stdout.close()
-    assert piped.wait(30) == 0
+    assert piped.wait(30) == 141
     assert "Traceback" not in piped.stderr.read()
     piped.stderr.close()
+
+
+def test_a_selection_that_holds_nothing_is_told_as_such(aws: StandIn) -> None:
+    job(aws)
+    aws.log("cats-1", ["old"], timestamps=[1000])
+    assert "cats-1 has said nothing since then" in launch_logs("cats-1", "--since", "5s").stderr
 
 
 def on_a_terminal(arguments: list[str], until: Callable[[str], bool], then: Callable[[int], None]) -> tuple[int, str]:

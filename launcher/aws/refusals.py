@@ -80,7 +80,7 @@ def translated(do: Callable[[Any], Any], client: Any, call: str, veil: Veil) -> 
         return do(client)
     except ClientError as error:
         said = error.response.get("Error", {})
-        code, status = said.get("Code", ""), error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        code, status = said.get("Code") or "", error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         text = veil.over(str(said.get("Message") or code))
         if not text or "<?xml" in text or text.lstrip().startswith("<"):
             text, code = f"{_NOT_AWS} (HTTP {status})", ""

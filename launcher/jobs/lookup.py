@@ -8,7 +8,7 @@ from typing import Any
 
 from launcher.aws.account import Account, AwsError
 from launcher.aws.veil import is_secret_name, settings_to_hide
-from launcher.errors import RefusedError
+from launcher.errors import InputError, RefusedError
 from launcher.nearest import did_you_mean
 from launcher.submit import is_missing
 
@@ -16,12 +16,13 @@ _NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")  # TrainingJobName in th
 
 
 def describe(account: Account, name: str) -> dict[str, Any]:
-    """DescribeTrainingJob's answer. Raises RefusedError where there is no such job, naming one that is spelt alike.
+    """DescribeTrainingJob's answer. Raises RefusedError where there is no such job, naming one that is spelt alike,
+    and InputError for what can be no name.
 
     What it says in words can hold a command with all its arguments, and does not hold the job's secrets any more.
     """
     if not _NAME.fullmatch(name):
-        raise RefusedError(
+        raise InputError(
             f"{name!r} is no training job's name: letters, digits and '-', at most 63; `launch list` shows them"
         )
     try:
