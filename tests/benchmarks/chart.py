@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     import matplotlib as mpl
 
     mpl.use("svg")
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # it asks for fonts that nothing here uses
     mpl.rcParams["svg.hashsalt"] = "bench"  # so that the same figures make the same file
     from matplotlib import pyplot
 
@@ -22,7 +24,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     colours = ["#2f7d5b" if row["ratio"] >= row["target"] else "#c8803c" for row in rows]
     axes.barh(places, [row["ratio"] for row in rows], color=colours, height=0.7)
     aims = [(row["target"], place) for row, place in zip(rows, places, strict=True) if row["target"]]
-    axes.plot(*zip(*aims, strict=True), "|", color="black", markersize=11, label="target")
+    axes.plot([aim for aim, _ in aims], [place for _, place in aims], "|", color="black", markersize=11, label="target")
     axes.axvline(1, color="grey", linewidth=0.8)
     axes.set_xscale("log")
     axes.set_yticks(places, names, fontsize=8)

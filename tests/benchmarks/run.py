@@ -1,7 +1,7 @@
 """Every benchmark, one after the other: `python tests/benchmarks/run.py README.md` (make bench); some minutes.
 
-Prints each table as it is found, and writes results.json and results.svg beside this file and the table into the README.
-Names of benchmarks behind the file's run these only, and write nothing: `python tests/benchmarks/run.py - loaders cache`.
+Prints each row as it is found, and writes results.json and results.svg beside this file and the table into the README; `-` in
+the README's place writes nothing. Names behind it run these only, and leave the others' rows as they were: `... - loaders cache`.
 LAUNCHER_BENCH_PYTHON, LAUNCHER_SDK_V2_PYTHON and AWS_COMMAND name the peers' environments; rows of peers that are not there are
 left out.
 """
@@ -62,19 +62,20 @@ def main() -> None:
     readme, chosen = sys.argv[1], sys.argv[2:] or list(BENCHMARKS)
     machine = facts()
     print(said(machine), HEADINGS, sep="\n\n", flush=True)
-    rows: list[Row] = []
+    results = HERE / "results.json"
+    known = json.loads(results.read_text())["rows"] if sys.argv[2:] and results.exists() else []
+    rows: dict[str, list[Row]] = {name: [row for row in known if row["benchmark"] == name] for name in BENCHMARKS}
     for name in chosen:
         start = time.perf_counter()
         with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-            found = BENCHMARKS[name](Path(folder))
-        rows += found
-        print("\n".join(map(line, found)), flush=True)
+            rows[name] = [{"benchmark": name, **row} for row in BENCHMARKS[name](Path(folder))]
+        print("\n".join(map(line, rows[name])), flush=True)
         print(f"{name}: {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
-    if readme == "-":
-        return
-    (HERE / "results.json").write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
-    draw(rows, HERE / "results.svg")
-    write_table(Path(readme), machine, rows)
+        if readme != "-":  # each time, so that what fails later takes nothing away
+            found = [row for of_one in rows.values() for row in of_one]
+            results.write_text(json.dumps({"machine": machine, "rows": found}, indent=1) + "\n")
+            draw(found, HERE / "results.svg")
+            write_table(Path(readme), machine, found)
 
 
 def facts() -> dict[str, Any]:
