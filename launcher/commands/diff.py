@@ -21,7 +21,6 @@ from launcher.errors import dotted
 @json_option
 def command(spec: str, name: str, as_json: bool, show_secrets: bool, sets: tuple[str, ...], **reading: Any) -> None:
     """Compare the request of SPEC with that of the training job NAME, member by member; `-` ran, `+` would run.
-
     Of the job's settings, all of environment and hyperparameters that are named like secrets (token, key, password) are
     shown as ***, unless --show-secrets is given.
     """

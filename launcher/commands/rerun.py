@@ -31,7 +31,6 @@ _MADE_UP = re.compile(r"-\d{8}-\d{6}-[0-9a-z]{4}$")  # what launcher.names puts 
 @json_option
 def command(name: str, new_name: str | None, **options: Any) -> None:
     """Submit the request of the training job NAME again, with what --set changes. Its code is used as it lies in S3.
-
     Of the job's settings, all of environment and hyperparameters that are named like secrets (token, key, password) are
     shown as ***, unless --show-secrets is given.
     """
