@@ -208,7 +208,8 @@ def test_a_pipe_has_a_fifo_per_epoch_counted_anew_after_a_stop(
     make_root: Callable[..., Path], data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shard = (data / "s3/my-bucket/digits/train-tar/train-000.tar").read_bytes()
-    model = ("--epochs", "2", "--model", "users_model:make", "--num-workers", "1")  # a broker would outlive the stop, with this process
+    # One worker: a broker would outlive the stop, with this process.
+    model = ("--epochs", "2", "--model", "users_model:make", "--num-workers", "1")
     whole = make_root("whole", train=TAR)
     threads = [feed(whole, "train", epoch, shard) for epoch in range(2)]
     run(*model)
