@@ -14,6 +14,7 @@ from typing import Any
 from launcher.aws.account import Account, AwsError
 from launcher.aws.blame import placed
 from launcher.aws.code_upload import upload_code
+from launcher.aws.veil import HIDDEN, is_secret_name
 from launcher.aws_model import shapes
 from launcher.console import Console
 from launcher.errors import AccountError, Problem, RefusedError
@@ -21,6 +22,7 @@ from launcher.plan import Plan
 
 _ATTEMPTS = 4
 _PAUSE_SECONDS = 1.0  # doubled after each attempt; botocore has waited in each of them already
+_LIKELY_SECRET = 8  # characters
 _TAKEN = ("ResourceInUse", "ResourceInUseException")
 
 
@@ -45,9 +47,14 @@ def submit(plan: Plan, account: Account, console: Console) -> Submitted:
 
 
 def veil(plan: Plan, account: Account) -> None:
-    """Let nothing that the account's AWS says repeat a value that came from an environment variable."""
-    for (member, key), written in plan.spec.veiled.items():
-        account.veil.add(str(plan.request.get(member, {}).get(key) or ""), written)
+    """Let nothing that the account's AWS says repeat a value that is not shown in the plan.
+
+    Of a job's own settings nobody knows which are secrets, so all are hidden, but for short ones such as `no` or `INFO`.
+    """
+    for (member, name), written in plan.spec.veiled.items():
+        value = str(plan.request.get(member, {}).get(name) or "")
+        if written != HIDDEN or is_secret_name(name) or len(value) >= _LIKELY_SECRET:
+            account.veil.add(value, written)
 
 
 def _create(plan: Plan, account: Account, console: Console) -> str:

@@ -142,6 +142,12 @@ def test_settings_of_a_job_that_ran_are_hidden_in_rerun_and_diff(aws: StandIn, f
     assert aws.requests()[1]["HyperParameters"] == aws.requests()[0]["HyperParameters"]
 
 
+def test_short_settings_of_a_job_that_ran_are_no_secrets(aws: StandIn, folder: Path) -> None:
+    assert launch("job.yaml", "--no-check", "--set", "environment={VERBOSE: 'no', API_KEY: xyz}").returncode == 0
+    aws.refuse("sagemaker:CreateTrainingJob", "ValidationException", "there is no such thing as xyz")
+    assert "there is no such thing as ***" in launch("rerun", "digits-1", "--no-check").stderr
+
+
 def test_a_failure_that_quotes_the_command_hides_its_secrets(aws: StandIn, folder: Path) -> None:
     assert launch("job.yaml", "--no-check", "--set", "hyperparameters.api-key=${TOKEN}").returncode == 0
     said = f'AlgorithmError: ExecuteUserScriptError: ExitCode 2 Command "python3 train.py --api-key {TOKEN}"'
