@@ -20,9 +20,11 @@ from datetime import datetime
 from typing import Any
 
 from launcher.aws.refusals import (
+    HAVE_EXPIRED,
     AwsError,
     CredentialsError,
     expired,
+    is_expired,
     no_credentials,
     of_credentials,
     one_line,
@@ -59,7 +61,9 @@ class Account:
         self.veil = Veil()
         """What AWS may repeat and nobody is to see; the account's own keys are in it."""
         self.silence = ""
-        """Why AWS could not be reached, as long as nothing has ever been answered."""
+        """Why nothing is answered, as long as nothing has ever been."""
+        self.answered = False
+        """Whether there has been an answer; that the credentials have expired is none."""
         self._wanted_region, self._profile, self._on_expired = region, profile, on_expired
         self._lock = threading.RLock()
         self._session: Any = None
@@ -67,7 +71,6 @@ class Account:
         self._generation = 0  # of credentials
         self._keys: tuple[str, str] | None = None
         self._over: tuple[float, CredentialsError] | None = None  # since when nothing can be asked, and why
-        self._answered = False
 
     @property
     def region(self) -> str:
@@ -171,9 +174,16 @@ class Account:
     def _hear(self, response: Any, caught_exception: Exception | None, **_: Any) -> None:
         """Called by botocore after each attempt of a call, of which it makes several before it tells anybody."""
         if response is not None:
-            self._answered, self.silence = True, ""
-        elif caught_exception is not None and not self._answered:
-            self.silence = one_line(self.veil.over(str(caught_exception)))
+            code = (response[1].get("Error") or {}).get("Code") or ""
+            if code == "400":
+                return  # to HEAD: it may be just that
+            if not is_expired(str(code)):
+                self.answered, self.silence = True, ""
+            elif not self.answered:
+                self.silence = HAVE_EXPIRED
+        elif caught_exception is not None and not self.answered:
+            reason = one_line(self.veil.over(str(caught_exception)))
+            self.silence = f"AWS cannot be reached: {reason}; look at the network, proxies and AWS_ENDPOINT_URL"
 
     def _named(self, error: AwsError) -> AwsError:
         """What is wrong where the answer to HEAD did not say: a question whose answer has a body tells."""

@@ -15,6 +15,12 @@ _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRef
 _DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403")
 _THROTTLED = ("Throttling", "ThrottlingException", "TooManyRequestsException", "RequestLimitExceeded", "SlowDown")
 _RENEW = "renew them (`aws sso login`, or where else you have them from)"
+HAVE_EXPIRED = f"the AWS credentials have expired; {_RENEW}"
+
+
+def is_expired(code: str) -> bool:
+    """Whether this code of AWS's says that the credentials have expired."""
+    return code in _EXPIRED
 
 
 class AwsError(RefusedError):
@@ -66,9 +72,7 @@ class CredentialsError(AwsError):
 
 def expired(error: AwsError) -> CredentialsError:
     """The refusal, called what it is."""
-    return CredentialsError(
-        f"the AWS credentials have expired; {_RENEW}. AWS said: {error}", call=error.call, code=error.code, status=400
-    )
+    return CredentialsError(f"{HAVE_EXPIRED}. AWS said: {error}", call=error.call, code=error.code, status=400)
 
 
 def translated(do: Callable[[Any], Any], client: Any, call: str, veil: Veil) -> Any:

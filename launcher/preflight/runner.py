@@ -19,6 +19,7 @@ from launcher.preflight.check import Check, Found, Subject, Told, why_not
 from launcher.preflight.report import Outcome, Report
 from launcher.preflight.threads import start
 
+_LOOK_SECONDS = 0.1
 DEADLINE = 5.0  # seconds, unless prefixes are listed to their ends
 
 
@@ -58,12 +59,7 @@ def preflight(
     subject = Subject(plan, account, full)
     runs = [_Run(check, subject.for_one_check()) for check in checks]
     under_way = [start(run) for run in runs]
-    until = None if full else began + deadline
-    waiting = set(under_way)
-    while waiting and (until is None or time.monotonic() < until):
-        ended, waiting = wait(waiting, None if until is None else until - time.monotonic(), FIRST_COMPLETED)
-        if any(isinstance(_refusal(run), CredentialsError) for run in ended):
-            break  # no other question has an answer either
+    _wait(set(under_way), account, None if full else began + deadline, deadline)
     refused = [error for run in under_way if (error := _refusal(run)) is not None]
     _refuse_if_nobody(account, refused, [run for run in runs if run.subject.has_asked])
     silent = {*(plan.spec.ignore or ()), *ignore}
@@ -80,9 +76,21 @@ def _refuse_if_nobody(account: Account, refused: list[RefusedError], needed: lis
     if nobody and len(nobody) == len(needed):
         raise nobody[0]
     if needed and account.silence:
-        raise RefusedError(
-            f"AWS cannot be reached: {account.silence}; look at the network, proxies and AWS_ENDPOINT_URL"
-        )
+        raise RefusedError(account.silence)
+
+
+def _wait(waiting: set[Future[None]], account: Account, until: float | None, longer: float) -> None:
+    """Until all have ended, or the time is over; so much longer, if by then there has been no answer at all, as on a busy
+    machine, since the first one may be that there is nobody to ask."""
+    while waiting:
+        left = None if until is None else until - time.monotonic()
+        if left is not None and left <= 0:
+            if account.answered or left <= -longer:
+                return
+            left = _LOOK_SECONDS
+        ended, waiting = wait(waiting, left, FIRST_COMPLETED)
+        if any(isinstance(_refusal(run), CredentialsError) for run in ended):
+            return  # no other question has an answer either
 
 
 def _refusal(ended: Future[None]) -> RefusedError | None:
