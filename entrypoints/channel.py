@@ -55,7 +55,8 @@ def open_channel(
         share = default_share(channel, place_of(environment))
     reading = reading or Reading()
     source = Source(channel, epoch, reader, form, share, reading, _cache(channel, reading))
-    return Samples(source.samples, epoch, share, reading)
+    about = {"channel": name, "format": getattr(form, "__name__", None) or repr(form)}
+    return Samples(source.samples, epoch, share, reading, about)
 
 
 def _cache(channel: Channel, reading: Reading) -> ObjectCache | None:

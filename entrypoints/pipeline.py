@@ -68,6 +68,11 @@ class Source:
     def _of_stream(self, mark: Mark) -> Generator[Sample, None, None]:
         """A Pipe's samples. Where they are dealt out or wrapped, the mark counts those of this share."""
         if self.share.readers > 1 or has_broker(self.channel):
+            if mark.start:
+                raise ChannelError(
+                    f"channel {self.channel.name!r}: the state is of a Pipe's only reader, and here are several; use as many as"
+                    " before, or begin the epoch anew"
+                )
             with closing(read_share(self.channel, self.epoch, self.form, self.share)) as dealt:
                 for sample in islice(dealt, mark.object, None):
                     mark.object += 1
@@ -76,7 +81,7 @@ class Source:
         wrapped = self.channel.record_wrapper == "RecordIO"
         for _, stream in self.reader.open_streams(self.channel, self.epoch, EVERYTHING):
             with closing(stream):
-                if self.share == EVERYTHING and not wrapped:
+                if self.share == EVERYTHING and not wrapped and not mark.object:
                     yield from self.form.split(stream, None, mark)
                     continue
                 samples = self._unwrapped(stream) if wrapped else self.form.split(stream, None)

@@ -13,10 +13,13 @@ blocks all the same, and going on reads what came before and drops it.
 
 from __future__ import annotations
 
+import inspect
 import os
 import random
+import sys
 from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
@@ -81,11 +84,19 @@ Opened: TypeAlias = Callable[[Mark], Generator[Sample, None, None]]
 class Samples:
     """The samples of a share in one epoch: an iterator that can say where it stands.
 
-    `opened` gives the samples from a mark of the share on, once it is asked for the first, and moves the mark.
+    `opened` gives the samples from a mark of the share on, once it is asked for the first, and moves the mark. `about` says
+    what is read (channel, format): a state goes with the same only.
     """
 
-    def __init__(self, opened: Opened, epoch: int, share: Share, reading: Reading) -> None:
-        self._epoch, self._at = epoch, Mark()
+    def __init__(self, opened: Opened, epoch: int, share: Share, reading: Reading, about: State) -> None:
+        self.epoch, self._at = epoch, Mark()
+        order = {"seed": reading.seed, "block": reading.block, "block_bytes": reading.block_bytes}
+        self._about = {
+            **about,
+            "share": share.index,
+            "shares": share.count,
+            **(order if reading.seed is not None else {}),
+        }
         source = opened(self._at)
         # Unshuffled, nothing of ours stands between the reader and whoever reads: a call for each sample would show.
         self._blocks = None if reading.seed is None else _Blocks(reading, epoch, share, self._at)
@@ -106,23 +117,34 @@ class Samples:
         blocks = self._blocks
         number, position = (self._at.object, self._at.position) if blocks is None else blocks.begun
         within = {"block": blocks.number if blocks else 0, "given": blocks.given if blocks else 0}
-        return {"version": VERSION, "epoch": self._epoch, "object": number, "position": position, **within}
+        place = {"object": number, "position": position, **within}
+        return {"version": VERSION, "epoch": self.epoch, "of": self._about, **place}
 
     def load_state_dict(self, state: State) -> None:
-        """Go on where `state_dict` said, of the same channel, epoch, share, reading and data; before the first sample is read.
+        """Go on where `state_dict` said, of the same channel, format, epoch, share, order and data; before the first sample.
 
-        Raises ChannelError where the state is another epoch's, or none of this version's.
+        Raises ChannelError where the state is none, or one of something else.
         """
-        if state.get("version") != VERSION or state.get("epoch") != self._epoch:
+        if inspect.getgeneratorstate(self._samples) != inspect.GEN_CREATED:
+            raise ChannelError("a state is loaded before the first sample is read; open the channel again")
+        here = {"version": VERSION, "epoch": self.epoch, **self._about}
+        there = {"version": state.get("version"), "epoch": state.get("epoch"), **(state.get("of") or {})}
+        differ = [f"{key} {there.get(key)!r}, not {value!r}" for key, value in here.items() if there.get(key) != value]
+        numbers = [state.get(key) for key in ("object", "position", "block", "given")]
+        if not differ and not all(isinstance(number, int) for number in numbers):
+            differ = ["of no place"]
+        if differ:
             raise ChannelError(
-                f"the state is of version {state.get('version')} and epoch {state.get('epoch')}, not of version {VERSION} and"
-                f" epoch {self._epoch}; open the channel with the state's epoch, or begin the epoch anew"
+                f"the state does not go with this reading: it is of {', '.join(differ)}; begin the epoch anew"
             )
         self._at.object, self._at.start = state["object"], state["position"]
         self._at.position = self._at.start
         if self._blocks is not None:
             self._blocks.begun = (state["object"], state["position"])
             self._blocks.number, self._blocks.given = state["block"], state["given"]
+
+
+Block: TypeAlias = tuple[list[Sample], tuple[int, int]]  # samples, and object and position after them
 
 
 class _Blocks:
@@ -136,14 +158,16 @@ class _Blocks:
         self.number = 0
         self.given = 0  # of this block's samples
         self.begun = (0, 0)  # object and position where it begins
+        self._left = False
 
     def shuffled(self, source: Generator[Sample, None, None]) -> Generator[Sample, None, None]:
         """The samples, block by block."""
-        with closing(source):
-            while block := self._read(source):
-                after = (self._at.object, self._at.position)
+        with (
+            closing(source),
+            closing(self._dealt(source) if self._share.readers > 1 else self._alone(source)) as blocks,
+        ):
+            for block, after in blocks:
                 samples = self._reading.of_block(block, self._epoch, self._share, self.number)
-                del block
                 for sample in samples[self.given :]:
                     self.given += 1
                     if self.given == len(samples):
@@ -151,15 +175,34 @@ class _Blocks:
                         self.number += 1
                     yield sample
 
-    def _read(self, source: Iterator[Sample]) -> list[Sample]:
+    def _alone(self, source: Iterator[Sample]) -> Generator[Block, None, None]:
+        while (read := self._read(source))[0]:
+            yield read
+
+    def _dealt(self, source: Iterator[Sample]) -> Generator[Block, None, None]:
+        """Blocks of a Pipe that several read. The next is read while this one is given: whoever is dealt samples and does not
+        take them holds up the others, and nobody gives any before a block is full.
+        """
+        with ThreadPoolExecutor(1, "next-block") as pool:
+            try:
+                coming = pool.submit(self._read, source)
+                while (read := coming.result())[0]:
+                    coming = pool.submit(self._read, source)
+                    yield read
+            finally:
+                self._left = True  # where nobody takes the block that is being read, it need not be whole
+
+    def _read(self, source: Iterator[Sample]) -> Block:
         block: list[Sample] = []
         size = 0
+        # Shares of one Pipe end their blocks at the same number, so that none waits for what another does not take.
+        limit = self._reading.block_bytes if self._share.readers == 1 else sys.maxsize
         for sample in source:
             block.append(sample)
             size += sum(map(_bytes, sample.values()))
-            if len(block) == self._reading.block or size >= self._reading.block_bytes:
+            if len(block) == self._reading.block or size >= limit or self._left:
                 break
-        return block
+        return block, (self._at.object, self._at.position)
 
 
 def _bytes(field: Any) -> int:
@@ -186,6 +229,7 @@ class Mixture:
         if len(sources) != len(weights) or not sources or any(weight <= 0 for weight in weights):
             raise ValueError(f"{len(sources)} sources have the weights {list(weights)}; each needs one above 0")
         self._sources, self._weights = list(sources), list(weights)
+        self.epoch = sources[0].epoch
         self._seed, self._stop_at_first = seed, stop_at_first
         self._transforms = transforms or [None] * len(sources)
         self._drawn = 0
@@ -219,13 +263,18 @@ class Mixture:
     def state_dict(self) -> State:
         """Where the next sample of each source begins, and how many have been drawn."""
         states = [source.state_dict() for source in self._sources]
-        drawn = {"drawn": self._drawn, "ended": sorted(self._ended)}
-        return {"version": VERSION, "epoch": states[0]["epoch"], **drawn, "sources": states}
+        drawn = {"drawn": self._drawn, "ended": sorted(self._ended), "seed": self._seed}
+        return {"version": VERSION, "epoch": self.epoch, **drawn, "sources": states}
 
     def load_state_dict(self, state: State) -> None:
-        """Go on where `state_dict` said; before the first sample is read."""
+        """Go on where `state_dict` said; before the first sample is read. Raises ChannelError as Samples' does."""
+        sources = state.get("sources", ())
+        if state.get("seed") != self._seed or len(sources) != len(self._sources):
+            raise ChannelError(
+                "the state is of another mixture: other channels, another seed, rank or number of workers; begin the epoch anew"
+            )
         self._drawn, self._ended = state["drawn"], set(state["ended"])
-        for source, of_source in zip(self._sources, state["sources"], strict=True):
+        for source, of_source in zip(self._sources, sources, strict=True):
             source.load_state_dict(of_source)
 
     def _choice(self) -> int:

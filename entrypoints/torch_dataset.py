@@ -59,6 +59,11 @@ class StreamDataset(IterableDataset[Any]):
         """Says which epoch the next iteration is, counting from 0; under Pipe each has its own FIFO."""
         self._epoch[0] = epoch
 
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next iteration."""
+        return int(self._epoch[0])
+
     def samples(self, worker: int = 0, workers: int = 1) -> Samples | Mixture:
         """What one worker (of `workers`) of this rank reads in this epoch, before the transform."""
         raise NotImplementedError
@@ -66,17 +71,23 @@ class StreamDataset(IterableDataset[Any]):
     def __iter__(self) -> Iterator[Any]:
         info = get_worker_info()
         self._current = samples = self.samples(*((info.id, info.num_workers) if info else (0, 1)))
-        if self._resumed is not None:
+        if self._resumed is not None and self._resumed["epoch"] == samples.epoch:
             samples.load_state_dict(self._resumed)
-            self._resumed = None
+        self._resumed = None
+        return self._given(samples)
+
+    def _given(self, samples: Samples | Mixture) -> Generator[Any, None, None]:
         with closing(samples):
             yield from samples if self.transform is None else map(self.transform, samples)
 
     def state_dict(self) -> State:
         """Where the iteration that began last stands, in this process: the next iteration of one that loads it goes on there."""
-        if self._current is not None and self._resumed is None:
+        # The epoch may be another by now, and that one has not begun.
+        if self._resumed is not None and self._resumed["epoch"] == self.epoch:
+            return self._resumed
+        if self._current is not None and self._current.epoch == self.epoch:
             return self._current.state_dict()
-        return self._resumed or {"epoch": int(self._epoch[0])}
+        return {"epoch": self.epoch}
 
     def load_state_dict(self, state: State) -> None:
         """Lets the next iteration go on where `state` says, in its epoch."""
@@ -104,20 +115,20 @@ class ChannelDataset(StreamDataset):
     ) -> None:
         super().__init__()
         self._environment = environment or load_environment()
-        self._channel = find_channel(self._environment, channel)
+        self.channel = find_channel(self._environment, channel)
         self._format = format
         self.transform = transform
         self._reading = reading
-        self._place = _place(self._environment)
+        self.place = _place(self._environment)
         self._job = job()  # so that its workers read the same listing
 
     def samples(self, worker: int = 0, workers: int = 1) -> Samples:
         """See StreamDataset."""
         join_job(self._job)
-        share = default_share(self._channel, self._place, worker, workers)
+        share = default_share(self.channel, self.place, worker, workers)
         return open_channel(
-            self._channel.name,
-            int(self._epoch[0]),
+            self.channel.name,
+            self.epoch,
             self._format,
             environment=self._environment,
             share=share,
@@ -144,11 +155,17 @@ class MixedDataset(StreamDataset):
 
     def samples(self, worker: int = 0, workers: int = 1) -> Mixture:
         """See StreamDataset."""
+        pipes = [part.channel.name for part in self._parts if part.channel.mode == "Pipe"]
+        if pipes and default_share(self._parts[0].channel, self._parts[0].place, worker, workers).readers > 1:
+            raise ChannelError(
+                f"channel {pipes[0]!r}: a Pipe that is mixed has one reader a host, since its readers draw at different times and"
+                " would wait for each other; use one rank a host and num_workers 0 or 1, or input_mode: FastFile"
+            )
         rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else os.environ.get("RANK", 0)
         return Mixture(
             [part.samples(worker, workers) for part in self._parts],
             self._weights,
-            seed=f"{self._seed}/{int(self._epoch[0])}/{rank}/{worker}/{workers}",
+            seed=f"{self._seed}/{self.epoch}/{rank}/{worker}/{workers}",
             transforms=[part.transform for part in self._parts],
             stop_at_first=self._stop_at_first,
         )

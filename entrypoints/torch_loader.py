@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Any, TypeVar
 
 import torch
@@ -70,6 +71,8 @@ class ThreadLoader:
 
     def __iter__(self) -> Iterator[Any]:
         begin, self._resumed = self._resumed, None
+        if begin is not None and begin["epoch"] != self.dataset.epoch:
+            begin = None
         if begin is not None and len(begin["threads"]) != self._threads:
             raise ChannelError(
                 f"the state is of {len(begin['threads'])} threads, and here are {self._threads}; use as many, or begin anew"
@@ -77,24 +80,29 @@ class ThreadLoader:
         samples = [self.dataset.samples(worker, self._threads) for worker in range(self._threads)]
         for each, state in zip(samples, begin["threads"] if begin else (), strict=False):
             each.load_state_dict(state)
-        states = [each.state_dict() for each in samples]
-        ended = set(begin["ended"]) if begin else set()
-        return self._batches(samples, states, ended, begin["turn"] if begin else 0)
+        fresh = {
+            "epoch": self.dataset.epoch,
+            "threads": [each.state_dict() for each in samples],
+            "ended": [],
+            "turn": 0,
+        }
+        self._state = begin or fresh
+        return self._batches(samples, self._state)
 
     def state_dict(self) -> State:
         """Where the iteration that began last stands: after the batch that it gave last."""
-        if self._state is not None and self._resumed is None:
-            return self._state
-        return self._resumed or {"epoch": self.dataset.state_dict()["epoch"]}
+        for state in (self._resumed, self._state):
+            if state is not None and state["epoch"] == self.dataset.epoch:
+                return state
+        return {"epoch": self.dataset.epoch}
 
     def load_state_dict(self, state: State) -> None:
         """Lets the next iteration go on where `state` says, in its epoch."""
         self.dataset.set_epoch(state["epoch"])
         self._resumed = state if "threads" in state else None
 
-    def _batches(
-        self, samples: list[Samples | Mixture], states: list[State], ended: set[int], turn: int
-    ) -> Generator[Any, None, None]:
+    def _batches(self, samples: list[Samples | Mixture], begin: State) -> Generator[Any, None, None]:
+        states, ended, turn = list(begin["threads"]), set(begin["ended"]), begin["turn"]
         stop = threading.Event()
         queues: list[queue.Queue[_Batch | _End]] = [queue.Queue(self._ahead) for _ in samples]
         workers = [
@@ -102,8 +110,6 @@ class ThreadLoader:
             for number, (each, filled) in enumerate(zip(samples, queues, strict=True))
             if number not in ended
         ]
-        epoch = states[0]["epoch"]
-        self._state = {"epoch": epoch, "threads": list(states), "ended": sorted(ended), "turn": turn}
         for worker in workers:
             worker.start()
         try:
@@ -116,7 +122,7 @@ class ThreadLoader:
                     if item.error is not None:
                         raise item.error
                 turn = (turn + 1) % self._threads
-                self._state = {"epoch": epoch, "threads": list(states), "ended": sorted(ended), "turn": turn}
+                self._state = {**begin, "threads": list(states), "ended": sorted(ended), "turn": turn}
                 if isinstance(item, _Batch):
                     yield item.content
                 del item  # a batch that was given must not be held while the next is waited for
@@ -160,33 +166,34 @@ def even_batches(batches: Iterable[T], *, kept: int = 8) -> Generator[tuple[T, b
 
     Nothing is dropped: a rank that has run out gives its first batches again, marked False, so that every rank takes the same
     number of steps; such a batch should count for nothing in the metrics, and its loss can be multiplied by 0. `kept` is how many
-    of its first batches a rank keeps for that. Every rank of the process group must iterate; without one, all count.
-    Raises ChannelError where a rank has no batch at all to give again.
+    of its first batches a rank keeps for that. One that never had any (fewer objects than ranks; an epoch that is resumed
+    near its end) is lent one by another rank. Every rank of the process group must iterate; without one, all count.
     """
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         yield from ((batch, True) for batch in batches)
         return
     first: list[T] = []
     repeated = 0
-    iterator = iter(batches)
-    on_gpu = torch.distributed.get_backend() == "nccl"
-    while True:
-        missing = object()
-        batch: Any = next(iterator, missing)
-        has_one = batch is not missing
-        anybody = torch.tensor([int(has_one)], device="cuda" if on_gpu else "cpu")
-        torch.distributed.all_reduce(anybody, torch.distributed.ReduceOp.MAX)
-        if not anybody.item():
+    rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
+    device = "cuda" if torch.distributed.get_backend() == "nccl" else "cpu"
+    nothing: Any = object()
+    for batch in chain(batches, repeat(nothing)):
+        has_one = batch is not nothing
+        # Who has one, the lowest rank of those; and whether anybody has none to give again.
+        said = torch.tensor([rank if has_one else ranks, -int(not has_one and not first)], device=device)
+        torch.distributed.all_reduce(said, torch.distributed.ReduceOp.MIN)
+        lender, somebody_needs = int(said[0]), bool(said[1])
+        if lender == ranks:
             return
+        if somebody_needs:
+            lent: list[Any] = [batch if rank == lender else None]
+            torch.distributed.broadcast_object_list(lent, src=lender)
+            if not has_one and not first:
+                first.append(lent[0])
         if has_one:
             if len(first) < kept:
                 first.append(batch)
             yield batch, True
-        elif first:
+        else:
             yield first[repeated % len(first)], False
             repeated += 1
-        else:
-            raise ChannelError(
-                f"rank {torch.distributed.get_rank()} has no sample, so it cannot keep step with the others; write at least as"
-                " many objects as there are ranks, or use fewer ranks"
-            )

@@ -328,6 +328,70 @@ def test_every_rank_takes_as_many_steps_as_the_longest(tmp_path: Path) -> None:
     assert shortest == [["1.0", True], ["1.1", True], ["1.0", False], ["1.1", False], ["1.0", False]]
 
 
-def test_a_rank_without_samples_cannot_keep_step(tmp_path: Path) -> None:
-    _, empty = ranks(tmp_path, [1, 0])
-    assert "rank 1 has no sample" in empty
+def test_a_rank_without_samples_is_lent_one(tmp_path: Path) -> None:
+    first, empty, last = ranks(tmp_path, [2, 0, 1])
+    assert [counts for _, counts in first] == [True, True]
+    assert empty == [["0.0", False], ["0.0", False]]
+    assert last == [["2.0", True], ["2.0", False]]
+
+
+OTHERS: list[tuple[str, dict[str, Any], str]] = [
+    ("tar", {"share": Share(0, 2)}, "shares 1, not 2"),
+    ("lines", {}, "channel 'tar', not 'lines'"),
+    ("tar", {"reading": Reading(seed=8, block=10)}, "seed 7, not 8"),
+    ("tar", {"reading": Reading(seed=7, block=9)}, "block 10, not 9"),
+    ("tar", {"format": "objects"}, "format"),
+]
+
+
+@pytest.mark.parametrize(("name", "how", "told"), OTHERS)
+def test_a_state_of_something_else_is_refused(
+    environment: Environment, name: str, how: dict[str, Any], told: str
+) -> None:
+    with closing(open_channel("tar", environment=environment, share=Share(0, 1), reading=SHUFFLED)) as samples:
+        next(samples)
+        state = samples.state_dict()
+    how = {"share": Share(0, 1), "reading": SHUFFLED, **how}
+    with closing(open_channel(name, environment=environment, **how)) as samples, pytest.raises(ChannelError) as refused:
+        samples.load_state_dict(state)
+    assert told in str(refused.value)
+
+
+@pytest.mark.parametrize("broken", [{}, {"version": 1, "epoch": 0}, {"object": "x"}, {"object": None}])
+def test_a_broken_state_is_refused(environment: Environment, broken: dict[str, Any]) -> None:
+    with closing(open_channel("tar", environment=environment)) as samples:
+        whole = samples.state_dict()
+        with pytest.raises(ChannelError, match="the state does not go with this reading"):
+            samples.load_state_dict({**whole, **broken} if "object" in broken else broken)
+        next(samples)
+        with pytest.raises(ChannelError, match="before the first sample is read"):
+            samples.load_state_dict(whole)
+
+
+@pytest.mark.parametrize("make", ["dataset", "threads", "mixture"])
+def test_the_state_of_an_epoch_that_has_not_begun_is_its_beginning(environment: Environment, make: str) -> None:
+    dataset: Any = (
+        mixture(environment) if make == "mixture" else ChannelDataset("tar", transform=text_of, environment=environment)
+    )
+    loader: Any = threads_of(dataset) if make == "threads" else dataset
+    list(loader)
+    dataset.set_epoch(1)
+    states = [loader.state_dict()]
+    iterator = iter(loader)
+    states.append(loader.state_dict())
+    iterator.close()
+    whole = list(loader)
+    for state in states:
+        loader.load_state_dict(json.loads(json.dumps(state)))
+        assert list(loader) == whole != []
+
+
+def test_a_pipe_is_not_mixed_among_several_readers(tmp_path: Path) -> None:
+    config = tmp_path / "input/config"
+    config.mkdir(parents=True)
+    entry = {"TrainingInputMode": "Pipe", "S3DistributionType": "FullyReplicated", "ContentType": "text/plain"}
+    (config / "inputdataconfig.json").write_text(json.dumps({"p": entry, "q": entry}))
+    environment = load_environment(tmp_path, {})
+    parts = {ChannelDataset(name, environment=environment): 1.0 for name in ("p", "q")}
+    with pytest.raises(ChannelError, match="a Pipe that is mixed has one reader a host"):
+        MixedDataset(parts).samples(0, 2)

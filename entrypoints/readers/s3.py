@@ -50,11 +50,10 @@ class S3Object:
         self.ranges = True
 
     def fetch(self, start: int, count: int) -> bytes:
-        """As Source's; a whole object is what S3 has now. Raises ChannelError where S3 does not give what was listed."""
+        """As Source's. Raises ChannelError where S3 does not give what was listed."""
         try:
-            if start == 0 and count == self.size:
-                return s3_client.fetch(self.bucket, self.whole_key, None, None)
-            data = s3_client.fetch(self.bucket, self.whole_key, start, start + count)
+            whole = start == 0 and count == self.size
+            data = s3_client.fetch(self.bucket, self.whole_key, *((None, None) if whole else (start, start + count)))
         except s3_exception() as error:
             raise ChannelError(f"s3://{self.bucket}/{self.whole_key} cannot be read: {error}") from error
         if len(data) != count:
