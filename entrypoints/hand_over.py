@@ -1,116 +1,133 @@
-"""Batches of bytes from a DataLoader's workers at the speed of memory: `DataLoader(..., num_workers=2, collate_fn=HandOver())`.
+"""Bytes from a DataLoader's workers at the speed of memory, whatever its `collate_fn` makes of them.
 
 A DataLoader's queue pickles what it hands over into a pipe of 64 KiB: two processes wake each other a hundred times for every
-batch, and hand over some 800 MB/s of bytes on a small machine, if they do nothing else. Tensors go through shared memory,
-but each through a new piece of it, whose pages the kernel clears, and which is mapped twice. Here each worker writes a batch's
-bytes into a piece of shared memory that it keeps and uses again, and the queue carries only where they lie. What the loop
-gets is what `collate_fn=list` gives: a list of samples with bytes of their own.
+batch, and hand over some 800 MB/s of bytes on a small machine, if they do nothing else. So a worker's datasets give their
+larger fields as `SharedBytes`: bytes like any other, but that multiprocessing's pickler writes them into a piece of shared memory
+that the worker keeps and uses again, and only where they lie goes through the queue. The training loop gets plain bytes of its own.
 
 The memory is a file without a name (memfd), which the loading process opens by the worker's entry in /proc. So nothing stays
-behind however either ends, and a container's small /dev/shm is no limit. A byte at its beginning says whether a batch is still
-to be taken out; only the worker sets it, only the loading process clears it, both by system calls, which keep the order. Where a
-machine lacks any of this (memfd and /proc are Linux's), batches go through the queue as ever.
+behind however either ends, and a container's small /dev/shm is no limit. A number at its beginning says how many fields have been
+taken out; only the loading process writes it, only the worker reads it, both by system calls, which keep the order. Where a
+machine lacks any of this (memfd and /proc are Linux's), and where nobody takes anything out, bytes go through the queue as ever.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
+import struct
 import threading
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
-from entrypoints.sample import Sample
-
+LEAST_BYTES = 1 << 13  # of a field: smaller ones are pickled as fast
+_PIECE_BYTES = 1 << 22  # a larger field has a piece to itself
+_MOST_BYTES = 1 << 27  # of a worker's pieces together
 _HEADER = mmap.PAGESIZE
-_FREE, _FULL = b"\0", b"\1"
-_MOST_PIECES = 16  # of a worker: DataLoader asks for two batches ahead, and what nobody takes out stays full
-_LEAST_BYTES = 1 << 16  # of a batch: smaller ones fit through the queue's pipe at once
-
-# A sample's fields in order: name, how many bytes of the piece, or -1 and the value itself.
-_Fields = list[tuple[str, int, Any]]
+_COUNT = struct.Struct("<Q")
 
 
-class HandOver:
-    """A `collate_fn` that gives a list of samples, as `list` does, and hands their bytes over through shared memory.
+class SharedBytes(bytes):
+    """Bytes that cost little to send to another process of this machine, where they arrive as plain bytes."""
 
-    Samples are as readers or a transform give them: dicts, of whose values the `bytes` are handed over so, and all else by the
-    queue. Samples that are no dicts go through the queue.
-    """
 
-    def __init__(self) -> None:
-        self._pieces: list[_Piece] = []  # of the worker that this is a copy in
-        self._possible = _is_possible()
-
-    def __call__(self, samples: Sequence[Sample]) -> Any:
-        """The list itself in the loading process; in a worker what turns into it there."""
-        from torch.utils.data import get_worker_info
-
-        if get_worker_info() is None or not self._possible or not all(type(sample) is dict for sample in samples):
-            return list(samples)
-        shape: list[_Fields] = [
-            [(name, len(value), None) if type(value) is bytes else (name, -1, value) for name, value in sample.items()]
-            for sample in samples
-        ]
-        total = sum(size for fields in shape for _, size, _ in fields if size > 0)
-        piece = self._free_piece() if total >= _LEAST_BYTES else None
-        if piece is None:
-            return list(samples)
-        piece.fill(samples, _HEADER + total)
-        return _Handed(piece.token, piece.descriptor, _HEADER + total, shape)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_pieces": []}
-
-    def _free_piece(self) -> _Piece | None:
-        for piece in self._pieces:
-            if os.pread(piece.descriptor, 1, 0) == _FREE:
-                return piece
-        if len(self._pieces) == _MOST_PIECES:
-            return None
-        self._pieces.append(_Piece())
-        return self._pieces[-1]
+def shared(sample: Any) -> Any:
+    """The sample that a worker gives: the same, its large fields (or itself, if it is large and bytes) as SharedBytes."""
+    if not _is_ready():
+        return sample
+    if type(sample) is dict:
+        for name, value in sample.items():
+            if type(value) is bytes and len(value) >= LEAST_BYTES:
+                sample[name] = SharedBytes(value)
+    elif type(sample) is bytes and len(sample) >= LEAST_BYTES:
+        return SharedBytes(sample)
+    return sample
 
 
 class _Piece:
-    """Shared memory of a worker's, for one batch at a time; it grows to the largest."""
+    """Shared memory of a worker's that is filled from its beginning, and again when all that was in it has been taken out."""
 
     def __init__(self) -> None:
-        self.token = os.urandom(
-            16
-        )  # numbers of processes and descriptors come again, and a mapping must not be mistaken
-        self.descriptor = os.memfd_create("batch")
-        os.ftruncate(self.descriptor, _HEADER)
-        self._memory = mmap.mmap(self.descriptor, _HEADER)
+        # Numbers of processes and descriptors come again, and a mapping must not be mistaken for another.
+        self.token = os.urandom(16)
+        self.owner = os.getpid()
+        self.descriptor = os.memfd_create("hand-over")
+        self._given = self._end = 0
+        self._memory = self._sized(_PIECE_BYTES)
 
-    def fill(self, samples: Sequence[Sample], size: int) -> None:
-        if size > len(self._memory):
+    def __len__(self) -> int:
+        return len(self._memory)
+
+    def is_free(self) -> bool:
+        """Whether all that was put in has been taken out."""
+        (taken,) = _COUNT.unpack(os.pread(self.descriptor, _COUNT.size, 0))
+        return bool(taken == self._given)
+
+    def begin(self, size: int) -> None:
+        """Fills it anew; it grows to `size`."""
+        self._end = _HEADER
+        if _HEADER + size > len(self._memory):
             self._memory.close()
-            os.ftruncate(self.descriptor, size + size // 4)
-            self._memory = mmap.mmap(self.descriptor, size + size // 4)
-        at = _HEADER
-        for sample in samples:
-            for value in sample.values():
-                if type(value) is bytes:
-                    self._memory[at : at + len(value)] = value
-                    at += len(value)
-        os.pwrite(self.descriptor, _FULL, 0)
+            self._memory = self._sized(_HEADER + size)
+
+    def put(self, data: bytes) -> int | None:
+        """Where the data is now; None where it does not fit."""
+        start, end = self._end, self._end + len(data)
+        if end > len(self._memory):
+            return None
+        self._memory[start:end] = data
+        self._end = end
+        self._given += 1
+        return start
+
+    def _sized(self, size: int) -> mmap.mmap:
+        os.ftruncate(self.descriptor, size)
+        self._end = _HEADER
+        return mmap.mmap(self.descriptor, size)
 
 
-@dataclass(frozen=True)
-class _Handed:
-    """A batch on its way through the queue; where it is unpickled, it is a list of samples."""
+class _Pieces:
+    """A worker's."""
 
-    token: bytes
-    descriptor: int
-    size: int  # bytes of the piece, from its beginning
-    shape: list[_Fields]
+    def __init__(self) -> None:
+        self._all: list[_Piece] = []
+        self._current: _Piece | None = None
+        self._lock = threading.Lock()  # each queue pickles in a thread of its own
 
-    def __reduce__(self) -> Any:
-        return _take, (self.token, os.getpid(), self.descriptor, self.size, self.shape)
+    def put(self, data: bytes) -> tuple[_Piece, int] | None:
+        """The piece that has the data now, and where; None where there is no room."""
+        with self._lock:
+            if self._current is not None and (start := self._current.put(data)) is not None:
+                return self._current, start
+            self._current = self._free(len(data))
+            if self._current is None:
+                return None
+            self._current.begin(len(data))
+            start = self._current.put(data)
+            assert start is not None
+            return self._current, start
+
+    def _free(self, size: int) -> _Piece | None:
+        room = _MOST_BYTES - sum(map(len, self._all))
+        for piece in self._all:
+            if _HEADER + size <= len(piece) + room and piece.is_free():
+                return piece
+        if max(_PIECE_BYTES, _HEADER + size) > room:
+            return None
+        self._all.append(_Piece())
+        return self._all[-1]
+
+
+def _reduce(data: SharedBytes) -> Any:
+    put = _pieces.put(data)
+    if put is None:
+        return bytes, (bytes(memoryview(data)),)
+    piece, start = put
+    return _take, (piece.token, piece.owner, piece.descriptor, start, len(data))
 
 
 @dataclass
@@ -120,51 +137,48 @@ class _Opened:
     path: str
     descriptor: int
     memory: mmap.mmap = field(repr=False)
+    taken: int = 0  # fields, of which the worker knows when the next piece is turned to
+
+    def tell(self) -> None:
+        """Lets the worker know how many have been taken out."""
+        os.pwrite(self.descriptor, _COUNT.pack(self.taken), 0)
 
     def close(self) -> None:
         self.memory.close()
         os.close(self.descriptor)
 
 
-_opened: dict[bytes, _Opened] = {}
-_lock = threading.Lock()  # a DataLoader that pins memory takes batches in a thread of its own
-
-
-def _take(token: bytes, worker: int, descriptor: int, size: int, shape: list[_Fields]) -> list[Sample]:
-    opened = _opened.get(token)
-    if opened is None or len(opened.memory) < size:
-        opened = _open(token, f"/proc/{worker}/fd/{descriptor}")
-    memory = opened.memory
-    at = _HEADER
-    samples: list[Sample] = []
-    for fields in shape:
-        sample: Sample = {}
-        for name, length, value in fields:
-            if length < 0:
-                sample[name] = value
-            else:
-                sample[name] = memory[at : at + length]
-                at += length
-        samples.append(sample)
-    os.pwrite(opened.descriptor, _FREE, 0)
-    return samples
+def _take(token: bytes, worker: int, descriptor: int, start: int, size: int) -> bytes:
+    global _last
+    with _lock:
+        opened = _opened.get(token)
+        if opened is None or len(opened.memory) < start + size:
+            opened = _open(token, f"/proc/{worker}/fd/{descriptor}")
+        if _last is not opened:  # a system call takes as long as copying 10 KB: one for a batch, not for each field
+            if _last is not None:
+                _last.tell()
+            _last = opened
+        opened.taken += 1
+        return opened.memory[start : start + size]
 
 
 def _open(token: bytes, path: str) -> _Opened:
     """Maps a piece, or maps it anew after it has grown, and lets go of those whose worker has ended."""
-    with _lock:
-        if not _opened:
-            _keep_memory()
-        for known, each in list(_opened.items()):
-            if known == token or not Path(each.path).exists():
-                _opened.pop(known).close()
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        opened = _opened[token] = _Opened(path, descriptor, mmap.mmap(descriptor, os.fstat(descriptor).st_size))
-        return opened
+    global _last
+    if not _opened:
+        _keep_memory()
+    taken = _opened[token].taken if token in _opened else 0
+    for known, each in list(_opened.items()):
+        if known == token or not Path(each.path).exists():
+            _opened.pop(known).close()
+            _last = None if _last is each else _last
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    opened = _opened[token] = _Opened(path, descriptor, mmap.mmap(descriptor, os.fstat(descriptor).st_size), taken)
+    return opened
 
 
 def _keep_memory() -> None:
-    """Lets the C library keep what one batch leaves for the next, at most 64 MB, instead of giving it back to the kernel.
+    """Lets this process's C library keep what one batch leaves for the next, at most 64 MB, and not give it back to the kernel.
 
     Otherwise every batch gets its pages one by one, cleared, which costs twice what copying does. glibc sees by the
     largest block that it ever freed how much a program frees and takes again (mallopt(3), M_MMAP_THRESHOLD); this block is never
@@ -173,12 +187,34 @@ def _keep_memory() -> None:
     bytes(31 << 20)
 
 
-def _is_possible() -> bool:
+@cache
+def _is_ready() -> bool:
+    """Makes a worker ready; False where there are no files in memory, or processes cannot open each other's."""
     with suppress(AttributeError, OSError):
-        descriptor = os.memfd_create("batch")
+        descriptor = os.memfd_create("hand-over")
         try:
             os.close(os.open(f"/proc/{os.getpid()}/fd/{descriptor}", os.O_RDWR))
+            any(Path(f"/proc/{os.getppid()}/fd").iterdir())
         finally:
             os.close(descriptor)
+        _keep_memory()
         return True
     return False
+
+
+def _forget() -> None:
+    """In a process that was forked: what its parent had is neither to be written to nor to be kept."""
+    global _pieces, _lock, _last
+    _pieces, _lock, _last = _Pieces(), threading.Lock(), None
+    for each in _opened.values():
+        each.close()
+    _opened.clear()
+
+
+_pieces = _Pieces()
+_opened: dict[bytes, _Opened] = {}
+_last: _Opened | None = None  # of those, which was taken from last
+_lock = threading.Lock()  # a DataLoader that pins memory takes batches in a thread of its own
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+ForkingPickler.register(SharedBytes, _reduce)

@@ -31,6 +31,7 @@ from torch.utils.data import Dataset, IterableDataset, get_worker_info
 from entrypoints.channel import default_share, find_channel, open_channel, place_of
 from entrypoints.environment import Channel, Environment, load_environment
 from entrypoints.errors import ChannelError
+from entrypoints.hand_over import shared
 from entrypoints.listing import Keys, job, join_job
 from entrypoints.readers import mounted, reader_of, s3
 from entrypoints.sample import ByteStream, Sample, whole_object
@@ -78,7 +79,8 @@ class StreamDataset(IterableDataset[Any]):
 
     def _given(self, samples: Samples | Mixture) -> Generator[Any, None, None]:
         with closing(samples):
-            yield from samples if self.transform is None else map(self.transform, samples)
+            given = samples if self.transform is None else map(self.transform, samples)
+            yield from given if get_worker_info() is None else map(shared, given)
 
     def state_dict(self) -> State:
         """Where the iteration that began last stands, in this process: the next iteration of one that loads it goes on there."""
@@ -233,7 +235,8 @@ def _samples(streams: Generator[tuple[str | None, ByteStream], None, None], tran
 def _sample(stream: ByteStream, key: str | None, transform: Transform | None) -> Any:
     with closing(stream):
         sample = whole_object(stream.read(), key)
-    return sample if transform is None else transform(sample)
+    given = sample if transform is None else transform(sample)
+    return given if get_worker_info() is None else shared(given)
 
 
 def uneven_ranks(model: torch.nn.Module) -> AbstractContextManager[Any]:

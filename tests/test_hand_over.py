@@ -1,45 +1,50 @@
-"""Batches through shared memory are what a list of samples is, whoever starts the workers, and nothing stays behind."""
+"""What a worker hands over through shared memory is what it gave, whatever the collate_fn, and nothing stays behind."""
 
 from __future__ import annotations
 
 import os
+import pickle
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, IterableDataset
 
-from entrypoints.hand_over import HandOver
+from entrypoints import hand_over
+from entrypoints.hand_over import LEAST_BYTES, SharedBytes, shared
 
 
-class Numbered(Dataset[Any]):
-    """Samples of all sizes, the largest last, with fields that are no bytes and some that are empty."""
+def sample(index: int, step: int = 3000) -> dict[str, Any]:
+    """Of all sizes, the largest last, with fields that are no bytes and some that are empty."""
+    jpg = bytes([index % 256]) * (index * step)
+    return {"__key__": str(index), "jpg": jpg, "n": index, "txt": b"", "z": b"z"}
+
+
+class Numbered(IterableDataset[Any]):
+    """As a ChannelDataset gives samples in a worker."""
 
     def __init__(self, count: int = 64, step: int = 3000) -> None:
         self.count, self.step = count, step
 
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, index: int) -> Any:
-        return {
-            "__key__": str(index),
-            "jpg": bytes([index % 256]) * (index * self.step),
-            "n": index,
-            "txt": b"",
-            "z": b"z",
-        }
+    def __iter__(self) -> Iterator[Any]:
+        return (shared(sample(index, self.step)) for index in range(self.count))
 
 
-class Tuples(Numbered):
-    """What a transform may make of them."""
-
-    def __getitem__(self, index: int) -> Any:
-        return bytes(index * self.step), index
+def plain_batches(count: int = 64, step: int = 3000) -> list[Any]:
+    return [[sample(index, step) for index in range(start, start + 4)] for start in range(0, count, 4)]
 
 
-def batches(dataset: Dataset[Any], collate: Any, **options: Any) -> list[Any]:
-    return list(DataLoader(dataset, 4, collate_fn=collate, **options))
+def batches(dataset: Numbered, collate: Any = list, **options: Any) -> list[Any]:
+    return list(DataLoader(dataset, 4, collate_fn=collate, num_workers=1, **options))
+
+
+def jpgs(samples: list[Any]) -> list[bytes]:
+    return [each["jpg"] for each in samples]
+
+
+def count_and_first(samples: list[Any]) -> tuple[int, bytes]:
+    return len(samples), samples[-1]["jpg"]
 
 
 def open_files() -> int:
@@ -47,50 +52,82 @@ def open_files() -> int:
 
 
 @pytest.mark.parametrize("context", ["fork", "spawn"])
-def test_batches_are_those_of_a_list(context: str) -> None:
-    found = batches(Numbered(), HandOver(), num_workers=2, multiprocessing_context=context)
-    assert found == batches(Numbered(), list)
-    assert all(type(batch) is list for batch in found)
+def test_samples_come_as_they_were_given(context: str) -> None:
+    found = batches(Numbered(), multiprocessing_context=context)
+    assert found == plain_batches()
+    assert {type(value) for batch in found for each in batch for value in each.values()} == {str, bytes, int}
 
 
-def test_without_workers_batches_are_lists() -> None:
-    assert batches(Numbered(), HandOver()) == batches(Numbered(), list)
+def test_any_collate_fn_will_do() -> None:
+    assert batches(Numbered(), jpgs) == [jpgs(batch) for batch in plain_batches()]
+    assert batches(Numbered(), count_and_first) == [count_and_first(batch) for batch in plain_batches()]
+    by_default = list(DataLoader(Numbered(), 4, num_workers=1))
+    assert [batch["jpg"] for batch in by_default] == [jpgs(batch) for batch in plain_batches()]
 
 
-def test_samples_that_are_no_dicts_come_too() -> None:
-    assert batches(Tuples(), HandOver(), num_workers=1) == batches(Tuples(), list)
+def test_large_fields_do_not_go_through_the_queue() -> None:
+    data = os.urandom(LEAST_BYTES)
+    given = shared({"large": data, "small": data[1:]})
+    assert [type(value) for value in given.values()] == [SharedBytes, bytes]
+    assert given == {"large": data, "small": data[1:]}
+    assert type(shared(data)) is SharedBytes
+    assert len(hand_over.ForkingPickler.dumps(given["large"])) < 200
+    assert hand_over.ForkingPickler.loads(hand_over.ForkingPickler.dumps(given["large"])) == data
+
+
+def test_other_pickles_hold_the_bytes_themselves() -> None:
+    """A worker may write what it likes to a file, too."""
+    data = shared(os.urandom(LEAST_BYTES))
+    assert pickle.loads(pickle.dumps(data)) == data
+    assert len(pickle.dumps(data)) > LEAST_BYTES
 
 
 def test_batches_that_are_kept_stay_as_they_are() -> None:
     """The workers use their memory again; what was given is a copy."""
-    dataset = Numbered(400, 500)
-    assert batches(dataset, HandOver(), num_workers=1, prefetch_factor=8) == batches(dataset, list)
+    assert batches(Numbered(600, 500), prefetch_factor=8) == plain_batches(600, 500)
 
 
-def test_memory_that_is_full_is_not_written_to() -> None:
-    """More batches wait than a worker has pieces for: the rest goes through the queue."""
-    dataset = Numbered(400, 500)
-    assert batches(dataset, HandOver(), num_workers=1, prefetch_factor=60) == batches(dataset, list)
+def test_memory_that_is_full_is_not_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More waits than a worker has room for, and some that is larger than all of it: the rest goes through the queue."""
+    monkeypatch.setattr(hand_over, "_PIECE_BYTES", 100_000)
+    monkeypatch.setattr(hand_over, "_MOST_BYTES", 300_000)
+    assert batches(Numbered(200, 2000), prefetch_factor=40) == plain_batches(200, 2000)
 
 
 def test_workers_that_persist_use_the_same_memory_and_leave_none() -> None:
     before = open_files()
-    loader = DataLoader(Numbered(), 4, collate_fn=HandOver(), num_workers=2, persistent_workers=True)
-    expected = batches(Numbered(), list)
+    loader = DataLoader(Numbered(), 4, collate_fn=list, num_workers=1, persistent_workers=True)
     for _ in range(3):
-        assert list(loader) == expected
+        assert list(loader) == plain_batches()
     after_three = open_files()
     next(iter(loader))  # left early
-    assert list(loader) == expected
+    for _ in range(3):
+        assert list(loader) == plain_batches()
     assert open_files() <= after_three + 4
     del loader
-    batches(Numbered(), HandOver(), num_workers=1)  # lets go of what the ended workers had
-    batches(Numbered(), HandOver(), num_workers=1)
-    mapped = [line for line in Path("/proc/self/maps").read_text().splitlines() if "memfd:batch" in line]
-    assert len(mapped) <= 6
+    for _ in range(2):  # lets go of what the ended worker had
+        batches(Numbered())
+    mapped = [line for line in Path("/proc/self/maps").read_text().splitlines() if "memfd:hand-over" in line]
+    assert len(mapped) <= 8
     assert open_files() <= before + 12
 
 
+def test_a_forked_process_has_memory_of_its_own() -> None:
+    data = os.urandom(LEAST_BYTES)
+    message = hand_over.ForkingPickler.dumps(shared(data))
+    child = os.fork()
+    if not child:
+        hand_over.ForkingPickler.dumps(shared(bytes(LEAST_BYTES)))
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert hand_over.ForkingPickler.loads(message) == data
+
+
 def test_what_the_machine_lacks_the_queue_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    hand_over._is_ready.cache_clear()
     monkeypatch.delattr(os, "memfd_create")
-    assert batches(Numbered(), HandOver(), num_workers=1) == batches(Numbered(), list)
+    try:
+        assert type(shared(os.urandom(LEAST_BYTES))) is bytes
+        assert batches(Numbered()) == plain_batches()
+    finally:
+        hand_over._is_ready.cache_clear()

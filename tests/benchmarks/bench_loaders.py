@@ -1,8 +1,9 @@
 """100 KB samples in 100 MB shards on a local disk, in batches: our loaders beside webdataset, litdata and mosaicml-streaming.
 
 Each runs in a process of its own (`loaders.py`), the last two in the Python that LAUNCHER_BENCH_PYTHON names. All read the
-same bytes, from the files that their own writers make of them. Two limits: a DataLoader's queue, where bytes go
-through it, and reading the files. Files are in the kernel's memory after the first round, so it is the loaders that are measured.
+same bytes, from the files that their own writers make of them. The limit is reading the files; `queue` is a DataLoader whose
+workers read nothing and hand over such batches pickled, as the peers' do. Files are in the kernel's memory after the first round,
+so it is the loaders that are measured.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def measure(folder: Path) -> list[Row]:
         numbers = range(start, start + SHARD_SAMPLES)
         with (train_folder(folder / "job") / f"{start:06d}.tar").open("wb") as stream:
             tar_write.write(stream, ({"__key__": f"{number:06d}", "bin": sample_bytes(number)} for number in numbers))
-    pythons = dict.fromkeys(("ours", "plain", "threads", "queue", "raw", "webdataset"), sys.executable)
+    pythons = dict.fromkeys(("ours", "threads", "queue", "raw", "webdataset"), sys.executable)
     if python is not None:
         subprocess.run(
             [python, SCRIPT, "make", folder], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -45,18 +46,14 @@ def measure(folder: Path) -> list[Row]:
             }
         )
     rates = {kind: [SAMPLES * SIZE / 1e6 / each for each in seconds] for kind, seconds in found.items()}
-    works = (
-        ("ours", "raw", "DataLoader, 2 workers, HandOver", 0),
-        ("plain", "queue", "DataLoader, 2 workers, collate_fn=list", None),
-        ("threads", "raw", "ThreadLoader, 2 threads", 1),
-    )
+    ours = {"DataLoader, 2 workers": "ours", "ThreadLoader, 2 threads": "threads"}
     rows = []
-    for kind, limit, work, aim in works:
-        ours = {**rates, "ours": rates[kind], "limit": rates[limit]}
+    for number, (work, kind) in enumerate(ours.items()):
+        found_rates = {**rates, "ours": rates[kind], "limit": rates["raw"]}
         for peer, targets in TARGETS.items():
             if peer in rates:
-                target = 0 if aim is None else targets[aim]
-                rows.append(row(f"mounted tar, {work}", ours, peer, target, unit="MB/s"))
+                rows.append(row(f"mounted tar, {work}", found_rates, peer, targets[number], unit="MB/s"))
+    rows.append(row("mounted tar, DataLoader, 2 workers", {**rates, "limit": rates["raw"]}, "queue", 0, unit="MB/s"))
     return rows
 
 

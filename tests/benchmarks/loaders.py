@@ -50,13 +50,10 @@ def _over(loader: Iterable[Any], samples: Callable[[Any], list[bytes]]) -> int:
     return count
 
 
-def _ours(folder: Path, collate: Callable[[Any], Any] | None = None) -> Callable[[], int]:
+def _ours(folder: Path) -> Callable[[], int]:
     from torch.utils.data import DataLoader
 
-    from entrypoints.hand_over import HandOver
-
-    collate = collate or HandOver()
-    loader: Any = DataLoader(_dataset(folder), BATCH, num_workers=2, collate_fn=collate, persistent_workers=True)
+    loader: Any = DataLoader(_dataset(folder), BATCH, num_workers=2, collate_fn=list, persistent_workers=True)
     return lambda: _over(loader, lambda batch: [sample["bin"] for sample in batch])
 
 
@@ -75,7 +72,7 @@ def _dataset(folder: Path) -> Any:
 
 
 def _queue(folder: Path) -> Callable[[], int]:
-    """The limit of a DataLoader: two workers that read nothing and hand over such batches."""
+    """What a DataLoader's queue allows: two workers that read nothing and hand over such batches."""
     from torch.utils.data import DataLoader
 
     ready = [{"__key__": f"{number:06d}", "bin": sample_bytes(number)} for number in range(BATCH)]
@@ -143,7 +140,6 @@ def _mds(folder: Path) -> Callable[[], int]:
 
 LOADERS: dict[str, Callable[[Path], Callable[[], int]]] = {
     "ours": _ours,
-    "plain": lambda folder: _ours(folder, list),
     "threads": _threads,
     "queue": _queue,
     "raw": _raw,
