@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import sys
@@ -14,15 +13,12 @@ from typing import Any
 import pytest
 from torch.utils.data import DataLoader
 
-from entrypoints import contract
-from entrypoints.environment import Environment, load_environment
+from entrypoints.environment import Environment
 from entrypoints.errors import ChannelError
 from entrypoints.readers import s3, s3_client
 from entrypoints.sharding import EVERYTHING, Share
 from entrypoints.torch_dataset import ChannelDataset, ConnectorMapDataset
-from launcher.local.s3_server import serve
-from launcher.local.s3_server.latency import delayed
-from launcher.local.s3_server.wire import Answer, Request, Response
+from faulty_s3 import RESET, Store, environment_of, faulty_s3
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
@@ -32,44 +28,9 @@ pytestmark = [
 COUNT = 2300  # three pages of a listing
 
 
-class Store:
-    """A served folder, the requests that came, and what is done to them."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.requests: list[Request] = []
-        self.refusals: dict[str, int] = {}  # of a range, or of a key: how many more times
-
-    def around(self, answer: Answer) -> Answer:
-        late = delayed(0.002)(answer)
-
-        def watched(request: Request) -> Response:
-            self.requests.append(request)
-            for name in (request.headers.get("range", ""), request.path):
-                if self.refusals.get(name, 0) > 0:
-                    self.refusals[name] -= 1
-                    return Response(
-                        403, {"Content-Type": "application/xml"}, b"<Error><Code>AccessDenied</Code></Error>"
-                    )
-            return late(request)
-
-        return watched
-
-    def listings(self) -> int:
-        return sum("list-type" in request.query for request in self.requests)
-
-
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
-    found = Store(tmp_path / "s3" / "bucket")
-    found.folder.mkdir(parents=True)
-    with serve(tmp_path / "s3", tmp_path / "overlay", found.around) as endpoint:
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            monkeypatch.setenv(name, "any")
-        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-        monkeypatch.setenv("AWS_REGION", "us-east-1")
+    with faulty_s3(tmp_path, monkeypatch) as found:
         yield found
 
 
@@ -79,13 +40,6 @@ def numbers(store: Store, tmp_path: Path) -> Environment:
     for number in range(COUNT):
         (store.folder / f"{number:05d}").write_bytes(b"%d" % number)
     return environment_of(tmp_path, "s3://bucket/")
-
-
-def environment_of(root: Path, uri: str, content_type: str | None = None) -> Environment:
-    entry = {"channel": "train", "s3_uri": uri, "style": "iterable"} | (
-        {"content_type": content_type} if content_type else {}
-    )
-    return load_environment(root, {f"{contract.CONNECTOR_VARIABLE}0": json.dumps(entry)})
 
 
 def number_of(sample: dict[str, Any]) -> int:
@@ -151,7 +105,7 @@ def test_forks_while_objects_are_fetched(store: Store, numbers: Environment) -> 
 
 
 def test_an_object_that_is_refused_comes_at_its_place(store: Store, numbers: Environment) -> None:
-    store.refusals["/bucket/00007"] = 100
+    store.faults["/bucket/00007"] = [403] * 2
     found = []
     with pytest.raises(ChannelError, match="s3://bucket/00007 cannot be read"):
         for _, stream in s3.open_streams(numbers.channels["train"], 0, EVERYTHING):
@@ -160,8 +114,8 @@ def test_an_object_that_is_refused_comes_at_its_place(store: Store, numbers: Env
     assert found == list(range(7))
 
 
-def test_a_refusal_that_passes_is_not_seen(store: Store, numbers: Environment) -> None:
-    store.refusals["/bucket/00007"] = 1
+def test_what_passes_is_not_seen(store: Store, numbers: Environment) -> None:
+    store.faults["/bucket/00007"] = [503, 500, 502, RESET, 503]
     found = [int(stream.read()) for _, stream in s3.open_streams(numbers.channels["train"], 0, Share(0, 100))]
     assert found == list(range(0, COUNT, 100))
     found = [int(stream.read()) for _, stream in s3.open_streams(numbers.channels["train"], 0, Share(7, 1000))]
@@ -171,7 +125,7 @@ def test_a_refusal_that_passes_is_not_seen(store: Store, numbers: Environment) -
 def test_a_broken_request_goes_on_where_it_broke(store: Store) -> None:
     data = os.urandom(20 << 20)
     (store.folder / "big").write_bytes(data)
-    store.refusals[f"bytes={8 << 20}-{(16 << 20) - 1}"] = 1
+    store.faults[f"bytes={8 << 20}-{(16 << 20) - 1}"] = [502]  # which the client itself does not try again
     assert s3_client.fetch("bucket", "big", 0, 20 << 20) == data
     asked = [request.headers.get("range") for request in store.requests]
     assert asked.count(f"bytes=0-{(8 << 20) - 1}") == 1

@@ -13,13 +13,14 @@ AWS_DEFAULT_REGION, and credentials by the usual chain.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from functools import partial
 
 from entrypoints.environment import Channel
 from entrypoints.errors import ChannelError
-from entrypoints.listing import Listed, Listing, shared_listing
+from entrypoints.listing import Listed, Listing, shared_listing, version_of
 from entrypoints.prefetch import read_ahead
 from entrypoints.prefetch_schedule import Limits
 from entrypoints.readers import s3_client
@@ -37,31 +38,51 @@ RANGE_BYTES = 4 << 20
 HELD_BYTES = 48 << 20
 
 
+_counting = threading.Lock()  # what has been fetched of any object
+
+
 class S3Object:
     """One object of a listing, fetched when the engine asks for it."""
 
-    __slots__ = ("bucket", "key", "ranges", "size", "whole_key")
+    __slots__ = ("_fetched", "_listed", "bucket", "key", "ranges", "size")
 
     def __init__(self, channel: Channel, listed: Listed) -> None:
         self.bucket = _bucket_and_prefix(channel)[0]
-        self.whole_key = listed.key
         self.key = relative_key(channel, listed.key)
         self.size = listed.size
         self.ranges = True
+        self._listed = listed
+        self._fetched = 0  # bytes since it was last compared with the listing
 
     def fetch(self, start: int, count: int) -> bytes:
         """As Source's. Raises ChannelError where S3 does not give what was listed."""
-        try:
-            whole = start == 0 and count == self.size
-            data = s3_client.fetch(self.bucket, self.whole_key, *((None, None) if whole else (start, start + count)))
-        except s3_exception() as error:
-            raise ChannelError(f"s3://{self.bucket}/{self.whole_key} cannot be read: {error}") from error
+        key = self._listed.key
+        whole = start == 0 and count == self.size
+        data = s3_client.fetch(self.bucket, key, *((None, None) if whole else (start, start + count)))
         if len(data) != count:
-            raise ChannelError(
-                f"s3://{self.bucket}/{self.whole_key} changed after it was listed: {len(data)} bytes from {start}, not "
-                f"{count}; leave the objects of a job alone while it runs"
-            )
+            raise self._changed(f"{len(data)} bytes from {start}, not {count}")
+        if not whole and self._all_of_it(count):
+            size, etag = s3_client.head(self.bucket, key)
+            if size != self.size:
+                raise self._changed(f"{size} bytes, not {self.size}")
+            if self._listed.version not in (0, version_of(etag)):
+                raise self._changed(f"its ETag is {etag} now")
         return data
+
+    def _all_of_it(self, count: int) -> bool:
+        """Counts what was fetched; whether as much as the object has came since this was last so."""
+        with _counting:
+            self._fetched += count
+            if self._fetched < self.size:
+                return False
+            self._fetched = 0
+            return True
+
+    def _changed(self, how: str) -> ChannelError:
+        return ChannelError(
+            f"s3://{self.bucket}/{self._listed.key} changed after it was listed: {how}; leave the objects of a job alone "
+            "while it runs"
+        )
 
     def length(self) -> int:
         """As Source's."""
@@ -108,11 +129,11 @@ def _next_page(channel: Channel, token: str | None) -> tuple[list[Listed], str |
     following: str | None = None
     try:
         for page, following in s3_client.pages(bucket, prefix, position or None):
-            found = [Listed(info.key, info.size) for info in page if not info.key.endswith("/")]
+            found = [Listed(info.key, info.size, version_of(info.etag)) for info in page if not info.key.endswith("/")]
             if found or following is None:
                 break
-    except s3_exception() as error:
-        raise ChannelError(f"channel {channel.name!r}: {channel.s3_uri} cannot be listed: {error}") from error
+    except ChannelError as error:
+        raise ChannelError(f"channel {channel.name!r}: {error}") from error
     count = int(before) + len(found)
     if not count:
         raise ChannelError(f"channel {channel.name!r}: no object under {channel.s3_uri}; correct s3_uri")

@@ -1,10 +1,12 @@
 """The client of Amazon's S3 Connector for PyTorch (s3torchconnector), made safe for many threads and for fork.
 
 Its client takes requests from any number of threads, which is how it is fast: one request at a time is one latency at a
-time. Two things it does not do by itself:
+time. Three things it does not do by itself:
 
 - It asks for as many connections as its `throughput_target_gbps` needs, and 25 of them, its default, are too few to hide
   the latency of small objects.
+- It tries ten times before it gives up, for 40 s and more, and S3's own failures may take longer or be for ever. So it
+  tries a few times only, and what may pass is asked for again from here, for a time (s3_errors.py).
 - Before a fork it drops its native client and waits half a second for its threads, which cannot end while a request is
   under way; the child then hangs or crashes. So requests are counted here, and a fork waits until there is none.
 
@@ -14,20 +16,30 @@ and its Lightning and DCP integrations use it under this one.
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from functools import cache
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
+from typing import Any, TypeVar
 
 from entrypoints.errors import ChannelError
+from entrypoints.readers.s3_errors import cause_of
 
 _TARGET_GBPS = 50.0  # 65 connections; 10, the client's default, are 25
-_ATTEMPTS = 3  # of a request; the client itself makes ten in 40 s, and none where S3 has answered with a refusal
-_PAUSE_SECONDS = 0.2
+PATIENCE_SECONDS = (
+    20.0  # that a request is made again, where what is in its way may pass; some 25 with its last attempts
+)
+_CLIENT_ATTEMPTS = 4  # some 3 s
+_PAUSE_SECONDS = 0.2  # before the second time; then twice as long each time
+_LONGEST_PAUSE = 3.0
 _FORK_SECONDS = 30.0  # that a fork waits for requests under way
-_REFUSED = "Service error"  # how the client's messages begin where S3 said no: the key or the bucket is not there
+
+T = TypeVar("T")
+
+_leaving = threading.Event()  # Python ends: nobody waits for an answer any more
+atexit.register(_leaving.set)
 
 
 class _Gate:
@@ -108,48 +120,71 @@ def s3_exception() -> type[Exception]:
 def pages(bucket: str, prefix: str, token: str | None = None) -> Iterator[tuple[list[Any], str | None]]:
     """The listing of a prefix by pages: ObjectInfos (key, size, etag), and the token of the next page, None at the end.
 
-    Begins at the page of `token`. Between pages nothing of the client is held, so that the process may fork.
+    Begins at the page of `token`. Between pages nothing of the client is held, so that the process may fork. Raises
+    ChannelError.
     """
-    from s3torchconnectorclient._mountpoint_s3_client import ListObjectStream
-
     complete = False
     while not complete:
-        with _gate:
-            client = _client()
-            stream = (
-                client.list_objects(bucket, prefix)
-                if token is None
-                else ListObjectStream._from_state(client._client, bucket, prefix, "", 1000, token, False)
-            )
-            page = next(stream, None)
-            token, complete = stream.continuation_token, stream.complete or page is None
-            del stream
-        if page is not None:
-            yield page.object_info, None if complete else token
+        found, token, complete = _patiently(
+            f"s3://{bucket}/{prefix} cannot be listed", partial(_page, bucket, prefix, token)
+        )
+        if found is not None:
+            yield found, None if complete else token
 
 
 def fetch(bucket: str, key: str, start: int | None, end: int | None) -> bytes:
     """The bytes of an object from `start` up to `end`, or all of it where both are None.
 
-    A request that breaks is taken up again at the byte that it reached. Raises S3Exception where that does not help.
+    A request that breaks is taken up again at the byte that it reached. Raises ChannelError where that does not help.
     """
-    failure = s3_exception()
     chunks: list[bytes] = []
-    reached = start or 0
-    for attempt in range(1, _ATTEMPTS + 1):
+
+    def request() -> None:
+        if end is None:
+            chunks.clear()  # all of an object that may be another by now
+        reached = None if start is None else start + sum(map(len, chunks))
+        for chunk in _client()._client.get_object(bucket, key, reached, end):
+            chunks.append(chunk)  # noqa: PERF402 - what came before a break is to stay
+
+    _patiently(f"s3://{bucket}/{key} cannot be read", request)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def head(bucket: str, key: str) -> tuple[int, str]:
+    """The size and the ETag that an object has now. Raises ChannelError."""
+    found = _patiently(f"s3://{bucket}/{key} cannot be read", lambda: _client()._client.head_object(bucket, key))
+    return found.size, found.etag
+
+
+def _page(bucket: str, prefix: str, token: str | None) -> tuple[list[Any] | None, str | None, bool]:
+    """One page of a listing, where there is one; the token of the next; whether it was the last."""
+    from s3torchconnectorclient._mountpoint_s3_client import ListObjectStream
+
+    client = _client()
+    stream = (
+        client.list_objects(bucket, prefix)
+        if token is None
+        else ListObjectStream._from_state(client._client, bucket, prefix, "", 1000, token, False)
+    )
+    page = next(stream, None)
+    return None if page is None else page.object_info, stream.continuation_token, stream.complete or page is None
+
+
+def _patiently(failing: str, request: Callable[[], T]) -> T:
+    """What a request brings, made again while what is in its way may pass. Raises ChannelError, which begins with `failing`."""
+    begun = time.monotonic()
+    pause = _PAUSE_SECONDS
+    while True:
         try:
             with _gate:
-                for chunk in _client()._client.get_object(bucket, key, reached if chunks else start, end):
-                    chunks.append(chunk)
-                    reached += len(chunk)
-            break
-        except failure as error:
-            if attempt == _ATTEMPTS or str(error).startswith(_REFUSED):
-                raise
-            if chunks and end is None:  # all of an object that may be another by now
-                chunks, reached = [], 0
-            time.sleep(attempt * _PAUSE_SECONDS)
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+                return request()
+        except s3_exception() as error:
+            cause = cause_of(str(error))
+            seconds = time.monotonic() - begun
+            if not cause.passes or seconds >= PATIENCE_SECONDS or _leaving.wait(pause):
+                tried = f", tried for {seconds:.0f} s" if cause.passes else ""
+                raise ChannelError(f"{failing}: {cause.what}{tried}; {cause.remedy}") from error
+        pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 def _client() -> Any:
@@ -164,7 +199,9 @@ def _client_at(endpoint: str | None, region: str) -> Any:
     from s3torchconnector._s3client import S3Client
 
     _guard_forks()
-    config = S3ClientConfig(throughput_target_gbps=_TARGET_GBPS, force_path_style=endpoint is not None)
+    config = S3ClientConfig(
+        throughput_target_gbps=_TARGET_GBPS, max_attempts=_CLIENT_ATTEMPTS, force_path_style=endpoint is not None
+    )
     return S3Client(region, endpoint=endpoint, s3client_config=config)
 
 

@@ -1,0 +1,83 @@
+"""What the client says where S3 gives no answer, as what it is, whether it may pass, and what to do.
+
+The client has one exception for everything, and only its text tells a refusal from a bad moment. What S3 refuses it refuses
+the next time too: that is an error at once. What may pass is asked for again for a while.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+_UNCHANGED = "leave the objects of a job alone while it runs"
+
+
+class Cause(NamedTuple):
+    """Why a request failed."""
+
+    passes: bool  # perhaps
+    what: str
+    remedy: str
+
+
+# How the client's message begins or what stands in it (a regular expression whose groups are put into what is told).
+_CAUSES: tuple[tuple[str, Cause], ...] = (
+    (
+        r"Forbidden: (.*)",
+        Cause(
+            False,
+            "access is denied (403: {})",
+            "give the job's role s3:GetObject and s3:ListBucket there, and kms:Decrypt of the key that encrypts it; without"
+            " s3:ListBucket S3 says this of objects that are gone, too",
+        ),
+    ),
+    (
+        r"(?:key does not exist|object was not found)",
+        Cause(False, "it is not there any more (404 NoSuchKey)", _UNCHANGED),
+    ),
+    (r"bucket does not exist", Cause(False, "there is no such bucket (404 NoSuchBucket)", "correct s3_uri")),
+    (r"preconditions? .* not hold", Cause(False, "it is another object by now (412)", _UNCHANGED)),
+    (r"response_status: 416", Cause(False, "it is shorter than it was listed (416 InvalidRange)", _UNCHANGED)),
+    (
+        r"response_status: (30\d)",
+        Cause(False, "the bucket is in another region ({})", "set AWS_REGION to the bucket's own"),
+    ),
+    (
+        r"No signing credentials",
+        Cause(
+            False, "there are no credentials", "give the job a role, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        ),
+    ),
+    (r"TOKEN_EXPIRED", Cause(True, "the credentials have expired (ExpiredToken)", "renew them")),
+    (r"TIME_TOO_SKEWED", Cause(True, "this machine's clock is wrong (403 RequestTimeTooSkewed)", "set it")),
+    (
+        r"throttled",
+        Cause(
+            True,
+            "S3 asks to slow down, or is busy (503)",
+            "read with fewer workers, join small objects to shards, or spread them over more prefixes",
+        ),
+    ),
+    (
+        r"INTERNAL_ERROR",
+        Cause(True, "S3 failed by itself (500)", "start the job again from its checkpoint; see AWS Health if it stays"),
+    ),
+    (
+        r"response_status: (5\d\d|408|429)",
+        Cause(True, "S3 failed by itself ({})", "start the job again from its checkpoint; see AWS Health if it stays"),
+    ),
+    (r"response_status: (\d+)", Cause(False, "S3 refuses it ({})", "look at the bucket's and the object's settings")),
+    (
+        r"AWS_ERROR_\w+, (.*)|AWS_IO_\w+, (.*)",
+        Cause(True, "no connection ({})", "look whether the job's network reaches S3"),
+    ),
+)
+_OTHER = Cause(True, "{}", "look at the client's own words")
+
+
+def cause_of(message: str) -> Cause:
+    """The cause that one of the client's messages tells."""
+    for pattern, cause in _CAUSES:
+        if found := re.search(pattern, message):
+            return cause._replace(what=cause.what.format(next(filter(None, found.groups()), "").rstrip(".")))
+    return _OTHER._replace(what=message[:300])

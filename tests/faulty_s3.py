@@ -1,0 +1,80 @@
+"""A folder served as S3, with latency and faults, and a connector channel there: what the tests of the connector share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from entrypoints import contract
+from entrypoints.environment import Channel, Environment, load_environment
+from launcher.local.s3_server import serve
+from launcher.local.s3_server.latency import delayed
+from launcher.local.s3_server.wire import Answer, Request, Response
+
+RESET = 0  # in place of a status: the connection is cut
+CODES = {403: "AccessDenied", 500: "InternalError", 503: "SlowDown"}
+
+
+class Store:
+    """A served folder, the requests that came, and what is done to them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.requests: list[Request] = []
+        self.faults: dict[str, list[int]] = {}  # of a range, or of a path: how its next requests are answered
+
+    def around(self, answer: Answer) -> Answer:
+        """The server's answers, 2 ms late, or one of the faults."""
+        late = delayed(0.002)(answer)
+
+        def watched(request: Request) -> Response:
+            self.requests.append(request)
+            for name in (request.headers.get("range", ""), request.path):
+                if faults := self.faults.get(name):
+                    return _fault(faults.pop(0))
+            return late(request)
+
+        return watched
+
+    def listings(self) -> int:
+        """How many pages were asked for."""
+        return sum("list-type" in request.query for request in self.requests)
+
+
+def _fault(status: int) -> Response:
+    if status == RESET:
+        raise ConnectionResetError
+    body = f"<Error><Code>{CODES.get(status, 'Other')}</Code><Message>no</Message></Error>"
+    return Response(status, {"Content-Type": "application/xml"}, body.encode())
+
+
+@contextmanager
+def faulty_s3(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """Serves the bucket `bucket` for this process and its children."""
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    found = Store(root / "s3" / "bucket")
+    found.folder.mkdir(parents=True)
+    with serve(root / "s3", root / "overlay", found.around) as endpoint:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(name, "any")
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+        monkeypatch.setenv("AWS_REGION", "us-east-1")
+        yield found
+
+
+def environment_of(root: Path, uri: str, content_type: str | None = None) -> Environment:
+    """A job of one host whose channel `train` is read through the connector."""
+    entry = {"channel": "train", "s3_uri": uri, "style": "iterable"} | (
+        {"content_type": content_type} if content_type else {}
+    )
+    return load_environment(root, {f"{contract.CONNECTOR_VARIABLE}0": json.dumps(entry)})
+
+
+def channel_of(root: Path, uri: str = "s3://bucket/") -> Channel:
+    """That channel."""
+    return environment_of(root, uri).channels["train"]
