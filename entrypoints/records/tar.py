@@ -14,23 +14,25 @@ Source: POSIX.1-2017 pax; GNU tar manual, "Basic Tar Format". Writing is in `tar
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 
-from entrypoints.errors import CorruptError
 from entrypoints.records import gunzip
 from entrypoints.records.cursor import Cursor, go_to
+from entrypoints.records.tar_header import BLOCK, SPARSE, corrupt, parse, pax, text
 from entrypoints.records.window import Window
 from entrypoints.sample import DATA, KEY, ByteStream, Sample
 
 BOUNDARIES = True
 
-BLOCK = 512
 _ZEROS = bytes(BLOCK)
 _NO_DATA = b"123456V"  # links, devices, directories, FIFOs, a volume's label: nothing follows, whatever their size says
 _DESCRIBING = b"xXgLK"  # their content describes the next member, or (g) all that follow
+_NO_MEMBER = "the archive ends after an extended header: the member it describes is missing"
 _DUMP_DIR = b"D"  # GNU: a directory's listing
-_REFUSED = {b"S": "a sparse file", b"M": "the continuation of a file from another volume"}
+_REFUSED = {
+    b"S": SPARSE,
+    b"M": "the continuation of a file from another volume, which cannot be read from a stream: write it as a plain file",
+}
 
 
 def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
@@ -58,7 +60,7 @@ def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = No
         if not sample:
             sample[KEY] = group
         if field in sample:
-            raise _corrupt(key, offset, f"member {name!r} gives field {field!r} of sample {group!r} a second time")
+            raise corrupt(key, offset, f"member {name!r} gives field {field!r} of sample {group!r} a second time")
         sample[field] = data
 
 
@@ -77,121 +79,72 @@ def members(stream: ByteStream, key: str | None = None, start: int = 0) -> Itera
     own: dict[str, str] = {}  # for the next member; GNU's long name is put here too
     inside = False  # of an archive: its end marker is still to come
     begin = -1  # of the headers that describe the next member
+    extended, extended_size = (
+        None,
+        0,
+    )  # the last extended header: most are equal to the one before, and then known to be good
+    offset = window.offset
     while True:
-        offset = window.offset
-        header = window.take(BLOCK)
-        if len(header) < BLOCK:
-            if inside:
-                raise _corrupt(key, offset, "the stream ends without the archive's end marker: it is cut off")
-            if header.strip(b"\0"):
-                raise _corrupt(key, offset, f"{len(header)} bytes follow the archive's end that are no tar header")
-            if offset < -start:
-                raise _corrupt(key, offset, f"the stream is shorter than {-start} bytes, where reading should go on")
+        block = window.take(BLOCK)
+        if block == extended:
+            kind, size = b"x", extended_size
+        elif len(block) < BLOCK:
+            _check_end(block, offset, inside, -start, key)
             return
-        if header == _ZEROS:
+        elif block == _ZEROS:
+            offset += BLOCK
             if own:
-                raise _corrupt(
-                    key, offset, "the archive ends after an extended header: the member it describes is missing"
-                )
+                raise corrupt(key, offset - BLOCK, _NO_MEMBER)
             if inside:
-                yield None, b"", offset, -window.offset if compressed else window.offset
+                yield None, b"", offset, -offset if compressed else offset
             inside, every, begin = False, {}, -1
             continue
+        else:
+            kind, size, name = parse(block, key, offset)
+            if kind == b"x":
+                extended, extended_size = block, size
+            elif kind in _REFUSED:
+                raise corrupt(key, offset, _REFUSED[kind])
         inside = True
-        _check(header, key, offset)
         if begin < 0:
             begin = offset
-        kind = header[156:157]
-        if kind in _REFUSED:
-            raise _corrupt(
-                key, offset, f"{_REFUSED[kind]}, which cannot be read from a stream: write it as a plain file"
-            )
         if kind in _NO_DATA:
             own, begin = {}, -1
+            offset += BLOCK
             continue
-        described = None if kind in _DESCRIBING else own.get("size") or every.get("size")
-        size = int(described) if described else _number(header[124:136], key, offset)
-        data = window.take(size)
-        if len(data) < size or window.skip(-size % BLOCK) < -size % BLOCK:
-            raise _corrupt(
-                key, offset, f"the stream ends at byte {window.offset}, inside of this member of {size} bytes"
+        describes = kind in _DESCRIBING
+        if not describes and (own or every):
+            size = int(own.get("size") or every.get("size") or size)
+            name = own.get("path") or every.get("path") or name
+        padding = -size % BLOCK
+        data = window.take(size, padding)
+        header, offset = offset, offset + BLOCK + size + padding
+        if window.offset != offset:
+            raise corrupt(
+                key, header, f"the stream ends at byte {window.offset}, inside of this member of {size} bytes"
             )
-        if kind not in _DESCRIBING:
-            name = own.get("path") or every.get("path") or _name(header)
-            # Archives older than ustar mark directories by a slash.
-            if kind != _DUMP_DIR and not name.endswith("/") and begin >= -start:
-                # Who begins in the middle does not see what has been said for the rest of the archive.
-                yield name, data, offset, -begin if compressed or every else begin
-            own, begin = {}, -1
-        elif kind == b"g":
-            every |= _pax(data, key, offset)
-        elif kind == b"L":
-            own["path"] = _text(data)
-        elif kind != b"K":
-            own |= _pax(data, key, offset)
+        if describes:
+            if kind == b"x":
+                own |= pax(data, key, header)
+            elif kind == b"g":
+                every |= pax(data, key, header)
+            elif kind == b"L":
+                own["path"] = text(data)
+            continue
+        # Archives older than ustar mark directories by a slash.
+        if kind != _DUMP_DIR and not name.endswith("/") and begin >= -start:
+            # Who begins in the middle does not see what has been said for the rest of the archive.
+            yield name, data, header, -begin if compressed or every else begin
+        if own:
+            own = {}
+        begin = -1
 
 
-def _check(header: bytes, key: str | None, offset: int) -> None:
-    """Compares a header's checksum: the sum of its bytes, with blanks for the checksum itself."""
-    field = header[148:156]
-    # Summing in Python costs by the byte; Adler-32 is in its lower half 1 + the sum, modulo 65,521.
-    total = (zlib.adler32(header) & 0xFFFF) - 1 - sum(field) + 8 * 32
-    try:
-        stored = int(field.strip(b" \0") or b"-1", 8)
-    except ValueError:
-        stored = -1
-    if (stored - total) % 65521:
-        # Some old writers summed signed bytes.
-        if (stored - total + 256 * sum(byte > 127 for byte in header[:148] + header[156:])) % 65521 == 0:
-            return
-        raise _corrupt(key, offset, "not a tar header, or a damaged one: its checksum is wrong")
-
-
-def _number(field: bytes, key: str | None, offset: int) -> int:
-    """A size: octal digits, or binary where the first bit is set (GNU, for 8 GiB and more)."""
-    if field[0] & 0x80:
-        return int.from_bytes(field, "big") & (1 << (8 * len(field) - 1)) - 1
-    digits = field.strip(b" \0")
-    if digits.strip(b"01234567"):
-        raise _corrupt(key, offset, f"the size {field!r} is no octal number")
-    return int(digits or b"0", 8)
-
-
-def _name(header: bytes) -> str:
-    name = _text(header[:100])
-    if header[257:263] == b"ustar\0" and header[345]:  # GNU's own layout keeps other things in the prefix's place
-        return f"{_text(header[345:500])}/{name}"
-    return name
-
-
-def _text(field: bytes) -> str:
-    return field.partition(b"\0")[0].decode("utf-8", "surrogateescape")
-
-
-def _pax(data: bytes, key: str | None, offset: int) -> dict[str, str]:
-    """The records of an extended header, each `<length> <name>=<value>\\n`, that matter here: path and size."""
-    records = {}
-    position = 0
-    while position < len(data):
-        digits, blank, _ = data[position : position + 24].partition(b" ")
-        length = int(digits) if blank and digits.isdigit() else 0
-        name, equals, value = data[position + len(digits) + 1 : position + length].partition(b"=")
-        if position + length > len(data) or not equals or not value.endswith(b"\n"):
-            raise _corrupt(key, offset, f"damaged extended header at its byte {position}")
-        if name.startswith(b"GNU.sparse."):
-            raise _corrupt(
-                key, offset, f"{_REFUSED[b'S']}, which cannot be read from a stream: write it as a plain file"
-            )
-        if name == b"path":
-            records["path"] = value[:-1].decode("utf-8", "surrogateescape")
-        elif name == b"size":
-            if not value[:-1].isdigit():
-                raise _corrupt(key, offset, f"the size {value[:-1]!r} is no number")
-            records["size"] = value[:-1].decode()
-        position += length
-    return records
-
-
-def _corrupt(key: str | None, offset: int, reason: str) -> CorruptError:
-    place = f"object {key!r}, " if key is not None else ""
-    return CorruptError(f"{place}byte {offset}: {reason}")
+def _check_end(rest: bytes, offset: int, inside: bool, least: int, key: str | None) -> None:
+    """Raises CorruptError where a stream must not end with this, less than a block, `least` bytes being expected of it."""
+    if inside:
+        raise corrupt(key, offset, "the stream ends without the archive's end marker: it is cut off")
+    if rest.strip(b"\0"):
+        raise corrupt(key, offset, f"{len(rest)} bytes follow the archive's end that are no tar header")
+    if offset < least:
+        raise corrupt(key, offset, f"the stream is shorter than {least} bytes, where reading should go on")

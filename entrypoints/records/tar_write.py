@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import BinaryIO
 
-from entrypoints.records.tar import BLOCK
+from entrypoints.records.tar_header import BLOCK
 from entrypoints.sample import KEY, Sample
 
 _END = bytes(2 * BLOCK)

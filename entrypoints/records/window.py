@@ -58,20 +58,21 @@ class Window:
             self.end += count
         return bytes(self.view[: min(size, self.end)])
 
-    def take(self, size: int) -> bytes:
-        """The next `size` bytes; fewer at the stream's end."""
+    def take(self, size: int, padding: int = 0) -> bytes:
+        """The next `size` bytes, and passes over `padding` more; fewer at the stream's end, as `offset` then shows."""
         start = self.position
         end = start + size
-        if end <= self.end:
-            self.position = end
+        if end + padding <= self.end:
+            self.position = end + padding
             return bytes(self.view[start:end])
-        piece = self.view[start : self.end]
+        piece = self.view[start : min(end, self.end)]
         # A BytesIO grows without copying what it has and hands its bytes over as they are.
         whole = BytesIO()
         while True:
             size -= whole.write(piece)
             self.position += len(piece)
             if size == 0 or not self.refill():
+                self.skip(padding)
                 return whole.getvalue()
             piece = self.view[: min(size, self.end)]
 

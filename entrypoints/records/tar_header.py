@@ -1,0 +1,102 @@
+"""What a tar header says of its member: the fields of a block of 512 bytes, checked, and the records of a pax header.
+
+webdataset and Python's tarfile write a pax header before every member, to say its time in fractions of a second; so a
+member is two headers, and what is done here for each is most of what reading small members costs.
+
+Source: POSIX.1-2017 pax; GNU tar manual, "Basic Tar Format".
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from functools import lru_cache
+
+from entrypoints.errors import CorruptError
+
+BLOCK = 512
+# name, size, checksum, kind, magic, prefix of the name
+_FIELDS = struct.Struct("100s24x12s12x8ss100x6s82x155s12x")
+_USTAR = b"ustar\x00"
+_MODULO = 65521  # Adler-32's
+_WANTED = {b"path", b"size"}
+SPARSE = "a sparse file, which cannot be read from a stream: write it as a plain file"
+
+
+def parse(block: bytes, key: str | None, offset: int) -> tuple[bytes, int, str]:
+    """A block of 512 bytes that is not zeros, as a header: the member's kind, size and name.
+
+    Raises CorruptError where it is none, or a damaged one.
+    """
+    name, size, checksum, kind, magic, prefix = _FIELDS.unpack(block)
+    # Summing in Python costs by the byte; Adler-32 is in its lower half 1 + the sum, modulo 65,521.
+    if zlib.adler32(block) & 0xFFFF != _adler(checksum) and not _is_signed_sum(block, checksum):
+        raise corrupt(key, offset, "not a tar header, or a damaged one: its checksum is wrong")
+    path = name.partition(b"\0")[0].decode("utf-8", "surrogateescape")
+    if prefix[0] and magic == _USTAR:  # GNU's own layout keeps other things in the prefix's place
+        path = f"{text(prefix)}/{path}"
+    return kind, _number(size, key, offset), path
+
+
+@lru_cache(1024)
+def _adler(checksum: bytes) -> int:
+    """The lower half of the Adler-32 of a header that has this in its field for the sum of its bytes; -1 for no number.
+
+    The sum is that of the header with blanks in this field.
+    """
+    try:
+        stored = int(checksum.strip(b" \0") or b"-1", 8)
+    except ValueError:
+        return -1
+    return (1 + stored - 8 * 32 + sum(checksum)) % _MODULO if stored >= 0 else -1
+
+
+def _is_signed_sum(block: bytes, checksum: bytes) -> bool:
+    """Whether the checksum is that of some old writers, who summed signed bytes."""
+    high = sum(byte > 127 for byte in block[:148] + block[156:])
+    return (zlib.adler32(block) - 256 * high) & 0xFFFF == _adler(checksum)
+
+
+def _number(field: bytes, key: str | None, offset: int) -> int:
+    """A size: octal digits, or binary where the first bit is set (GNU, for 8 GiB and more)."""
+    if field[0] & 0x80:
+        return int.from_bytes(field, "big") & (1 << (8 * len(field) - 1)) - 1
+    digits = field.strip(b" \0")
+    if digits.strip(b"01234567"):
+        raise corrupt(key, offset, f"the size {field!r} is no octal number")
+    return int(digits or b"0", 8)
+
+
+def text(field: bytes) -> str:
+    """A field that ends with its first zero, if it has one."""
+    return field.partition(b"\0")[0].decode("utf-8", "surrogateescape")
+
+
+def pax(data: bytes, key: str | None, offset: int) -> dict[str, str]:
+    """The records of an extended header, each `<length> <name>=<value>\\n`, that matter here: path and size."""
+    records: dict[str, str] = {}
+    size = len(data)
+    if data.startswith(b"%d mtime=" % size) and data.endswith(b"\n"):
+        return records  # one record, of the time: what nearly all of them are
+    position = 0
+    while position < size:
+        blank = data.find(b" ", position, position + 24)
+        digits = data[position:blank] if blank > 0 else b""
+        stop = position + int(digits) if digits.isdigit() else 0
+        name, equals, value = data[blank + 1 : stop].partition(b"=")
+        if stop > size or not equals or not value.endswith(b"\n"):
+            raise corrupt(key, offset, f"damaged extended header at its byte {position}")
+        if name in _WANTED:
+            if name == b"size" and not value[:-1].isdigit():
+                raise corrupt(key, offset, f"the size {value[:-1]!r} is no number")
+            records[name.decode()] = value[:-1].decode("utf-8", "surrogateescape")
+        elif name.startswith(b"GNU.sparse."):
+            raise corrupt(key, offset, SPARSE)
+        position = stop
+    return records
+
+
+def corrupt(key: str | None, offset: int, reason: str) -> CorruptError:
+    """The error of an archive at a byte of an object."""
+    place = f"object {key!r}, " if key is not None else ""
+    return CorruptError(f"{place}byte {offset}: {reason}")
