@@ -17,7 +17,8 @@ from entrypoints.object_cache import ObjectCache
 from entrypoints.pipeline import Source
 from entrypoints.readers import mounted, reader_of
 from entrypoints.readers.remote_file import is_remote
-from entrypoints.records import format_of
+from entrypoints.records import Format, format_of
+from entrypoints.records.augmented import Augmented
 from entrypoints.sampling import Reading, Samples
 from entrypoints.sharding import Place, Share, place_from, share_for
 
@@ -35,7 +36,8 @@ def open_channel(
 
     `epoch` counts from 0; under Pipe each has its own FIFO, and after an epoch the next one is to be asked for.
     `format` is a content type or a short name (`tar`, `csv`: see `records.SHORT_NAMES`), for a channel whose content type is
-    absent or wrong. `share` replaces this process's part of the samples (`default_share`).
+    absent or wrong; without it a channel of an augmented manifest gives a sample for each line, all its attributes together.
+    `share` replaces this process's part of the samples (`default_share`).
     `reading` shuffles, and keeps objects for the next epochs. The iterator's `state_dict()` says where it stands, and
     `load_state_dict` of another one goes on there.
     Raises ChannelError at once where the channel cannot be read as asked; while reading, ChannelError where its data
@@ -44,7 +46,9 @@ def open_channel(
     environment = environment or load_environment()
     channel = find_channel(environment, name)
     reader = reader_of(channel)
-    form = format_of(format if format is not None else channel.content_type)
+    form = _form(channel, format)
+    if isinstance(form, Augmented):
+        channel = replace(channel, record_wrapper="None")  # it takes the records apart itself: they are of attributes
     if reader.JOINED and not form.BOUNDARIES and channel.record_wrapper != "RecordIO":
         raise ChannelError(
             f"channel {name!r}: whole objects lose their boundaries in a Pipe; set record_wrapper_type: RecordIO, or "
@@ -57,6 +61,15 @@ def open_channel(
     source = Source(channel, epoch, reader, form, share, reading, _cache(channel, reading))
     about = {"channel": name, "format": getattr(form, "__name__", None) or repr(form)}
     return Samples(source.samples, epoch, share, reading, about)
+
+
+def _form(channel: Channel, format: str | None) -> Format:
+    """The format asked for, else an augmented manifest's where its attributes are known, else the content type's."""
+    names = channel.attribute_names
+    if format is None and names and channel.record_wrapper == "RecordIO":
+        return Augmented(names)
+    form = format_of(format if format is not None else channel.content_type)
+    return form.named(names) if isinstance(form, Augmented) else form
 
 
 def _cache(channel: Channel, reading: Reading) -> ObjectCache | None:

@@ -47,7 +47,11 @@ BUNDLED_PACKAGE = "entrypoints"  # the package in it; the entry point `entrypoin
 #   LAUNCHER_CONNECTOR_<n>   one per S3Connector channel, JSON with the CONNECTOR_* keys below: these channels are no
 #                            InputDataConfig entries, so SageMaker's own files know nothing of them
 #   LAUNCHER_CHANNEL_GROUPS  JSON {channel: [instance groups]} of the channels that not all of the job's groups get
+#   LAUNCHER_ATTRIBUTE_NAMES_<n>  JSON {channel: [attributes]} of the augmented manifests' channels, the attributes in the order
+#                            in which they are sent; cut where a variable's value is full, and whole again in <n>'s order
 CHANNEL_GROUPS_VARIABLE = "LAUNCHER_CHANNEL_GROUPS"
+ATTRIBUTE_NAMES_VARIABLE = "LAUNCHER_ATTRIBUTE_NAMES_"
+VARIABLE_LIMIT = 512  # characters of a value in a request's Environment
 CONNECTOR_VARIABLE = "LAUNCHER_CONNECTOR_"
 CONNECTOR_CHANNEL = "channel"
 CONNECTOR_S3_URI = "s3_uri"
@@ -66,3 +70,8 @@ DEFAULT_MASTER_PORT = 7777  # SDK v3's choice
 def fifo_name(channel: str, epoch: int) -> str:
     """The name of a Pipe channel's FIFO below DATA_DIR; `epoch` counts from 0."""
     return f"{channel}_{epoch}"
+
+
+def epochs_name(channel: str) -> str:
+    """The name of our file below DATA_DIR that says which epoch of a Pipe channel is which FIFO."""
+    return f".{channel}_epochs"

@@ -22,14 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from entrypoints import contract
+from entrypoints.attributes import attribute_names
+from entrypoints.errors import ConfigError as ConfigError
 from entrypoints.groups import sharers
 
 MODES = ("File", "FastFile", "Pipe")
 S3_CONNECTOR = "S3Connector"  # our own: read through s3torchconnector, no InputDataConfig entry
-
-
-class ConfigError(ValueError):
-    """A file or variable by which SageMaker or the launcher speaks to the container cannot be understood."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +44,7 @@ class Channel:
     style: str | None = None  # map | iterable
     max_objects: int | None = None  # read the first N objects only
     sharer: tuple[int, int] | None = None  # this host's number among those that get the channel; None: all do
+    attribute_names: tuple[str, ...] = ()  # what each line of an augmented manifest sends, in order, where that is told
 
 
 @dataclass(frozen=True)
@@ -157,6 +156,7 @@ def load_environment(root: Path | None = None, environ: Mapping[str, str] | None
     hosts, current_host = _hosts(resource_config, resource_path)
     groups = _instance_groups(resource_config, resource_path)
     shared = sharers(environ, {group.name: group.hosts for group in groups}, current_host)
+    attributes = attribute_names(environ)
     return Environment(
         root=root,
         job_name=environ.get("TRAINING_JOB_NAME"),
@@ -165,7 +165,7 @@ def load_environment(root: Path | None = None, environ: Mapping[str, str] | None
             name: value if isinstance(value, str) else json.dumps(value) for name, value in raw_hyperparameters.items()
         },
         channels={
-            name: replace(channel, sharer=shared.get(name))
+            name: replace(channel, sharer=shared.get(name), attribute_names=attributes.get(name, ()))
             for name, channel in _channels(root, input_data_config, environ).items()
         },
         hosts=hosts,

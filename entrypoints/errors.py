@@ -1,10 +1,14 @@
-"""What can go wrong between a channel and its samples, as two exceptions with one clear line each.
+"""What can go wrong between SageMaker's word, a channel and its samples, as exceptions with one clear line each.
 
-The container side has its own: it never imports the launcher. Both take a single string, so that a DataLoader worker can
+The container side has its own: it never imports the launcher. All take a single string, so that a DataLoader worker can
 hand them to the main process unchanged.
 """
 
 from __future__ import annotations
+
+
+class ConfigError(ValueError):
+    """A file or variable by which SageMaker or the launcher speaks to the container cannot be understood."""
 
 
 class ChannelError(Exception):

@@ -8,9 +8,9 @@ The objects hold every member of the planned request's entries, so what the SDK 
 SDK v3's `InputData` is not among them: it has no place for an input mode, a compression, a wrapper, a shuffle seed, and makes
 each URI a FullyReplicated S3Prefix in File mode. `Channel` has a place for all.
 
-`code:` stays behind, since a trainer brings its own code. S3Connector channels are no channels of SageMaker's: what the
-container has to know of them is `environment`. What an object cannot hold is refused; what only the owner of the trainer can
-see to is a Python warning.
+`code:` stays behind, since a trainer brings its own code. S3Connector channels are no channels of SageMaker's, and it does not
+tell the attributes' names of augmented manifests: what the container has to know of both is `environment`. What an object
+cannot hold is refused; what only the owner of the trainer can see to is a Python warning.
 
 The SDK's two majors keep their classes in different modules and cannot share an environment, so the modules stand in a table
 and are imported when an object is made. Nothing else of the launcher imports the SDK.
@@ -35,6 +35,7 @@ from launcher.errors import Path, RefusedError, dotted
 from launcher.nearest import did_you_mean
 from launcher.part import spec_name
 from launcher.plan import Plan
+from launcher.request import attribute_variables
 from launcher.spec import JobSpec
 
 
@@ -84,7 +85,8 @@ class EstimatorInputs:
     entries: tuple[Mapping[str, Any], ...]
     """The entries of InputDataConfig, as planned: what travels, and what boto3 takes."""
     environment: Mapping[str, str]
-    """The variables by which the container finds the S3Connector channels: the trainer's `environment` needs them."""
+    """What the container has to be told besides: where the S3Connector channels lie, and which attributes the channels of
+    augmented manifests send. The trainer's `environment` needs them."""
     sdk: Sdk = field(repr=False)
     version: str
     """The installed SDK's."""
@@ -172,7 +174,7 @@ def estimator_inputs(spec: JobSpec | str | PathLike[str]) -> EstimatorInputs:
         name: text
         for name, text in plan.request.get("Environment", {}).items()
         if name.startswith(contract.CONNECTOR_VARIABLE)
-    }
+    } | attribute_variables(entries)
     made = EstimatorInputs(entries, environment, sdk, version)
     for warning in _left_to_the_owner(plan, made):
         warnings.warn(warning, stacklevel=2)
@@ -205,9 +207,14 @@ def _left_to_the_owner(plan: Plan, made: EstimatorInputs) -> Iterator[str]:
     """What the objects cannot say to the trainer, and planning's own warnings about channels."""
     yield from (str(problem) for problem in plan.warnings if problem.path[:1] == ("channels",))
     names = [entry["ChannelName"] for entry in made.entries]
-    if made.environment:
+    if connectors := [name for name in made.environment if name.startswith(contract.CONNECTOR_VARIABLE)]:
         yield (
-            f"{len(made.environment)} channel(s) of source S3Connector travel as environment variables: "
+            f"{len(connectors)} channel(s) of source S3Connector travel as environment variables: "
+            "give the trainer environment={**inputs.environment}"
+        )
+    if len(made.environment) > len(connectors):
+        yield (
+            "open_channel finds the names of an augmented manifest's attributes in an environment variable: "
             "give the trainer environment={**inputs.environment}"
         )
     mode = plan.request.get("AlgorithmSpecification", {}).get("TrainingInputMode", "File")

@@ -13,12 +13,13 @@ from collections.abc import Mapping
 from pathlib import Path as FilePath
 from typing import Any, get_args, get_origin
 
+from entrypoints import contract
 from launcher import show
 from launcher.channels import KINDS
 from launcher.errors import InputError, Path, SpecError
 from launcher.parse import parse_spec
 from launcher.part import Part, aws_name, spec_name
-from launcher.request import build_request, member_place
+from launcher.request import attribute_variables, build_request, member_place
 from launcher.request_forms import Found, find_request
 from launcher.request_text import read_text
 from launcher.spec import JobSpec
@@ -92,7 +93,19 @@ def _friendly(request: dict[str, Any]) -> dict[str, Any]:
         spec["training_input_mode"] = None
     if (channels := _channels(request.get("InputDataConfig"), mode)) is not None:
         spec["channels"] = channels
+        _leave_to_channels(spec, request["InputDataConfig"])
     return spec
+
+
+def _leave_to_channels(spec: dict[str, Any], entries: list[dict[str, Any]]) -> None:
+    """Takes away the variables that the plan makes of the channels again; what it makes otherwise, `request:` will say."""
+    variables = spec.get("environment")
+    if isinstance(variables, dict) and contract.CODE_CHANNEL in spec["channels"]:
+        told = attribute_variables(entries).items()
+        variables = {name: text for name, text in variables.items() if (name, text) not in told}
+        spec["environment"] = variables
+        if not variables:
+            del spec["environment"]
 
 
 def _keyed(value: Any, annotation: Any) -> Any:

@@ -6,7 +6,7 @@ Keys of a spec are the request's members in snake_case, so only what stands else
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from entrypoints import contract
@@ -85,6 +85,15 @@ def groups_of(entry: Mapping[str, Any]) -> list[str]:
     return groups
 
 
+def attribute_variables(entries: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The variables that tell the container which attributes the channels of augmented manifests send."""
+    sources = {entry["ChannelName"]: entry["DataSource"].get("S3DataSource", {}) for entry in entries}
+    names = {name: source["AttributeNames"] for name, source in sources.items() if source.get("AttributeNames")}
+    text = json.dumps(names) if names else ""
+    pieces = [text[at : at + contract.VARIABLE_LIMIT] for at in range(0, len(text), contract.VARIABLE_LIMIT)]
+    return {f"{contract.ATTRIBUTE_NAMES_VARIABLE}{number}": piece for number, piece in enumerate(pieces)}
+
+
 def connector_variables(spec: JobSpec) -> dict[str, str]:
     """The variables of the request's Environment that tell the container of connector channels, each with its channel."""
     names = [name for name, channel in spec.all_channels.items() if channel.connector(name) is not None]
@@ -135,6 +144,9 @@ def _add_channels(request: dict[str, Any], spec: JobSpec) -> None:
     }
     if named and spec.code is not None:
         request.setdefault("Environment", {})[contract.CHANNEL_GROUPS_VARIABLE] = json.dumps(named)
+    told = attribute_variables(brought)
+    if told and (spec.code is not None or contract.CODE_CHANNEL in channels):  # which an imported request has
+        request.setdefault("Environment", {}).update(told)
     for variable, name in connector_variables(spec).items():
         request.setdefault("Environment", {})[variable] = json.dumps(channels[name].connector(name))
 

@@ -31,6 +31,7 @@ from launcher.estimator import EstimatorInputs, estimator_inputs
 
 ROOT = Path(launcher.__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+TELLING = ("LAUNCHER_CONNECTOR_", "LAUNCHER_ATTRIBUTE_NAMES_")
 PYTHONS = {2: "LAUNCHER_SDK_V2_PYTHON", 3: "LAUNCHER_SDK_V3_PYTHON"}
 VPC = "vpc_config: {security_group_ids: [sg-0123456789abcdef0], subnets: [subnet-0123456789abcdef0]}\n"
 FSX = "source: FSxLustre, file_system_id: fs-0123456789abcdef1, directory_path: /abcdefgh/a, input_mode: File"
@@ -189,13 +190,13 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def expected(folder: Path, name: str) -> tuple[list[Any], dict[str, str]]:
-    """The channels and the connector's variables of our own request."""
+    """The channels and the variables that tell of them, of our own request."""
     if name in ENTRIES:
         return ENTRIES[name], {}
     request = launcher.plan(folder / f"{'job' if name == 'example' else name}.yaml").request
     entries = [entry for entry in request.get("InputDataConfig", []) if entry["ChannelName"] != "launcher_code"]
     variables = request.get("Environment", {})
-    return entries, {name: text for name, text in variables.items() if name.startswith("LAUNCHER_CONNECTOR_")}
+    return entries, {name: text for name, text in variables.items() if name.startswith(TELLING)}
 
 
 @pytest.mark.sdk
@@ -309,6 +310,12 @@ def test_another_major_is_refused(install: Any, tmp_path: Path, name: str, versi
         estimator_inputs(write(tmp_path, ""))
 
 
+AUGMENTED = (
+    "train: {s3_uri: s3://b/m, s3_data_type: AugmentedManifestFile, attribute_names: [source-ref, class],"
+    " input_mode: Pipe, record_wrapper_type: RecordIO}"
+)
+
+
 @pytest.fixture
 def version_3(install: Any) -> None:
     install("sagemaker", "3.27.0")
@@ -326,6 +333,18 @@ def test_what_travels_is_the_requests_own_without_the_code(tmp_path: Path) -> No
     assert {name: json.loads(text) for name, text in made.environment.items()} == {
         "LAUNCHER_CONNECTOR_0": {"channel": "images", "s3_uri": "s3://bucket/i/", "style": "iterable"}
     }
+
+
+@pytest.mark.usefixtures("version_3")
+def test_the_attributes_of_an_augmented_manifest_travel_too(tmp_path: Path) -> None:
+    file = write(
+        tmp_path, f"code: {{directory: nowhere, entry_point: train.py}}\nchannels: {{{AUGMENTED}, a: s3://b/a/}}\n"
+    )
+    with pytest.warns(
+        UserWarning, match="names of an augmented manifest's attributes .* give the trainer environment="
+    ):
+        made = estimator_inputs(file)
+    assert made.environment == {"LAUNCHER_ATTRIBUTE_NAMES_0": '{"train": ["source-ref", "class"]}'}
 
 
 @pytest.mark.usefixtures("version_3")

@@ -34,6 +34,23 @@ def test_bundled_requests_come_back_by_friendly_keys_alone(file: Path) -> None:
     assert "request" not in import_request(request)
 
 
+def test_what_the_channels_tell_the_container_comes_back_once() -> None:
+    request = json.loads((Path(__file__).parent / "golden" / "s3-augmented-manifest.json").read_text())
+    assert request["Environment"] == {"LAUNCHER_ATTRIBUTE_NAMES_0": '{"train": ["source-ref", "class"]}'}
+    spec = import_request(request)
+    assert "environment" not in spec
+    spec["channels"]["train"]["attribute_names"] = ["class"]  # no second place has to follow
+    changed = parse_spec(show.as_yaml(spec))
+    assert build_request(changed, "a")["Environment"] == {"LAUNCHER_ATTRIBUTE_NAMES_0": '{"train": ["class"]}'}
+    for environment in (
+        {"A": "b", **request["Environment"]},
+        {"LAUNCHER_ATTRIBUTE_NAMES_0": '{"train": ["other"]}'},
+        {"A": "b"},
+        {"LAUNCHER_ATTRIBUTE_NAMES_0": ["wrong"]},
+    ):
+        assert planned({**request, "Environment": environment}) == {**request, "Environment": environment}
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -14,6 +14,8 @@ import yaml
 from botocore.validate import ParamValidator
 
 import launcher
+from entrypoints import contract
+from entrypoints.environment import load_environment
 from launcher import SpecError, show
 from launcher.archive import read_code
 from launcher.checks.examples import BASE, laid_over_base
@@ -152,6 +154,34 @@ def test_the_connector_is_told_by_the_environment() -> None:
         "style": "iterable",
         "content_type": "application/x-tar",
     }
+
+
+AUGMENTED = (
+    "train: {s3_uri: s3://b/m, s3_data_type: AugmentedManifestFile, attribute_names: [source-ref, class],"
+    " input_mode: Pipe, record_wrapper_type: RecordIO}"
+)
+
+
+def test_attribute_names_are_told_by_the_environment(job: Path) -> None:
+    code = "code: {directory: src, entry_point: train.py}\nenvironment: {A: b}\n"
+    job.write_text(laid_over_base(f"{code}channels: {{{AUGMENTED}, other: s3://b/o/}}"))
+    told = {"LAUNCHER_ATTRIBUTE_NAMES_0": '{"train": ["source-ref", "class"]}'}
+    assert launcher.plan(job, name="one").request["Environment"] == {"A": "b", **told}
+    job.write_text(laid_over_base(f"channels: {{{AUGMENTED}}}"))  # no code of ours to tell it to
+    assert "Environment" not in launcher.plan(job, name="one").request
+
+
+def test_long_attribute_names_come_whole(job: Path, tmp_path: Path) -> None:
+    names = [f"{number:02d}-{'ä' * 40}" for number in range(16)]
+    augmented = AUGMENTED.replace("[source-ref, class]", json.dumps(names))
+    job.write_text(laid_over_base(f"code: {{directory: src, entry_point: train.py}}\nchannels: {{{augmented}}}"))
+    environ = launcher.plan(job, name="one").request["Environment"]
+    assert len(environ) > 5
+    assert {len(text) for text in environ.values()} <= {512, len([*environ.values()][-1])}
+    config = tmp_path / "ml" / contract.CONFIG_DIR
+    config.mkdir(parents=True)
+    (config / contract.INPUT_DATA_CONFIG_FILE).write_text('{"train": {}}')
+    assert load_environment(tmp_path / "ml", environ).channels["train"].attribute_names == tuple(names)
 
 
 def test_a_missing_entry_point_is_named(job: Path) -> None:

@@ -1,24 +1,26 @@
 """What an augmented manifest sends: RecordIO with one record per attribute, put together to one sample per line.
 
-SageMaker streams, for each line of the manifest, the values of AttributeNames in their order, a `-ref` value as the content
-of the object that it names. Nothing in the stream, nor in inputdataconfig.json, tells the names, so they are given here:
+SageMaker streams, for each line of the manifest, the values of AttributeNames in their order: of a `-ref` attribute the content
+of the object that it names, of any other the value as a text. Nothing in the stream, nor in inputdataconfig.json, tells the
+names. Of a job that the launcher planned the channel knows them, and `open_channel("train")` is all; of another they are given:
 
-    environment = whole_stream(load_environment(), "train")
-    dataset = ChannelDataset("train", 'augmented; attributes="source-ref,class"', environment=environment)
+    dataset = ChannelDataset("train", 'augmented; attributes="source-ref,class"')
 
-A sample is {"source-ref": b"<the image>", "class": b"3"}: bytes, as they come (a text as it is, anything else as JSON). It
-works in Pipe mode with RecordWrapperType RecordIO, the only way in which SageMaker tells attributes apart.
+A sample is {"source-ref": b"<the image>", "class": b"3"}: bytes, as they come, whatever the value is in the manifest. A text is
+`sample["class"].decode()`; a number, a list or an object (Ground Truth's `-metadata`) is JSON: `json.loads(sample["class"])`.
+It works in Pipe mode with RecordWrapperType RecordIO, the only way in which SageMaker tells attributes apart.
 
-Source: AWS developer guide, "Augmented Manifest Files for Training Jobs".
+Source: AWS developer guide, "Augmented Manifest Files for Training Jobs" (the order is that of AttributeNames; "any type of
+data allowed by the JSON format ... including text, numerical, data arrays, or objects"; 1 is sent as "1"). Its own reader,
+PipeModeDataset of sagemaker-tensorflow, gives an attribute's bytes, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import BinaryIO
 
-from entrypoints.environment import Environment
 from entrypoints.errors import ChannelError, CorruptError
 from entrypoints.records import options as parameters
 from entrypoints.records import recordio
@@ -45,16 +47,29 @@ class Augmented:
             )
         return Augmented(names)
 
+    def named(self, names: tuple[str, ...] = ()) -> Augmented:
+        """With the names that were chosen, else with those that the channel knows.
+
+        Raises ChannelError where there are neither, or where the channel sends more or fewer attributes than were chosen.
+        """
+        if not self.attributes and not names:
+            raise ChannelError(
+                "format augmented needs the names of the attributes: format='augmented; attributes=\"source-ref,class\"'"
+            )
+        if self.attributes and names and len(self.attributes) != len(names):
+            raise ChannelError(
+                f"augmented: attributes names {', '.join(self.attributes)}, but of each line the channel sends {', '.join(names)};"
+                " leave out the format, or write a name for each"
+            )
+        return self if self.attributes else Augmented(names)
+
     def split(self, stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
         """The samples of a stream of records. Positions are RecordIO's, bytes.
 
         Raises CorruptError, naming the offset, where a record is damaged or the last line lacks records; ChannelError
         where no names were given.
         """
-        if not self.attributes:
-            raise ChannelError(
-                "format augmented needs the names of the attributes: format='augmented; attributes=\"source-ref,class\"'"
-            )
+        self.named()
         cursor = cursor or Cursor()
         inner = Cursor(cursor.start)
         start = cursor.start
@@ -84,17 +99,3 @@ class Augmented:
 
 
 RECORDS = Augmented()
-
-
-def whole_stream(environment: Environment, name: str) -> Environment:
-    """The environment in which a channel's RecordIO wrapping is its data: open_channel does not take records apart then.
-
-    Raises ChannelError where the channel is not one that brings an augmented manifest.
-    """
-    channel = environment.channels.get(name)
-    if channel is None or channel.mode != "Pipe" or channel.record_wrapper != "RecordIO":
-        what = "is none of this job's" if channel is None else f"arrives by {channel.mode}"
-        raise ChannelError(
-            f"channel {name!r} {what}; an augmented manifest needs input_mode: Pipe and record_wrapper_type: RecordIO"
-        )
-    return replace(environment, channels={**environment.channels, name: replace(channel, record_wrapper="None")})

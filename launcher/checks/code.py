@@ -158,6 +158,7 @@ def whole_objects_through_a_pipe(draft: Draft) -> Iterator[Found]:
             entry.get("InputMode") == "Pipe"
             and entry.get("RecordWrapperType") != "RecordIO"
             and content_type not in BOUNDED
+            and len(entry.get("AttributeNames") or ()) < 2  # whose boundaries are another rule's
         ):
             what = f"content_type {content_type!r} has" if content_type else "objects have"
             yield (

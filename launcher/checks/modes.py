@@ -32,7 +32,8 @@ def recordio_needs_pipe(draft: Draft) -> Iterator[Found]:
     that is in RecordIO format already needs no wrapper in any mode.
     """
     for entry in _not_piped(draft):
-        if entry.get("RecordWrapperType") == "RecordIO":
+        # An augmented manifest needs both the wrapper and Pipe, which its own rule says.
+        if entry.get("RecordWrapperType") == "RecordIO" and entry.get("S3DataType") != "AugmentedManifestFile":
             mode = entry.get("InputMode")
             message = f"'RecordIO' works only with input_mode Pipe, not {mode!r}; delete it or use Pipe"
             yield entry.path("record_wrapper_type"), message
@@ -50,6 +51,23 @@ def augmented_manifest_needs_pipe(draft: Draft) -> Iterator[Found]:
             yield (
                 entry.path("s3_data_type"),
                 "'AugmentedManifestFile' works only with input_mode Pipe; write input_mode: Pipe",
+            )
+
+
+def attributes_need_boundaries(draft: Draft) -> Iterator[Found]:
+    """Only RecordIO tells where one attribute of an augmented manifest ends and the next begins.
+
+    Built-in algorithms have a rule of their own (built-in-augmented-manifest); of a single attribute the data itself can have
+    boundaries, as tar shards do.
+    Source: developer guide, augmented-manifest-stream ("streamed with the corresponding is-a-cat attribute value as one
+    record. This can cause a problem").
+    """
+    for entry in draft.entries:
+        several = entry.get("S3DataType") == "AugmentedManifestFile" and len(entry.get("AttributeNames") or ()) > 1
+        if several and draft.built_in is None and entry.get("RecordWrapperType") != "RecordIO":
+            yield (
+                entry.path("record_wrapper_type"),
+                "is not RecordIO, and without it nothing tells where an attribute's value ends; write RecordIO",
             )
 
 
@@ -125,7 +143,8 @@ def _train(keys: str, uri: str = "s3://bucket/train/") -> str:
     return f"channels: {{train: {{s3_uri: {uri}, {keys}}}}}"
 
 
-_AUGMENTED = "s3_data_type: AugmentedManifestFile, record_wrapper_type: RecordIO"
+_AUGMENTED_ONLY = "s3_data_type: AugmentedManifestFile"
+_AUGMENTED = f"{_AUGMENTED_ONLY}, record_wrapper_type: RecordIO"
 _MANIFEST = "s3://bucket/train.manifest"
 _TWO = "resource_config: {instance_type: ml.m5.large, instance_count: 2, volume_size_in_gb: 10}\n"
 
@@ -150,6 +169,13 @@ RULES = (
         augmented_manifest_needs_pipe,
         wrong=_train("attribute_names: [a-ref], s3_data_type: AugmentedManifestFile", _MANIFEST),
         right=_train(f"attribute_names: [a-ref], input_mode: Pipe, {_AUGMENTED}", _MANIFEST),
+    ),
+    Rule(
+        "channel-augmented-manifest-records",
+        "warning",
+        attributes_need_boundaries,
+        wrong=_train(f"attribute_names: [a-ref, b], input_mode: Pipe, {_AUGMENTED_ONLY}", _MANIFEST),
+        right=_train(f"attribute_names: [a-ref, b], input_mode: Pipe, {_AUGMENTED}", _MANIFEST),
     ),
     Rule(
         "channel-pipe-order",

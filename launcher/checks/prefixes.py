@@ -21,7 +21,10 @@ def attribute_names_belong_to_augmented_manifests(draft: Draft) -> Iterator[Foun
         if augmented and not names:
             yield entry.path("attribute_names"), "is missing; name the attributes to send, such as [source-ref, class]"
         elif names and not augmented:
-            yield entry.path("attribute_names"), "works only with s3_data_type AugmentedManifestFile; delete it"
+            yield (
+                entry.path("attribute_names"),
+                "goes only with an augmented manifest; write s3_data_type: AugmentedManifestFile, or delete it",
+            )
 
 
 def fast_file_needs_prefix(draft: Draft) -> Iterator[Found]:
