@@ -51,7 +51,6 @@ BUNDLED_PACKAGE = "entrypoints"  # the package in it; the entry point `entrypoin
 #                            in which they are sent; cut where a variable's value is full, and whole again in <n>'s order
 CHANNEL_GROUPS_VARIABLE = "LAUNCHER_CHANNEL_GROUPS"
 ATTRIBUTE_NAMES_VARIABLE = "LAUNCHER_ATTRIBUTE_NAMES_"
-VARIABLE_LIMIT = 512  # characters of a value in a request's Environment
 CONNECTOR_VARIABLE = "LAUNCHER_CONNECTOR_"
 CONNECTOR_CHANNEL = "channel"
 CONNECTOR_S3_URI = "s3_uri"

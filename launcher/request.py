@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from entrypoints import contract
-from launcher.aws_model import REQUEST, typed
+from launcher.aws_model import REQUEST, shapes, typed
 from launcher.errors import Path
 from launcher.images import ImageError, resolve_image
 from launcher.part import Part, as_request, aws_name, spec_name
@@ -90,7 +90,8 @@ def attribute_variables(entries: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     sources = {entry["ChannelName"]: entry["DataSource"].get("S3DataSource", {}) for entry in entries}
     names = {name: source["AttributeNames"] for name, source in sources.items() if source.get("AttributeNames")}
     text = json.dumps(names) if names else ""
-    pieces = [text[at : at + contract.VARIABLE_LIMIT] for at in range(0, len(text), contract.VARIABLE_LIMIT)]
+    limit = shapes()["TrainingEnvironmentValue"]["max"]
+    pieces = [text[at : at + limit] for at in range(0, len(text), limit)]
     return {f"{contract.ATTRIBUTE_NAMES_VARIABLE}{number}": piece for number, piece in enumerate(pieces)}
 
 
