@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import io
+import json
 import os
 import stat
 import struct
@@ -14,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from entrypoints.records.augmented import Augmented
 from launcher.errors import RefusedError
 from launcher.local.delivery import Delivery
 from launcher.local.providers.fifo import provide
@@ -184,6 +187,45 @@ def test_augmented_manifest_sends_one_record_per_attribute(deliver: Deliver, fol
     assert {first[start : start + 24] for start in range(0, len(first), 24)} == {pair(number) for number in range(8)}
     assert first != second
     assert epochs(deliver(channel | {"ShuffleConfig": {"Seed": 0}}, source, sample=1), 1) == [pair(0)]
+
+
+def test_the_lines_of_an_augmented_manifest_are_shuffled_before_hosts_share_them(
+    deliver: Deliver, folder: Path
+) -> None:
+    lines = []
+    for number in range(40):
+        (folder / f"{number}.png").write_bytes(b"png%d" % number)
+        lines.append(json.dumps({"label": number, "image-ref": f"s3://bucket/train/{number}.png", "box": [number]}))
+    (folder / "manifest").write_text("\n".join(lines))
+    form = Augmented(("image-ref", "box", "label"))
+    source = {
+        "S3DataType": "AugmentedManifestFile",
+        "S3Uri": "s3://bucket/train/manifest",
+        "AttributeNames": [*form.attributes],
+    }
+
+    def orders(seed: int, host: str | None = None) -> list[list[int]]:
+        """The lines' numbers in three epochs, to a host alone or to one of two."""
+        channel = {"RecordWrapperType": "RecordIO", "ShuffleConfig": {"Seed": seed}}
+        shared = {} if host is None else {"S3DataDistributionType": "ShardedByS3Key"}
+        hosts = {} if host is None else {"host": host, "hosts": ("algo-1", "algo-2")}
+        found = []
+        for content in epochs(deliver(channel, source | shared, **hosts), 3):
+            samples = list(form.split(io.BytesIO(content)))
+            for sample in samples:  # a line's values stay together
+                label = sample["label"]
+                assert sample == {"image-ref": b"png" + label, "box": b"[" + label + b"]", "label": label}
+            found.append([int(sample["label"]) for sample in samples])
+        return found
+
+    alone = orders(5)
+    assert all(sorted(order) == list(range(40)) for order in alone)
+    assert len({tuple(order) for order in [*alone, range(40), *orders(6)]}) == 7
+    assert orders(5) == alone
+    first, second = orders(5, "algo-1"), orders(5, "algo-2")
+    for mine, others, whole in zip(first, second, alone, strict=True):
+        assert [number for pair in zip(mine, others, strict=True) for number in pair] == whole
+    assert len({frozenset(mine) for mine in first}) == 3  # a host gets other lines in each epoch
 
 
 def test_object_too_long_for_a_record_is_refused_before_the_start(deliver: Deliver, folder: Path) -> None:
