@@ -8,7 +8,8 @@ before it have been, so the one that is read next can never wait behind later on
 - An error is raised where its piece would have been, after everything before it.
 - Nothing is fetched until the first read: a stream can be sought to where a resumed epoch goes on, and a generator that is
   only made costs nothing. Threads start then, in the process that reads, as many as there is work for.
-- Closing ends the threads: at once where they wait, at the end of their request where one is under way.
+- Closing ends the threads: at once where they wait, at the end of their request where one is under way. It is waited for
+  a moment only, so that Ctrl-C ends a program whose store does not answer; threads left so end by themselves.
 - A process made by fork has no threads of its own: what its parent was reading cannot be read on in it, and says so.
 
 This is one engine for S3 and for mounted file systems. S3 gives any range at any time; on a mount a file is read from
@@ -21,6 +22,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Generator, Iterator
@@ -30,7 +32,7 @@ from entrypoints.errors import ChannelError
 from entrypoints.prefetch_schedule import Limits, Part, Schedule, Slot, Source
 from entrypoints.prefetch_stream import ReadStream
 
-_QUIT_SECONDS = 10.0  # for a request that is under way; a thread that takes longer ends by itself later
+_QUIT_SECONDS = 1.0  # for requests that are under way, once, however many there are
 
 
 class ReadAhead:
@@ -55,6 +57,7 @@ class ReadAhead:
         self._threads: set[threading.Thread] = set()
         self._started = False
         self._closed = False
+        self._left_at = 0.0  # when threads that have not ended are left alone
 
     def __iter__(self) -> Iterator[ReadStream[Slot]]:
         return self
@@ -82,16 +85,20 @@ class ReadAhead:
         """Ends the threads and lets go of everything that was fetched."""
         if self._process != os.getpid():
             return
-        with self._lock:
-            self._closed = True
-            self._exhausted = True
-            self._schedule.drop_all()
-            self._work.notify_all()
-            self._news.notify_all()
-            threads = list(self._threads)
-        for thread in threads:
+        for thread in self.end():
             if thread is not threading.current_thread():
-                thread.join(_QUIT_SECONDS)
+                thread.join(max(0.0, self._left_at - time.monotonic()))
+
+    def end(self) -> list[threading.Thread]:
+        """As `close`, but waits for nothing; the threads that have not ended."""
+        with self._lock:
+            if not self._closed:
+                self._closed = self._exhausted = True
+                self._left_at = time.monotonic() + _QUIT_SECONDS
+                self._schedule.drop_all()
+                self._work.notify_all()
+                self._news.notify_all()
+            return list(self._threads)
 
     # What streams ask for
 
@@ -262,6 +269,9 @@ _live: weakref.WeakSet[ReadAhead] = weakref.WeakSet()  # those with threads
 
 @atexit.register
 def _end_all() -> None:
-    """Ends what was left open: a thread must not be in the middle of a request while Python is taken down."""
-    for pipeline in list(_live):
+    """Ends what was left open: a thread should not be in the middle of a request while Python is taken down."""
+    left = list(_live)
+    for pipeline in left:
+        pipeline.end()
+    for pipeline in left:
         pipeline.close()

@@ -49,6 +49,7 @@ class Limits:
 
     held_bytes: int = 64 << 20  # fetched or being fetched, and not read yet; exceeded by two pieces at most
     piece_bytes: int = 8 << 20  # of one request
+    whole_bytes: int = 0  # an object up to this size is one request in any case
     objects: int = 512  # known and not read yet
     threads: int = 64  # requests at the same time
 
@@ -132,7 +133,7 @@ class Schedule:
         for slot in self._unissued:
             if (slot.busy and not slot.source.ranges) or (slot.window is not None and slot.held >= slot.window):
                 continue
-            count = limits.piece_bytes if slot.end is None else min(limits.piece_bytes, slot.end - slot.issued)
+            count = self._next_size(slot)
             # The one that is being read goes on in any case: the others must not starve it.
             starved = slot.given and slot.held < 2 * limits.piece_bytes
             if self._held and self._held + count > limits.held_bytes and not starved:
@@ -144,6 +145,13 @@ class Schedule:
             self._settle(slot)
             return part
         return None
+
+    def _next_size(self, slot: Slot) -> int:
+        if slot.end is None:
+            return self._limits.piece_bytes
+        if slot.issued == 0 and slot.end <= self._limits.whole_bytes:
+            return slot.end
+        return min(self._limits.piece_bytes, slot.end - slot.issued)
 
     def put(self, part: Part, piece: bytes | Exception) -> None:
         """What a fetch has brought."""

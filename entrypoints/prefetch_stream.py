@@ -67,15 +67,24 @@ class ReadStream(io.RawIOBase, Generic[S]):
         return self._take(size).tobytes()
 
     def readall(self) -> bytes:
-        """All that remains, without a copy where it is one piece."""
-        pieces = [self._rest.tobytes()] if self._rest else []
+        """All that remains, without a copy where it is one piece; more are joined as they come, so that none is there twice."""
+        first = self._rest.tobytes() if self._rest else self._next_piece()
         self._rest = memoryview(b"")
         self._begun = True
-        while not self.closed and (piece := self._pipeline.next_piece(self._slot)):
-            pieces.append(piece)
-        whole = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        whole = first
+        if first and (piece := self._next_piece()):
+            joined = io.BytesIO()
+            joined.write(first)
+            del first, whole
+            while piece:
+                joined.write(piece)
+                piece = self._next_piece()
+            whole = joined.getvalue()  # its own memory: nothing is copied
         self._place += len(whole)
         return whole
+
+    def _next_piece(self) -> bytes:
+        return b"" if self.closed else self._pipeline.next_piece(self._slot) or b""
 
     def readinto(self, buffer: Any, /) -> int:
         """As ByteStream's."""
@@ -119,8 +128,8 @@ class ReadStream(io.RawIOBase, Generic[S]):
 
     def _fill(self) -> bool:
         self._begun = True
-        if not self._rest and not self.closed:
-            self._rest = memoryview(self._pipeline.next_piece(self._slot) or b"")
+        if not self._rest:
+            self._rest = memoryview(self._next_piece())
         return bool(self._rest)
 
     def _take(self, size: int) -> memoryview:

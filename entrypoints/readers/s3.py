@@ -32,10 +32,13 @@ __all__ = ["JOINED", "connection", "key_of", "objects", "open_objects", "open_st
 
 JOINED = False
 
-# Of one request: within one part of the client's, 8 MiB, so that it comes as one piece, without a copy.
-RANGE_BYTES = 4 << 20
-# What is fetched ahead, per process and channel: twelve ranges. The client takes up to 150 MB besides for its own buffers.
-HELD_BYTES = 48 << 20
+# Requests within one part of the client's, 8 MiB, so that each comes as one piece, without a copy. A byte under way takes
+# some four of memory, in the client and in malloc's arenas: so it is many small ranges rather than few big ones, but objects
+# of usual images' sizes stay one request.
+RANGE_BYTES = 2 << 20
+WHOLE_BYTES = 4 << 20
+# What is fetched ahead, per process and channel: twelve ranges. With all that comes of it, 100 to 150 MB.
+HELD_BYTES = 24 << 20
 
 
 _counting = threading.Lock()  # what has been fetched of any object
@@ -99,7 +102,7 @@ def open_streams(channel: Channel, epoch: int, share: Share) -> Iterator[tuple[s
 
 def open_objects(channel: Channel, chosen: Iterable[Listed]) -> Generator[tuple[str | None, ByteStream], None, None]:
     """The streams of objects of the channel's listing, in the order in which they are given, being read ahead."""
-    limits = Limits(held_bytes=HELD_BYTES, piece_bytes=RANGE_BYTES)
+    limits = Limits(held_bytes=HELD_BYTES, piece_bytes=RANGE_BYTES, whole_bytes=WHOLE_BYTES)
     with closing(read_ahead((S3Object(channel, listed) for listed in chosen), limits)) as streams:
         for stream in streams:
             yield stream.key, stream
