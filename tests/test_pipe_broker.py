@@ -20,7 +20,6 @@ import pytest
 from torch.utils.data import DataLoader
 
 from entrypoints import contract
-from entrypoints.broker import wire
 from entrypoints.broker.epochs import Epoch
 from entrypoints.channel import open_channel
 from entrypoints.environment import Environment, load_environment
@@ -28,6 +27,7 @@ from entrypoints.errors import ChannelError, CorruptError
 from entrypoints.records import image_recordio, recordio, tar_write
 from entrypoints.sharding import Share
 from entrypoints.torch_dataset import ChannelDataset
+from pipe_feeder import PATIENCE, Feeder, brokers, make_root, wait_for
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
@@ -35,58 +35,8 @@ pytestmark = [
 ]
 
 REPOSITORY = Path(__file__).parent.parent
-PATIENCE = 30.0
 LINES = [b"%06d" % number for number in range(5000)]
 Feed = Callable[..., "Feeder"]
-
-
-class Feeder:
-    """Makes a FIFO per epoch, the next one when the last one has been closed, as SageMaker does."""
-
-    def __init__(self, root: Path, name: str, content: Callable[[int], bytes], epochs: int = 1000) -> None:
-        self.started: list[int] = []  # epochs of which the first byte has been written
-        self.ended: list[int] = []
-        self._path, self._content, self._epochs = root / contract.DATA_DIR, content, epochs
-        self._name, self._stop = name, threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        for epoch in range(self._epochs):
-            path = self._path / f"{self._name}_{epoch}"
-            os.mkfifo(path)
-            try:
-                with path.open("wb", buffering=0) as stream:
-                    if self._stop.is_set():
-                        return
-                    content = memoryview(self._content(epoch))
-                    self.started.append(epoch)
-                    while content:
-                        content = content[stream.write(content) :]
-            except BrokenPipeError:
-                pass
-            finally:
-                path.unlink()
-            self.ended.append(epoch)
-
-    def stop(self) -> None:
-        self._stop.set()
-        deadline = time.monotonic() + PATIENCE
-        while self._thread.is_alive():
-            assert time.monotonic() < deadline
-            for path in self._path.glob(f"{self._name}_*"):
-                try:
-                    os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
-                except FileNotFoundError:
-                    continue
-            self._thread.join(0.01)
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -94,12 +44,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An /opt/ml with Pipes `lines`, `tar`, `images` (image RecordIO) and `wrapped`; its brokers are gone at the end."""
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
-    (tmp_path / contract.CONFIG_DIR).mkdir(parents=True)
-    (tmp_path / contract.DATA_DIR).mkdir()
-    types = {"lines": "text/plain", "tar": "application/x-tar", "images": "application/x-recordio", "wrapped": "x/y"}
-    config = {name: {"TrainingInputMode": "Pipe", "ContentType": kind} for name, kind in types.items()}
-    config["wrapped"]["RecordWrapperType"] = "RecordIO"
-    (tmp_path / contract.CONFIG_DIR / contract.INPUT_DATA_CONFIG_FILE).write_text(json.dumps(config))
+    make_root(tmp_path)
     yield tmp_path
     for pid in brokers(tmp_path):
         os.kill(pid, signal.SIGKILL)  # they would live as long as this process, for which they work
@@ -123,21 +68,6 @@ def feed(root: Path) -> Iterator[Feed]:
 @pytest.fixture
 def environment(root: Path) -> Environment:
     return load_environment(root, {})
-
-
-def brokers(root: Path) -> list[int]:
-    """The processes that listen for a channel of this root."""
-    channels = load_environment(root, {}).channels.values()
-    names = {wire.address(channel).replace("\0", "@") for channel in channels}
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (entry / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if names & {word.decode("utf-8", "replace") for word in words}:
-            found.append(int(entry.name))
-    return found
 
 
 def lines_of(epoch: int) -> bytes:

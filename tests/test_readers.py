@@ -180,7 +180,7 @@ def test_closing_early_ends_the_writer(tmp_path: Path) -> None:
 def test_a_fifo_that_never_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAUNCHER_FIFO_WAIT_SECONDS", "0.05")
     pipe = channel(tmp_path / "train", "Pipe")
-    with pytest.raises(ChannelError, match=r"channel 'train': the FIFO .*/train_3 did not appear within 0.05 s"):
+    with pytest.raises(ChannelError, match=r"channel 'train': the FIFO .*/train_0 did not appear within 0.05 s"):
         read(pipe, epoch=3)
     os.mkfifo(tmp_path / "train_0")
     with pytest.raises(

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 from entrypoints.broker import wire
 from entrypoints.broker.epochs import Epoch, Outbox, Part
-from entrypoints.broker.owners import Owners
 from entrypoints.errors import ChannelError
 from entrypoints.readers import fifo
+from entrypoints.readers.owners import Owners
 
 LOOK_SECONDS = 0.2  # between two looks whether the job is still there, and whether somebody waits in vain
 FIRST_SECONDS = 10.0  # until the first request: whoever starts a broker has one
@@ -42,7 +42,7 @@ class Desk:
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
         self._connections: dict[int, _Connection] = {}  # by descriptor
-        self._owners = Owners()
+        self.owners = Owners()
         self._first: wire.Request | None = None
         self._former: list[Epoch] = []
         self._looked = time.monotonic()
@@ -100,7 +100,8 @@ class Desk:
         now = time.monotonic()
         if now - self._looked > LOOK_SECONDS / 2:
             self._looked = now
-            if self._first is not None and not self._connections and not self._owners.any_left():
+            # Those who are still connected do not count: workers whose process was killed notice it seconds later.
+            if self._first is not None and not self.owners.any_left():
                 raise JobOverError
             self._give_up_waiting(now)
         return readable
@@ -137,8 +138,10 @@ class Desk:
 
     def _take(self, connection: _Connection, request: wire.Request) -> None:
         """A request: into its epoch, if that is there, or to wait for it."""
+        if self._first is not None and not self.owners.any_left():  # it is another job's, which gets another broker
+            raise JobOverError
         connection.request = request
-        self._owners.add(request.owner)
+        self.owners.add(request.owner)
         if self._first is None:
             self._first = request
             return

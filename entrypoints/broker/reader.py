@@ -24,6 +24,7 @@ from entrypoints.broker.framing import decoder_of
 from entrypoints.environment import Channel
 from entrypoints.errors import ChannelError
 from entrypoints.readers.fifo import wait_seconds
+from entrypoints.readers.owners import owner
 from entrypoints.records import Format
 from entrypoints.sample import Sample
 from entrypoints.sharding import Share
@@ -43,9 +44,6 @@ def read_share(channel: Channel, epoch: int, form: Format, share: Share) -> Gene
 
     Raises ChannelError, too, where the host's readers do not agree with each other, or the broker has died.
     """
-    from multiprocessing import parent_process  # not at the top: it adds a module of its own to those there are
-
-    parent = parent_process()
     request = wire.Request(
         channel.name,
         str(channel.path.absolute()),
@@ -56,7 +54,7 @@ def read_share(channel: Channel, epoch: int, form: Format, share: Share) -> Gene
         share.count,
         share.readers,
         wait_seconds(),
-        owner=os.getpid() if parent is None or parent.pid is None else parent.pid,
+        owner=owner(),
     )
     decode = decoder_of(form) if request.record_wrapper != "RecordIO" else None
     count = 0

@@ -11,7 +11,6 @@ passes, one at a time).
 from __future__ import annotations
 
 import os
-import select
 import signal
 import socket
 import time
@@ -47,12 +46,9 @@ def serve(listener: socket.socket) -> None:
 
 def _read_epoch(desk: Desk, request: wire.Request) -> bytes:
     """Reads and deals out the desk's epoch; the frame that is its end."""
-    path = fifo.fifo_path(request.as_channel(), desk.epoch.number)
     try:
-        descriptor = _open(desk, path, request)
-        stream = _Stream(
-            desk, descriptor, fifo.Silence(f"channel {request.channel!r}: the feeder of {path}", request.wait_seconds)
-        )
+        descriptor, who = _open(desk, request)
+        stream = _Stream(desk, descriptor, fifo.Silence(who, request.wait_seconds))
         try:
             form = wire.referred_format(request.format)
             for sample in dealt_samples(stream, form, request.record_wrapper == "RecordIO"):
@@ -71,34 +67,26 @@ def _read_epoch(desk: Desk, request: wire.Request) -> bytes:
     return wire.frame(wire.END)
 
 
-def _open(desk: Desk, path: Path, request: wire.Request) -> int:
-    """The FIFO, once it is there and has its writer. The time counts from when a reader waits for it."""
+def _open(desk: Desk, request: wire.Request) -> tuple[int, str]:
+    """The FIFO, once it is there and has its writer, and who that is. The time counts from when a reader waits for it."""
     since = busy = time.monotonic()
-    descriptor = -1
-    poll = select.poll()
+    awaited = fifo.Awaited(request.as_channel(), desk.epoch.number, desk.owners)
     try:
-        while True:
-            if descriptor < 0 and fifo.is_there(path, request.channel):
-                descriptor = fifo.open_descriptor(path)
-                poll.register(descriptor, select.POLLIN)
-            if descriptor >= 0 and poll.poll(0):
-                return descriptor
-            desk.look(FIFO_LOOK_SECONDS, None if descriptor < 0 else descriptor)
+        while (descriptor := awaited.look()) is None:
+            desk.look(FIFO_LOOK_SECONDS, None if awaited.descriptor < 0 else awaited.descriptor)
             _stop_if_abandoned(desk)
             now = time.monotonic()
-            if descriptor >= 0 or not desk.is_idle:
+            if awaited.descriptor >= 0 or not desk.is_idle:
                 busy = now
             elif now - busy > IDLE_SECONDS:  # whoever comes later starts another one
                 raise JobOverError
             if not desk.epoch.parts:
                 since = now
             if now - since > request.wait_seconds:
-                wrong = fifo.never_came if descriptor < 0 else fifo.never_fed
-                raise wrong(path, request.channel, request.wait_seconds)
-    except BaseException:
-        if descriptor >= 0:
-            os.close(descriptor)
-        raise
+                raise awaited.in_vain(request.wait_seconds)
+    finally:
+        awaited.close()
+    return descriptor, f"channel {request.channel!r}: the feeder of {awaited.path}"
 
 
 def _stop_if_abandoned(desk: Desk) -> None:

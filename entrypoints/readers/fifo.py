@@ -1,10 +1,10 @@
 """Pipe mode: SageMaker writes a channel's objects, one after the other, into a FIFO per epoch.
 
 `<channel>_0` is read to its end or closed early; then `<channel>_1` is there at some moment, and so on: SageMaker makes the
-next one only after the last one has been closed, so the reader waits for it. A FIFO can have one reader: two would
-tear each other's bytes apart. Where one process of a host reads a channel it does so here, directly; where several do,
-the host's broker reads it for them (`entrypoints/broker`), by the same functions. Where several hosts get the same
-objects (FullyReplicated) each reads all and keeps its share of the samples.
+next one only after the last one has been closed, so the reader waits for it. Which epochs these are depends on where the job
+begins (`fifo_numbers`). A FIFO can have one reader: two would tear each other's bytes apart. Where one process of a host reads
+a channel it does so here, directly; where several do, the host's broker reads it for them (`entrypoints/broker`), by the same
+functions. Where several hosts get the same objects (FullyReplicated) each reads all and keeps its share of the samples.
 
 A feeder that falls silent is told of on stderr, and given up at last: a job that waits costs as much as one that works.
 """
@@ -27,6 +27,8 @@ from typing import Any, NoReturn
 from entrypoints import contract
 from entrypoints.environment import Channel
 from entrypoints.errors import ChannelError
+from entrypoints.readers import fifo_numbers
+from entrypoints.readers.owners import Owners, owner
 from entrypoints.sample import ByteStream
 from entrypoints.sharding import Share
 
@@ -36,12 +38,13 @@ WAIT_SECONDS = (
     600.0  # for the FIFO, its first and any next bytes: whoever feeds it may have a million objects to list first
 )
 TELL_SECONDS = 60.0  # of silence until it is told of; then after twice as long, and so on
+LEFT_SECONDS = 2.0  # for the feeder of a FIFO whose reader was killed to see that
 PIPE_BYTES = 1 << 20  # what Linux lets anyone ask for; 64 KiB is the default
 
 
 def open_streams(channel: Channel, epoch: int, share: Share) -> Iterator[tuple[str | None, ByteStream]]:
     """The one stream of a channel's epoch, all of it: `share` cannot apply before the records are told apart."""
-    yield None, open_fifo(fifo_path(channel, epoch), channel.name, wait_seconds())
+    yield None, open_fifo(channel, epoch, wait_seconds())
 
 
 def objects(channel: Channel) -> NoReturn:
@@ -71,28 +74,94 @@ def wait_seconds() -> float:
     return float(os.environ.get(contract.FIFO_WAIT_VARIABLE) or WAIT_SECONDS)
 
 
-def open_fifo(path: Path, channel: str, seconds: float) -> FifoStream:
-    """Opens a FIFO for reading once it exists and its writer is there; ChannelError if that takes longer than `seconds`.
+def open_fifo(channel: Channel, epoch: int, seconds: float) -> FifoStream:
+    """Opens the FIFO of an epoch once it and its writer are there; ChannelError if that takes longer than `seconds`.
 
     At once where a later epoch's FIFO is there: the one asked for has been read already.
     """
+    awaited = Awaited(channel, epoch, Owners([owner()]))
     deadline = time.monotonic() + seconds
     pause = 0.001
-    while not is_there(path, channel):
-        if time.monotonic() > deadline:
-            raise never_came(path, channel, seconds)
-        time.sleep(pause)
-        pause = min(2 * pause, 0.1)
-    descriptor = open_descriptor(path)
     try:
+        while (descriptor := awaited.look()) is None:
+            if time.monotonic() > deadline:
+                raise awaited.in_vain(seconds)
+            awaited.wait(pause)
+            pause = min(2 * pause, 0.1)
+    finally:
+        awaited.close()
+    return FifoStream(descriptor, Silence(f"channel {channel.name!r}: the feeder of {awaited.path}", seconds))
+
+
+class Awaited:
+    """The FIFO of an epoch (`fifo_numbers` says which that is), until it is there and its writer, too."""
+
+    def __init__(self, channel: Channel, epoch: int, owners: Owners) -> None:
+        self.descriptor = -1  # of one that has no writer yet
+        self.path = fifo_path(channel, 0)
+        self._channel, self._epoch, self._owners = channel, epoch, owners
+        self._since = time.monotonic()
+        self._left = -1  # the last FIFO that those have opened who read the channel before, and are no more
+        self._number = None
+        noted = fifo_numbers.recall(channel)
+        if noted is not None and noted.owners.any_left():
+            self._number = epoch - noted.ahead
+            self.path = fifo_path(channel, self._number)
+            if self._number < 0:
+                raise read_already(channel.name, epoch, f"this job began with epoch {noted.ahead}")
+        elif noted is not None:
+            self._left = noted.last
+
+    def look(self) -> int | None:
+        """A descriptor of its own, once there is something to read; does not wait. ChannelError where it will never come."""
+        # Before all else: what is short has been written, and its FIFO is gone, before one looks again.
+        if not self.wait(0) and not (self._find() and self.wait(0)):
+            return None
+        number = int(self.path.name.rpartition("_")[2])
+        fifo_numbers.note(self._channel, self._epoch, number, self._owners)
+        descriptor, self.descriptor = self.descriptor, -1
+        return descriptor
+
+    def _find(self) -> bool:
+        """Opens the FIFO, where it is there; another one than before, where that was no writer's."""
+        if self._number is None:
+            number = self._newest()
+            if number is None:
+                return False
+            if self.path != fifo_path(self._channel, number):
+                self.close()
+                self.path = fifo_path(self._channel, number)
+        if self.descriptor < 0 and is_there(self.path, self._channel.name, self._epoch):
+            self.descriptor = open_descriptor(self.path)
+        return self.descriptor >= 0
+
+    def wait(self, seconds: float) -> bool:
+        """Until there may be something to see; whether its writer is there."""
+        if self.descriptor < 0:
+            time.sleep(seconds)
+            return False
         poll = select.poll()
-        poll.register(descriptor, select.POLLIN)
-        if not poll.poll(1000 * max(0.0, deadline - time.monotonic())):
-            raise never_fed(path, channel, seconds)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return FifoStream(descriptor, Silence(f"channel {channel!r}: the feeder of {path}", seconds))
+        poll.register(self.descriptor, select.POLLIN)
+        return bool(poll.poll(1000 * seconds))
+
+    def in_vain(self, seconds: float) -> ChannelError:
+        """The error for a FIFO that nobody has made, or that nobody has written to."""
+        wrong = never_came if self.descriptor < 0 else never_fed
+        return wrong(self.path, self._channel.name, seconds)
+
+    def close(self) -> None:
+        """It is not waited for any longer."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+    def _newest(self) -> int | None:
+        """The number of the last FIFO that is there; for a job's first epoch."""
+        newest = max(_numbers(self.path.parent, self._channel.name), default=None)
+        # Whoever fed a job that has just ended may not know yet, and would go on in the middle of its epoch.
+        if newest is not None and newest <= self._left and time.monotonic() - self._since < LEFT_SECONDS:
+            return None
+        return newest
 
 
 class FifoStream:
@@ -165,23 +234,28 @@ def tell(text: str) -> None:
         sys.stderr.flush()
 
 
-def is_there(path: Path, channel: str) -> bool:
-    """Whether a FIFO can be opened; ChannelError where it will never come, or is something else."""
+def is_there(path: Path, channel: str, epoch: int) -> bool:
+    """Whether an epoch's FIFO can be opened; ChannelError where it will never come, or is something else."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
-        prefix, _, epoch = path.name.rpartition("_")
-        pattern = re.compile(re.escape(prefix) + r"_(\d+)")
-        with suppress(OSError):  # the folder can be made later, too
-            for entry in os.scandir(path.parent):
-                found = pattern.fullmatch(entry.name)
-                later = found and int(found[1]) > int(epoch) and stat.S_ISFIFO(entry.stat().st_mode)
-                if found and later and not path.exists():  # it can have come meanwhile
-                    raise read_already(channel, int(epoch), f"the FIFO of epoch {found[1]} is there") from None
+        number = int(path.name.rpartition("_")[2])
+        later = [found for found in _numbers(path.parent, channel) if found > number]
+        if later and not path.exists():  # it can have come meanwhile
+            raise read_already(channel, epoch, f"the FIFO of epoch {epoch + later[0] - number} is there") from None
         return False
     if not stat.S_ISFIFO(mode):
         raise ChannelError(f"channel {channel!r}: {path} is not a FIFO, which input mode Pipe needs; remove it")
     return True
+
+
+def _numbers(folder: Path, channel: str) -> list[int]:
+    """Of the channel's FIFOs that are there."""
+    pattern = re.compile(re.escape(channel) + r"_(0|[1-9]\d*)")
+    try:  # the folder can be made later, too
+        return [int(found[1]) for path in folder.iterdir() if (found := pattern.fullmatch(path.name))]
+    except OSError:
+        return []
 
 
 def open_descriptor(path: Path) -> int:
@@ -201,8 +275,8 @@ def open_descriptor(path: Path) -> int:
 def read_already(channel: str, epoch: int, reason: str) -> ChannelError:
     """The error for who asks for an epoch a second time."""
     return ChannelError(
-        f"channel {channel!r}: epoch {epoch} was read already ({reason}); a Pipe brings each epoch once: count epochs from "
-        "0, one up each time (set_epoch, or open_channel's epoch)"
+        f"channel {channel!r}: epoch {epoch} was read already ({reason}); a Pipe brings each epoch once: count epochs one up "
+        "each time (set_epoch, or open_channel's epoch)"
     )
 
 
@@ -210,7 +284,7 @@ def never_came(path: Path, channel: str, seconds: float) -> ChannelError:
     """The error for a FIFO that nobody has made."""
     return ChannelError(
         f"channel {channel!r}: the FIFO {path} did not appear within {seconds:g} s; each epoch has its own and "
-        f"can be read once: count epochs from 0, one up each time (or wait longer: {contract.FIFO_WAIT_VARIABLE})"
+        f"can be read once: count epochs one up each time (or wait longer: {contract.FIFO_WAIT_VARIABLE})"
     )
 
 

@@ -20,7 +20,7 @@ from itertools import count
 from pathlib import Path
 from threading import Event, Thread
 
-from entrypoints.contract import fifo_name
+from entrypoints.contract import epochs_name, fifo_name
 from launcher.errors import RefusedError
 from launcher.local.delivery import BindMount, Delivery
 from launcher.local.providers.pipe_content import Epochs, open_epochs
@@ -40,6 +40,8 @@ def provide(delivery: Delivery) -> Iterator[Sequence[BindMount]]:
     delivery.data_dir.mkdir(parents=True, exist_ok=True)
     with open_epochs(delivery) as epochs:
         stop = Event()
+        note = delivery.data_dir / epochs_name(delivery.name)  # of its readers, about the FIFOs of this run
+        note.unlink(missing_ok=True)
         first = _make_fifo(delivery, 0)
         feeder = Thread(target=_feed, args=(delivery, epochs, first, stop), name=f"pipe-{delivery.name}", daemon=True)
         feeder.start()
@@ -48,6 +50,7 @@ def provide(delivery: Delivery) -> Iterator[Sequence[BindMount]]:
         finally:
             stop.set()
             feeder.join()
+            note.unlink(missing_ok=True)
 
 
 def _make_fifo(delivery: Delivery, epoch: int) -> Path:

@@ -1,0 +1,90 @@
+"""What tests of Pipes stand on: an /opt/ml with Pipe channels, who feeds them, and the brokers that read them."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from entrypoints import contract
+from entrypoints.broker import wire
+from entrypoints.environment import load_environment
+
+PATIENCE = 30.0
+
+
+def make_root(root: Path) -> None:
+    """An /opt/ml with Pipes `lines`, `tar`, `images` (image RecordIO) and `wrapped`."""
+    (root / contract.CONFIG_DIR).mkdir(parents=True)
+    (root / contract.DATA_DIR).mkdir()
+    types = {"lines": "text/plain", "tar": "application/x-tar", "images": "application/x-recordio", "wrapped": "x/y"}
+    config = {name: {"TrainingInputMode": "Pipe", "ContentType": kind} for name, kind in types.items()}
+    config["wrapped"]["RecordWrapperType"] = "RecordIO"
+    (root / contract.CONFIG_DIR / contract.INPUT_DATA_CONFIG_FILE).write_text(json.dumps(config))
+
+
+class Feeder:
+    """Makes a FIFO per epoch, the next one when the last one has been closed, as SageMaker does."""
+
+    def __init__(self, root: Path, name: str, content: Callable[[int], bytes], epochs: int = 1000) -> None:
+        self.started: list[int] = []  # epochs of which the first byte has been written
+        self.ended: list[int] = []
+        self._path, self._content, self._epochs = root / contract.DATA_DIR, content, epochs
+        self._name, self._stop = name, threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        for epoch in range(self._epochs):
+            path = self._path / f"{self._name}_{epoch}"
+            os.mkfifo(path)
+            try:
+                with path.open("wb", buffering=0) as stream:
+                    if self._stop.is_set():
+                        return
+                    content = memoryview(self._content(epoch))
+                    self.started.append(epoch)
+                    while content:
+                        content = content[stream.write(content) :]
+            except BrokenPipeError:
+                pass
+            finally:
+                path.unlink()
+            self.ended.append(epoch)
+
+    def stop(self) -> None:
+        self._stop.set()
+        deadline = time.monotonic() + PATIENCE
+        while self._thread.is_alive():
+            assert time.monotonic() < deadline
+            for path in self._path.glob(f"{self._name}_*"):
+                try:
+                    os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
+                except FileNotFoundError:
+                    continue
+            self._thread.join(0.01)
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)
+
+
+def brokers(root: Path) -> list[int]:
+    """The processes that listen for a channel of this root."""
+    channels = load_environment(root, {}).channels.values()
+    names = {wire.address(channel).replace("\0", "@") for channel in channels}
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if names & {word.decode("utf-8", "replace") for word in words}:
+            found.append(int(entry.name))
+    return found

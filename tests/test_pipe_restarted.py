@@ -1,0 +1,228 @@
+"""A job that goes on finds its Pipes' FIFOs counted from 0 again, in a new container or in this one: it gets what it asks for."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch.utils.data import DataLoader
+
+from entrypoints import contract
+from entrypoints.channel import open_channel
+from entrypoints.environment import load_environment
+from entrypoints.errors import ChannelError
+from entrypoints.torch_dataset import ChannelDataset
+from pipe_feeder import Feeder, brokers, make_root, wait_for
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
+    pytest.mark.timeout(180),
+]
+
+COUNT = 600  # lines of an epoch: the number of its FIFO, and the line's
+
+
+def lines_of(fifo: int) -> bytes:
+    return b"".join(b"%d %d\n" % (fifo, number) for number in range(COUNT))
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    make_root(tmp_path)
+    feeder = Feeder(tmp_path, "lines", lines_of)
+    yield tmp_path
+    for pid in brokers(tmp_path):
+        os.kill(pid, signal.SIGKILL)
+    feeder.stop()
+
+
+def words(samples: Any) -> list[list[int]]:
+    return [list(map(int, sample["data"].split())) for sample in samples]
+
+
+def epoch_of(fifo: int) -> list[list[int]]:
+    return [[fifo, number] for number in range(COUNT)]
+
+
+def job(root: Path, script: str, *arguments: str, ranks: int = 0) -> subprocess.Popen[str]:
+    """A training of its own; its `told` prints a line of JSON."""
+    begin = """
+        import json, os, pickle, signal, sys, warnings
+        warnings.simplefilter("ignore")
+        from pathlib import Path
+        from torch.utils.data import DataLoader
+        from torchdata.stateful_dataloader import StatefulDataLoader
+        from entrypoints.sampling import Reading
+        from entrypoints.torch_dataset import ChannelDataset
+
+        def told(what):
+            sys.stdout.write(json.dumps(what) + "\\n")
+            sys.stdout.flush()
+
+        def words(sample):
+            return list(map(int, sample["data"].split()))
+    """
+    file = root / f"script{len(list(root.glob('script*')))}.py"
+    file.write_text(textwrap.dedent(begin) + textwrap.dedent(script))
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), "SAGEMAKER_BASE_DIR": str(root)}
+    environ |= {"OMP_NUM_THREADS": "1", contract.FIFO_WAIT_VARIABLE: "20"}
+    torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}"] if ranks else []
+    return subprocess.Popen(
+        [sys.executable, *torchrun, str(file), *arguments], env=environ, stdout=subprocess.PIPE, text=True
+    )
+
+
+def end_of(process: subprocess.Popen[str]) -> list[Any]:
+    """What it has told, in the order of its lines."""
+    with process:
+        out, _ = process.communicate(timeout=90)
+    assert process.returncode == 0
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def test_the_first_epoch_asked_for_is_fifo_0(root: Path) -> None:
+    environment = load_environment(root, {})
+    for epoch in (3, 4, 5):
+        assert words(open_channel("lines", epoch, environment=environment)) == epoch_of(epoch - 3)
+    with pytest.raises(ChannelError, match=r"epoch 2 was read already \(this job began with epoch 3\)"):
+        next(open_channel("lines", 2, environment=environment))
+    wait_for((root / contract.DATA_DIR / "lines_3").exists)
+    with pytest.raises(ChannelError, match=r"epoch 5 was read already \(the FIFO of epoch 6 is there\)"):
+        next(open_channel("lines", 5, environment=environment))
+    assert words(open_channel("lines", 6, environment=environment)) == epoch_of(3)
+
+
+@pytest.mark.parametrize(("workers", "start"), [(1, "fork"), (2, "fork"), (2, "spawn")])
+def test_workers_of_every_epoch_know_where_the_job_began(root: Path, workers: int, start: str) -> None:
+    dataset = ChannelDataset("lines", environment=load_environment(root, {}))
+    loader = DataLoader(dataset, 50, num_workers=workers, collate_fn=list, multiprocessing_context=start)
+    for epoch in (3, 4):
+        dataset.set_epoch(epoch)
+        assert sorted(words(sample for batch in loader for sample in batch)) == epoch_of(epoch - 3)
+    loader = DataLoader(dataset, 50, collate_fn=list)  # in this process, after that
+    dataset.set_epoch(5)
+    assert sorted(words(sample for batch in loader for sample in batch)) == epoch_of(2)
+
+
+READ = """
+dataset = ChannelDataset("lines", transform=words)
+for epoch in json.loads(sys.argv[1]):
+    dataset.set_epoch(epoch)
+    loader = DataLoader(dataset, 10, num_workers=int(sys.argv[2]), collate_fn=list)
+    told(sorted(sample for batch in loader for sample in batch))
+"""
+STOPPED = """
+dataset = ChannelDataset("lines", transform=words)
+batches = iter(DataLoader(dataset, 10, num_workers=int(sys.argv[1]), collate_fn=list))
+next(batches)
+told([os.getpid(), *(worker.pid for worker in getattr(batches, "_workers", ()))])
+signal.pause()
+"""
+
+
+def told_by(process: subprocess.Popen[str]) -> Any:
+    """Its next line."""
+    assert process.stdout is not None
+    return json.loads(process.stdout.readline())
+
+
+@pytest.mark.parametrize("workers", [0, 3])
+def test_a_job_that_was_killed_goes_on_with_the_next_fifo(root: Path, workers: int) -> None:
+    with job(root, STOPPED, str(workers)) as first:
+        told_by(first)
+        first.kill()
+    again = end_of(job(root, READ, "[2, 3]", str(workers)))
+    assert [sorted({fifo for fifo, _ in epoch}) for epoch in again] in ([[1], [2]], [[2], [3]])  # one was read ahead
+    assert all(len(epoch) == COUNT for epoch in again)
+
+
+def test_workers_that_outlive_their_process_do_not_hold_the_next_jobs_pipe(root: Path) -> None:
+    """They notice 5 s later; the broker ended only then, and told the next job that its epoch was read already."""
+    with job(root, STOPPED, "3") as first:
+        _, *workers = told_by(first)
+        first.kill()
+        first.wait()
+        wait_for(lambda: not brokers(root))
+        for worker in workers:
+            os.kill(worker, 0)  # still there
+            os.kill(worker, signal.SIGKILL)
+
+
+def test_a_broker_that_has_not_noticed_gives_way(root: Path) -> None:
+    with job(root, STOPPED, "3") as first:
+        told_by(first)
+        [old] = brokers(root)
+        os.kill(old, signal.SIGSTOP)
+        first.kill()
+    second = job(root, READ, "[7]", "3")
+    children = Path(f"/proc/{second.pid}/task/{second.pid}/children")
+    wait_for(lambda: len(children.read_text().split()) >= 3)  # its workers, which find the old one
+    os.kill(old, signal.SIGCONT)
+    [epoch] = end_of(second)
+    assert len(epoch) == COUNT
+
+
+GO_ON = """
+dataset = ChannelDataset("lines", transform=words, reading=Reading(seed=1, block=50) if sys.argv[1] == "shuffled" else None)
+loader = StatefulDataLoader(dataset, 10, num_workers=int(sys.argv[2]), collate_fn=list)
+file = Path(sys.argv[3] + os.environ.get("RANK", "0"))
+if file.exists():
+    loader.load_state_dict(pickle.loads(file.read_bytes()))
+else:
+    dataset.set_epoch(int(sys.argv[4]))
+given = []
+for number, batch in enumerate(loader):
+    given += batch
+    if not file.exists() and number + 1 == int(sys.argv[5]):
+        break
+told(given)
+if not file.exists():
+    file.write_bytes(pickle.dumps(loader.state_dict()))
+else:
+    dataset.set_epoch(int(sys.argv[4]) + 1)
+    told([sample for batch in loader for sample in batch])
+"""
+
+
+@pytest.mark.parametrize(("workers", "how"), [(0, "plain"), (3, "plain"), (3, "shuffled")])
+def test_a_state_in_the_middle_of_a_later_epoch_goes_on_in_a_new_container(
+    tmp_path: Path, root: Path, workers: int, how: str
+) -> None:
+    arguments = (how, str(workers), str(tmp_path / "state"), "3", "7")
+    [first] = end_of(job(root, GO_ON, *arguments))
+    other = tmp_path / "again"
+    other.mkdir()
+    make_root(other)
+    feeder = Feeder(other, "lines", lines_of)
+    rest, following = end_of(job(other, GO_ON, *arguments))
+    wait_for(lambda: not brokers(other))
+    feeder.stop()
+    assert len(first) == 70
+    assert sorted(first + rest) == epoch_of(0)
+    assert sorted(following) == epoch_of(1)
+
+
+def test_ranks_with_workers_go_on_in_a_later_epoch(tmp_path: Path, root: Path) -> None:
+    arguments = ("plain", "2", str(tmp_path / "state"), "3", "5")
+    first = end_of(job(root, GO_ON, *arguments, ranks=2))
+    other = tmp_path / "again"
+    other.mkdir()
+    make_root(other)
+    feeder = Feeder(other, "lines", lines_of)
+    parts = end_of(job(other, GO_ON, *arguments, ranks=2))
+    wait_for(lambda: not brokers(other))
+    feeder.stop()
+    assert [len(part) for part in first] == [50, 50]
+    rest = [sample for part in parts for sample in part if sample[0] == 0]
+    assert sorted([*first[0], *first[1], *rest]) == epoch_of(0)
+    assert sorted(sample for part in parts for sample in part if sample[0] == 1) == epoch_of(1)
