@@ -18,7 +18,7 @@ from tfrecord.writer import TFRecordWriter
 
 from entrypoints.errors import CorruptError
 from entrypoints.records import example, tfrecord
-from entrypoints.records.protobuf import encode, encode_varint, encode_varints, varints
+from entrypoints.records.protobuf import encode, encode_varint, encode_varints, varint, varints
 
 
 class Pieces(io.BytesIO):
@@ -214,7 +214,20 @@ def test_what_an_example_cannot_hold(value: Any) -> None:
         example.encode_example({"x": value})
 
 
-@given(st.lists(st.integers(0, 2**64 - 1), max_size=60))
+def widths(least: int, most: int) -> st.SearchStrategy[int]:
+    """Numbers whose varints are of these widths in bytes, each as likely."""
+    return st.integers(least, most).flatmap(
+        lambda width: st.integers(1 << 7 * (width - 1) if width > 1 else 0, min(1 << 7 * width, 1 << 64) - 1)
+    )
+
+
+lists = st.tuples(st.integers(1, 10), st.integers(1, 10)).flatmap(
+    lambda ends: st.lists(widths(min(ends), max(ends)), max_size=60)
+)
+
+
+@settings(max_examples=300)
+@given(lists)
 def test_packed_numbers(values: list[int]) -> None:
     packed = b"".join(map(encode_varint, values))
     assert varints(packed).tolist() == values
@@ -222,3 +235,19 @@ def test_packed_numbers(values: list[int]) -> None:
     if packed:
         with pytest.raises(ValueError, match="cut off"):
             varints(packed[:-1] + bytes([packed[-1] | 128]))
+
+
+@settings(max_examples=300)
+@given(st.lists(st.sampled_from([0, 1, 127, 128, 129, 255]), max_size=80).map(bytes))
+def test_packed_bytes_of_any_kind_are_what_one_number_after_the_other_is(data: bytes) -> None:
+    wanted: list[int] = []
+    place = 0
+    try:
+        while place < len(data):
+            value, place = varint(data, place)
+            wanted.append(value)  # also of writers that take more bytes than they need
+    except ValueError:
+        with pytest.raises(ValueError, match="cut off"):
+            varints(data)
+    else:
+        assert varints(data).tolist() == wanted

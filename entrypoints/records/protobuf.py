@@ -93,25 +93,40 @@ def varints(data: bytes) -> npt.NDArray[np.uint64]:
             few.append(value)
         array = np.array(few, np.uint64)
         return array
-    raw = np.frombuffer(data, np.uint8)
-    more = raw > 127  # whether the number goes on in the next byte
-    chain, longest = more, 1
-    while chain.any():
-        chain = chain[:-1] & more[longest:]
-        longest += 1
+    if data.isascii():  # a byte each
+        array = np.frombuffer(data, np.uint8).astype(np.uint64)
+        return array
+    # A byte before the first number, as if one ended there, makes every number begin where one has ended; those behind the
+    # last are there to be looked at.
+    raw = np.frombuffer(b"\0" + data + bytes(9), np.uint8)
+    ends = (raw[: len(data) + 1] < 128).nonzero()[0]
+    starts, raw = ends[:-1], raw[1:]
+    longest = int((ends[1:] - starts).max())
     if longest > 10:
         raise ValueError(_CUT)
-    # All at once, each byte takes over what the next one has come to, until the first bytes have it all.
-    digits = (raw & 127).astype(np.uint32 if longest <= 4 else np.uint64)
-    array = digits
-    for _ in range(longest - 1):
-        array = array << 7
-        array[:-1] = array[1:]
-        array *= more
-        array |= digits
-    if longest > 1:
-        array = array[np.concatenate(([True], ~more[:-1]))]
+    if longest * len(starts) == len(data):
+        return _of_one_width(raw[: len(data)].reshape(-1, longest))
+    # What is done with wide types costs most: it is done for the numbers alone, and in the narrowest type.
+    wide = np.uint32 if longest <= 4 else np.uint64
+    digits = raw & 127
+    array = digits.take(starts).astype(wide)
+    goes_on = belongs = (raw.view(np.int8) >> 7).view(np.uint8)  # all ones or all zeros
+    for place in range(1, longest):
+        digit = (digits[place:] & belongs[:-1]).take(starts).astype(wide)
+        digit <<= wide(7 * place)
+        array |= digit
+        belongs = belongs[:-1] & goes_on[place:]
     return array.astype(np.uint64)
+
+
+def _of_one_width(rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
+    """Numbers that take as many bytes each, which are a row's."""
+    np = arrays()
+    array: npt.NDArray[Any] = rows[:, -1].astype(np.uint64)
+    for place in range(rows.shape[1] - 2, -1, -1):
+        array <<= np.uint64(7)
+        array |= rows[:, place] & 127
+    return array
 
 
 def joined(data: bytes, regions: Iterable[tuple[int, int, int]], wire: int) -> bytes:

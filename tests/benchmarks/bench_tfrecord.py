@@ -18,13 +18,15 @@ RECORDS = 20_000
 
 
 def measure(records: int = RECORDS) -> list[Row]:
-    """Rows for payloads and for Examples: an image with its label, and one of numbers."""
+    """Rows for payloads and for Examples: an image with its label, floats, and the numbers of a text's tokens."""
     random = np.random.default_rng(0)
     rows = _rows(
         "image and label", records, lambda n: {"image": (random.bytes(10_000), "byte"), "label": (n % 1000, "int")}
     )
     floats = random.random(2500).astype("f4")
-    return rows + _rows("2,500 floats and label", records, lambda n: {"x": (floats, "float"), "label": (n % 10, "int")})
+    rows += _rows("2,500 floats and label", records, lambda n: {"x": (floats, "float"), "label": (n % 10, "int")})
+    tokens = random.integers(0, 50_000, 2500).tolist()
+    return rows + _rows("2,500 integers below 50,000", records // 4, lambda _: {"x": (tokens, "int")})
 
 
 def _rows(work: str, records: int, build: Callable[[int], dict[str, Any]]) -> list[Row]:
