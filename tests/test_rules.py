@@ -76,6 +76,30 @@ def test_a_21st_channel_is_one_line() -> None:
     assert problems[0].path == ("channels", "c20")
 
 
+@pytest.mark.parametrize(
+    ("keys", "code", "remedy"),
+    [
+        ("input_mode: FastFile", "channel-augmented-manifest-needs-pipe", "write input_mode: Pipe"),
+        ("input_mode: Pipe, record_wrapper_type: null", "channel-augmented-manifest-records", "write RecordIO"),
+        ("input_mode: Pipe, attribute_names: null", "channel-attribute-names", "name the attributes to send"),
+        ("input_mode: Pipe, s3_data_type: S3Prefix", "channel-attribute-names", "write s3_data_type: AugmentedM"),
+    ],
+)
+def test_a_mistake_in_an_augmented_manifests_channel_has_one_remedy(keys: str, code: str, remedy: str) -> None:
+    overlay = (
+        "code: {entry_point: entrypoints/read_channels.py}\nchannels: {train: {s3_uri: s3://b/train.manifest, %s}}"
+    )
+    members = {
+        "s3_data_type": "AugmentedManifestFile",
+        "attribute_names": "[a-ref, b]",
+        "record_wrapper_type": "RecordIO",
+    }
+    members |= dict(key.split(": ") for key in keys.split(", "))
+    overlay %= ", ".join(f"{key}: {value}" for key, value in members.items())
+    assert list(found_by(overlay)) == [code]
+    assert remedy in messages_of(overlay)[0]
+
+
 def test_connector_channels_do_not_count() -> None:
     overlay = "channels:\n" + "".join(f"  c{index}: s3://bucket/c{index}/\n" for index in range(20))
     overlay += "  images: {source: S3Connector, s3_uri: s3://bucket/images/}\n"
