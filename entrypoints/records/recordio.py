@@ -42,30 +42,36 @@ def payloads(stream: ByteStream, key: str | None = None, cursor: Cursor | None =
     go_to(stream, cursor.start, key)
     window = Window(stream, cursor.start)
     view = window.view
-    unpack = _HEADER.unpack_from
+    last = -1  # the length before
     while True:
-        # Whole records that lie in the window: nearly all there are, so without a call for each.
-        start, end, before = window.position, window.end, window.before
-        while start + 8 <= end:
-            header = magic, length = unpack(view, start)
-            after = start + 8 + length + (-length & 3)
-            if magic != MAGIC or length > MAX_LENGTH or after > end:
+        # Whole records that lie in the window: nearly all there are, so without a call for each. They begin at every fourth
+        # byte from the first on, and to look into words of memory is faster than struct. (Where these are big-endian, none
+        # is the magic word, and all is done below.)
+        start, before = window.position, window.before
+        words = view[start : start + (window.end - start & ~3)].cast("I")
+        place, count = 0, len(words)
+        while place + 2 <= count and words[place] == MAGIC:
+            length = words[place + 1]
+            after = place + 2 + (length + 3 >> 2)
+            if after > count or length > MAX_LENGTH:
                 break
-            if after + 8 <= end and unpack(view, after) == header:
-                # Where the next one is as long, more may be: struct takes them apart much faster than slices do.
-                stride = after - start
-                run = view[start : start + (end - start) // stride * stride]
+            if length == last and after + 2 <= count and words[after + 1] == length:
+                # Of three of one length more may follow: struct takes them apart much faster than slices do.
+                stride = after - place
+                run = view[start + 4 * place : start + 4 * (count - (count - place) % stride)]
                 for first, second, payload in struct.iter_unpack(f"<II{length}s{-length & 3}x", run):
                     if first != MAGIC or second != length:
                         break
-                    start += stride
-                    cursor.position = before + start
+                    place += stride
+                    cursor.position = before + start + 4 * place
                     yield payload
             else:
-                cursor.position = before + after
-                yield bytes(view[start + 8 : start + 8 + length])
-                start = after
-        window.position = start
+                last = length
+                begin = start + 4 * place + 8
+                place = after
+                cursor.position = before + start + 4 * after
+                yield view[begin : begin + length].tobytes()  # which is faster than bytes()
+        window.position = start + 4 * place
         # One record that spans windows, is in parts or is damaged.
         whole = take(window, key)
         if whole is None:

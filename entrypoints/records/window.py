@@ -64,7 +64,7 @@ class Window:
         end = start + size
         if end + padding <= self.end:
             self.position = end + padding
-            return bytes(self.view[start:end])
+            return self.view[start:end].tobytes()  # which is faster than bytes()
         piece = self.view[start : min(end, self.end)]
         # A BytesIO grows without copying what it has and hands its bytes over as they are.
         whole = BytesIO()
