@@ -9,10 +9,10 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from io import BytesIO
-from itertools import islice
-from typing import Any
+from itertools import chain, islice
+from typing import Any, TypeVar
 
-from entrypoints.broker.reader import has_broker, read_share
+from entrypoints.broker.reader import has_broker, leave_share, read_share
 from entrypoints.environment import Channel
 from entrypoints.errors import ChannelError, CorruptError
 from entrypoints.object_cache import ObjectCache
@@ -21,6 +21,8 @@ from entrypoints.records import Format, recordio
 from entrypoints.sample import ByteStream, Sample
 from entrypoints.sampling import Mark, Reading
 from entrypoints.sharding import EVERYTHING, Share
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,11 @@ class Source:
         """
         told = _Told()
         try:
+            if mark.finished:
+                self._pass_by()
+                return
             yield from self._of_stream(mark) if self.reader.JOINED else self._of_objects(mark, told)
+            mark.finished = True
         except CorruptError as error:
             raise CorruptError(f"channel {self.channel.name!r}: {error}") from error
         except OSError as error:
@@ -51,7 +57,7 @@ class Source:
 
     def _of_objects(self, mark: Mark, told: _Told) -> Generator[Sample, None, None]:
         ordered = self.reading.of_objects(self.reader.objects(self.channel), self.epoch)
-        chosen = islice(self.share.of(ordered), mark.object, None)
+        chosen = self._left(self.share.of(ordered), mark, "objects")
         with closing(self._open(chosen)) as streams:
             for key, stream in streams:
                 told.key = key
@@ -59,6 +65,23 @@ class Source:
                     yield from self.form.split(stream, key, mark)
                 mark.object += 1
                 mark.start = mark.position = 0
+
+    def _left(self, items: Iterator[T], mark: Mark, what: str) -> Iterator[T]:
+        """What is left of a share's items, where some have been read before; ChannelError where there are not so many."""
+        before = sum(1 for _ in islice(items, mark.object))
+        item = next(items, None) if mark.start else None
+        if before < mark.object or (mark.start and item is None):
+            raise ChannelError(
+                f"channel {self.channel.name!r}: the state says that {mark.object:,} {what} of this share were read"
+                f"{' and a part of the next' if mark.start else ''}, but there are {before:,}: the data has changed; begin the"
+                " epoch anew"
+            )
+        return items if item is None else chain([item], items)
+
+    def _pass_by(self) -> None:
+        """Nothing is left of this share; where others read a Pipe side by side with it, they have to be told."""
+        if self.reader.JOINED and self.share.readers > 1:
+            leave_share(self.channel, self.epoch, self.form, self.share)
 
     def _open(self, chosen: Iterable[Any]) -> Generator[tuple[str | None, ByteStream], None, None]:
         if self.cache is None:
@@ -74,7 +97,7 @@ class Source:
                     " before, or begin the epoch anew"
                 )
             with closing(read_share(self.channel, self.epoch, self.form, self.share)) as dealt:
-                for sample in islice(dealt, mark.object, None):
+                for sample in self._left(dealt, mark, "samples"):
                     mark.object += 1
                     yield sample
             return
@@ -85,7 +108,7 @@ class Source:
                     yield from self.form.split(stream, None, mark)
                     continue
                 samples = self._unwrapped(stream) if wrapped else self.form.split(stream, None)
-                for sample in islice(self.share.of(samples), mark.object, None):
+                for sample in self._left(self.share.of(samples), mark, "samples"):
                     mark.object += 1
                     yield sample
 

@@ -33,7 +33,6 @@ T = TypeVar("T")
 State: TypeAlias = dict[str, Any]  # what JSON can hold
 
 VERSION = 1  # of the states
-_DRAWN_AT_ONCE = 1024
 
 
 @dataclass(frozen=True)
@@ -71,11 +70,12 @@ class Mark(Cursor):
     `object` may count samples; whoever opens knows which.
     """
 
-    __slots__ = ("object",)
+    __slots__ = ("finished", "object")
 
     def __init__(self) -> None:
         super().__init__()
         self.object = 0
+        self.finished = False  # nothing of the share is left
 
 
 Opened: TypeAlias = Callable[[Mark], Generator[Sample, None, None]]
@@ -112,13 +112,25 @@ class Samples:
         """Ends the reading."""
         self._samples.close()
 
+    @property
+    def finished(self) -> bool:
+        """Whether the share was read to its end, here or before the state that was loaded."""
+        return self._at.finished if self._blocks is None else self._blocks.finished
+
+    def finish(self) -> None:
+        """Takes the share as read to its end, without touching what it would be read from."""
+        self.close()
+        self._at.finished = True
+        if self._blocks is not None:
+            self._blocks.finished = True
+
     def state_dict(self) -> State:
-        """Where the next sample begins."""
+        """Where the next sample begins; or that there is none."""
         blocks = self._blocks
         number, position = (self._at.object, self._at.position) if blocks is None else blocks.begun
         within = {"block": blocks.number if blocks else 0, "given": blocks.given if blocks else 0}
         place = {"object": number, "position": position, **within}
-        return {"version": VERSION, "epoch": self.epoch, "of": self._about, **place}
+        return {"version": VERSION, "epoch": self.epoch, "finished": self.finished, "of": self._about, **place}
 
     def load_state_dict(self, state: State) -> None:
         """Go on where `state_dict` said, of the same channel, format, epoch, share, order and data; before the first sample.
@@ -139,7 +151,9 @@ class Samples:
             )
         self._at.object, self._at.start = state["object"], state["position"]
         self._at.position = self._at.start
+        self._at.finished = bool(state.get("finished"))
         if self._blocks is not None:
+            self._blocks.finished = self._at.finished
             self._blocks.begun = (state["object"], state["position"])
             self._blocks.number, self._blocks.given = state["block"], state["given"]
 
@@ -158,6 +172,7 @@ class _Blocks:
         self.number = 0
         self.given = 0  # of this block's samples
         self.begun = (0, 0)  # object and position where it begins
+        self.finished = False
         self._left = False
 
     def shuffled(self, source: Generator[Sample, None, None]) -> Generator[Sample, None, None]:
@@ -174,6 +189,7 @@ class _Blocks:
                         self.begun, self.given = after, 0
                         self.number += 1
                     yield sample
+            self.finished = True
 
     def _alone(self, source: Iterator[Sample]) -> Generator[Block, None, None]:
         while (read := self._read(source))[0]:
@@ -208,79 +224,3 @@ class _Blocks:
 def _bytes(field: Any) -> int:
     """What a field weighs: bytes, or an array; whatever else there is weighs little."""
     return len(field) if isinstance(field, bytes) else int(getattr(field, "nbytes", 0))
-
-
-class Mixture:
-    """The samples of several sources, drawn by weight: an iterator that can say where it stands.
-
-    Each sample comes once, by its source's transform. Where a source has ended the others go on, by their weights among each
-    other, or, with `stop_at_first`, all end. Which source is next is a pure function of `seed` and of how many have been drawn.
-    """
-
-    def __init__(
-        self,
-        sources: Sequence[Samples],
-        weights: Sequence[float],
-        *,
-        seed: str,
-        transforms: Sequence[Callable[[Sample], Any] | None] | None = None,
-        stop_at_first: bool = False,
-    ) -> None:
-        if len(sources) != len(weights) or not sources or any(weight <= 0 for weight in weights):
-            raise ValueError(f"{len(sources)} sources have the weights {list(weights)}; each needs one above 0")
-        self._sources, self._weights = list(sources), list(weights)
-        self.epoch = sources[0].epoch
-        self._seed, self._stop_at_first = seed, stop_at_first
-        self._transforms = transforms or [None] * len(sources)
-        self._drawn = 0
-        self._ended: set[int] = set()
-        self._choices: list[int] = []
-        self._chunk = -1  # the choices are those of this one
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        while len(self._ended) < len(self._sources):
-            chosen = self._choice()
-            self._drawn += 1
-            if chosen in self._ended:
-                continue
-            try:
-                sample = next(self._sources[chosen])
-            except StopIteration:
-                self._ended.update(range(len(self._sources)) if self._stop_at_first else (chosen,))
-                continue
-            transform = self._transforms[chosen]
-            return sample if transform is None else transform(sample)
-        raise StopIteration
-
-    def close(self) -> None:
-        """Ends the reading of all sources."""
-        for source in self._sources:
-            source.close()
-
-    def state_dict(self) -> State:
-        """Where the next sample of each source begins, and how many have been drawn."""
-        states = [source.state_dict() for source in self._sources]
-        drawn = {"drawn": self._drawn, "ended": sorted(self._ended), "seed": self._seed}
-        return {"version": VERSION, "epoch": self.epoch, **drawn, "sources": states}
-
-    def load_state_dict(self, state: State) -> None:
-        """Go on where `state_dict` said; before the first sample is read. Raises ChannelError as Samples' does."""
-        sources = state.get("sources", ())
-        if state.get("seed") != self._seed or len(sources) != len(self._sources):
-            raise ChannelError(
-                "the state is of another mixture: other channels, another seed, rank or number of workers; begin the epoch anew"
-            )
-        self._drawn, self._ended = state["drawn"], set(state["ended"])
-        for source, of_source in zip(self._sources, sources, strict=True):
-            source.load_state_dict(of_source)
-
-    def _choice(self) -> int:
-        chunk, place = divmod(self._drawn, _DRAWN_AT_ONCE)
-        if chunk != self._chunk:
-            chance = random.Random(f"mixture/{self._seed}/{chunk}")
-            self._choices = chance.choices(range(len(self._sources)), self._weights, k=_DRAWN_AT_ONCE)
-            self._chunk = chunk
-        return self._choices[place]

@@ -33,26 +33,34 @@ from entrypoints.environment import Channel, Environment, load_environment
 from entrypoints.errors import ChannelError
 from entrypoints.hand_over import shared
 from entrypoints.listing import Keys, job, join_job
+from entrypoints.mixing import Mixture
 from entrypoints.readers import mounted, reader_of, s3
 from entrypoints.sample import ByteStream, Sample, whole_object
-from entrypoints.sampling import Mixture, Reading, Samples, State
+from entrypoints.sampling import Reading, Samples, State
 from entrypoints.sharding import Place, place_of_rank
 
 Transform = Callable[[Sample], Any]
+_WORKERS = 1024  # of a DataLoader, at most
 
 
 class StreamDataset(IterableDataset[Any]):
     """What ChannelDataset and MixedDataset share: epochs, and where an iteration stands.
 
     `state_dict` and `load_state_dict` are torchdata's: a StatefulDataLoader over this dataset goes on in the middle of an
-    epoch, with as many workers as before. With a plain DataLoader they do so where num_workers is 0.
+    epoch, with as many workers as before. With a plain DataLoader they do so where num_workers is 0. Of an epoch that was read
+    to its end nothing is left: the next one is whole, and it is the next iteration's unless `set_epoch` says otherwise.
     """
 
     transform: Transform | None = None  # still to be applied to what `samples` gives
+    place: Place
 
     def __init__(self) -> None:
-        # In shared memory, because workers that persist over epochs hold a copy of this object.
-        self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+        # In shared memory, because workers that persist over epochs hold a copy of this object, and because a
+        # StatefulDataLoader tells states to its workers only. -1 is nothing so far.
+        self._epoch = _shared(1)
+        # By worker: the epoch of the state that was loaded, of which no sample has come since, times 2; plus 1 where it says
+        # that none will come.
+        self._loaded = _shared(_WORKERS)
         self._current: Samples | Mixture | None = None
         self._resumed: State | None = None
 
@@ -63,19 +71,36 @@ class StreamDataset(IterableDataset[Any]):
     @property
     def epoch(self) -> int:
         """The epoch of the next iteration."""
-        return int(self._epoch[0])
+        told = int(self._epoch[0])
+        return told if told >= 0 else (int(self._loaded.max()) >> 1) + 1
 
-    def samples(self, worker: int = 0, workers: int = 1) -> Samples | Mixture:
-        """What one worker (of `workers`) of this rank reads in this epoch, before the transform."""
+    def samples(self, worker: int = 0, workers: int = 1, epoch: int | None = None) -> Samples | Mixture:
+        """What one worker (of `workers`) of this rank reads in this epoch or another, before the transform."""
         raise NotImplementedError
 
     def __iter__(self) -> Iterator[Any]:
         info = get_worker_info()
-        self._current = samples = self.samples(*((info.id, info.num_workers) if info else (0, 1)))
-        if self._resumed is not None and self._resumed["epoch"] == samples.epoch:
-            samples.load_state_dict(self._resumed)
-        self._resumed = None
+        worker, workers = (info.id, info.num_workers) if info else (0, 1)
+        resumed, self._resumed = self._resumed, None
+        epoch = resumed["epoch"] if resumed is not None and info is not None else self.epoch
+        self._current = samples = self.samples(worker, workers, epoch)
+        if resumed is not None and resumed["epoch"] == epoch:
+            samples.load_state_dict(resumed)
+            return self._going_on(samples, worker, workers)
+        if bool((self._loaded[:workers] >> 1 == epoch).all()):
+            samples.finish()  # a StatefulDataLoader begins once more after it has found that nothing is left
         return self._given(samples)
+
+    def _going_on(self, samples: Samples | Mixture, worker: int, workers: int) -> Generator[Any, None, None]:
+        if bool((self._loaded[:workers] == 2 * samples.epoch + 1).all()) and self.place.local_world_size == 1:
+            samples.finish()  # else those who go on with a Pipe have to be told not to wait for this share, which reading does
+        with closing(self._given(samples)) as given:
+            for sample in given:
+                self._loaded[worker] = -1
+                self.set_epoch(samples.epoch)
+                yield sample
+                break
+            yield from given
 
     def _given(self, samples: Samples | Mixture) -> Generator[Any, None, None]:
         with closing(samples):
@@ -84,17 +109,28 @@ class StreamDataset(IterableDataset[Any]):
 
     def state_dict(self) -> State:
         """Where the iteration that began last stands, in this process: the next iteration of one that loads it goes on there."""
-        # The epoch may be another by now, and that one has not begun.
+        # The epoch may be another by now, and that one has not begun: but not for a worker, which is asked in its iteration.
         if self._resumed is not None and self._resumed["epoch"] == self.epoch:
             return self._resumed
-        if self._current is not None and self._current.epoch == self.epoch:
+        if self._current is not None and (self._current.epoch == self.epoch or get_worker_info() is not None):
             return self._current.state_dict()
         return {"epoch": self.epoch}
 
     def load_state_dict(self, state: State) -> None:
-        """Lets the next iteration go on where `state` says, in its epoch."""
-        self.set_epoch(state["epoch"])
+        """Lets the next iteration go on where `state` says, in its epoch; or, where that is finished, with the next one."""
+        info, finished = get_worker_info(), bool(state.get("finished"))
+        if info is None:
+            self._loaded.fill_(-1)
+        if finished or (info is not None and "version" in state):
+            # A worker can have given its last sample and not know that; and other workers may still go on, or not.
+            self._loaded[info.id if info else 0] = 2 * state["epoch"] + finished
+        else:
+            self.set_epoch(state["epoch"])
         self._resumed = state if "version" in state else None
+
+
+def _shared(cells: int) -> torch.Tensor:
+    return torch.full((cells,), -1, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call, no-any-return]
 
 
 class ChannelDataset(StreamDataset):
@@ -124,13 +160,13 @@ class ChannelDataset(StreamDataset):
         self.place = _place(self._environment)
         self._job = job()  # so that its workers read the same listing
 
-    def samples(self, worker: int = 0, workers: int = 1) -> Samples:
+    def samples(self, worker: int = 0, workers: int = 1, epoch: int | None = None) -> Samples:
         """See StreamDataset."""
         join_job(self._job)
         share = default_share(self.channel, self.place, worker, workers)
         return open_channel(
             self.channel.name,
-            self.epoch,
+            self.epoch if epoch is None else epoch,
             self._format,
             environment=self._environment,
             share=share,
@@ -148,26 +184,22 @@ class MixedDataset(StreamDataset):
         super().__init__()
         self._parts, self._weights = list(parts), list(parts.values())
         self._seed, self._stop_at_first = seed, stop_at_first
+        self.place = self._parts[0].place
 
-    def set_epoch(self, epoch: int) -> None:
-        """Says which epoch the next iteration is, of all channels."""
-        super().set_epoch(epoch)
-        for part in self._parts:
-            part.set_epoch(epoch)
-
-    def samples(self, worker: int = 0, workers: int = 1) -> Mixture:
+    def samples(self, worker: int = 0, workers: int = 1, epoch: int | None = None) -> Mixture:
         """See StreamDataset."""
+        epoch = self.epoch if epoch is None else epoch
         pipes = [part.channel.name for part in self._parts if part.channel.mode == "Pipe"]
-        if pipes and default_share(self._parts[0].channel, self._parts[0].place, worker, workers).readers > 1:
+        if pipes and default_share(self._parts[0].channel, self.place, worker, workers).readers > 1:
             raise ChannelError(
                 f"channel {pipes[0]!r}: a Pipe that is mixed has one reader a host, since its readers draw at different times and"
                 " would wait for each other; use one rank a host and num_workers 0 or 1, or input_mode: FastFile"
             )
         rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else os.environ.get("RANK", 0)
         return Mixture(
-            [part.samples(worker, workers) for part in self._parts],
+            [part.samples(worker, workers, epoch) for part in self._parts],
             self._weights,
-            seed=f"{self._seed}/{self.epoch}/{rank}/{worker}/{workers}",
+            seed=f"{self._seed}/{epoch}/{rank}/{worker}/{workers}",
             transforms=[part.transform for part in self._parts],
             stop_at_first=self._stop_at_first,
         )

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain, repeat
@@ -25,7 +25,8 @@ import torch.distributed
 from torch.utils.data import default_collate
 
 from entrypoints.errors import ChannelError
-from entrypoints.sampling import Mixture, Samples, State
+from entrypoints.mixing import Mixture
+from entrypoints.sampling import Samples, State
 from entrypoints.torch_dataset import StreamDataset
 
 T = TypeVar("T")
@@ -69,7 +70,7 @@ class ThreadLoader:
         self._state: State | None = None  # of the iteration that began last
         self._resumed: State | None = None
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Generator[Any, None, None]:
         begin, self._resumed = self._resumed, None
         if begin is not None and begin["epoch"] != self.dataset.epoch:
             begin = None
@@ -97,8 +98,9 @@ class ThreadLoader:
         return {"epoch": self.dataset.epoch}
 
     def load_state_dict(self, state: State) -> None:
-        """Lets the next iteration go on where `state` says, in its epoch."""
-        self.dataset.set_epoch(state["epoch"])
+        """Lets the next iteration go on where `state` says, in its epoch; or, where that is finished, with the next one."""
+        finished = "threads" in state and len(state["ended"]) == len(state["threads"])
+        self.dataset.load_state_dict({"epoch": state["epoch"], "finished": finished})
         self._resumed = state if "threads" in state else None
 
     def _batches(self, samples: list[Samples | Mixture], begin: State) -> Generator[Any, None, None]:
@@ -107,8 +109,9 @@ class ThreadLoader:
         queues: list[queue.Queue[_Batch | _End]] = [queue.Queue(self._ahead) for _ in samples]
         workers = [
             threading.Thread(target=self._work, args=(each, filled, stop), daemon=True)
-            for number, (each, filled) in enumerate(zip(samples, queues, strict=True))
-            if number not in ended
+            for each, filled in zip(
+                samples, queues, strict=True
+            )  # those that have ended, too: who shares a Pipe has to come
         ]
         for worker in workers:
             worker.start()

@@ -44,18 +44,7 @@ def read_share(channel: Channel, epoch: int, form: Format, share: Share) -> Gene
 
     Raises ChannelError, too, where the host's readers do not agree with each other, or the broker has died.
     """
-    request = wire.Request(
-        channel.name,
-        str(channel.path.absolute()),
-        channel.record_wrapper,
-        wire.format_reference(form),
-        epoch,
-        share.index,
-        share.count,
-        share.readers,
-        wait_seconds(),
-        owner=owner(),
-    )
+    request = _request(channel, epoch, form, share)
     decode = decoder_of(form) if request.record_wrapper != "RecordIO" else None
     count = 0
     with closing(_ask(channel, request)) as connection:
@@ -77,6 +66,26 @@ def read_share(channel: Channel, epoch: int, form: Format, share: Share) -> Gene
                 f"channel {channel.name!r}: the process that reads the Pipe for this host has died, after {count:,} samples "
                 f"of this reader's share of epoch {epoch}; see the log for why, and start the job again"
             ) from error
+
+
+def leave_share(channel: Channel, epoch: int, form: Format, share: Share) -> None:
+    """Lets the others, who read an epoch side by side with this share, go on without it. Raises as read_share."""
+    _ask(channel, _request(channel, epoch, form, share)).close()
+
+
+def _request(channel: Channel, epoch: int, form: Format, share: Share) -> wire.Request:
+    return wire.Request(
+        channel.name,
+        str(channel.path.absolute()),
+        channel.record_wrapper,
+        wire.format_reference(form),
+        epoch,
+        share.index,
+        share.count,
+        share.readers,
+        wait_seconds(),
+        owner=owner(),
+    )
 
 
 def has_broker(channel: Channel) -> bool:
