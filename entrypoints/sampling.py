@@ -16,7 +16,6 @@ from __future__ import annotations
 import inspect
 import os
 import random
-import sys
 from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -70,12 +69,13 @@ class Mark(Cursor):
     `object` may count samples; whoever opens knows which.
     """
 
-    __slots__ = ("finished", "object")
+    __slots__ = ("cut", "finished", "object")
 
     def __init__(self) -> None:
         super().__init__()
         self.object = 0
         self.finished = False  # nothing of the share is left
+        self.cut = False  # a block ends with the last sample, says who deals a Pipe out
 
 
 Opened: TypeAlias = Callable[[Mark], Generator[Sample, None, None]]
@@ -85,12 +85,14 @@ class Samples:
     """The samples of a share in one epoch: an iterator that can say where it stands.
 
     `opened` gives the samples from a mark of the share on, once it is asked for the first, and moves the mark. `about` says
-    what is read (channel, format): a state goes with the same only.
+    what is read (channel, format): a state goes with the same only. `dealt` where the mark says where blocks end (`cut`).
     """
 
-    def __init__(self, opened: Opened, epoch: int, share: Share, reading: Reading, about: State) -> None:
+    def __init__(
+        self, opened: Opened, epoch: int, share: Share, reading: Reading, about: State, *, dealt: bool = False
+    ) -> None:
         self.epoch, self._at = epoch, Mark()
-        order = {"seed": reading.seed, "block": reading.block, "block_bytes": reading.block_bytes}
+        order = {"seed": reading.seed, "block": reading.block, "block_bytes": reading.block_bytes, "dealt": dealt}
         self._about = {
             **about,
             "share": share.index,
@@ -99,7 +101,7 @@ class Samples:
         }
         source = opened(self._at)
         # Unshuffled, nothing of ours stands between the reader and whoever reads: a call for each sample would show.
-        self._blocks = None if reading.seed is None else _Blocks(reading, epoch, share, self._at)
+        self._blocks = None if reading.seed is None else _Blocks(reading, epoch, share, self._at, dealt)
         self._samples = source if self._blocks is None else self._blocks.shuffled(source)
 
     def __iter__(self) -> Iterator[Sample]:
@@ -167,8 +169,8 @@ class _Blocks:
     It knows nothing of the Samples that uses it: a circle would keep the source open until Python looks for circles.
     """
 
-    def __init__(self, reading: Reading, epoch: int, share: Share, at: Mark) -> None:
-        self._reading, self._epoch, self._share, self._at = reading, epoch, share, at
+    def __init__(self, reading: Reading, epoch: int, share: Share, at: Mark, dealt: bool) -> None:
+        self._reading, self._epoch, self._share, self._at, self._is_dealt = reading, epoch, share, at, dealt
         self.number = 0
         self.given = 0  # of this block's samples
         self.begun = (0, 0)  # object and position where it begins
@@ -179,16 +181,20 @@ class _Blocks:
         """The samples, block by block."""
         with (
             closing(source),
-            closing(self._dealt(source) if self._share.readers > 1 else self._alone(source)) as blocks,
+            closing(self._dealt(source) if self._is_dealt else self._alone(source)) as blocks,
         ):
             for block, after in blocks:
-                samples = self._reading.of_block(block, self._epoch, self._share, self.number)
-                for sample in samples[self.given :]:
+                left = list(self._reading.of_block(block, self._epoch, self._share, self.number)[self.given :])
+                left.reverse()
+                block.clear()  # what has been given makes room for the next block
+                while left:
+                    sample = left.pop()
                     self.given += 1
-                    if self.given == len(samples):
+                    if not left:
                         self.begun, self.given = after, 0
                         self.number += 1
                     yield sample
+                    del sample
             self.finished = True
 
     def _alone(self, source: Iterator[Sample]) -> Generator[Block, None, None]:
@@ -211,16 +217,26 @@ class _Blocks:
     def _read(self, source: Iterator[Sample]) -> Block:
         block: list[Sample] = []
         size = 0
-        # Shares of one Pipe end their blocks at the same number, so that none waits for what another does not take.
-        limit = self._reading.block_bytes if self._share.readers == 1 else sys.maxsize
         for sample in source:
             block.append(sample)
-            size += sum(map(_bytes, sample.values()))
-            if len(block) == self._reading.block or size >= limit or self._left:
+            if self._is_dealt:
+                # Shares of one Pipe end their blocks at the same number, so that none waits for what another does not take.
+                full = self._at.cut
+            else:
+                size += weight(sample)
+                full = len(block) == self._reading.block or size >= self._reading.block_bytes
+            if full or self._left:
                 break
         return block, (self._at.object, self._at.position)
 
 
+def weight(sample: Sample) -> int:
+    """About how many bytes a sample takes."""
+    return sum(map(_bytes, sample.values()))
+
+
 def _bytes(field: Any) -> int:
-    """What a field weighs: bytes, or an array; whatever else there is weighs little."""
+    """What a field weighs: bytes, an array, or several of them in a dict or a tuple; whatever else there is weighs little."""
+    if isinstance(field, (dict, tuple)):
+        return sum(map(_bytes, field.values() if isinstance(field, dict) else field))
     return len(field) if isinstance(field, bytes) else int(getattr(field, "nbytes", 0))

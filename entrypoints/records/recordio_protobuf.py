@@ -6,19 +6,22 @@ once as labels; SageMaker's writers call a single one `values`. A sample has the
     {"features": {"values": array}, "label": {"values": array}, "uid": "...", "metadata": "...", "configuration": "..."}
 
 `features` and `label` are always there, perhaps empty, the texts where the record has them. Dense tensors are arrays, in their
-shape where one is given; sparse ones are `Sparse`; bytes are `Blob`. Whole batches come much faster: see
-`recordio_protobuf_batches.py`. Writing is in `recordio_protobuf_write.py`.
+shape where one is given; sparse ones are `Sparse`; bytes are `Blob`. Writing is in `recordio_protobuf_write.py`. Whole batches
+come much faster, as samples of their own:
+
+    format="recordio-protobuf; batch=1000"    the records of an object (of a Pipe, of its stream), 1000 at a time, stacked:
+                                              see `recordio_protobuf_batches.py`
 
 Source: AWS, "Common Data Formats for Training", and the record.proto that it shows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from entrypoints.errors import CorruptError
+from entrypoints.errors import ChannelError, CorruptError
 from entrypoints.records import recordio
 from entrypoints.records.cursor import Cursor
 from entrypoints.records.protobuf import BYTES, FIXED32, FIXED64, VARINT, fields, joined, numbers, varints
@@ -28,7 +31,10 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from entrypoints.records.recordio_protobuf_batches import Batches
+
 BOUNDARIES = True
+OPTIONS = ("batch",)
 
 FEATURES, LABEL = "features", "label"
 _MAPS = {1: FEATURES, 2: LABEL}
@@ -84,6 +90,16 @@ def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = No
         if key is not None:
             sample[KEY] = key
         yield sample
+
+
+def with_options(options: Mapping[str, str]) -> Batches:
+    """The format whose samples are batches; raises ChannelError where `batch` is no number of records."""
+    from entrypoints.records.recordio_protobuf_batches import Batches  # not at the top: it is made of this module
+
+    size = options["batch"]
+    if not (size.isascii() and size.isdigit() and int(size)):
+        raise ChannelError(f"recordio-protobuf: batch is {size!r}; write how many records a batch has: batch=1000")
+    return Batches(int(size))
 
 
 def decode(record: bytes) -> Sample:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -90,6 +91,22 @@ def as_tensors(batch: Sample) -> Sample:
         kind: {name: convert(value) for name, value in content.items()} if isinstance(content, dict) else content
         for kind, content in batch.items()
     }
+
+
+@dataclass(frozen=True)
+class Batches:
+    """The format `recordio-protobuf; batch=<size>`: a sample is a batch, which begins anew with each object.
+
+    Several readers of a Pipe are dealt whole batches.
+    """
+
+    size: int
+
+    BOUNDARIES = True
+
+    def split(self, stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
+        """As `batches`."""
+        return batches(stream, self.size, key, cursor)
 
 
 class _Part:
