@@ -1,0 +1,211 @@
+"""What `cache_dir` keeps, what it does not, and what becomes of the reading where it cannot keep anything."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import resource
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from entrypoints import listing, object_cache, open_channel
+from entrypoints.environment import Channel
+from entrypoints.errors import ChannelError
+from entrypoints.object_cache import ObjectCache
+from entrypoints.readers import s3
+from entrypoints.records import tar_write, zip_write
+from entrypoints.sampling import Reading
+from entrypoints.sharding import Share
+from faulty_s3 import Store, channel_of, environment_of, faulty_s3
+
+pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+
+OBJECTS, SAMPLES = 12, 5
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    with faulty_s3(tmp_path, monkeypatch) as found:
+        yield found
+
+
+def write(store: Store, form: str) -> None:
+    """A dozen objects of five samples, below a prefix of the format's name."""
+    for number in range(OBJECTS):
+        file = store.folder / form / f"{number:02d}"
+        file.parent.mkdir(exist_ok=True)
+        texts = [f"{number}-{sample}" for sample in range(SAMPLES)]
+        samples = [{"__key__": text, "txt": text.encode()} for text in texts]
+        if form == "parquet":
+            parquet.write_table(pyarrow.table({"txt": [text.encode() for text in texts]}), file)
+            continue
+        with file.open("wb") as stream:
+            (tar_write if form == "tar" else zip_write).write(stream, samples)
+
+
+EVERY = sorted(f"{number}-{sample}" for number in range(OBJECTS) for sample in range(SAMPLES))
+
+
+def read(root: Path, form: str, reading: Reading, epoch: int = 0, share: Share | None = None) -> list[str]:
+    environment = environment_of(root, f"s3://bucket/{form}/")
+    with closing(open_channel("train", epoch, form, environment=environment, reading=reading, share=share)) as samples:
+        return [sample["txt"].decode() for sample in samples]
+
+
+def fetched(store: Store) -> list[str]:
+    return [request.path for request in store.requests if "list-type" not in request.query]
+
+
+@pytest.mark.parametrize("form", ["tar", "zip", "parquet"])
+def test_every_format_is_kept(store: Store, tmp_path: Path, form: str) -> None:
+    write(store, form)
+    reading = Reading(cache_dir=tmp_path / "cache")
+    first = read(tmp_path, form, reading)
+    assert sorted(first) == EVERY
+    assert fetched(store)
+    store.requests.clear()
+    assert read(tmp_path, form, reading, 1) == first
+    assert sorted(read(tmp_path, form, Reading(seed=1, cache_dir=tmp_path / "cache"), 1)) == EVERY
+    assert fetched(store) == []
+    assert not list((tmp_path / "cache").rglob("part-*"))
+
+
+def test_what_is_too_large_to_fetch_first_is_read_where_it_lies(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(object_cache, "WHOLE_BYTES", 10)
+    write(store, "zip")
+    reading = Reading(cache_dir=tmp_path / "cache")
+    for epoch in range(2):
+        store.requests.clear()
+        assert sorted(read(tmp_path, "zip", reading, epoch)) == EVERY
+        assert len(set(fetched(store))) == OBJECTS
+
+
+def test_a_changed_object_is_read_anew(store: Store, tmp_path: Path) -> None:
+    write(store, "tar")
+    reading = Reading(cache_dir=tmp_path / "cache")
+    assert sorted(read(tmp_path, "tar", reading)) == EVERY
+    with (store.folder / "tar/03").open("wb") as stream:
+        tar_write.write(stream, [{"__key__": f"3-{sample}", "txt": b"new"} for sample in range(SAMPLES)])
+    store.requests.clear()
+    job = listing.job()
+    try:
+        listing.join_job(f"{job}-next")  # which lists anew
+        assert read(tmp_path, "tar", reading).count("new") == SAMPLES
+    finally:
+        listing.join_job(job)
+    assert fetched(store) == ["/bucket/tar/03"]
+
+
+def read_shares(root: Path, number: int, answers: Any) -> None:
+    reading = Reading(seed=3, cache_dir=root / "cache")
+    answers.put([read(root, "zip", reading, epoch, Share(number, 8)) for epoch in range(3)])
+
+
+def test_eight_processes_share_a_cache(store: Store, tmp_path: Path) -> None:
+    write(store, "zip")
+    context = multiprocessing.get_context("fork")
+    answers: Any = context.SimpleQueue()
+    readers = [context.Process(target=read_shares, args=(tmp_path, number, answers)) for number in range(8)]
+    for reader in readers:
+        reader.start()
+    found = [answers.get() for _ in readers]
+    for reader in readers:
+        reader.join(20)
+    for epoch in range(3):
+        assert sorted(text for told in found for text in told[epoch]) == EVERY
+    assert sum(file.is_file() for file in (tmp_path / "cache").rglob("*")) == OBJECTS
+
+
+def test_a_folder_that_cannot_keep_anything_is_an_error_at_once(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(store, "tar")
+    (tmp_path / "file").write_bytes(b"")
+    for place in (tmp_path / "file", tmp_path / "file/below", Path("/proc/cache")):
+        with pytest.raises(ChannelError, match=f"'train': nothing can be kept in cache_dir {place}: .*; name a folder"):
+            read(tmp_path, "tar", Reading(cache_dir=place))
+    with pytest.raises(ChannelError, match="cache_dir '~nobody-of-this-name/x'"):
+        read(tmp_path, "tar", Reading(cache_dir="~nobody-of-this-name/x"))
+    mounted = Channel("train", "FastFile", None, "FullyReplicated", "None", tmp_path / "data")
+    with pytest.raises(ChannelError, match="is a part of the channel"):
+        ObjectCache(tmp_path / "data" / "cache", mounted)
+
+
+def test_a_folder_is_named_as_in_a_shell(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(store, "tar")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    for name, place in (("~/cache", tmp_path / "home/cache"), ("here/cache", tmp_path / "here/cache")):
+        assert sorted(read(tmp_path, "tar", Reading(cache_dir=name))) == EVERY
+        assert sum(file.is_file() for file in place.rglob("*")) == OBJECTS
+
+
+@pytest.mark.parametrize("form", ["tar", "zip"])
+def test_a_disk_that_takes_no_more_ends_the_keeping_only(
+    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture, form: str
+) -> None:
+    write(store, form)
+    read(tmp_path, form, Reading())  # so that it is listed
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))  # no file may be longer: the kernel refuses the rest
+    try:
+        found = sorted(read(tmp_path, form, Reading(cache_dir=tmp_path / "cache")))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert found == EVERY
+    assert len([record for record in caplog.records if "no more objects are kept" in record.message]) == 1
+    assert [file for file in (tmp_path / "cache").rglob("*") if file.is_file()] == []
+
+
+def test_a_folder_that_is_removed_ends_the_keeping_only(
+    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(store, "zip")
+    environment = environment_of(tmp_path, "s3://bucket/zip/")
+    samples = open_channel("train", 0, "zip", environment=environment, reading=Reading(cache_dir=tmp_path / "cache"))
+    found = [next(samples)["txt"].decode()]
+    shutil.rmtree(tmp_path / "cache")
+    found += [sample["txt"].decode() for sample in samples]
+    assert sorted(found) == EVERY
+    assert [record.levelno for record in caplog.records if "no more objects" in record.message] == [logging.WARNING]
+
+
+def read_half_and_die(root: Path) -> None:
+    environment = environment_of(root, "s3://bucket/big/")
+    channel = environment.channels["train"]
+    cache = ObjectCache(root / "cache", channel)
+    for _, stream in cache.open_objects(s3, channel, s3.objects(channel)):
+        stream.read(1000)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_what_a_killed_process_leaves_is_removed_by_the_next(store: Store, tmp_path: Path) -> None:
+    (store.folder / "big").mkdir()
+    (store.folder / "big/a").write_bytes(bytes(3_000_000))
+    child = multiprocessing.get_context("fork").Process(target=read_half_and_die, args=(tmp_path,))
+    child.start()
+    child.join(20)
+    [part] = (tmp_path / "cache").rglob("part-*")
+    channel = channel_of(tmp_path, "s3://bucket/big/")
+    cache = ObjectCache(tmp_path / "cache", channel)
+    assert part.exists(), "it may be another process's that has just begun"
+    living = cache.begin_part()
+    assert living is not None
+    for name in (part, str(living.name)):
+        os.utime(name, (0, 0))
+    ObjectCache(tmp_path / "cache", channel)
+    assert not part.exists()
+    assert Path(str(living.name)).exists(), "it is being written"
+    cache.end_part(living, None)
+    assert not list((tmp_path / "cache").rglob("part-*"))
