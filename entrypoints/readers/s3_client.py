@@ -22,7 +22,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
-from typing import Any, TypeVar
+from queue import SimpleQueue
+from typing import Any, NoReturn, TypeVar
 
 from entrypoints.errors import ChannelError
 from entrypoints.readers.s3_errors import cause_of
@@ -125,9 +126,8 @@ def pages(bucket: str, prefix: str, token: str | None = None) -> Iterator[tuple[
     """
     complete = False
     while not complete:
-        found, token, complete = _patiently(
-            f"s3://{bucket}/{prefix} cannot be listed", partial(_page, bucket, prefix, token)
-        )
+        failing, request = f"s3://{bucket}/{prefix} cannot be listed", partial(_page, bucket, prefix, token)
+        found, token, complete = _aside(partial(_patiently, failing, request))
         if found is not None:
             yield found, None if complete else token
 
@@ -168,6 +168,27 @@ def _page(bucket: str, prefix: str, token: str | None) -> tuple[list[Any] | None
     )
     page = next(stream, None)
     return None if page is None else page.object_info, stream.continuation_token, stream.complete or page is None
+
+
+def _aside(ask: Callable[[], T]) -> T:
+    """What `ask` gives, called in a thread: while the client waits for an answer, the thread that asked it hears no Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():
+        return ask()
+    answer: SimpleQueue[Callable[[], T]] = SimpleQueue()
+
+    def run() -> None:
+        try:
+            found = ask()
+            answer.put(lambda: found)
+        except BaseException as error:  # noqa: BLE001 - raised where it was asked
+            answer.put(partial(_raise, error))
+
+    threading.Thread(target=run, name="listing", daemon=True).start()
+    return answer.get()()
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
 
 
 def _patiently(failing: str, request: Callable[[], T]) -> T:
