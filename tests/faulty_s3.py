@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,6 +27,10 @@ class Store:
         self.folder = folder
         self.requests: list[Request] = []
         self.faults: dict[str, list[int]] = {}  # of a range, or of a path: how its next requests are answered
+        self.gone = threading.Event()  # while it is set, every connection is cut
+        self.speaking = threading.Event()  # while it is not set, nothing is answered
+        self.speaking.set()
+        self.on_silence: Callable[[], None] = lambda: None  # is called by each request that then waits
 
     def around(self, answer: Answer) -> Answer:
         """The server's answers, 2 ms late, or one of the faults."""
@@ -33,6 +38,11 @@ class Store:
 
         def watched(request: Request) -> Response:
             self.requests.append(request)
+            if self.gone.is_set():
+                raise ConnectionResetError
+            if not self.speaking.is_set():
+                self.on_silence()
+                self.speaking.wait()
             for name in (request.headers.get("range", ""), request.path):
                 if faults := self.faults.get(name):
                     return _fault(faults.pop(0))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -145,15 +147,16 @@ def test_odd_keys(store: Store, tmp_path: Path) -> None:
     import boto3
 
     client = boto3.client("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"])
-    keys = [f"p/{name}" for name in ODD] + ["p//leading", "p/marker/", "p/marker/in", "p/"]
+    keys = [f"p/{name}" for name in ODD] + ["p//leading", "p/marker/", "p/marker/in", "p/", "q/", "q/marker/"]
     for key in keys:
         client.put_object(Bucket="bucket", Key=key, Body=b"" if key.endswith("/") else key.encode())
     found = read_all(tmp_path, "s3://bucket/p/")
     wanted = sorted((key for key in keys if not key.endswith("/")), key=str.encode)
     assert list(found) == [key.removeprefix("p/") for key in wanted]
     assert list(found.values()) == [key.encode() for key in wanted]
-    with pytest.raises(ChannelError, match="no object under s3://bucket/p/none/; correct s3_uri"):
-        read_all(tmp_path, "s3://bucket/p/none/")
+    for prefix in ("p/none/", "q/"):
+        with pytest.raises(ChannelError, match=f"no object under s3://bucket/{prefix}; correct s3_uri"):
+            read_all(tmp_path, f"s3://bucket/{prefix}")
 
 
 @pytest.mark.parametrize("around", [s3.RANGE_BYTES, 8 * MIB])
@@ -163,3 +166,34 @@ def test_sizes_about_those_of_parts(store: Store, tmp_path: Path, around: int) -
         wanted[str(number)] = os.urandom(size)
         (store.folder / str(number)).write_bytes(wanted[str(number)])
     assert read_all(tmp_path) == wanted
+
+
+@pytest.mark.parametrize("what", ["listing", "object"])
+def test_ctrl_c_is_heard_while_s3_is_silent(store: Store, tmp_path: Path, what: str) -> None:
+    (store.folder / "a").write_bytes(b"a")
+    channel = channel_of(tmp_path)
+    if what == "object":
+        assert len(s3.objects(channel)) == 1
+    store.speaking.clear()
+    main = threading.get_ident()
+    store.on_silence = lambda: signal.pthread_kill(main, signal.SIGINT)
+    streams = s3.open_streams(channel, 0, EVERYTHING)
+    with pytest.raises(KeyboardInterrupt):
+        for _, stream in streams:
+            stream.read()
+    streams.close()  # type: ignore[attr-defined]
+    store.speaking.set()
+
+
+def test_a_store_that_comes_back_is_read_on(store: Store, tmp_path: Path) -> None:
+    names = [f"{number:03d}" for number in range(300)]
+    for name in names:
+        (store.folder / name).write_bytes(name.encode())
+    found = []
+    for key, stream in s3.open_streams(channel_of(tmp_path), 0, EVERYTHING):
+        found.append((key, stream.read()))
+        stream.close()
+        if len(found) == 20:
+            store.gone.set()  # nobody answers any more, and every connection is cut
+            threading.Timer(1.5, store.gone.clear).start()
+    assert found == [(name, name.encode()) for name in names]
