@@ -239,6 +239,7 @@ def job() -> str:
         _job = f"{started_by}-{_start_time(started_by)}"
         if os.environ.get("LOCAL_RANK", "0") == "0":
             atexit.register(_remove, _job, os.getpid())
+            _remove_leftovers()
     return _job
 
 
@@ -268,6 +269,15 @@ def _start_time(process: int) -> str:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
     except OSError:
         return ""
+
+
+def _remove_leftovers() -> None:
+    """Removes what jobs left whose processes were killed. One that is alive and cannot be seen from here begins anew."""
+    for file in _folder().iterdir():
+        process, _, rest = file.name.partition("-")
+        started = rest.partition("-")[0]
+        if process.isdigit() and started and started != _start_time(int(process)):
+            file.unlink(missing_ok=True)
 
 
 def _remove(name: str, process: int) -> None:

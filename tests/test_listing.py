@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -102,6 +104,24 @@ def test_an_error_of_a_page_is_no_end(tmp_path: Path, log: Path) -> None:
 def test_a_listing_takes_little_memory(listing: Listing) -> None:
     assert len(listing) == len(EVERY)
     assert len(pickle.dumps(listing)) < 1000
+
+
+JOB = """
+import os, signal, sys
+from entrypoints.listing import Listed, shared_listing
+assert len(shared_listing(["store"], lambda token: ([Listed("a", 1)], None))) == 1
+if sys.argv[1] == "killed":
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_job_leaves_is_removed_by_the_next(tmp_path: Path) -> None:
+    environ = {name: value for name, value in os.environ.items() if name != "LOCAL_RANK"} | {"TMPDIR": str(tmp_path)}
+    root = Path(__file__).parents[1]
+    subprocess.run([sys.executable, "-c", JOB, "killed"], env=environ, check=False, cwd=root)
+    assert len([file for file in tmp_path.rglob("*") if file.is_file()]) == 1
+    subprocess.run([sys.executable, "-c", JOB, "ends"], env=environ, check=True, cwd=root)
+    assert [file for file in tmp_path.rglob("*") if file.is_file()] == []
 
 
 @settings(deadline=None)  # a busy machine is slow, and that is no error
