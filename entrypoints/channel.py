@@ -60,7 +60,7 @@ def open_channel(
     reading = reading or Reading()
     source = Source(channel, epoch, reader, form, share, reading, _cache(channel, reading))
     about = {"channel": name, "format": getattr(form, "__name__", None) or repr(form)}
-    return Samples(source.samples, epoch, share, reading, about)
+    return Samples(source.samples, epoch, share, reading, about, dealt=source.is_dealt)
 
 
 def _form(channel: Channel, format: str | None) -> Format:

@@ -37,6 +37,15 @@ class Source:
     reading: Reading
     cache: ObjectCache | None
 
+    @property
+    def is_dealt(self) -> bool:
+        """Whether the host's broker deals the samples out to several readers, and says where blocks end."""
+        return self.reader.JOINED and self.share.readers > 1
+
+    @property
+    def _shuffled(self) -> Reading | None:
+        return self.reading if self.is_dealt and self.reading.seed is not None else None
+
     def samples(self, mark: Mark) -> Generator[Sample, None, None]:
         """The samples from a mark of the share on; the mark moves with them. Errors of the data name the channel.
 
@@ -80,8 +89,8 @@ class Source:
 
     def _pass_by(self) -> None:
         """Nothing is left of this share; where others read a Pipe side by side with it, they have to be told."""
-        if self.reader.JOINED and self.share.readers > 1:
-            leave_share(self.channel, self.epoch, self.form, self.share)
+        if self.is_dealt:
+            leave_share(self.channel, self.epoch, self.form, self.share, self._shuffled)
 
     def _open(self, chosen: Iterable[Any]) -> Generator[tuple[str | None, ByteStream], None, None]:
         if self.cache is None:
@@ -90,13 +99,13 @@ class Source:
 
     def _of_stream(self, mark: Mark) -> Generator[Sample, None, None]:
         """A Pipe's samples. Where they are dealt out or wrapped, the mark counts those of this share."""
-        if self.share.readers > 1 or has_broker(self.channel):
+        if self.is_dealt or has_broker(self.channel):
             if mark.start:
                 raise ChannelError(
                     f"channel {self.channel.name!r}: the state is of a Pipe's only reader, and here are several; use as many as"
                     " before, or begin the epoch anew"
                 )
-            with closing(read_share(self.channel, self.epoch, self.form, self.share)) as dealt:
+            with closing(read_share(self.channel, self.epoch, self.form, self.share, mark, self._shuffled)) as dealt:
                 for sample in self._left(dealt, mark, "samples"):
                     mark.object += 1
                     yield sample

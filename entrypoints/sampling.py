@@ -142,7 +142,12 @@ class Samples:
         if inspect.getgeneratorstate(self._samples) != inspect.GEN_CREATED:
             raise ChannelError("a state is loaded before the first sample is read; open the channel again")
         here = {"version": VERSION, "epoch": self.epoch, **self._about}
-        there = {"version": state.get("version"), "epoch": state.get("epoch"), **(state.get("of") or {})}
+        there = {
+            "version": state.get("version"),
+            "epoch": state.get("epoch"),
+            "dealt": False,
+            **(state.get("of") or {}),
+        }
         differ = [f"{key} {there.get(key)!r}, not {value!r}" for key, value in here.items() if there.get(key) != value]
         numbers = [state.get(key) for key in ("object", "position", "block", "given")]
         if not differ and not all(isinstance(number, int) for number in numbers):

@@ -29,10 +29,13 @@ def make_root(root: Path) -> None:
 class Feeder:
     """Makes a FIFO per epoch, the next one when the last one has been closed, as SageMaker does."""
 
-    def __init__(self, root: Path, name: str, content: Callable[[int], bytes], epochs: int = 1000) -> None:
+    def __init__(
+        self, root: Path, name: str, content: Callable[[int], bytes], epochs: int = 1000, piece: int = 1 << 30
+    ) -> None:
         self.started: list[int] = []  # epochs of which the first byte has been written
         self.ended: list[int] = []
         self._path, self._content, self._epochs = root / contract.DATA_DIR, content, epochs
+        self._piece = piece  # bytes written at once, at most
         self._name, self._stop = name, threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -48,7 +51,7 @@ class Feeder:
                     content = memoryview(self._content(epoch))
                     self.started.append(epoch)
                     while content:
-                        content = content[stream.write(content) :]
+                        content = content[stream.write(content[: self._piece]) :]
             except BrokenPipeError:
                 pass
             finally:

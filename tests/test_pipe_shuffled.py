@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import signal
+import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import closing
+from io import BytesIO
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 from torch.utils.data import DataLoader
 
+from entrypoints.channel import open_channel
 from entrypoints.environment import load_environment
 from entrypoints.records import recordio
 from entrypoints.sampling import Reading
+from entrypoints.sharding import Share
 from entrypoints.torch_dataset import ChannelDataset
 from entrypoints.torch_loader import ThreadLoader
+from pipe_feeder import PATIENCE, Feeder, brokers, make_root, wait_for
 
 BIG = bytes(1 << 20)
 COUNT = 300  # of them and of small ones between: more than what a broker holds for readers that are behind
@@ -48,7 +57,7 @@ def dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Channel
     feeder = threading.Thread(target=feed, daemon=True)
     feeder.start()
     environment = load_environment(tmp_path, {})
-    # A block holds 100 samples; by bytes, one of large samples would end long before one of small ones.
+    # By bytes, a block of large samples would end long before one of small ones, if it were not for the broker.
     reading = Reading(seed=7, block=100, block_bytes=1 << 20)
     yield ChannelDataset("train", transform=head_of, reading=reading, environment=environment)
     feeder.join(30)
@@ -63,3 +72,77 @@ def test_uneven_samples_are_all_given(dataset: ChannelDataset, by: Any) -> None:
     given = [sample for batch in loader for sample in batch]
     assert sorted(given) == sorted((number, size) for number in range(COUNT) for size in (4, 4 + len(BIG)))
     assert given != sorted(given)
+
+
+SIZES = [random.Random(number).choice([10, 10, 10, 3000, 40_000]) for number in range(500)]
+READING = Reading(seed=7, block=20, block_bytes=100_000)
+
+
+def blocks_of(readers: int) -> list[range]:
+    """The rounds (a sample for each reader) of each block, as Reading says it for the largest share."""
+    rounds = [SIZES[begin : begin + readers] for begin in range(0, len(SIZES), readers)]
+    blocks, begin, weights = [], 0, [0] * readers
+    for number, sizes in enumerate(rounds):
+        weights = [weight + size for weight, size in zip(weights, sizes, strict=False)]
+        if len(sizes) < readers or number + 1 - begin == READING.block or max(weights) >= READING.block_bytes:
+            blocks.append(range(begin, number + 1))
+            begin, weights = number + 1, [0] * readers
+    return [*blocks, range(begin, len(rounds))] if begin < len(rounds) else blocks
+
+
+def read_side_by_side(root: Path, piece: int, readers: int, stops: list[int], states: list[Any]) -> list[list[int]]:
+    """What each share gives: until its stop, and from its state on, if there is one. Then states are where they stopped."""
+    stream = BytesIO()
+    recordio.write(stream, [number.to_bytes(4, "little").ljust(size, b"x") for number, size in enumerate(SIZES)])
+    data = stream.getvalue()
+    feeder = Feeder(root, "images", lambda epoch: data, piece=piece)
+    found: list[list[int]] = [[] for _ in range(readers)]
+
+    def read(index: int) -> None:
+        share = Share(index, readers, readers)
+        with closing(
+            open_channel("images", environment=load_environment(root, {}), share=share, reading=READING)
+        ) as each:
+            if states[index] is not None:
+                each.load_state_dict(states[index])
+            found[index] = [int.from_bytes(sample["data"][:4], "little") for sample in islice(each, stops[index])]
+            states[index] = json.loads(json.dumps(each.state_dict()))
+
+    threads = [threading.Thread(target=read, args=(index,), daemon=True) for index in range(readers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    for process in brokers(root):
+        os.kill(process, signal.SIGKILL)
+    wait_for(lambda: not brokers(root))
+    feeder.stop()
+    return found
+
+
+@pytest.mark.parametrize("readers", [2, 3])
+def test_blocks_end_by_bytes_for_all_readers_at_once_and_can_be_resumed(tmp_path: Path, readers: int) -> None:
+    def root() -> Path:
+        folder = Path(tempfile.mkdtemp(dir=tmp_path))
+        make_root(folder)
+        return folder
+
+    blocks = blocks_of(readers)
+    assert len({len(block) for block in blocks}) > 3, "some end by their number, others by their bytes"
+
+    def order(index: int) -> list[int]:
+        given: list[int] = []
+        for number, block in enumerate(blocks):
+            mine = [place for place in (each * readers + index for each in block) if place < len(SIZES)]
+            given.extend(READING.of_block(mine, 0, Share(index, readers), number))
+        return given
+
+    wanted = [order(index) for index in range(readers)]
+    everything = [1000] * readers
+    assert read_side_by_side(root(), 1 << 20, readers, everything, [None] * readers) == wanted
+    states: list[Any] = [None] * readers
+    stops = [37 + 5 * index for index in range(readers)]
+    first = read_side_by_side(root(), 777, readers, stops, states)
+    rest = read_side_by_side(root(), 100_003, readers, everything, states)
+    assert [begin + end for begin, end in zip(first, rest, strict=True)] == wanted

@@ -171,7 +171,7 @@ class Desk:
                 now = f"this host's reader is at epoch {self.epoch.number}"
                 self._refuse(connection, str(fifo.read_already(request.channel, request.epoch, now)))
                 continue
-            part = epoch.join(request.index, request.count, request.readers)
+            part = epoch.join(request.index, request.count, request.readers, (request.block, request.block_bytes))
             if isinstance(part, str):
                 self._refuse(connection, f"channel {request.channel!r}, epoch {request.epoch}: {part}")
                 continue

@@ -14,6 +14,7 @@ from itertools import islice
 
 from entrypoints.broker import wire
 from entrypoints.sample import Sample
+from entrypoints.sampling import weight
 
 _OBJECT = 400  # bytes that a sample, or a piece, takes in Python besides its content
 _AT_ONCE = 64  # pieces offered to one system call; Linux takes 1024
@@ -72,12 +73,16 @@ class Epoch:
     number: int
     count: int | None = None  # of the job's shares; None until the first reader has come
     readers: int = 1
+    block: tuple[int, int] = (0, 0)  # samples of a share, and bytes, with which a block ends; 0 samples: there are none
     parts: dict[int, Part] = field(default_factory=dict)
     gone: int = 0  # readers that have asked for a later epoch before they had a part in this one
     undealt: list[tuple[list[Sample], int]] = field(default_factory=list)
     undealt_size: int = 0
     since: float = 0.0  # when the first reader came, by the clock of whoever holds this
     _dealt: int = 0  # samples
+    _round: list[Sample] = field(default_factory=list)  # one for each share, of which some are still to come
+    _rounds: int = 0  # of the block so far
+    _weights: list[int] = field(default_factory=list)  # of the block's samples, by share
     _last: bytes | None = None
 
     @property
@@ -95,8 +100,10 @@ class Epoch:
         """Bytes that are kept for the part that has most of them."""
         return max([self.undealt_size, *(part.outbox.size for part in self.parts.values())])
 
-    def join(self, index: int, count: int, readers: int) -> Part | str:
+    def join(self, index: int, count: int, readers: int, block: tuple[int, int] = (0, 0)) -> Part | str:
         """The part of a reader that has come; or why it cannot have one."""
+        if self.parts and block != self.block:
+            return f"one reader shuffles blocks of {block}, another of {self.block}; use one Reading on every rank"
         if self.count is not None and (count, readers) != (self.count, self.readers):
             return (
                 f"one reader takes itself for one of {readers} on this host and {count} in the job, another for one of "
@@ -109,7 +116,7 @@ class Epoch:
             )
         if self.is_settled:
             return f"{readers} readers have come already, of which this one is none"
-        self.count, self.readers = count, readers
+        self.count, self.readers, self.block = count, readers, block
         part = self.parts[index] = Part(index)
         self._deal_undealt()
         return part
@@ -160,14 +167,38 @@ class Epoch:
 
     def _deal(self, samples: list[Sample], size: int) -> None:
         assert self.count is not None
+        if not self.block[0]:
+            self._give(samples, size, wire.SAMPLES)
+            return
+        # Where a block ends is a matter of the stream alone, and the same for all shares: after so many samples of each, or as
+        # soon as one share's weigh so much. So rounds are dealt whole.
+        most, most_bytes = self.block
+        self._weights = self._weights or [0] * self.count
+        samples = [*self._round, *samples]
+        begin = given = 0
+        for end in range(self.count, len(samples) + 1, self.count):
+            for index in range(self.count):
+                self._weights[index] += weight(samples[begin + index])
+            self._rounds += 1
+            begin = end
+            if self._rounds == most or max(self._weights) >= most_bytes:
+                self._give(samples[given:end], sum(map(weight, samples[given:end])), wire.BLOCK)
+                given, self._rounds, self._weights = end, 0, [0] * self.count
+        self._give(samples[given:begin], sum(map(weight, samples[given:begin])), wire.SAMPLES)
+        self._round = samples[begin:]
+
+    def _give(self, samples: list[Sample], size: int, kind: bytes) -> None:
+        assert self.count is not None
         for part in self.parts.values():
             mine = samples[(part.index - self._dealt) % self.count :: self.count]
             if mine and not part.over:
-                part.outbox.add(wire.samples_frame(mine, size * len(mine) // len(samples)))
+                part.outbox.add(wire.samples_frame(mine, size * len(mine) // len(samples), kind))
         self._dealt += len(samples)
 
     def _end_parts(self) -> None:
         assert self._last is not None
+        self._give(self._round, sum(map(weight, self._round)), wire.SAMPLES)
+        self._round = []
         for part in self.parts.values():
             if not part.over:
                 part.outbox.add([self._last])

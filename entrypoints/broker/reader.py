@@ -27,6 +27,7 @@ from entrypoints.readers.fifo import wait_seconds
 from entrypoints.readers.owners import owner
 from entrypoints.records import Format
 from entrypoints.sample import Sample
+from entrypoints.sampling import Mark, Reading
 from entrypoints.sharding import Share
 
 # The path is the starter's: the same modules, whatever variables say.
@@ -39,12 +40,15 @@ main(sys.argv[2])
 _START_SECONDS = 60
 
 
-def read_share(channel: Channel, epoch: int, form: Format, share: Share) -> Generator[Sample, None, None]:
+def read_share(
+    channel: Channel, epoch: int, form: Format, share: Share, mark: Mark, reading: Reading | None
+) -> Generator[Sample, None, None]:
     """The share's samples of an epoch, from the host's broker. Errors are those of reading the channel directly.
 
+    Where a block of `reading` ends, for all who read the Pipe, the mark is `cut`. Without it there are no blocks.
     Raises ChannelError, too, where the host's readers do not agree with each other, or the broker has died.
     """
-    request = _request(channel, epoch, form, share)
+    request = _request(channel, epoch, form, share, reading)
     decode = decoder_of(form) if request.record_wrapper != "RecordIO" else None
     count = 0
     with closing(_ask(channel, request)) as connection:
@@ -57,10 +61,12 @@ def read_share(channel: Channel, epoch: int, form: Format, share: Share) -> Gene
                     raise wire.error_of(content)
                 samples = pickle.loads(content, buffers=fields)
                 count += len(samples)
-                if decode is None:
-                    yield from samples
-                else:
-                    yield from map(decode, samples)
+                last = samples.pop() if kind == wire.BLOCK else None
+                mark.cut = False
+                yield from samples if decode is None else map(decode, samples)
+                if last is not None:
+                    mark.cut = True
+                    yield last if decode is None else decode(last)
         except (EOFError, ConnectionError) as error:
             raise ChannelError(
                 f"channel {channel.name!r}: the process that reads the Pipe for this host has died, after {count:,} samples "
@@ -68,12 +74,12 @@ def read_share(channel: Channel, epoch: int, form: Format, share: Share) -> Gene
             ) from error
 
 
-def leave_share(channel: Channel, epoch: int, form: Format, share: Share) -> None:
+def leave_share(channel: Channel, epoch: int, form: Format, share: Share, reading: Reading | None) -> None:
     """Lets the others, who read an epoch side by side with this share, go on without it. Raises as read_share."""
-    _ask(channel, _request(channel, epoch, form, share)).close()
+    _ask(channel, _request(channel, epoch, form, share, reading)).close()
 
 
-def _request(channel: Channel, epoch: int, form: Format, share: Share) -> wire.Request:
+def _request(channel: Channel, epoch: int, form: Format, share: Share, reading: Reading | None) -> wire.Request:
     return wire.Request(
         channel.name,
         str(channel.path.absolute()),
@@ -84,6 +90,8 @@ def _request(channel: Channel, epoch: int, form: Format, share: Share) -> wire.R
         share.count,
         share.readers,
         wait_seconds(),
+        block=reading.block if reading else 0,
+        block_bytes=reading.block_bytes if reading else 0,
         owner=owner(),
     )
 

@@ -1,8 +1,9 @@
 """What readers and their broker say to each other over a Unix socket.
 
-A reader sends one line of JSON, a Request. The broker answers with frames: WELCOME, then SAMPLES as they come, then END or
-ERROR. Samples are pickled (protocol 5). Large fields travel beside the pickle, straight from the bytes that the format
-made into the bytes that the reader's sample gets: for them pickling would be a third copy.
+A reader sends one line of JSON, a Request. The broker answers with frames: WELCOME, then SAMPLES as they come (BLOCK where a
+shuffled block ends with them), then END or ERROR. Samples are pickled (protocol 5). Large fields travel beside the pickle,
+straight from the bytes that the format made into the bytes that the reader's sample gets: for them pickling would be a third
+copy.
 
 Pickles are not safe from strangers: both ends make sure that the other one belongs to the same user.
 """
@@ -30,7 +31,7 @@ from entrypoints.errors import ChannelError, CorruptError
 from entrypoints.records import Format
 from entrypoints.sample import Sample
 
-WELCOME, SAMPLES, END, ERROR = b"W", b"S", b"E", b"X"
+WELCOME, SAMPLES, BLOCK, END, ERROR = b"W", b"S", b"B", b"E", b"X"
 HEADER = struct.Struct("<cIQ")  # kind, number of fields beside the pickle, bytes of the pickle
 LENGTH = struct.Struct("<Q")  # one per field beside the pickle, between the header and the pickle
 LARGE = 1 << 14  # bytes from which a field travels beside the pickle: a system call costs as much as copying some KiB
@@ -56,6 +57,8 @@ class Request:
     count: int  # of the job's shares
     readers: int  # of the host
     wait_seconds: float
+    block: int  # samples of a share that are shuffled together; 0 where none are
+    block_bytes: int  # of a share's samples with which a block ends, too
     owner: int  # the process of which the reader is a worker, or which is the reader
 
     def encode(self) -> bytes:
@@ -126,8 +129,8 @@ def error_of(content: bytes) -> Exception:
     return ERRORS[name](text)
 
 
-def samples_frame(samples: Sequence[Sample], size: int) -> list[bytes | memoryview]:
-    """SAMPLES as pieces that make a frame when sent one after the other; `size` is about how many bytes they are."""
+def samples_frame(samples: Sequence[Sample], size: int, kind: bytes = SAMPLES) -> list[bytes | memoryview]:
+    """SAMPLES or BLOCK as pieces that make a frame when sent one after the other; `size` is about how many bytes they are."""
     beside: list[pickle.PickleBuffer] = []
     if size >= LARGE * len(samples):
         samples = [
@@ -147,7 +150,7 @@ def samples_frame(samples: Sequence[Sample], size: int) -> list[bytes | memoryvi
     content = pickle.dumps(samples, 5, buffer_callback=stays)
     fields = [each.raw() for each in beside]
     lengths = b"".join([LENGTH.pack(len(each)) for each in fields])
-    return [HEADER.pack(SAMPLES, len(fields), len(content)) + lengths, content, *fields]
+    return [HEADER.pack(kind, len(fields), len(content)) + lengths, content, *fields]
 
 
 def receive_frame(connection: socket.socket) -> tuple[bytes, bytes, list[bytes]]:
