@@ -19,7 +19,7 @@ from entrypoints.readers import mounted, reader_of
 from entrypoints.readers.remote_file import is_remote
 from entrypoints.records import Format, format_of
 from entrypoints.records.augmented import Augmented
-from entrypoints.sampling import Reading, Samples
+from entrypoints.sampling import Reading, Samples, whole_number
 from entrypoints.sharding import Place, Share, place_from, share_for
 
 
@@ -40,9 +40,10 @@ def open_channel(
     `share` replaces this process's part of the samples (`default_share`).
     `reading` shuffles, and keeps objects for the next epochs. The iterator's `state_dict()` says where it stands, and
     `load_state_dict` of another one goes on there.
-    Raises ChannelError at once where the channel cannot be read as asked; while reading, ChannelError where its data
-    is not there, and CorruptError, naming object and offset, where it is damaged.
+    Raises ChannelError at once where the channel cannot be read as asked, ValueError for an `epoch` that is none; while reading,
+    ChannelError where its data is not there, and CorruptError, naming object and offset, where it is damaged.
     """
+    epoch = whole_number("epoch", epoch, 0)
     environment = environment or load_environment()
     channel = find_channel(environment, name)
     reader = reader_of(channel)

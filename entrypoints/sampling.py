@@ -14,6 +14,7 @@ blocks all the same, and going on reads what came before and drops it.
 from __future__ import annotations
 
 import inspect
+import operator
 import os
 import random
 from array import array
@@ -34,6 +35,17 @@ State: TypeAlias = dict[str, Any]  # what JSON can hold
 VERSION = 1  # of the states
 
 
+def whole_number(name: str, value: Any, least: int | None = None) -> int:
+    """What was given as `name` as Python's own int, which JSON can hold, numpy's integers too; else ValueError."""
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or (least is not None and number < least):
+        raise ValueError(f"{name} is {value!r}; give a whole number{'' if least is None else f' from {least} on'}")
+    return number
+
+
 @dataclass(frozen=True)
 class Reading:
     """How a channel is read. Without a seed, samples come as they lie, in the order of keys."""
@@ -44,10 +56,10 @@ class Reading:
     cache_dir: str | os.PathLike[str] | None = None  # a folder on a local disk that keeps objects for the next epochs
 
     def __post_init__(self) -> None:
-        if self.block < 1 or self.block_bytes < 1:
-            raise ValueError(
-                f"a block of {self.block} samples and {self.block_bytes} bytes holds none; write 1 or more"
-            )
+        if self.seed is not None:
+            object.__setattr__(self, "seed", whole_number("seed", self.seed))
+        object.__setattr__(self, "block", whole_number("block", self.block, 1))
+        object.__setattr__(self, "block_bytes", whole_number("block_bytes", self.block_bytes, 1))
 
     def of_objects(self, objects: Iterable[T], epoch: int) -> Iterable[T]:
         """All objects of a channel in this epoch's order, before they are dealt out to the shares."""

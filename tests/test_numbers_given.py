@@ -1,0 +1,68 @@
+"""Numbers that name an order or an epoch: numpy's are as good as Python's, and what is none is refused by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from entrypoints.channel import open_channel
+from entrypoints.environment import Environment, load_environment
+from entrypoints.sampling import Reading
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Environment:
+    """A channel of 36 lines."""
+    folder = tmp_path / "input/data/lines"
+    folder.mkdir(parents=True)
+    for shard in range(4):
+        (folder / f"{shard}.txt").write_text("".join(f"{shard}-{number}\n" for number in range(9)))
+    (tmp_path / "input/config").mkdir()
+    entry = {"TrainingInputMode": "File", "ContentType": "text/plain"}
+    (tmp_path / "input/config/inputdataconfig.json").write_text(json.dumps({"lines": entry}))
+    return load_environment(tmp_path, {})
+
+
+def test_numpys_numbers_are_pythons(environment: Environment) -> None:
+    def opened(number: Callable[[int], Any]) -> Any:
+        reading = Reading(seed=number(7), block=number(10), block_bytes=number(1000))
+        return open_channel("lines", number(3), environment=environment, reading=reading)
+
+    samples = opened(np.int64)
+    before = [next(samples) for _ in range(14)]
+    state = json.loads(json.dumps(samples.state_dict()))
+    samples.close()
+    whole = list(opened(int))
+    assert before == whole[:14]
+    again = opened(np.int32)
+    again.load_state_dict(state)
+    assert list(again) == whole[14:]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("seed", "x"),
+        ("seed", 1.5),
+        ("seed", True),
+        ("block", 1.5),
+        ("block", 0),
+        ("block", np.float64(3)),
+        ("block_bytes", 0),
+        ("block_bytes", "1"),
+    ],
+)
+def test_a_reading_by_no_number_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"^{name} is .*; give a whole number"):
+        Reading(**{name: value})
+
+
+@pytest.mark.parametrize("epoch", [-1, 1.5, "1", None, True])
+def test_an_epoch_that_is_no_number_is_refused(environment: Environment, epoch: Any) -> None:
+    with pytest.raises(ValueError, match=r"^epoch is .*; give a whole number from 0 on"):
+        open_channel("lines", epoch, environment=environment)
