@@ -1,0 +1,113 @@
+"""Pipes that hold nothing or next to nothing, and trainings that are interrupted or killed: nothing is left, and nobody waits."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch.utils.data import DataLoader
+
+from entrypoints.channel import open_channel
+from entrypoints.environment import load_environment
+from entrypoints.sampling import Reading
+from entrypoints.torch_dataset import ChannelDataset
+from entrypoints.torch_loader import ThreadLoader
+from pipe_feeder import Feeder, brokers, make_root, wait_for
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
+    pytest.mark.timeout(120),
+]
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    make_root(tmp_path)
+    yield tmp_path
+    for process in brokers(tmp_path):
+        os.kill(process, signal.SIGKILL)
+    wait_for(lambda: not brokers(tmp_path))
+
+
+@pytest.mark.parametrize("reading", [None, Reading(seed=1, block=3)], ids=["in order", "shuffled"])
+@pytest.mark.parametrize("lines", [0, 1, 2])
+def test_fewer_samples_than_workers(root: Path, lines: int, reading: Reading | None) -> None:
+    feeder = Feeder(root, "lines", lambda epoch: b"".join(b"%d\n" % number for number in range(lines)))
+    dataset = ChannelDataset("lines", environment=load_environment(root, {}), reading=reading)
+    loaders: list[Any] = [
+        DataLoader(dataset, batch_size=2, num_workers=4, collate_fn=list),
+        DataLoader(dataset, batch_size=2, collate_fn=list),
+        ThreadLoader(dataset, 2, threads=4, collate=list),
+    ]
+    for epoch, loader in enumerate(loaders):
+        dataset.set_epoch(epoch)
+        found = sorted(bytes(sample["data"]) for batch in loader for sample in batch)
+        assert found == [b"%d" % number for number in range(lines)]
+    feeder.stop()
+
+
+@pytest.mark.parametrize("name", ["tar", "images", "wrapped"])
+def test_nothing_is_nothing_in_every_format(root: Path, name: str) -> None:
+    feeder = Feeder(root, name, lambda epoch: b"")
+    environment = load_environment(root, {})
+    assert list(open_channel(name, environment=environment)) == []
+    dataset = ChannelDataset(name, environment=environment)
+    dataset.set_epoch(1)
+    assert list(DataLoader(dataset, num_workers=2)) == []
+    feeder.stop()
+
+
+TRAINING = """
+    import sys, time, warnings
+    warnings.simplefilter("ignore")
+    from torch.utils.data import DataLoader
+    from entrypoints.torch_dataset import ChannelDataset
+    from entrypoints.torch_loader import ThreadLoader
+
+    dataset = ChannelDataset("lines")
+    if sys.argv[1] == "threads":
+        loader = ThreadLoader(dataset, 20, threads=2, collate=list)
+    else:
+        loader = DataLoader(dataset, batch_size=20, num_workers=2, collate_fn=list)
+    for number, batch in enumerate(loader):
+        if number == 5:
+            sys.stdout.write("begun\\n")
+            sys.stdout.flush()
+        if number > 5:
+            time.sleep(0.02)
+"""
+
+
+@pytest.mark.parametrize("loader", ["workers", "threads"])
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
+def test_an_end_from_outside_leaves_nothing(root: Path, loader: str, end: signal.Signals) -> None:
+    feeder = Feeder(root, "lines", lambda epoch: b"".join(b"%d\n" % number for number in range(300_000)))
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), "SAGEMAKER_BASE_DIR": str(root)}
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(TRAINING), loader],
+        env={**environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as training:
+        assert training.stdout is not None
+        assert training.stdout.readline() == "begun\n"
+        # Ctrl-C goes to all of a terminal's processes; who kills, kills one.
+        (os.killpg if end is signal.SIGINT else os.kill)(training.pid, end)
+        _, said = training.communicate(timeout=60)  # which is the end of the workers, too
+    assert training.returncode == -end
+    assert said.count("Traceback") == (1 if end is signal.SIGINT else 0), said
+    wait_for(lambda: not brokers(root))
+    wait_for(lambda: 1 in feeder.started or 0 in feeder.ended)  # the FIFO was closed, the feeder not left waiting
+    feeder.stop()
