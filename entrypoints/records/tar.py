@@ -131,8 +131,10 @@ def members(stream: ByteStream, key: str | None = None, start: int = 0) -> Itera
             elif kind == b"L":
                 own["path"] = text(data)
             continue
-        # Archives older than ustar mark directories by a slash.
-        if kind != _DUMP_DIR and not name.endswith("/") and begin >= -start:
+        if name.endswith("/"):  # so archives older than ustar mark directories
+            if size and kind != _DUMP_DIR:
+                raise corrupt(key, header, f"member {name!r} has a directory's name and {size} bytes: it is damaged")
+        elif kind != _DUMP_DIR and begin >= -start:
             # Who begins in the middle does not see what has been said for the rest of the archive.
             yield name, data, header, -begin if compressed or every else begin
         if own:
