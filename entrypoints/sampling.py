@@ -8,7 +8,7 @@ can be read again by itself. So a state is a few numbers (which object, where in
 given), and going on reads at most one block again.
 
 A Pipe can neither be listed nor sought: its objects come in the order that SageMaker gives them, samples are shuffled in
-blocks all the same, and going on reads what came before and drops it.
+blocks all the same, and going on reads what came before and drops it. Where several read it, blocks end for all of them at once.
 """
 
 from __future__ import annotations

@@ -11,11 +11,14 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from entrypoints.environment import Channel
+from entrypoints.readers.fifo import open_fifo
 from entrypoints.records.augmented import Augmented
 from launcher.errors import RefusedError
 from launcher.local.delivery import Delivery
@@ -92,6 +95,19 @@ def test_every_epoch_sends_everything_again_and_tells_its_bytes(deliver: Deliver
     assert epochs(delivery, 3) == [b"a" * 100_000 + b"b" * 100_000 + b"c" * 100_000] * 3
     assert sum(counts) >= 900_000
     assert list(delivery.data_dir.iterdir()) == []
+
+
+def test_a_job_that_goes_on_begins_with_fifo_0(deliver: Deliver, folder: Path) -> None:
+    (folder / "a").write_bytes(b"a")
+    delivery = deliver()
+    channel = Channel("train", "Pipe", "text/plain", "FullyReplicated", "None", delivery.data_dir / "train")
+    for begin in (0, 3, 1):  # runs that take each other's place, as a job does after a spot interruption
+        with provide(delivery):
+            for epoch in range(begin, begin + 3):
+                with closing(open_fifo(channel, epoch, PATIENCE)) as stream:
+                    assert stream.read() == b"a"
+                assert not (delivery.data_dir / f"train_{epoch - begin + 2}").exists()
+        assert list(delivery.data_dir.iterdir()) == []
 
 
 def test_next_fifo_is_there_at_the_end_of_the_present_one_and_replaces_it(deliver: Deliver, folder: Path) -> None:
