@@ -30,7 +30,8 @@ from entrypoints.sharding import Share
 
 JOINED = False
 
-_LIMITS = Limits(piece_bytes=1 << 20)  # a file's size is not known before it is read, and so much is kept free for it
+# A file's size is not known before it is read, and a piece is kept free for it: so that all 64 threads have one.
+_LIMITS = Limits(held_bytes=48 << 20, piece_bytes=768 << 10)
 
 _log = logging.getLogger(__name__)
 

@@ -59,7 +59,7 @@ def measure(folder: Path) -> list[Row]:
 def _beside(folder: Path, prefix: str, content_type: str | None) -> Environment:
     """A job whose channel is a directory of the very files that were kept: how a file was written decides how fast it is read."""
     job = mounted_job(folder / prefix, content_type)
-    for number, path in enumerate((folder / "cache" / prefix).glob("*/*")):
+    for number, path in enumerate(path for path in (folder / "cache" / prefix).glob("*/*") if path.is_file()):
         (train_folder(folder / prefix) / f"{number:06d}").hardlink_to(path)
     return job
 

@@ -49,12 +49,15 @@ def measure(folder: Path, gigabytes: float = 10) -> list[Row]:
     _links(folder / "memory.object", folder / "s3/bucket/objects", copies * MEMBERS * SIZE // OBJECT)
     with far_store(folder, 0.02):
         rows.append(_row("tar, connector", "plain", _connector(folder, "tar", "application/x-tar"), copies))
-        rows.append(_row("objects of 1 MB, connector", "plain", _connector(folder, "objects", None), copies))
+        ones = _connector(folder, "objects", None)
+        rows.append(_row("objects of 1 MB, connector", "plain", ones, copies, each=MEMBERS * SIZE // OBJECT))
+        whole = _connector(folder, "tar", None)
+        rows.append(_row("objects of 100 MB, connector", "plain", whole, copies, each=1))
     return rows
 
 
-def _row(work: str, way: str, root: Path, copies: int, piped: Path | None = None) -> Row:
-    samples = copies * (MEMBERS * SIZE // OBJECT if work.startswith("objects") else MEMBERS)
+def _row(work: str, way: str, root: Path, copies: int, piped: Path | None = None, *, each: int = MEMBERS) -> Row:
+    samples = copies * each  # of `each` a copy
     said = root / "said"  # by the launcher, of a channel that is read through the connector
     environ = {**os.environ, **({f"{contract.CONNECTOR_VARIABLE}0": said.read_text()} if said.exists() else {})}
     fifo = root / contract.DATA_DIR / contract.fifo_name("train", 0)
