@@ -200,6 +200,22 @@ def test_what_follows_an_archive_is_no_tar() -> None:
         read(archive(FILES) + b"g" * 600)
 
 
+def test_a_header_that_was_overwritten_by_zeros_is_an_error() -> None:
+    data = archive([("1.jpg", b"a"), ("2.jpg", b""), ("3.jpg", b"c")])
+    with pytest.raises(CorruptError, match=r"byte 1024: a single block of zeros, where an archive's end has two"):
+        read(data[:1024] + bytes(BLOCK) + data[1536:])
+    with pytest.raises(CorruptError, match=r"byte 0: 300 bytes are no tar"):
+        read(bytes(300))
+
+
+def test_a_file_that_is_named_as_a_directory_is_an_error() -> None:
+    info = tarfile.TarInfo("d/")
+    assert read(patched(archive([]), 0, info.tobuf(tarfile.USTAR_FORMAT)[:BLOCK])) == []  # so v7 has directories
+    info.size = 1
+    with pytest.raises(CorruptError, match=r"byte 0: member 'd/' has a directory's name and 1 bytes: it is damaged"):
+        read(info.tobuf(tarfile.USTAR_FORMAT) + b"x".ljust(BLOCK, b"\0") + bytes(1024))
+
+
 def test_the_same_field_twice_is_an_error() -> None:
     with pytest.raises(CorruptError, match=r"byte 1024: member '1.jpg' gives field 'jpg' of sample '1' a second time"):
         read(archive([("1.jpg", b"a"), ("1.jpg", b"b")]))

@@ -27,6 +27,7 @@ BOUNDARIES = True
 _ZEROS = bytes(BLOCK)
 _NO_DATA = b"123456V"  # links, devices, directories, FIFOs, a volume's label: nothing follows, whatever their size says
 _DESCRIBING = b"xXgLK"  # their content describes the next member, or (g) all that follow
+_LONE = "a single block of zeros, where an archive's end has two: a header was overwritten"
 _NO_MEMBER = "the archive ends after an extended header: the member it describes is missing"
 _DUMP_DIR = b"D"  # GNU: a directory's listing
 _REFUSED = {
@@ -78,15 +79,16 @@ def members(stream: ByteStream, key: str | None = None, start: int = 0) -> Itera
     every: dict[str, str] = {}  # pax records for the rest of the archive
     own: dict[str, str] = {}  # for the next member; GNU's long name is put here too
     inside = False  # of an archive: its end marker is still to come
+    is_lone = False  # the last block was zeros, and the one before was not: the first half of an end marker
     begin = -1  # of the headers that describe the next member
-    extended, extended_size = (
-        None,
-        0,
-    )  # the last extended header: most are equal to the one before, and then known to be good
+    extended: bytes | None = (
+        None  # the last extended header: most are equal to the one before, and then known to be good
+    )
+    extended_size = 0
     offset = window.offset
     while True:
         block = window.take(BLOCK)
-        if block == extended:
+        if block == extended and not is_lone:
             kind, size = b"x", extended_size
         elif len(block) < BLOCK:
             _check_end(block, offset, inside, -start, key)
@@ -95,12 +97,15 @@ def members(stream: ByteStream, key: str | None = None, start: int = 0) -> Itera
             offset += BLOCK
             if own:
                 raise corrupt(key, offset - BLOCK, _NO_MEMBER)
+            is_lone = inside
             if inside:
                 yield None, b"", offset, -offset if compressed else offset
             inside, every, begin = False, {}, -1
             continue
         else:
             kind, size, name = parse(block, key, offset)
+            if is_lone:
+                raise corrupt(key, offset - BLOCK, _LONE)
             if kind == b"x":
                 extended, extended_size = block, size
             elif kind in _REFUSED:
@@ -146,6 +151,8 @@ def _check_end(rest: bytes, offset: int, inside: bool, least: int, key: str | No
     """Raises CorruptError where a stream must not end with this, less than a block, `least` bytes being expected of it."""
     if inside:
         raise corrupt(key, offset, "the stream ends without the archive's end marker: it is cut off")
+    if rest and not offset:
+        raise corrupt(key, offset, f"{len(rest)} bytes are no tar: it has at least {BLOCK}")
     if rest.strip(b"\0"):
         raise corrupt(key, offset, f"{len(rest)} bytes follow the archive's end that are no tar header")
     if offset < least:
