@@ -11,7 +11,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -70,16 +70,17 @@ def run(options: Options, environment: Environment, say: Callable[[str], None]) 
     with StopRequest() as stop, ranks() as device:
         job = _prepare(options, environment, stop, device, say if rank() == 0 else lambda text: None)
         training = job.training
-        setting = {name: getattr(options, name) for name in ("seed", "batch_size", "num_workers", "shuffle_buffer")}
+        setting = {name: getattr(options, name) for name in ("seed", "batch_size", "num_workers", "shuffle_block")}
         setting["ranks"] = len(gather(None))
         place = f"{options.checkpoint_dir or environment.checkpoint_dir}/{CHECKPOINT}"
-        if restore(training, place, setting):
+        source = job.channels["train"]
+        if restore(training, source, place, setting):
             job.say(f"going on from {place}: {training.epoch} epoch(s) and {training.batches} batch(es) are done")
         while training.epoch < options.epochs and _epoch(job):
-            save(training, place, setting)
+            save(training, source, place, setting)
         tested = _evaluate(job, "test")
         if stopped := tested is None:
-            save(training, place, setting)
+            save(training, source, place, setting)
             inside = f"in epoch {training.epoch + 1}, after {training.batches} batch(es) of it"
             when = inside if training.epoch < options.epochs else "after the last epoch"
             job.say(f"stopped {when}; {place} is written")
@@ -96,13 +97,15 @@ def _prepare(
         torch.set_num_threads(options.num_threads)
     torch.manual_seed(options.seed)
     form = ImageForm(options.image_mode, options.image_size)
-    loading = Loading(options.batch_size, options.num_workers, options.shuffle_buffer)
+    in_order = Loading(options.batch_size, max(1, options.num_workers))  # 0 is a DataLoader's word for none beside
+    block = options.shuffle_block
+    shuffled = replace(in_order, seed=options.seed, block=block) if block else in_order
     channels = {}
     for role in ("train", "validation", "test"):
         name = getattr(options, f"{role}_channel") or (role if role in environment.channels else None)
         if name is not None:
             labels = read_labels(environment, getattr(options, f"{role}_lst"))
-            channels[role] = ImageChannel(environment, name, labels, form, loading)
+            channels[role] = ImageChannel(environment, name, labels, form, shuffled if role == "train" else in_order)
     if options.compare_channel is not None:
         find_channel(environment, options.compare_channel)
     known = channels["train"].labels
@@ -124,8 +127,7 @@ def _prepare(
 def _epoch(job: _Job) -> bool:
     """What is left of an epoch; False where it was stopped."""
     training, channel, begin = job.training, job.channels["train"], time.monotonic()
-    order = f"seed {job.options.seed}, epoch {training.epoch}, rank {rank()}"
-    train_epoch(training, channel.batches(order), _reporter(job))
+    train_epoch(training, channel.batches(training.epoch), _reporter(job))
     if training.stop.by_any_rank():
         return False
     _check(job, channel)
@@ -151,7 +153,7 @@ def _evaluate(job: _Job, role: str) -> dict[str, float] | None:
     if role not in job.channels:
         return {}
     channel = job.channels[role]
-    score = evaluate(job.training, channel.batches())
+    score = evaluate(job.training, channel.batches(job.training.epoch))
     if job.training.stop.by_any_rank():
         return None
     _check(job, channel)

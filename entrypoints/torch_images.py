@@ -1,30 +1,27 @@
 """A channel of images and a list of their classes in, batches of tensors out, whichever way the channel arrives.
 
-    images = ImageChannel(environment, "train", labels, ImageForm("RGB", 224), Loading(batch_size=32, workers=4))
-    for batch in images.batches(shuffle="seed 1, epoch 0"):
+    images = ImageChannel(environment, "train", labels, ImageForm("RGB", 224), Loading(batch_size=32, threads=4, seed=1))
+    for batch in images.batches(epoch=0):
         model(batch.images)
 
-Joining the labels, decoding and counting happen where a batch is put together, in the DataLoader's workers. An epoch is
-shuffled by a buffer of undecoded samples, since a stream cannot be shuffled otherwise; the order follows from the words
-given as `shuffle`, so that a training that starts again meets the same batches.
+Joining the labels, decoding and counting happen where a batch is put together, in the loader's threads: decoders release the
+GIL. `state_dict` says where a pass stands, with what it has met so far, so that a training that starts again goes on at the
+next image and can still tell whether each came once.
 """
 
 # ruff: noqa: TID253 - batches are tensors; its name says that this file imports torch
 
 from __future__ import annotations
 
-import random
-import re
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from io import BytesIO
-from traceback import clear_frames
 
 import numpy as np
 import torch
 from PIL import Image, ImageMode
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from entrypoints.channel import find_channel
 from entrypoints.digest import Tally
@@ -33,7 +30,9 @@ from entrypoints.errors import ChannelError
 from entrypoints.labels import Labels, class_of
 from entrypoints.lst import line_of, sample_paths
 from entrypoints.sample import KEY, Sample
+from entrypoints.sampling import Reading, State
 from entrypoints.torch_dataset import ChannelDataset
+from entrypoints.torch_loader import ThreadLoader
 
 
 @dataclass(frozen=True)
@@ -54,8 +53,9 @@ class Loading:
     """How batches are put together."""
 
     batch_size: int = 32
-    workers: int = 0  # DataLoader workers of each rank
-    buffer: int = 1000  # samples that wait to be drawn from by chance; 0 leaves the order of arrival
+    threads: int = 1  # of each rank
+    seed: int | None = None  # of each epoch's order; None leaves the order of arrival
+    block: int = 1000  # samples that are shuffled together, as Reading says
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Delivery:
 
     last: Tally = field(default_factory=Tally)  # in the last pass
     met: list[int] = field(default_factory=list)  # likewise: the numbers of the lines whose images came
-    passes: int = 0  # begun; under Pipe each has its own FIFO
+    passes: int = 0  # begun
     samples: int = 0  # in all passes
     seconds: float = 0.0  # of all passes, with what was done with the batches meanwhile
 
@@ -86,68 +86,49 @@ class ImageChannel:
         self.channel = find_channel(environment, name)
         self.labels = labels
         self.delivery = Delivery()
-        self._dataset = ChannelDataset(name, environment=environment)
-        self._collate = _Collate(name, labels, form)
-        self._loading = loading
+        reading = Reading(seed=loading.seed, block=loading.block)
+        self._dataset = ChannelDataset(name, environment=environment, reading=reading)
+        collate = _Collate(name, labels, form)
+        self._loader = ThreadLoader(self._dataset, loading.batch_size, threads=loading.threads, collate=collate)
+        self._resumed: int | None = None  # the epoch that the next pass goes on with
 
-    def batches(self, shuffle: str | None = None) -> Generator[Batch, None, None]:
-        """One pass over the channel; `shuffle` names its random order, None leaves the order of arrival.
+    def batches(self, epoch: int) -> Generator[Batch, None, None]:
+        """One pass over the channel, or what is left of the pass whose state was loaded.
 
         Raises ChannelError for an image without a line, one that cannot be decoded, and one unlike the rest of its batch.
         """
         delivery = self.delivery
-        # Counted here and not by the training's epochs: of a training that starts again, the first FIFO is number 0.
-        self._dataset.set_epoch(delivery.passes)
+        self._dataset.set_epoch(epoch)
         delivery.passes += 1
-        delivery.last, delivery.met = Tally(), []
-        dataset = self._dataset if shuffle is None else _Shuffled(self._dataset, self._loading.buffer, shuffle)
-        loader = DataLoader(
-            dataset,
-            self._loading.batch_size,
-            num_workers=self._loading.workers,
-            collate_fn=self._collate,
-            generator=torch.Generator(),  # of its own: a DataLoader draws from the generator that dropout draws from
-        )
+        if self._resumed != epoch:
+            delivery.last, delivery.met = Tally(), []
+        self._resumed = None
         begin = time.perf_counter()
         try:
-            for batch in loader:
-                delivery.last += batch.tally
-                delivery.samples += batch.tally.count
-                delivery.met += batch.lines
-                yield batch
-        except ChannelError as error:
-            # Of a worker's error torch makes a traceback, in the message, and a cycle, in which the workers' own end waits
-            # for the garbage collector and then for a timeout of 5 s each.
-            clear_frames(error.__traceback__)
-            raise ChannelError(re.sub(r"^[\w.]+Error: ", "", str(error).strip().splitlines()[-1])) from None
+            with closing(iter(self._loader)) as batches:
+                for batch in batches:
+                    delivery.last += batch.tally
+                    delivery.samples += batch.tally.count
+                    delivery.met += batch.lines
+                    yield batch
         finally:
             delivery.seconds += time.perf_counter() - begin
 
+    def state_dict(self) -> State:
+        """Where the last pass stands on this rank, and what it has met: tensors, numbers and texts only."""
+        delivery = self.delivery
+        met = torch.tensor(delivery.met, dtype=torch.int64)  # of a million lines, a list would take long to write
+        return {"loader": self._loader.state_dict(), "tally": vars(delivery.last), "met": met}
 
-class _Shuffled(IterableDataset[Sample]):
-    """Samples in random order, by a buffer from which each place is refilled when it has been drawn."""
-
-    def __init__(self, samples: ChannelDataset, size: int, order: str) -> None:
-        self._samples, self._size, self._order = samples, size, order
-
-    def __iter__(self) -> Iterator[Sample]:
-        info = get_worker_info()
-        chance = random.Random(f"{self._order}, worker {info.id if info else 0}")
-        waiting: list[Sample] = []
-        for sample in self._samples:
-            if len(waiting) < self._size:
-                waiting.append(sample)
-                continue
-            place = chance.randrange(self._size + 1)
-            if place < self._size:
-                sample, waiting[place] = waiting[place], sample
-            yield sample
-        chance.shuffle(waiting)
-        yield from waiting
+    def load_state_dict(self, state: State) -> None:
+        """Lets the pass of the state's epoch go on where `state_dict` said; a pass of another epoch begins at its beginning."""
+        self._loader.load_state_dict(state["loader"])
+        self._resumed = state["loader"]["epoch"]
+        self.delivery.last, self.delivery.met = Tally(**state["tally"]), state["met"].tolist()
 
 
 class _Collate:
-    """Samples -> a batch. A class, because workers started by spawn get it pickled."""
+    """Samples -> a batch."""
 
     def __init__(self, name: str, labels: Labels, form: ImageForm) -> None:
         self._name, self._labels, self._form = name, labels, form

@@ -6,8 +6,7 @@ that sees it ends its loop as if it had run out, so no rank waits for another. A
 (`gather`) happens between the loops, where every rank comes by.
 
 A checkpoint holds what a later start needs to go on as if nothing had happened: epoch and batches done, model, optimizer,
-and each rank's random state. In the middle of an epoch the batches done are read again and passed over, since a stream
-has no other way to their end.
+and, of each rank, its random state and where its reading stands.
 """
 
 # ruff: noqa: TID253 - a training loop is made of torch; its name says that this file imports it
@@ -20,9 +19,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from io import BytesIO
-from itertools import islice
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 import torch.distributed
@@ -36,6 +34,14 @@ from entrypoints.torch_dataset import uneven_ranks
 from entrypoints.torch_images import Batch
 
 T = TypeVar("T")
+
+
+class Resumable(Protocol):
+    """What the batches come from, as far as a checkpoint needs it."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any], /) -> None: ...
 
 
 class StopRequest:
@@ -89,7 +95,6 @@ class Training:
     batches: int = 0  # of it that this rank has trained on
     score: Score = field(default_factory=Score)  # of it so far, on this rank
     history: list[dict[str, float]] = field(default_factory=list)  # the metrics of each epoch that is done
-    random_state: list[torch.Tensor] | None = None  # to be restored once the batches done have been passed over
 
     @property
     def network(self) -> nn.Module:
@@ -146,10 +151,6 @@ def train_epoch(training: Training, batches: Iterator[Batch], report: Callable[[
     """
     model, optimizer = training.model, training.optimizer
     model.train()
-    for _ in islice(batches, training.batches):
-        if training.stop.made:
-            break
-    _restore_random_state(training)
     with uneven_ranks(model):
         while not training.stop.made and (batch := next(batches, None)) is not None:
             optimizer.zero_grad()
@@ -187,12 +188,17 @@ def finish_epoch(training: Training, metrics: dict[str, float]) -> None:
     training.batches, training.score = 0, Score()
 
 
-def save(training: Training, place: str, setting: dict[str, Any]) -> None:
+def save(training: Training, source: Resumable, place: str, setting: dict[str, Any]) -> None:
     """Writes the checkpoint, by rank 0. A collective call.
 
     `setting` is what decides which batches come in which order: a start with another one repeats the epoch.
     """
-    mine = {"batches": training.batches, "score": vars(training.score), "random": _random_state(training.device)}
+    mine = {
+        "batches": training.batches,
+        "score": vars(training.score),
+        "random": _random_state(training.device),
+        "source": source.state_dict(),
+    }
     every = gather(mine)
     if rank() == 0:
         state = {
@@ -207,7 +213,7 @@ def save(training: Training, place: str, setting: dict[str, Any]) -> None:
     gather(None)  # nobody goes on, and perhaps ends, before it is written
 
 
-def restore(training: Training, place: str, setting: dict[str, Any]) -> bool:
+def restore(training: Training, source: Resumable, place: str, setting: dict[str, Any]) -> bool:
     """Takes up the checkpoint, where there is one. A collective call: rank 0 reads, so that all start from the same.
 
     Raises ChannelError where it is of another model.
@@ -227,11 +233,9 @@ def restore(training: Training, place: str, setting: dict[str, Any]) -> bool:
     training.epoch, training.history = state["epoch"], state["history"]
     if state["setting"] == setting:
         mine = state["ranks"][rank()]
-        training.batches, training.score, training.random_state = (
-            mine["batches"],
-            Score(**mine["score"]),
-            mine["random"],
-        )
+        training.batches, training.score = mine["batches"], Score(**mine["score"])
+        _restore_random_state(mine["random"], training.device)
+        source.load_state_dict(mine["source"])
     return True
 
 
@@ -276,9 +280,7 @@ def _random_state(device: torch.device) -> list[torch.Tensor]:
     return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
 
 
-def _restore_random_state(training: Training) -> None:
-    if training.random_state is not None:
-        torch.set_rng_state(training.random_state[0])
-        for state in training.random_state[1:]:
-            torch.cuda.set_rng_state(state, training.device)
-        training.random_state = None
+def _restore_random_state(states: list[torch.Tensor], device: torch.device) -> None:
+    torch.set_rng_state(states[0])
+    for state in states[1:]:
+        torch.cuda.set_rng_state(state, device)

@@ -19,9 +19,9 @@ class Options:
     batch_size: int  # of each rank
     learning_rate: float
     seed: int
-    num_workers: int  # DataLoader workers of each rank
+    num_workers: int  # of each rank
     num_threads: int | None  # of each rank's steps on a CPU; None: torch's choice
-    shuffle_buffer: int  # samples
+    shuffle_block: int  # samples
     image_mode: str
     image_size: int | None  # pixels
     model: str | None
@@ -48,9 +48,9 @@ def parse_options(arguments: Sequence[str]) -> Options:
     add("--batch-size", type=_count, default=32, help="images of a step on each rank")
     add("--learning-rate", type=float, default=1e-3, help="Adam's")
     add("--seed", type=int, default=1, help="of the first weights, the order of the images and dropout")
-    add("--num-workers", type=int, default=0, help="DataLoader workers of each rank")
+    add("--num-workers", type=_number, default=1, help="threads of each rank that read and decode images")
     add("--num-threads", type=_count, help="of a step on a CPU; else torch's choice, too many for a small network")
-    add("--shuffle-buffer", type=int, default=1000, help="images that are drawn from by chance; 0: in order of arrival")
+    add("--shuffle-block", type=_number, default=1000, help="images that are shuffled together; 0: in order of arrival")
     add("--image-mode", choices=["L", "RGB"], default="RGB", help="L: grey")
     add("--image-size", type=_count, help="pixels of width and height; images stay as they are without it")
     add(
@@ -78,8 +78,13 @@ def parse_options(arguments: Sequence[str]) -> Options:
     return Options(**vars(known))
 
 
+def _number(text: str, least: int = 0) -> int:
+    """A whole number from 0 on."""
+    if (number := int(text)) < least:
+        raise argparse.ArgumentTypeError(f"{text} is less than {least}")
+    return number
+
+
 def _count(text: str) -> int:
     """A whole number from 1 on."""
-    if (number := int(text)) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
-    return number
+    return _number(text, 1)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
+import threading
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -55,15 +56,17 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
     return environment
 
 
-def channel_of(environment: Environment, form: ImageForm = GREY, name: str = "train", **loading: int) -> ImageChannel:
+def channel_of(
+    environment: Environment, form: ImageForm = GREY, name: str = "train", **loading: int | None
+) -> ImageChannel:
     lists = read_labels(environment, "tar_lst" if name == "tar" else "lst")
-    return ImageChannel(environment, name, lists, form, Loading(**{"batch_size": 16, **loading}))
+    return ImageChannel(environment, name, lists, form, Loading(**{"batch_size": 16, **loading}))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["train", "tar"])
 def test_images_come_with_their_classes(environment: Environment, name: str) -> None:
     channel = channel_of(environment, name=name)
-    batches = list(channel.batches())
+    batches = list(channel.batches(0))
     assert [tuple(batch.images.shape) for batch in batches] == [(16, 1, 2, 3), (16, 1, 2, 3), (8, 1, 2, 3)]
     classes = torch.cat([batch.classes for batch in batches])
     assert classes.tolist() == list(range(COUNT))
@@ -74,24 +77,38 @@ def test_images_come_with_their_classes(environment: Environment, name: str) -> 
     assert channel.delivery.last.count == channel.delivery.samples == COUNT and channel.delivery.passes == 1
 
 
-def test_a_random_order_has_a_name(environment: Environment) -> None:
-    def order(words: str, buffer: int) -> list[int]:
-        return [
-            each for batch in channel_of(environment, buffer=buffer).batches(words) for each in batch.classes.tolist()
-        ]
+def test_an_order_belongs_to_its_seed_and_epoch(environment: Environment) -> None:
+    def order(epoch: int, seed: int | None = 1) -> list[int]:
+        channel = channel_of(environment, seed=seed, block=10)
+        return [each for batch in channel.batches(epoch) for each in batch.classes.tolist()]
 
-    one, again, other = order("epoch 0", 10), order("epoch 0", 10), order("epoch 1", 10)
-    assert one == again != other
-    assert sorted(one) == sorted(other) == list(range(COUNT)) != one
-    assert order("epoch 0", 0) == list(range(COUNT))
-    # Of ten that wait one is drawn, so nothing can come earlier than ten places before its turn; much comes later.
-    assert all(value - place <= 10 for place, value in enumerate(one))
+    one, again, later, other = order(0), order(0), order(1), order(0, 2)
+    assert one == again and len({tuple(each) for each in (one, later, other)}) == 3
+    assert sorted(one) == sorted(later) == sorted(other) == list(range(COUNT)) != one
+    assert order(0, None) == list(range(COUNT))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_pass_goes_on_where_it_was_left(environment: Environment, threads: int) -> None:
+    def channel() -> ImageChannel:
+        return channel_of(environment, batch_size=4, seed=1, threads=threads)
+
+    whole = [batch.lines for batch in channel().batches(5)]
+    for done in range(len(whole) + 1):
+        left, resumed = channel(), channel()
+        assert [batch.lines for batch in islice(left.batches(5), done)] == whole[:done]
+        resumed.load_state_dict(left.state_dict())
+        assert [batch.lines for batch in resumed.batches(5)] == whole[done:]
+        assert sorted(resumed.delivery.met) == list(range(COUNT))
+        assert resumed.delivery.last.count == COUNT
+        assert len(list(resumed.batches(6))) == len(whole)
+        assert sorted(resumed.delivery.met) == list(range(COUNT))
 
 
 def test_form(environment: Environment) -> None:
     file = environment.channels["train"].path / "00.png"
     file.write_bytes(png("RGBA", (255, 0, 51, 255)))
-    batch = next(channel_of(environment, ImageForm("RGB", 4)).batches())
+    batch = next(channel_of(environment, ImageForm("RGB", 4)).batches(0))
     assert tuple(batch.images.shape) == (16, 3, 4, 4)
     assert torch.allclose(batch.images[0, :, 0, 0], torch.tensor([1.0, 0.0, 0.2]))
     assert ImageForm("RGB").channels == 3 and GREY.channels == 1
@@ -100,23 +117,24 @@ def test_form(environment: Environment) -> None:
 def test_an_image_that_is_none(environment: Environment) -> None:
     (environment.channels["train"].path / "03.png").write_bytes(b"no image")
     with pytest.raises(ChannelError, match=r"^channel 'train': image '03.png' of 8 bytes cannot be decoded: [^\n]*$"):
-        list(channel_of(environment).batches())
+        list(channel_of(environment).batches(0))
     (environment.channels["train"].path / "03.png").write_bytes(png("L", 3)[:-30])
     with pytest.raises(ChannelError, match=r"^channel 'train': image '03.png' of \d+ bytes cannot be decoded: [^\n]*$"):
-        list(channel_of(environment, workers=1).batches())
+        list(channel_of(environment, threads=2).batches(0))
 
 
 def test_images_of_different_sizes(environment: Environment) -> None:
     (environment.channels["train"].path / "03.png").write_bytes(png("L", 3, (9, 7)))
     with pytest.raises(ChannelError, match=r"image '03.png' has 9 x 7 pixels, unlike others; set image-size"):
-        list(channel_of(environment).batches())
-    assert len(list(channel_of(environment, ImageForm("L", 4)).batches())) == 3
+        list(channel_of(environment).batches(0))
+    assert len(list(channel_of(environment, ImageForm("L", 4)).batches(0))) == 3
 
 
-def test_an_epoch_that_is_left_leaves_no_workers(environment: Environment) -> None:
-    channel = channel_of(environment, workers=2, batch_size=2)
-    batches = channel.batches("epoch 0")
+def test_an_epoch_that_is_left_leaves_no_threads(environment: Environment) -> None:
+    before = threading.active_count()
+    channel = channel_of(environment, threads=2, batch_size=2)
+    batches = channel.batches(0)
     next(batches)
     batches.close()
-    assert multiprocessing.active_children() == []
+    assert threading.active_count() == before
     assert channel.delivery.samples == 2

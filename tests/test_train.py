@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import re
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +23,7 @@ from entrypoints import contract, train
 from entrypoints.torch_model import small_cnn
 from launcher import demo
 
-# How many workers torch thinks this machine can bear is not what is tested.
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
-
+REPOSITORY = Path(__file__).parent.parent
 SPLIT = (90, 30, 20)
 CHANNELS = {  # channel -> its folder in the demo's data
     "train": "s3/my-bucket/digits/train",
@@ -196,32 +196,56 @@ def test_workers_bring_the_same_images(make_root: Callable[..., Path]) -> None:
 TAR = {"TrainingInputMode": "Pipe", "ContentType": "application/x-tar"}
 
 
-def feed(root: Path, channel: str, epoch: int, data: bytes) -> threading.Thread:
-    fifo = root / contract.DATA_DIR / contract.fifo_name(channel, epoch)
-    os.mkfifo(fifo)
-    thread = threading.Thread(target=fifo.write_bytes, args=(data,), daemon=True)
+def feed(root: Path, channel: str, epochs: int, data: bytes) -> threading.Thread:
+    """As SageMaker does: the next epoch's FIFO comes after the last one's was read, or left."""
+
+    def work() -> None:
+        for epoch in range(epochs):
+            fifo = root / contract.DATA_DIR / contract.fifo_name(channel, epoch)
+            os.mkfifo(fifo)
+            with suppress(BrokenPipeError):
+                fifo.write_bytes(data)
+            fifo.unlink()
+
+    thread = threading.Thread(target=work, daemon=True)
     thread.start()
     return thread
 
 
+def run_as_a_job(workers: str) -> int:
+    """Trains for three epochs in a process of its own: which FIFO is an epoch's is a matter of the job; its exit code."""
+    options = [
+        "--image-mode",
+        "L",
+        "--batch-size",
+        "16",
+        "--epochs",
+        "3",
+        "--model",
+        "users_model:make",
+        "--num-workers",
+    ]
+    environ = {**os.environ, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY}/tests/data", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "entrypoints.train", *options, workers]
+    return subprocess.run(command, env=environ, timeout=120, check=False).returncode
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_pipe_has_a_fifo_per_epoch_counted_anew_after_a_stop(
-    make_root: Callable[..., Path], data: Path, monkeypatch: pytest.MonkeyPatch
+    workers: str, make_root: Callable[..., Path], data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shard = (data / "s3/my-bucket/digits/train-tar/train-000.tar").read_bytes()
-    # One worker: a broker would outlive the stop, with this process.
-    model = ("--epochs", "2", "--model", "users_model:make", "--num-workers", "1")
     whole = make_root("whole", train=TAR)
-    threads = [feed(whole, "train", epoch, shard) for epoch in range(2)]
-    run(*model)
+    threads = [feed(whole, "train", 3, shard)]
+    assert run_as_a_job(workers) == 0
     root = make_root("ml", train=TAR)
-    monkeypatch.setenv("STOP_AT", "train 6")  # the last step of the first epoch
-    threads.append(feed(root, "train", 0, shard))
-    with pytest.raises(SystemExit):
-        run(*model)
+    threads.append(feed(root, "train", 2, shard))
+    monkeypatch.setenv("STOP_AT", "train 8")  # the second epoch's second step
+    assert run_as_a_job(workers) == 143
+    threads[-1].join(timeout=10)
     monkeypatch.delenv("STOP_AT")
-    (root / contract.DATA_DIR / "train_0").unlink()
-    threads += [feed(root, "train", epoch, shard) for epoch in range(2)]
-    run(*model)
+    threads.append(feed(root, "train", 2, shard))  # the second epoch's and the third's
+    assert run_as_a_job(workers) == 0
     for thread in threads:
         thread.join(timeout=10)
         assert not thread.is_alive()
@@ -257,7 +281,6 @@ def test_an_image_without_a_line(make_root: Callable[..., Path]) -> None:
     lst.write_text("".join(others))
     path = first.split("\t")[2].strip()
     assert re.search(rf"'train' and its list 'train_lst': image '{path}' has no line", refusal("--num-workers", "2"))
-    assert multiprocessing.active_children() == []  # the workers have ended, not waited for the garbage collector
 
 
 def test_a_line_without_an_image(make_root: Callable[..., Path]) -> None:

@@ -19,6 +19,7 @@ def test_options_with_underscores() -> None:
     [
         (["--lerning-rate", "1"], "--lerning-rate is no option; did you mean --learning-rate?"),
         (["--epochs", "0"], "argument --epochs: 0 is less than 1"),
+        (["--num-workers", "-1"], "argument --num-workers: -1 is less than 0"),
         (["--epochs", "1.5"], "argument --epochs: invalid"),
         (["--learning-rate", "fast"], "argument --learning-rate: invalid float value: 'fast'"),
         (["--image-mode", "CMYK"], "argument --image-mode: invalid choice: 'CMYK'"),
