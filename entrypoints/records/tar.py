@@ -26,7 +26,8 @@ BOUNDARIES = True
 
 _ZEROS = bytes(BLOCK)
 _NO_DATA = b"123456V"  # links, devices, directories, FIFOs, a volume's label: nothing follows, whatever their size says
-_DESCRIBING = b"xXgLK"  # their content describes the next member, or (g) all that follow
+_DESCRIBING_ONE = b"xXLK"  # their content describes the next member
+_DESCRIBING = b"g" + _DESCRIBING_ONE  # or all that follow
 _LONE = "a single block of zeros, where an archive's end has two: a header was overwritten"
 _NO_MEMBER = "the archive ends after an extended header: the member it describes is missing"
 _DUMP_DIR = b"D"  # GNU: a directory's listing
@@ -85,18 +86,19 @@ def members(stream: ByteStream, key: str | None = None, start: int = 0) -> Itera
         None  # the last extended header: most are equal to the one before, and then known to be good
     )
     extended_size = 0
-    offset = window.offset
+    kind = b""
+    offset, take = window.offset, window.take
     while True:
-        block = window.take(BLOCK)
+        block = take(BLOCK)
         if block == extended and not is_lone:
             kind, size = b"x", extended_size
         elif len(block) < BLOCK:
             _check_end(block, offset, inside, -start, key)
             return
         elif block == _ZEROS:
+            if inside and kind in _DESCRIBING_ONE:
+                raise corrupt(key, offset, _NO_MEMBER)
             offset += BLOCK
-            if own:
-                raise corrupt(key, offset - BLOCK, _NO_MEMBER)
             is_lone = inside
             if inside:
                 yield None, b"", offset, -offset if compressed else offset
@@ -118,19 +120,20 @@ def members(stream: ByteStream, key: str | None = None, start: int = 0) -> Itera
             offset += BLOCK
             continue
         describes = kind in _DESCRIBING
-        if not describes and (own or every):
+        if (own or every) and not describes:
             size = int(own.get("size") or every.get("size") or size)
             name = own.get("path") or every.get("path") or name
         padding = -size % BLOCK
-        data = window.take(size, padding)
+        data = take(size, padding)
         header, offset = offset, offset + BLOCK + size + padding
-        if window.offset != offset:
+        if window.before + window.position != offset:
             raise corrupt(
                 key, header, f"the stream ends at byte {window.offset}, inside of this member of {size} bytes"
             )
         if describes:
             if kind == b"x":
-                own |= pax(data, key, header)
+                if records := pax(data, key, header):
+                    own |= records
             elif kind == b"g":
                 every |= pax(data, key, header)
             elif kind == b"L":

@@ -32,7 +32,7 @@ def parse(block: bytes, key: str | None, offset: int) -> tuple[bytes, int, str]:
     # Summing in Python costs by the byte; Adler-32 is in its lower half 1 + the sum, modulo 65,521.
     if zlib.adler32(block) & 0xFFFF != _adler(checksum) and not _is_signed_sum(block, checksum):
         raise corrupt(key, offset, "not a tar header, or a damaged one: its checksum is wrong")
-    path = name.partition(b"\0")[0].decode("utf-8", "surrogateescape")
+    path = text(name)
     if prefix[0] and magic == _USTAR:  # GNU's own layout keeps other things in the prefix's place
         path = f"{text(prefix)}/{path}"
     return kind, _number(size, key, offset), path
