@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,6 +101,19 @@ def test_the_first_epoch_asked_for_is_fifo_0(root: Path) -> None:
     with pytest.raises(ChannelError, match=r"epoch 5 was read already \(the FIFO of epoch 6 is there\)"):
         next(open_channel("lines", 5, environment=environment))
     assert words(open_channel("lines", 6, environment=environment)) == epoch_of(3)
+
+
+def test_where_nobody_may_write_beside_the_fifos(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / contract.DATA_DIR / contract.epochs_name("lines")).mkdir()  # stops root, too
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    environment = load_environment(root, {})
+    for epoch in (3, 4):
+        assert words(open_channel("lines", epoch, environment=environment)) == epoch_of(epoch - 3)
+    with pytest.raises(ChannelError, match=r"epoch 2 was read already \(this job began with epoch 3\)"):
+        next(open_channel("lines", 2, environment=environment))
+    assert len(list((tmp_path / "temporary").iterdir())) == 1
+    assert not [path for path in (root / contract.DATA_DIR).iterdir() if path.is_file()]
 
 
 @pytest.mark.parametrize(("workers", "start"), [(1, "fork"), (2, "fork"), (2, "spawn")])
