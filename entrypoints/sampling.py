@@ -201,17 +201,16 @@ class _Blocks:
             closing(self._dealt(source) if self._is_dealt else self._alone(source)) as blocks,
         ):
             for block, after in blocks:
-                left = list(self._reading.of_block(block, self._epoch, self._share, self.number)[self.given :])
-                left.reverse()
-                block.clear()  # what has been given makes room for the next block
-                while left:
-                    sample = left.pop()
-                    self.given += 1
-                    if not left:
+                samples: list[Any] = list(self._reading.of_block(block, self._epoch, self._share, self.number))
+                block.clear()
+                last = len(samples) - 1
+                for number in range(self.given, len(samples)):
+                    self.given = number + 1
+                    if number == last:
                         self.begun, self.given = after, 0
                         self.number += 1
+                    sample, samples[number] = samples[number], None  # what has been given makes room for the next block
                     yield sample
-                    del sample
             self.finished = True
 
     def _alone(self, source: Iterator[Sample]) -> Generator[Block, None, None]:
@@ -240,7 +239,7 @@ class _Blocks:
                 # Shares of one Pipe end their blocks at the same number, so that none waits for what another does not take.
                 full = self._at.cut
             else:
-                size += weight(sample)
+                size += sum(map(_bytes, sample.values()))
                 full = len(block) == self._reading.block or size >= self._reading.block_bytes
             if full or self._left:
                 break
@@ -254,6 +253,8 @@ def weight(sample: Sample) -> int:
 
 def _bytes(field: Any) -> int:
     """What a field weighs: bytes, an array, or several of them in a dict or a tuple; whatever else there is weighs little."""
+    if isinstance(field, bytes):
+        return len(field)
     if isinstance(field, (dict, tuple)):
         return sum(map(_bytes, field.values() if isinstance(field, dict) else field))
-    return len(field) if isinstance(field, bytes) else int(getattr(field, "nbytes", 0))
+    return int(getattr(field, "nbytes", 0))
