@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from entrypoints.errors import ChannelError
 from entrypoints.sample import Sample
+from entrypoints.sample_notes import tell_sample
 from entrypoints.sampling import VERSION, Samples, State
 
 _DRAWN_AT_ONCE = 1024
@@ -17,7 +19,8 @@ class Mixture:
     """The samples of several sources, drawn by weight: an iterator that can say where it stands.
 
     Each sample comes once, by its source's transform. Where a source has ended the others go on, by their weights among each
-    other, or, with `stop_at_first`, all end. Which source is next is a pure function of `seed` and of how many have been drawn.
+    other, or, with `stop_at_first`, all end. Which source is next is a pure function of `seed`, of how many have been drawn, and of
+    which have ended.
     """
 
     def __init__(
@@ -29,17 +32,17 @@ class Mixture:
         transforms: Sequence[Callable[[Sample], Any] | None] | None = None,
         stop_at_first: bool = False,
     ) -> None:
-        if len(sources) != len(weights) or not sources or any(weight <= 0 for weight in weights):
-            raise ValueError(f"{len(sources)} sources have the weights {list(weights)}; each needs one above 0")
-        self._sources, self._weights = list(sources), list(weights)
+        if len(sources) != len(weights):
+            raise ValueError(f"{len(sources)} sources have the weights {list(weights)}; each needs one")
+        self._sources, self._weights = list(sources), known_weights(weights)
         self.epoch = sources[0].epoch
-        self._seed, self._stop_at_first = seed, stop_at_first
+        self._about = {"seed": seed, "weights": self._weights, "stop_at_first": bool(stop_at_first)}
         self._transforms = transforms or [None] * len(sources)
         self.finished = False  # nothing is left
         self._drawn = 0
         self._ended: set[int] = set()
         self._choices: list[int] = []
-        self._chunk = -1  # the choices are those of this one
+        self._chosen_for = (-1, 0)  # the choices are those of this chunk, after so many have ended
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -48,15 +51,19 @@ class Mixture:
         while len(self._ended) < len(self._sources):
             chosen = self._choice()
             self._drawn += 1
-            if chosen in self._ended:
-                continue
             try:
                 sample = next(self._sources[chosen])
             except StopIteration:
-                self._ended.update(range(len(self._sources)) if self._stop_at_first else (chosen,))
+                self._ended.update(range(len(self._sources)) if self._about["stop_at_first"] else (chosen,))
                 continue
             transform = self._transforms[chosen]
-            return sample if transform is None else transform(sample)
+            try:
+                return sample if transform is None else transform(sample)
+            except Exception as error:
+                tell_sample(error, sample, self._sources[chosen])
+                if isinstance(error, StopIteration):
+                    raise RuntimeError("a transform raised StopIteration") from error  # that would end the epoch
+                raise
         self.finished = True
         raise StopIteration
 
@@ -74,25 +81,53 @@ class Mixture:
     def state_dict(self) -> State:
         """Where the next sample of each source begins, and how many have been drawn."""
         states = [source.state_dict() for source in self._sources]
-        drawn = {"drawn": self._drawn, "ended": sorted(self._ended), "seed": self._seed}
-        return {"version": VERSION, "epoch": self.epoch, "finished": self.finished, **drawn, "sources": states}
+        drawn = {"drawn": self._drawn, "ended": sorted(self._ended)}
+        return {
+            "version": VERSION,
+            "epoch": self.epoch,
+            "finished": self.finished,
+            "of": self._about,
+            **drawn,
+            "sources": states,
+        }
 
     def load_state_dict(self, state: State) -> None:
         """Go on where `state_dict` said; before the first sample is read. Raises ChannelError as Samples' does."""
-        sources = state.get("sources", ())
-        if state.get("seed") != self._seed or len(sources) != len(self._sources):
+        here, there = self._about, state.get("of") or {}
+        sources: Any = state.get("sources")
+        ended: Any = state.get("ended")
+        drawn: Any = state.get("drawn")
+        differ = [f"{key} {there.get(key)!r}, not {value!r}" for key, value in here.items() if there.get(key) != value]
+        complete = isinstance(sources, list) and isinstance(ended, list) and isinstance(drawn, int)
+        if differ or not complete or len(sources) != len(self._sources):
             raise ChannelError(
-                "the state is of another mixture: other channels, another seed, rank or number of workers; begin the epoch anew"
+                f"the state is of another mixture: {'; '.join(differ) or 'not of these channels'} (a seed stands with epoch, rank,"
+                " worker and number of workers); mix as before, or begin the epoch anew"
             )
-        self._drawn, self._ended = state["drawn"], set(state["ended"])
+        self._drawn, self._ended = drawn, set(ended)
         self.finished = bool(state.get("finished"))
         for source, of_source in zip(self._sources, sources, strict=True):
             source.load_state_dict(of_source)
 
     def _choice(self) -> int:
         chunk, place = divmod(self._drawn, _DRAWN_AT_ONCE)
-        if chunk != self._chunk:
-            chance = random.Random(f"mixture/{self._seed}/{chunk}")
-            self._choices = chance.choices(range(len(self._sources)), self._weights, k=_DRAWN_AT_ONCE)
-            self._chunk = chunk
+        if (chunk, len(self._ended)) != self._chosen_for:
+            # Once a source has ended, the same chances choose among those that are left.
+            left = [number for number in range(len(self._sources)) if number not in self._ended]
+            chance = random.Random(f"mixture/{self._about['seed']}/{chunk}")
+            self._choices = chance.choices(left, [self._weights[number] for number in left], k=_DRAWN_AT_ONCE)
+            self._chosen_for = (chunk, len(self._ended))
         return self._choices[place]
+
+
+def known_weights(weights: Iterable[Any]) -> list[float]:
+    """The weights of a mixture, as JSON can hold them. ValueError where they are none: each is a number above 0."""
+    given = list(weights)
+    try:
+        known = [float(weight) for weight in given if not isinstance(weight, str)]
+    except TypeError:
+        known = []
+    # What is NaN is not above 0 either, and the sum of any that are infinite is.
+    if not given or len(known) < len(given) or not all(weight > 0 for weight in known) or sum(known) == math.inf:
+        raise ValueError(f"the channels of a mixture have the weights {given}; each needs one, a finite number above 0")
+    return known

@@ -1,6 +1,6 @@
-"""Channels as PyTorch datasets; the only file here that imports torch at its top.
+"""Channels as PyTorch datasets.
 
-`ChannelDataset` streams, whatever the mode; the map-style ones give random access where the way of arriving can:
+`ChannelDataset` streams, whatever the mode; the map-style ones (torch_map) give random access where the way of arriving can:
 
     loader = DataLoader(ChannelDataset("train", transform=decode), batch_size=32, num_workers=4)
     for epoch in range(5):
@@ -13,12 +13,12 @@ would wait forever for the rank that has run out. Nothing is dropped or repeated
 ranks finish at different times.
 """
 
-# ruff: noqa: TID253 - torch is banned at the top of every other file
+# ruff: noqa: TID253 - its name says that this file imports torch
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Any
 
@@ -26,18 +26,20 @@ import torch
 import torch.distributed
 from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import Dataset, IterableDataset, get_worker_info
+from torch.utils.data import IterableDataset, get_worker_info
 
 from entrypoints.channel import default_share, find_channel, open_channel, place_of
-from entrypoints.environment import Channel, Environment, load_environment
+from entrypoints.environment import Environment, load_environment
 from entrypoints.errors import ChannelError
 from entrypoints.hand_over import shared
-from entrypoints.listing import Keys, job, join_job
-from entrypoints.mixing import Mixture
-from entrypoints.readers import mounted, reader_of, s3
-from entrypoints.sample import ByteStream, Sample, whole_object
+from entrypoints.listing import job, join_job
+from entrypoints.mixing import Mixture, known_weights
+from entrypoints.sample import Sample
+from entrypoints.sample_notes import tell_sample
 from entrypoints.sampling import Reading, Samples, State
 from entrypoints.sharding import Place, place_of_rank
+from entrypoints.torch_map import ConnectorMapDataset as ConnectorMapDataset
+from entrypoints.torch_map import MountedMapDataset as MountedMapDataset
 
 Transform = Callable[[Sample], Any]
 _WORKERS = 1024  # of a DataLoader, at most
@@ -103,9 +105,30 @@ class StreamDataset(IterableDataset[Any]):
             yield from given
 
     def _given(self, samples: Samples | Mixture) -> Generator[Any, None, None]:
+        transform, is_worker = self.transform, get_worker_info() is not None
         with closing(samples):
-            given = samples if self.transform is None else map(self.transform, samples)
-            yield from given if get_worker_info() is None else map(shared, given)
+            if isinstance(samples, Mixture) or transform is None:
+                yield from map(shared, samples) if is_worker else samples
+                return
+            sample = None
+            try:
+                for sample in samples:
+                    sample = transform(sample)  # under one name, so that of the two only one is held
+                    yield shared(sample) if is_worker else sample
+                    sample = None  # not while the next is read
+            except Exception as error:
+                if sample is not None:
+                    tell_sample(error, sample, samples)
+                raise
+
+    def __getstate__(self) -> State:
+        # An iteration that is under way does not travel: a copy begins anew, in the same epoch.
+        return {**self.__dict__, "_current": None}
+
+    def __setstate__(self, state: State) -> None:
+        self.__dict__.update(state)
+        for cells in (self._epoch, self._loaded):
+            cells.share_memory_()  # type: ignore[no-untyped-call]
 
     def state_dict(self) -> State:
         """Where the iteration that began last stands, in this process: the next iteration of one that loads it goes on there."""
@@ -182,7 +205,11 @@ class MixedDataset(StreamDataset):
 
     def __init__(self, parts: Mapping[ChannelDataset, float], *, seed: int = 0, stop_at_first: bool = False) -> None:
         super().__init__()
-        self._parts, self._weights = list(parts), list(parts.values())
+        if not all(isinstance(part, ChannelDataset) for part in parts):
+            raise TypeError(
+                f"a mixture is of ChannelDatasets, not of {', '.join(type(part).__name__ for part in parts)}"
+            )
+        self._parts, self._weights = list(parts), known_weights(parts.values())
         self._seed, self._stop_at_first = seed, stop_at_first
         self.place = self._parts[0].place
 
@@ -205,72 +232,6 @@ class MixedDataset(StreamDataset):
         )
 
 
-class MountedMapDataset(Dataset[Any]):
-    """Random access to the files of a File, FastFile, EFS or FSx channel, each a sample with its `data`, sorted by path.
-
-    All the files that this host sees: under FullyReplicated a DistributedSampler divides them among the ranks; under
-    ShardedByS3Key it must divide among the host's own (num_replicas=LOCAL_WORLD_SIZE, rank=LOCAL_RANK). A DataLoader gets
-    the files of a batch in parallel where they are far away.
-    """
-
-    def __init__(
-        self, channel: str, transform: Transform | None = None, *, environment: Environment | None = None
-    ) -> None:
-        self._channel = _channel_read_by(mounted, channel, environment)
-        self._transform = transform
-        self.keys: Sequence[str] = Keys(mounted.objects(self._channel))  # of the samples, by index
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    def __getitem__(self, index: int) -> Any:
-        with closing(mounted.open_file(self._channel, self.keys[index])) as stream:
-            return _sample(stream, self.keys[index], self._transform)
-
-    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """The samples of a batch, in the order of its indices; how DataLoader asks for them."""
-        return _samples(mounted.open_objects(self._channel, [self.keys[index] for index in indices]), self._transform)
-
-
-class ConnectorMapDataset(Dataset[Any]):
-    """Random access to the objects of an S3Connector channel, each a sample with its `data`, in the order of keys.
-
-    The prefix is listed once per host, here; a DistributedSampler divides it among ranks. A DataLoader gets the objects of
-    a batch in parallel.
-    """
-
-    def __init__(
-        self, channel: str, transform: Transform | None = None, *, environment: Environment | None = None
-    ) -> None:
-        self._channel = _channel_read_by(s3, channel, environment)
-        self._transform = transform
-        self._objects = s3.objects(self._channel)
-        self.keys: Sequence[str] = Keys(s3.relative_key(self._channel, item.key) for item in self._objects)  # by index
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    def __getitem__(self, index: int) -> Any:
-        [sample] = self.__getitems__([index])
-        return sample
-
-    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """The samples of a batch, in the order of its indices; how DataLoader asks for them."""
-        return _samples(s3.open_objects(self._channel, [self._objects[index] for index in indices]), self._transform)
-
-
-def _samples(streams: Generator[tuple[str | None, ByteStream], None, None], transform: Transform | None) -> list[Any]:
-    with closing(streams):
-        return [_sample(stream, key, transform) for key, stream in streams]
-
-
-def _sample(stream: ByteStream, key: str | None, transform: Transform | None) -> Any:
-    with closing(stream):
-        sample = whole_object(stream.read(), key)
-    given = sample if transform is None else transform(sample)
-    return given if get_worker_info() is None else shared(given)
-
-
 def uneven_ranks(model: torch.nn.Module) -> AbstractContextManager[Any]:
     """Around an epoch's loop: ranks of a DistributedDataParallel model may run out of batches at different times.
 
@@ -288,12 +249,3 @@ def _place(environment: Environment) -> Place:
         rank, world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()
         return place_of_rank(rank, world_size, len(environment.hosts), os.environ)
     return place_of(environment)
-
-
-def _channel_read_by(reader: Any, name: str, environment: Environment | None) -> Channel:
-    channel = find_channel(environment or load_environment(), name)
-    if reader_of(channel) is not reader:
-        raise ChannelError(
-            f"channel {name!r} arrives by {channel.mode}, which this dataset does not read; use ChannelDataset"
-        )
-    return channel

@@ -26,6 +26,7 @@ from torch.utils.data import default_collate
 
 from entrypoints.errors import ChannelError
 from entrypoints.mixing import Mixture
+from entrypoints.sample_notes import tell_sample
 from entrypoints.sampling import Samples, State
 from entrypoints.torch_dataset import StreamDataset
 
@@ -62,6 +63,11 @@ class ThreadLoader:
         drop_last: bool = False,
         ahead: int = 2,
     ) -> None:
+        if not isinstance(dataset, StreamDataset):
+            raise TypeError(
+                f"a ThreadLoader reads a ChannelDataset or a MixedDataset, which divide a channel among threads, not a"
+                f" {type(dataset).__name__}; use torch's DataLoader, or a ChannelDataset of the same channel"
+            )
         if batch_size < 1 or threads < 1 or ahead < 1:
             raise ValueError(f"batch_size {batch_size}, threads {threads} and ahead {ahead} count from 1")
         self.dataset = dataset
@@ -98,8 +104,15 @@ class ThreadLoader:
         return {"epoch": self.dataset.epoch}
 
     def load_state_dict(self, state: State) -> None:
-        """Lets the next iteration go on where `state` says, in its epoch; or, where that is finished, with the next one."""
-        finished = "threads" in state and len(state["ended"]) == len(state["threads"])
+        """Lets the next iteration go on where `state` says, in its epoch; or, where that is finished, with the next one.
+
+        Of several ranks one may have finished while others have not, and all have to be in the same epoch: there the next iteration
+        is of the state's epoch in any case, and gives nothing where that is finished. Raises ChannelError for what is no
+        ThreadLoader's state.
+        """
+        _check(state)
+        is_alone = self.dataset.place.world_size == 1
+        finished = is_alone and "threads" in state and len(state["ended"]) == len(state["threads"])
         self.dataset.load_state_dict({"epoch": state["epoch"], "finished": finished})
         self._resumed = state if "threads" in state else None
 
@@ -109,9 +122,7 @@ class ThreadLoader:
         queues: list[queue.Queue[_Batch | _End]] = [queue.Queue(self._ahead) for _ in samples]
         workers = [
             threading.Thread(target=self._work, args=(each, filled, stop), daemon=True)
-            for each, filled in zip(
-                samples, queues, strict=True
-            )  # those that have ended, too: who shares a Pipe has to come
+            for each, filled in zip(samples, queues, strict=True)  # also the ended: who shares a Pipe has to come
         ]
         for worker in workers:
             worker.start()
@@ -137,11 +148,15 @@ class ThreadLoader:
     def _work(self, samples: Samples | Mixture, filled: queue.Queue[_Batch | _End], stop: threading.Event) -> None:
         """One thread: batches of its share until that ends, fails or nobody reads any more."""
         error: BaseException | None = None
+        transform, sample = self.dataset.transform, None
         try:
             with closing(samples):
                 batch: list[Any] = []
                 for sample in samples:
-                    batch.append(sample if self.dataset.transform is None else self.dataset.transform(sample))
+                    batch.append(sample if transform is None else transform(sample))
+                    sample = None  # it has been transformed, and is not held while the next is read
+                    if stop.is_set():
+                        return  # at once, and not after a whole batch
                     if len(batch) == self._batch_size:
                         if not _put(filled, _Batch(self._collate(batch), samples.state_dict()), stop):
                             return
@@ -150,7 +165,42 @@ class ThreadLoader:
                     _put(filled, _Batch(self._collate(batch), samples.state_dict()), stop)
         except BaseException as caught:  # noqa: BLE001 - raised again where the batches are read
             error = caught
+            if sample is not None and isinstance(caught, Exception) and isinstance(samples, Samples):
+                tell_sample(caught, sample, samples)
         _put(filled, _End(error, samples.state_dict()), stop)
+
+
+def _check(state: Any) -> None:
+    """Refuses what is no ThreadLoader's state, saying what it is."""
+    known = state if isinstance(state, dict) else {}
+    if "_snapshot" in known or "_num_yielded" in known:
+        what = "a StatefulDataLoader's: load it there"
+    elif "version" in known:
+        dataset = "MixedDataset's" if "sources" in known else "ChannelDataset's"
+        what = f"a {dataset}, without a loader or of one with num_workers=0: load it there"
+    elif not _is_number(known.get("epoch")):
+        what = f"{', '.join(map(repr, known)) or repr(state):.100}, which names no epoch"
+    elif "threads" in known and not _is_whole(known):
+        what = "damaged: of its threads, which of them have ended and whose turn it is, something is missing"
+    else:
+        return
+    raise ChannelError(
+        f"a ThreadLoader goes on with what a ThreadLoader's state_dict() gave; this is {what}; or begin the epoch anew"
+    )
+
+
+def _is_whole(state: State) -> bool:
+    threads, ended, turn = state["threads"], state.get("ended"), state.get("turn")
+    return (
+        isinstance(threads, list)
+        and all(isinstance(each, dict) for each in threads)
+        and isinstance(ended, list)
+        and all(_is_number(number) and number < len(threads) for number in [*ended, turn])
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _put(filled: queue.Queue[Any], item: Any, stop: threading.Event) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import pickle
@@ -9,7 +10,8 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,14 @@ from torch.utils.data import DataLoader
 from entrypoints import contract
 from entrypoints.environment import Environment, load_environment
 from entrypoints.errors import ChannelError
-from entrypoints.torch_dataset import ChannelDataset, ConnectorMapDataset, MountedMapDataset, uneven_ranks
+from entrypoints.sampling import Reading
+from entrypoints.torch_dataset import (
+    ChannelDataset,
+    ConnectorMapDataset,
+    MixedDataset,
+    MountedMapDataset,
+    uneven_ranks,
+)
 from launcher.local.s3_server import serve
 
 pytestmark = [
@@ -147,6 +156,66 @@ def test_datasets_pickle(connected: Environment) -> None:
     assert pickle.loads(pickle.dumps(ConnectorMapDataset("s3", environment=connected)))[9]["data"] == b"27\n28\n29\n"
     again = pickle.loads(pickle.dumps(ChannelDataset("files", environment=connected)))
     assert len(list(again)) == 30
+
+
+@pytest.mark.parametrize(
+    "travel", [copy.deepcopy, lambda dataset: pickle.loads(pickle.dumps(dataset))], ids=["copy", "pickle"]
+)
+@pytest.mark.parametrize("mixed", [False, True], ids=["", "mixed"])
+def test_a_dataset_travels_after_it_was_iterated(
+    environment: Environment, travel: Callable[[Any], Any], mixed: bool
+) -> None:
+    dataset: Any = ChannelDataset("files", transform=number_of, environment=environment)
+    dataset = MixedDataset({dataset: 1.0}) if mixed else dataset
+    dataset.set_epoch(4)
+    samples = iter(dataset)
+    assert next(samples) == 0
+    again = travel(dataset)
+    assert again.epoch == 4
+    assert list(again) == list(range(30)), "it begins anew"
+    assert list(samples) == list(range(1, 30)), "and the first one goes on"
+
+
+def test_workers_by_spawn_after_a_look_at_the_first_sample(environment: Environment) -> None:
+    sys.path.append(str(Path(__file__).parent))  # where spawn finds this module again
+    try:
+        dataset = ChannelDataset("files", transform=number_of, environment=environment)
+        assert next(iter(dataset)) == 0
+        loader: DataLoader[Any] = DataLoader(
+            dataset, batch_size=4, num_workers=1, multiprocessing_context="spawn", collate_fn=list
+        )
+        assert [number for batch in loader for number in batch] == list(range(30))
+    finally:
+        sys.path.pop()
+
+
+def test_workers_of_a_copy_see_its_epochs(environment: Environment) -> None:
+    shuffled = ChannelDataset("files", None, number_of, environment=environment, reading=Reading(seed=1))
+    dataset = pickle.loads(pickle.dumps(shuffled))
+    loader: DataLoader[Any] = DataLoader(
+        dataset, batch_size=None, num_workers=1, persistent_workers=True, multiprocessing_context="fork"
+    )
+    for epoch in range(2):
+        dataset.set_epoch(epoch)
+        shuffled.set_epoch(epoch)
+        assert list(loader) == list(shuffled)
+
+
+def test_a_note_where_python_has_none(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.version_info", (3, 10, 14))
+
+    def fails(sample: dict[str, Any]) -> None:
+        try:
+            int("x")
+        except ValueError as error:
+            raise KeyError("no label") from error
+
+    with pytest.raises(KeyError) as raised:
+        list(ChannelDataset("files", transform=fails, environment=environment))
+    monkeypatch.undo()
+    text = "".join(traceback.format_exception(raised.value))
+    assert text.index("a sample of channel 'files' with the key '0.txt'") < text.index("invalid literal")
+    assert text.endswith("KeyError: 'no label'\n")
 
 
 def test_a_model_of_one_process_needs_no_join() -> None:

@@ -1,0 +1,158 @@
+"""Mixtures: who is drawn once a channel has ended, and which weights and states are refused."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from entrypoints.environment import Environment, load_environment
+from entrypoints.errors import ChannelError
+from entrypoints.mixing import Mixture
+from entrypoints.torch_dataset import ChannelDataset, MixedDataset
+
+SIZES = {"a": 30, "b": 8, "c": 15}
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
+    """Three channels of some lines."""
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, size in SIZES.items():
+        folder = tmp_path / "input/data" / name
+        folder.mkdir(parents=True)
+        (folder / "0.txt").write_text("".join(f"{name}{number}\n" for number in range(size)))
+    (tmp_path / "input/config").mkdir()
+    entry = {"TrainingInputMode": "File", "ContentType": "text/plain"}
+    (tmp_path / "input/config/inputdataconfig.json").write_text(json.dumps(dict.fromkeys(SIZES, entry)))
+    return load_environment(tmp_path, {})
+
+
+def text_of(sample: dict[str, Any]) -> str:
+    return bytes(sample["data"]).decode()
+
+
+def mixed(environment: Environment, *weights: Any, **how: Any) -> MixedDataset:
+    parts = [ChannelDataset(name, transform=text_of, environment=environment) for name in SIZES]
+    return MixedDataset(dict(zip(parts, weights, strict=False)), **how)
+
+
+def every(*names: str) -> list[str]:
+    return sorted(f"{name}{number}" for name in names for number in range(SIZES[name]))
+
+
+@pytest.mark.parametrize("weights", [(1e-300, 1), (1, 1e300), (1, 1e6, 1e-6)])
+def test_those_left_are_drawn_however_light(environment: Environment, weights: tuple[float, ...]) -> None:
+    texts = list(mixed(environment, *weights))
+    assert sorted(texts) == every(*[*SIZES][: len(weights)])
+    heaviest = weights.index(max(weights))
+    assert {text[0] for text in texts[:8]} == {[*SIZES][heaviest]}
+
+
+class Counted(random.Random):
+    """Chances that count how often they are made."""
+
+    made = 0
+
+    def __init__(self, seed: str) -> None:
+        super().__init__(seed)
+        Counted.made += 1
+
+
+def test_a_light_channel_costs_no_draws_in_vain(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("random.Random", Counted)
+    Counted.made = 0
+    assert len(list(mixed(environment, 1e-9, 1))) == 38
+    assert Counted.made == 2, "the chances of the first draws, before and after the heavy channel has ended"
+
+
+def test_the_order_goes_by_the_weights_of_those_left(environment: Environment) -> None:
+    """Drawn again by the rule: of the same chances, each among those that have not ended."""
+    weights = {"a": 3.0, "b": 5.0, "c": 1.0}
+    dataset = mixed(environment, *weights.values(), seed=4)
+    dataset.set_epoch(2)
+    chance = random.Random("mixture/4/2/0/0/1/0")
+    left = {name: [f"{name}{number}" for number in range(size)] for name, size in SIZES.items()}
+    expected = []
+    while left:
+        point = chance.random() * sum(weights[name] for name in left)
+        for name in left:  # the last one where rounding leaves a rest
+            point -= weights[name]
+            if point < 0:
+                break
+        if left[name]:
+            expected.append(left[name].pop(0))
+        else:
+            del left[name]
+    assert list(dataset) == expected
+
+
+@pytest.mark.parametrize("stop_at_first", [False, True])
+def test_states_are_exact_at_every_place(environment: Environment, stop_at_first: bool) -> None:
+    def made() -> MixedDataset:
+        return mixed(environment, np.float32(1), 4, 2, seed=1, stop_at_first=stop_at_first)
+
+    whole = list(made())
+    assert sorted(whole) == every(*SIZES) or stop_at_first
+    for count in range(len(whole) + 1):
+        dataset = made()
+        samples = iter(dataset)
+        before = [next(samples) for _ in range(count)]
+        again = made()
+        again.load_state_dict(json.loads(json.dumps(dataset.state_dict())))
+        assert before + list(again) == whole, count
+
+
+@pytest.mark.parametrize(
+    "weights", [(0, 1), (-1, 1), (float("nan"), 1), (float("inf"), 1), (1e308, 1e308), ("3", 1), (None, 1), ()]
+)
+def test_weights_that_are_none_are_refused_at_once(environment: Environment, weights: tuple[Any, ...]) -> None:
+    with pytest.raises(ValueError, match="each needs one, a finite number above 0"):
+        mixed(environment, *weights)
+
+
+def test_every_source_has_a_weight() -> None:
+    with pytest.raises(ValueError, match="0 sources have the weights"):
+        Mixture([], [1.0], seed="")
+
+
+def test_a_mixture_of_mixtures_is_refused_at_once(environment: Environment) -> None:
+    with pytest.raises(TypeError, match="a mixture is of ChannelDatasets, not of MixedDataset"):
+        MixedDataset({mixed(environment, 1, 1): 1.0})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(
+    ("weights", "how", "differs"),
+    [
+        ((1, 3), {}, r"weights \[3.0, 1.0\], not \[1.0, 3.0\]"),
+        ((3, 1), {"stop_at_first": True}, "stop_at_first False, not True"),
+        ((3, 1), {"seed": 1}, "seed '0/0/0/0/1', not '1/0/0/0/1'"),
+        ((3, 1, 1), {}, r"weights \[3.0, 1.0\], not"),
+    ],
+)
+def test_a_state_of_another_mixture_is_refused(
+    environment: Environment, weights: tuple[float, ...], how: dict[str, Any], differs: str
+) -> None:
+    first = mixed(environment, 3, 1)
+    samples = iter(first)
+    next(samples)
+    again = mixed(environment, *weights, **how)
+    again.load_state_dict(first.state_dict())
+    with pytest.raises(ChannelError, match=f"of another mixture: {differs}"):
+        next(iter(again))
+
+
+def test_a_state_from_before_weights_were_kept_in_it_is_refused(environment: Environment) -> None:
+    first = mixed(environment, 3, 1)
+    samples = iter(first)
+    next(samples)
+    state = {name: value for name, value in first.state_dict().items() if name != "of"}
+    again = mixed(environment, 3, 1)
+    again.load_state_dict({**state, "seed": "0/0/0/0/1"})
+    with pytest.raises(ChannelError, match="begin the epoch anew"):
+        next(iter(again))

@@ -1,0 +1,117 @@
+"""Random access: indices as a list's, files that are gone; and errors of transforms, which name the sample in workers, too."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from entrypoints import contract
+from entrypoints.environment import Environment, load_environment
+from entrypoints.errors import ChannelError
+from entrypoints.failure import failure_text
+from entrypoints.torch_dataset import ChannelDataset, MixedDataset
+from entrypoints.torch_map import ConnectorMapDataset, MountedMapDataset
+from launcher.local.s3_server import serve
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
+]
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
+    """Ten files of three numbers in channel `files`."""
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    folder = tmp_path / contract.DATA_DIR / "files"
+    folder.mkdir(parents=True)
+    for file in range(10):
+        (folder / f"{file}.txt").write_text("".join(f"{file * 3 + line}\n" for line in range(3)))
+    (tmp_path / contract.CONFIG_DIR).mkdir(parents=True)
+    entry = {"TrainingInputMode": "File", "ContentType": "text/plain"}
+    (tmp_path / contract.CONFIG_DIR / "inputdataconfig.json").write_text(json.dumps({"files": entry}))
+    return load_environment(tmp_path, {})
+
+
+@pytest.fixture
+def connected(environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Environment]:
+    """The same files in S3, as channel `s3`."""
+    (tmp_path / "s3").mkdir()
+    (tmp_path / "s3" / "bucket").symlink_to(environment.channels["files"].path)
+    with serve(tmp_path / "s3", tmp_path / "overlay") as endpoint:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "any")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "any")
+        entry = {"channel": "s3", "s3_uri": "s3://bucket/", "style": "map", "content_type": "text/plain"}
+        yield load_environment(tmp_path, {f"{contract.CONNECTOR_VARIABLE}0": json.dumps(entry)})
+
+
+def fails_at_ten(sample: dict[str, Any]) -> Any:
+    if b"10" in sample["data"]:
+        raise ValueError("cannot decode")
+    return sample["data"]
+
+
+def failing(environment: Environment) -> dict[str, Any]:
+    stream = ChannelDataset("files", transform=fails_at_ten, environment=environment)
+    return {
+        "stream": stream,
+        "mixed": MixedDataset({stream: 1.0}),
+        "files": MountedMapDataset("files", fails_at_ten, environment=environment),
+        "s3": ConnectorMapDataset("s3", fails_at_ten, environment=environment),
+    }
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("kind", ["stream", "mixed", "files", "s3"])
+def test_an_error_of_a_transform_names_the_sample(connected: Environment, kind: str, workers: int) -> None:
+    loader: DataLoader[Any] = DataLoader(failing(connected)[kind], 4, num_workers=workers, collate_fn=list)
+    with pytest.raises(ValueError, match="cannot decode") as raised:
+        list(loader)
+    text = "".join(traceback.format_exception(raised.value))
+    channel = "s3" if kind == "s3" else "files"
+    assert f"in the transform of a sample of channel '{channel}' with the key '3.txt'" in text
+    assert "in fails_at_ten" in text
+    told = failure_text("train.py", 1, text)
+    assert told.startswith("ValueError: cannot decode")
+    assert "with the key '3.txt'" in told
+
+
+@pytest.mark.parametrize("kind", ["files", "s3"])
+def test_indices_are_a_lists(connected: Environment, kind: str) -> None:
+    dataset = {"files": MountedMapDataset, "s3": ConnectorMapDataset}[kind](kind, environment=connected)
+    assert dataset[-10]["__key__"] == "0.txt"
+    assert dataset[torch.tensor(-1)]["__key__"] == "9.txt"
+    assert len(list(dataset)) == 10
+    for index in (10, -11):
+        with pytest.raises(IndexError, match=f"index {index} of a .*MapDataset of 10 samples"):
+            dataset[index]
+        with pytest.raises(IndexError, match=f"index {index} of"):
+            dataset.__getitems__([0, index])
+    for several in (slice(0, 2), [0, 1], 1.5):
+        with pytest.raises(TypeError, match=r"asked for one sample by a whole number, not by .*Subset"):
+            dataset[several]
+
+
+def test_a_file_that_is_gone_is_a_channels_error(environment: Environment) -> None:
+    dataset = MountedMapDataset("files", environment=environment)
+    (environment.channels["files"].path / "3.txt").unlink()
+    for ask in (lambda: dataset[3], lambda: dataset.__getitems__([1, 3, 4])):
+        with pytest.raises(ChannelError, match=r"channel 'files' cannot be read at '3.txt': .*No such file"):
+            ask()
+
+
+def test_an_oserror_of_a_transform_stays_one(environment: Environment) -> None:
+    def fails(sample: dict[str, Any]) -> None:
+        raise PermissionError("of the transform's own")
+
+    with pytest.raises(PermissionError, match="own"):
+        MountedMapDataset("files", fails, environment=environment)[0]
