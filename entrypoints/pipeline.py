@@ -9,8 +9,8 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from io import BytesIO
-from itertools import chain, islice
-from typing import Any, TypeVar
+from itertools import islice
+from typing import Any
 
 from entrypoints.broker.reader import has_broker, leave_share, read_share
 from entrypoints.environment import Channel
@@ -21,8 +21,6 @@ from entrypoints.records import Format, recordio
 from entrypoints.sample import ByteStream, Sample
 from entrypoints.sampling import Mark, Reading
 from entrypoints.sharding import EVERYTHING, Share
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -66,26 +64,42 @@ class Source:
 
     def _of_objects(self, mark: Mark, told: _Told) -> Generator[Sample, None, None]:
         ordered = self.reading.of_objects(self.reader.objects(self.channel), self.epoch)
-        chosen = self._left(self.share.of(ordered), mark, "objects")
-        with closing(self._open(chosen)) as streams:
+        items = self.share.of(ordered)
+        for item in islice(items, mark.object):
+            self._begin(mark, self.reader.key_of(self.channel, item))
+        if mark.begun < mark.object:
+            raise self._fewer(mark, mark.begun, "objects")
+        with closing(self._open(items)) as streams:
             for key, stream in streams:
                 told.key = key
                 with closing(stream):
+                    self._begin(mark, key or "")
                     yield from self.form.split(stream, key, mark)
                 mark.object += 1
                 mark.start = mark.position = 0
 
-    def _left(self, items: Iterator[T], mark: Mark, what: str) -> Iterator[T]:
-        """What is left of a share's items, where some have been read before; ChannelError where there are not so many."""
-        before = sum(1 for _ in islice(items, mark.object))
-        item = next(items, None) if mark.start else None
-        if before < mark.object or (mark.start and item is None):
+        if mark.start or mark.begun < mark.expected[0]:
+            raise self._fewer(mark, mark.begun, "objects")
+
+    def _begin(self, mark: Mark, key: str) -> None:
+        if not mark.begin(key):
             raise ChannelError(
-                f"channel {self.channel.name!r}: the state says that {mark.object:,} {what} of this share were read"
-                f"{' and a part of the next' if mark.start else ''}, but there are {before:,}: the data has changed; begin the"
-                " epoch anew"
+                f"channel {self.channel.name!r}: there are other objects than when the state was taken, up to {key!r}: the data"
+                " has changed; begin the epoch anew"
             )
-        return items if item is None else chain([item], items)
+
+    def _left(self, samples: Iterator[Sample], mark: Mark) -> Iterator[Sample]:
+        """What is left of a share's samples, where some have been read before; ChannelError where there are not so many."""
+        before = sum(1 for _ in islice(samples, mark.object))
+        if before < mark.object:
+            raise self._fewer(mark, before, "samples")
+        return samples
+
+    def _fewer(self, mark: Mark, count: int, what: str) -> ChannelError:
+        return ChannelError(
+            f"channel {self.channel.name!r}: the state says that {max(mark.object, mark.expected[0]):,} {what} of this share were"
+            f" begun, but there are {count:,}: the data has changed; begin the epoch anew"
+        )
 
     def _pass_by(self) -> None:
         """Nothing is left of this share; where others read a Pipe side by side with it, they have to be told."""
@@ -106,7 +120,7 @@ class Source:
                     " before, or begin the epoch anew"
                 )
             with closing(read_share(self.channel, self.epoch, self.form, self.share, mark, self._shuffled)) as dealt:
-                for sample in self._left(dealt, mark, "samples"):
+                for sample in self._left(dealt, mark):
                     mark.object += 1
                     yield sample
             return
@@ -117,7 +131,7 @@ class Source:
                     yield from self.form.split(stream, None, mark)
                     continue
                 samples = self._unwrapped(stream) if wrapped else self.form.split(stream, None)
-                for sample in self._left(self.share.of(samples), mark, "samples"):
+                for sample in self._left(self.share.of(samples), mark):
                     mark.object += 1
                     yield sample
 

@@ -23,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
+from zlib import crc32
 
 from entrypoints.errors import ChannelError
 from entrypoints.records.cursor import Cursor
@@ -32,7 +33,7 @@ from entrypoints.sharding import Share
 T = TypeVar("T")
 State: TypeAlias = dict[str, Any]  # what JSON can hold
 
-VERSION = 1  # of the states
+VERSION = 2  # of the states
 
 
 def whole_number(name: str, value: Any, least: int | None = None) -> int:
@@ -81,13 +82,22 @@ class Mark(Cursor):
     `object` may count samples; whoever opens knows which.
     """
 
-    __slots__ = ("cut", "finished", "object")
+    __slots__ = ("begun", "cut", "expected", "finished", "keys", "object")
 
     def __init__(self) -> None:
         super().__init__()
         self.object = 0
         self.finished = False  # nothing of the share is left
         self.cut = False  # a block ends with the last sample, says who deals a Pipe out
+        self.begun = 0  # objects of the share whose reading has begun
+        self.keys = 0  # a checksum of the keys of these, in their order
+        self.expected = (0, 0)  # what the two were when the state was taken
+
+    def begin(self, key: str) -> bool:
+        """Notes that the reading of the share's next object begins; False where another was there when the state was taken."""
+        self.begun += 1
+        self.keys = crc32(key.encode("utf-8", "surrogateescape"), self.keys)
+        return self.begun != self.expected[0] or self.keys == self.expected[1]
 
 
 Opened: TypeAlias = Callable[[Mark], Generator[Sample, None, None]]
@@ -143,34 +153,37 @@ class Samples:
         blocks = self._blocks
         number, position = (self._at.object, self._at.position) if blocks is None else blocks.begun
         within = {"block": blocks.number if blocks else 0, "given": blocks.given if blocks else 0}
-        place = {"object": number, "position": position, **within}
+        place = {"object": number, "position": position, **within, "begun": self._at.begun, "keys": self._at.keys}
         return {"version": VERSION, "epoch": self.epoch, "finished": self.finished, "of": self._about, **place}
 
     def load_state_dict(self, state: State) -> None:
-        """Go on where `state_dict` said, of the same channel, format, epoch, share, order and data; before the first sample.
+        """Go on where `state_dict` said, of the same channel, format, epoch, share and order; before the first sample.
 
-        Raises ChannelError where the state is none, or one of something else.
+        Raises ChannelError where the state is none, or one of something else; reading raises it where the objects up to here are
+        others than they were. Objects that were written anew under their keys are not noticed.
         """
         if inspect.getgeneratorstate(self._samples) != inspect.GEN_CREATED:
             raise ChannelError("a state is loaded before the first sample is read; open the channel again")
         here = {"version": VERSION, "epoch": self.epoch, **self._about}
-        there = {
-            "version": state.get("version"),
-            "epoch": state.get("epoch"),
-            "dealt": False,
-            **(state.get("of") or {}),
-        }
-        differ = [f"{key} {there.get(key)!r}, not {value!r}" for key, value in here.items() if there.get(key) != value]
-        numbers = [state.get(key) for key in ("object", "position", "block", "given")]
+        there = {"version": state.get("version"), "epoch": state.get("epoch"), **(state.get("of") or {})}
+        differ = [
+            f"{key} {there.get(key)!r}, not {here.get(key)!r}"
+            for key in dict.fromkeys([*here, *there])
+            if there.get(key) != here.get(key)
+        ]
+        numbers = [state.get(key) for key in ("object", "position", "block", "given", "begun", "keys")]
         if not differ and not all(isinstance(number, int) for number in numbers):
-            differ = ["of no place"]
+            differ = ["no place"]
         if differ:
             raise ChannelError(
                 f"the state does not go with this reading: it is of {', '.join(differ)}; begin the epoch anew"
             )
+        expected = self._at.expected = (state["begun"], state["keys"])
         self._at.object, self._at.start = state["object"], state["position"]
         self._at.position = self._at.start
         self._at.finished = bool(state.get("finished"))
+        if self._at.finished:
+            self._at.begun, self._at.keys = expected
         if self._blocks is not None:
             self._blocks.finished = self._at.finished
             self._blocks.begun = (state["object"], state["position"])

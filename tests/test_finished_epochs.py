@@ -228,6 +228,6 @@ def test_a_state_of_a_longer_pipe_is_refused(tmp_path: Path) -> None:
     environment, feeder = pipe(tmp_path / "second", 9)
     with closing(open_channel("lines", environment=environment, share=share)) as samples:
         samples.load_state_dict(state)
-        with pytest.raises(ChannelError, match="10 samples of this share were read, but there are 4"):
+        with pytest.raises(ChannelError, match="10 samples of this share were begun, but there are 4"):
             next(samples)
     feeder.stop()

@@ -340,6 +340,7 @@ OTHERS: list[tuple[str, dict[str, Any], str]] = [
     ("lines", {}, "channel 'tar', not 'lines'"),
     ("tar", {"reading": Reading(seed=8, block=10)}, "seed 7, not 8"),
     ("tar", {"reading": Reading(seed=7, block=9)}, "block 10, not 9"),
+    ("tar", {"reading": None}, "seed 7, not None"),
     ("tar", {"format": "objects"}, "format"),
 ]
 
@@ -357,7 +358,34 @@ def test_a_state_of_something_else_is_refused(
     assert told in str(refused.value)
 
 
-@pytest.mark.parametrize("broken", [{}, {"version": 1, "epoch": 0}, {"object": "x"}, {"object": None}])
+@pytest.mark.parametrize("place", [0, 0.5, 1])
+@pytest.mark.parametrize("reading", [None, SHUFFLED], ids=["in order", "shuffled"])
+@pytest.mark.parametrize("name", ["lines", "tar"])
+def test_other_objects_than_when_the_state_was_taken_are_refused(
+    environment: Environment, name: str, reading: Reading | None, place: float
+) -> None:
+    """Nothing is repeated and nothing left out silently: in order, objects may change beyond the one that is being read."""
+    with closing(open_channel(name, environment=environment, reading=reading)) as samples:
+        before = [(text_of(sample), samples.state_dict()) for sample in samples]
+    paths = sorted(path for path in environment.channels[name].path.rglob("*") if path.is_file())
+    paths[round(place * (len(paths) - 1))].unlink()
+    left = set(texts(environment, name))
+    refused = 0
+    for count, (_, state) in enumerate(before, 1):
+        given = {text for text, _ in before[:count]}
+        with closing(open_channel(name, environment=environment, reading=reading)) as samples:
+            samples.load_state_dict(state)
+            try:
+                rest = list(map(text_of, samples))
+            except ChannelError as error:
+                assert "the data has changed; begin the epoch anew" in str(error)
+                refused += 1
+                continue
+        assert given.isdisjoint(rest) and left <= given.union(rest), count
+    assert refused or (reading is None and place == 1)
+
+
+@pytest.mark.parametrize("broken", [{}, {"version": 2, "epoch": 0}, {"object": "x"}, {"object": None}])
 def test_a_broken_state_is_refused(environment: Environment, broken: dict[str, Any]) -> None:
     with closing(open_channel("tar", environment=environment)) as samples:
         whole = samples.state_dict()
