@@ -32,7 +32,9 @@ def open_channel(
     share: Share | None = None,
     reading: Reading | None = None,
 ) -> Samples:
-    """The samples of a channel that belong to this process, each once: an iterator, to be closed where it is left early.
+    """The samples of a channel that belong to this process, each once: an iterator, and a context manager that closes it.
+
+    One that is left early is closed at the end of its `with`, or when nothing refers to it any more.
 
     `epoch` counts from 0; under Pipe each has its own FIFO, and after an epoch the next one is to be asked for.
     `format` is a content type or a short name (`tar`, `csv`: see `records.SHORT_NAMES`), for a channel whose content type is

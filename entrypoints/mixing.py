@@ -42,7 +42,7 @@ class Mixture:
         self._drawn = 0
         self._ended: set[int] = set()
         self._choices: list[int] = []
-        self._chosen_for = (-1, 0)  # the choices are those of this chunk, after so many have ended
+        self._chunk = -1  # the choices are those of this one; none yet of those that are left
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -55,6 +55,7 @@ class Mixture:
                 sample = next(self._sources[chosen])
             except StopIteration:
                 self._ended.update(range(len(self._sources)) if self._about["stop_at_first"] else (chosen,))
+                self._chunk = -1
                 continue
             transform = self._transforms[chosen]
             try:
@@ -111,12 +112,12 @@ class Mixture:
 
     def _choice(self) -> int:
         chunk, place = divmod(self._drawn, _DRAWN_AT_ONCE)
-        if (chunk, len(self._ended)) != self._chosen_for:
+        if chunk != self._chunk:
             # Once a source has ended, the same chances choose among those that are left.
             left = [number for number in range(len(self._sources)) if number not in self._ended]
             chance = random.Random(f"mixture/{self._about['seed']}/{chunk}")
             self._choices = chance.choices(left, [self._weights[number] for number in left], k=_DRAWN_AT_ONCE)
-            self._chosen_for = (chunk, len(self._ended))
+            self._chunk = chunk
         return self._choices[place]
 
 

@@ -132,8 +132,14 @@ class Samples:
     def __next__(self) -> Sample:
         return next(self._samples)
 
+    def __enter__(self) -> Samples:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
     def close(self) -> None:
-        """Ends the reading."""
+        """Ends the reading; so does whoever lets go of the iterator, once Python sees that."""
         self._samples.close()
 
     @property

@@ -36,7 +36,7 @@ from entrypoints.listing import job, join_job
 from entrypoints.mixing import Mixture, known_weights
 from entrypoints.sample import Sample
 from entrypoints.sample_notes import tell_sample
-from entrypoints.sampling import Reading, Samples, State
+from entrypoints.sampling import Reading, Samples, State, whole_number
 from entrypoints.sharding import Place, place_of_rank
 from entrypoints.torch_map import ConnectorMapDataset as ConnectorMapDataset
 from entrypoints.torch_map import MountedMapDataset as MountedMapDataset
@@ -67,8 +67,8 @@ class StreamDataset(IterableDataset[Any]):
         self._resumed: State | None = None
 
     def set_epoch(self, epoch: int) -> None:
-        """Says which epoch the next iteration is, counting from 0; under Pipe each has its own FIFO."""
-        self._epoch[0] = epoch
+        """Says which epoch the next iteration is, counting from 0; under Pipe each has its own FIFO; else ValueError."""
+        self._epoch[0] = whole_number("epoch", epoch, 0)
 
     @property
     def epoch(self) -> int:

@@ -13,6 +13,7 @@ import pytest
 from entrypoints.channel import open_channel
 from entrypoints.environment import Environment, load_environment
 from entrypoints.sampling import Reading
+from entrypoints.torch_dataset import ChannelDataset
 
 
 @pytest.fixture
@@ -66,3 +67,5 @@ def test_a_reading_by_no_number_is_refused(name: str, value: Any) -> None:
 def test_an_epoch_that_is_no_number_is_refused(environment: Environment, epoch: Any) -> None:
     with pytest.raises(ValueError, match=r"^epoch is .*; give a whole number from 0 on"):
         open_channel("lines", epoch, environment=environment)
+    with pytest.raises(ValueError, match=r"^epoch is .*; give a whole number from 0 on"):
+        ChannelDataset("lines", environment=environment).set_epoch(epoch)
