@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,18 @@ def test_the_first_epoch_asked_for_is_fifo_0(root: Path) -> None:
     with pytest.raises(ChannelError, match=r"epoch 5 was read already \(the FIFO of epoch 6 is there\)"):
         next(open_channel("lines", 5, environment=environment))
     assert words(open_channel("lines", 6, environment=environment)) == epoch_of(3)
+
+
+def test_fifos_that_were_all_made_beforehand_are_those_of_their_numbers(tmp_path: Path) -> None:
+    """Not SageMaker's way, but that of whoever tries a script by hand."""
+    make_root(tmp_path)
+    environment = load_environment(tmp_path, {})
+    for fifo in range(3):
+        path = tmp_path / contract.DATA_DIR / contract.fifo_name("lines", fifo)
+        os.mkfifo(path)
+        threading.Thread(target=path.write_bytes, args=(lines_of(fifo),), daemon=True).start()
+    for epoch in range(3):
+        assert words(open_channel("lines", epoch, environment=environment)) == epoch_of(epoch)
 
 
 def test_where_nobody_may_write_beside_the_fifos(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,13 +31,13 @@ from entrypoints.readers import fifo_numbers
 from entrypoints.readers.owners import Owners, owner
 from entrypoints.sample import ByteStream
 from entrypoints.sharding import Share
+from entrypoints.silence import Silence
 
 JOINED = True
 
 WAIT_SECONDS = (
     600.0  # for the FIFO, its first and any next bytes: whoever feeds it may have a million objects to list first
 )
-TELL_SECONDS = 60.0  # of silence until it is told of; then after twice as long, and so on
 LEFT_SECONDS = 2.0  # for the feeder of a FIFO whose reader was killed to see that
 PIPE_BYTES = 1 << 20  # what Linux lets anyone ask for; 64 KiB is the default
 
@@ -125,7 +125,7 @@ class Awaited:
     def _find(self) -> bool:
         """Opens the FIFO, where it is there; another one than before, where that was no writer's."""
         if self._number is None:
-            number = self._newest()
+            number = self._first()
             if number is None:
                 return False
             if self.path != fifo_path(self._channel, number):
@@ -155,9 +155,12 @@ class Awaited:
             os.close(self.descriptor)
             self.descriptor = -1
 
-    def _newest(self) -> int | None:
-        """The number of the last FIFO that is there; for a job's first epoch."""
-        newest = max(_numbers(self.path.parent, self._channel.name), default=None)
+    def _first(self) -> int | None:
+        """The number of the FIFO for a job's first epoch: its own, where that is there and no former job's, else the last."""
+        numbers = list(_numbers(self.path.parent, self._channel.name))
+        if self._left < self._epoch and self._epoch in numbers:
+            return self._epoch  # whoever tries a script by hand may have made them all beforehand
+        newest = max(numbers, default=None)
         # Whoever fed a job that has just ended may not know yet, and would go on in the middle of its epoch.
         if newest is not None and newest <= self._left and time.monotonic() - self._since < LEFT_SECONDS:
             return None
@@ -197,41 +200,6 @@ class FifoStream:
         self._silence.begin()
         while not self._poll.poll(1000 * self._silence.patience):
             self._silence.check()
-
-
-class Silence:
-    """How long a feeder has sent nothing, and what follows from that."""
-
-    def __init__(self, who: str, seconds: float) -> None:
-        self.bytes = 0  # that have come so far
-        self.patience = min(1.0, seconds / 4)  # seconds between two checks
-        self.who = who
-        self._seconds = seconds
-        self.begin()
-
-    def begin(self) -> None:
-        """The feeder is waited for from now on."""
-        self._since = time.monotonic()
-        self._tell_at = TELL_SECONDS
-
-    def check(self) -> None:
-        """Tells of a long silence on stderr, and raises ChannelError where it is too long."""
-        silent = time.monotonic() - self._since
-        text = f"{self.who} has sent nothing for {silent:.0f} s, after {self.bytes:,} bytes of the epoch"
-        if silent >= self._seconds:
-            raise ChannelError(
-                f"{text}; look whether it is alive (or wait longer: {contract.FIFO_WAIT_VARIABLE}={self._seconds:g})"
-            )
-        if silent >= self._tell_at:
-            self._tell_at *= 2
-            tell(text)
-
-
-def tell(text: str) -> None:
-    """A line for the job's log, which nobody has to read."""
-    with suppress(OSError):
-        sys.stderr.write(f"{text}\n")
-        sys.stderr.flush()
 
 
 def is_there(path: Path, channel: str, epoch: int) -> bool:

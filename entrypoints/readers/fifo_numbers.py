@@ -1,9 +1,10 @@
 """Which FIFO an epoch is: what a host remembers of a Pipe channel.
 
 SageMaker counts a channel's FIFOs from 0 in every container, while a job that goes on after an interruption begins with a
-later epoch. So the first epoch that a job asks for, whatever its number, is the FIFO that is there (`_0` in a new container);
-from then on both count up together. Many processes ask, one after the other or side by side: each DataLoader worker of each
-epoch is a new one. So it is noted in a file beside the FIFOs, or where nobody may write there in the temporary folder.
+later epoch. So the first epoch that a job asks for, whatever its number, is the FIFO that is there (`_0` in a new container;
+the one of its number, where there are several); from then on both count up together. Many processes ask, one after the
+other or side by side: each DataLoader worker of each epoch is a new one. So it is noted in a file beside the FIFOs, or
+where nobody may write there in the temporary folder.
 
 A note is valid while a process for which it was made runs. After that a job begins anew: in a new container, or in this
 one, where a training that failed is started again (torchrun does so) and finds the FIFOs where the last one left them.
