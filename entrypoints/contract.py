@@ -59,6 +59,7 @@ CONNECTOR_CONTENT_TYPE = "content_type"  # absent where the spec gives none
 CONNECTOR_MAX_OBJECTS = "max_objects"  # set by `--local --sample N` only: read the first N objects
 
 FIFO_WAIT_VARIABLE = "LAUNCHER_FIFO_WAIT_SECONDS"  # how long a Pipe's reader waits for a FIFO, and for bytes
+READ_WAIT_VARIABLE = "LAUNCHER_READ_WAIT_SECONDS"  # how long a reader of S3 or of a far mount waits without any byte
 
 # What a local run adds, because its hosts share one machine:
 MASTER_ADDR_VARIABLE = "LAUNCHER_MASTER_ADDR"  # where hosts[0] does not resolve by name (no namespaces)

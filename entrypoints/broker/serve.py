@@ -23,6 +23,7 @@ from entrypoints.broker.desk import LOOK_SECONDS, Desk, JobOverError
 from entrypoints.broker.framing import dealt_samples
 from entrypoints.readers import fifo
 from entrypoints.sample import Sample
+from entrypoints.silence import TELL_SECONDS, Silence, tell
 
 ROOM = 64 << 20  # bytes for all readers together, before the FIFO is left to fill up
 FIFO_LOOK_SECONDS = 0.02  # between two looks for the FIFO that is to come
@@ -48,7 +49,7 @@ def _read_epoch(desk: Desk, request: wire.Request) -> bytes:
     """Reads and deals out the desk's epoch; the frame that is its end."""
     try:
         descriptor, who = _open(desk, request)
-        stream = _Stream(desk, descriptor, fifo.Silence(who, request.wait_seconds))
+        stream = _Stream(desk, descriptor, Silence(who, request.wait_seconds))
         try:
             form = wire.referred_format(request.format)
             for sample in dealt_samples(stream, form, request.record_wrapper == "RecordIO"):
@@ -97,7 +98,7 @@ def _stop_if_abandoned(desk: Desk) -> None:
 class _Stream:
     """The bytes of an epoch as the format sees them; and the samples `made` of them, until they are dealt out."""
 
-    def __init__(self, desk: Desk, descriptor: int, silence: fifo.Silence) -> None:
+    def __init__(self, desk: Desk, descriptor: int, silence: Silence) -> None:
         self.made: list[Sample] = []
         self._desk, self._file, self._silence = desk, FileIO(descriptor), silence
         self._before = 0  # bytes that came before those of which `made` is made
@@ -134,7 +135,7 @@ class _Stream:
         """Deals out what has been made, and returns when the readers have room for more."""
         self.deal()
         self._desk.look(0)
-        since, tell_after = time.monotonic(), fifo.TELL_SECONDS
+        since, tell_after = time.monotonic(), TELL_SECONDS
         while True:
             _stop_if_abandoned(self._desk)
             epoch = self._desk.epoch
@@ -145,7 +146,7 @@ class _Stream:
             if epoch.is_settled and waited > tell_after:
                 tell_after *= 2
                 slow = max(epoch.parts.values(), key=lambda part: part.outbox.size)
-                fifo.tell(
+                tell(
                     f"{self._silence.who}: held up for {waited:.0f} s, since the reader of share {slow.index} of {epoch.count} "
                     "takes nothing; the others wait for it"
                 )
