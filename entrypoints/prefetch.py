@@ -8,6 +8,8 @@ before it have been, so the one that is read next can never wait behind later on
 - An error is raised where its piece would have been, after everything before it.
 - Nothing is fetched until the first read: a stream can be sought to where a resumed epoch goes on, and a generator that is
   only made costs nothing. Threads start then, in the process that reads, as many as there is work for.
+- Whoever reads waits here, and not in a request: so Ctrl-C is heard, and where not one byte comes for a long time, over all
+  requests, that is told of and at last an error (silence.py). Threads that are stuck in a request are left behind.
 - Closing ends the threads: at once where they wait, at the end of their request where one is under way. It is waited for
   a moment only, so that Ctrl-C ends a program whose store does not answer; threads left so end by themselves.
 - A process made by fork has no threads of its own: what its parent was reading cannot be read on in it, and says so.
@@ -31,6 +33,7 @@ from contextlib import suppress
 from entrypoints.errors import ChannelError
 from entrypoints.prefetch_schedule import Limits, Part, Schedule, Slot, Source
 from entrypoints.prefetch_stream import ReadStream
+from entrypoints.silence import silence_of_far
 
 _QUIT_SECONDS = 1.0  # for requests that are under way, once, however many there are
 
@@ -41,8 +44,9 @@ class ReadAhead:
     The last stream can be read after the iteration has come to its end; `close` ends everything before.
     """
 
-    def __init__(self, sources: Iterator[Source], limits: Limits) -> None:
+    def __init__(self, sources: Iterator[Source], limits: Limits, who: str) -> None:
         self._sources = sources
+        self._silence = silence_of_far(who)
         self._most_threads = limits.threads
         self._process = os.getpid()
         self._lock = threading.Lock()
@@ -65,16 +69,17 @@ class ReadAhead:
     def __next__(self) -> ReadStream[Slot]:
         self._check_process()
         with self._lock:
+            self._silence.begin()
             while not self._schedule.waiting:
                 if self._failure is not None:
                     failure, self._failure = self._failure, None
                     raise failure
                 if self._exhausted:
                     raise StopIteration
-                if self._advancing:
-                    self._news.wait()
-                else:
-                    self._advance()
+                if not self._advancing:
+                    self._advancing = True
+                    threading.Thread(target=self._advance_once, name="listing", daemon=True).start()
+                self._wait("the next object's name")
             slot = self._schedule.waiting.popleft()
             slot.given = True
             if self._started:
@@ -106,13 +111,14 @@ class ReadAhead:
         """The piece at the slot's place, waited for; None at the object's end. Raises what its fetch raised."""
         self._check_process()
         with self._lock:
+            self._silence.begin()
             while not (piece := self._schedule.take(slot)):
                 if slot.closed:
                     raise ChannelError(f"object {slot.source.key!r}: its reading was ended before its end")
                 if slot.at_end():
                     return None
                 self._start()
-                self._news.wait()
+                self._wait(f"object {slot.source.key!r}")
             self._start()
             return piece
 
@@ -144,6 +150,11 @@ class ReadAhead:
                 self._lock.release()
 
     # With the lock held
+
+    def _wait(self, what: str) -> None:
+        """Until something has come, or a moment has passed. Raises ChannelError where nothing has come for too long."""
+        if not self._news.wait(self._silence.patience):
+            self._silence.check(what)
 
     def _drop_abandoned(self) -> None:
         while self._abandoned:
@@ -183,6 +194,7 @@ class ReadAhead:
             source.close()
         else:
             self._schedule.add(source)
+        self._silence.begin()
         self._news.notify_all()
 
     def _start(self) -> None:
@@ -199,6 +211,10 @@ class ReadAhead:
             thread.start()
 
     # In the threads
+
+    def _advance_once(self) -> None:
+        with self._lock:
+            self._advance()
 
     def _run(self) -> None:
         with self._lock:
@@ -230,6 +246,9 @@ class ReadAhead:
         finally:
             self._lock.acquire()
         self._schedule.put(part, piece)
+        self._silence.begin()
+        if isinstance(piece, bytes):
+            self._silence.bytes += len(piece)
         self._dismiss()
         if part.slot.given:
             self._news.notify_all()
@@ -241,12 +260,14 @@ class ReadAhead:
             )
 
 
-def read_ahead(sources: Iterator[Source], limits: Limits) -> Generator[ReadStream[Slot], None, None]:
+def read_ahead(sources: Iterator[Source], limits: Limits, who: str) -> Generator[ReadStream[Slot], None, None]:
     """The streams of sources in order, being read ahead; closing the generator ends that, and closes `sources`.
+
+    `who` gives them, for the ChannelError where nothing comes any more.
 
     The last stream can be read after the generator's end. Raises what `sources` raises, at its place.
     """
-    pipeline = ReadAhead(sources, limits)
+    pipeline = ReadAhead(sources, limits, who)
     try:
         yield from pipeline
     except BaseException:

@@ -45,7 +45,9 @@ class Silence:
     def check(self, waiting_for: str = "") -> None:
         """Tells of a long silence on stderr, and raises ChannelError where it is too long."""
         silent = time.monotonic() - self._since
-        text = f"{self.who} has sent nothing for {silent:.0f} s, after {self.bytes:,} bytes{waiting_for}"
+        text = f"{self.who} has sent nothing for {silent:.0f} s, after {self.bytes:,} bytes"
+        if waiting_for:
+            text += f", and {waiting_for} is waited for"
         if silent >= self._seconds:
             raise ChannelError(f"{text}; {self._remedy} (or wait longer: {self._variable}={self._seconds:g})")
         if silent >= self._tell_at:

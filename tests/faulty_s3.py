@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +31,7 @@ class Store:
         self.gone = threading.Event()  # while it is set, every connection is cut
         self.speaking = threading.Event()  # while it is not set, nothing is answered
         self.speaking.set()
+        self.hushed: set[str] = set()  # paths that are not answered
         self.on_silence: Callable[[], None] = lambda: None  # is called by each request that then waits
 
     def around(self, answer: Answer) -> Answer:
@@ -43,6 +45,10 @@ class Store:
             if not self.speaking.is_set():
                 self.on_silence()
                 self.speaking.wait()
+            if request.path in self.hushed:
+                self.on_silence()
+                while request.path in self.hushed:
+                    time.sleep(0.02)
             for name in (request.headers.get("range", ""), request.path):
                 if faults := self.faults.get(name):
                     return _fault(faults.pop(0))

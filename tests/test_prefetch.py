@@ -71,7 +71,7 @@ def no_thread_stays() -> Iterator[None]:
 def test_any_objects_come_whole_and_in_order(shapes: list[tuple[int, bool]], step: int, limits: Limits) -> None:
     sources = [Bytes(str(n), random.Random(n).randbytes(size), ranges) for n, (size, ranges) in enumerate(shapes)]
     found = []
-    for stream in read_ahead(iter(sources), limits):
+    for stream in read_ahead(iter(sources), limits, "a test"):
         pieces = []
         while piece := stream.read(step):
             pieces.append(piece)
@@ -84,7 +84,7 @@ def test_any_objects_come_whole_and_in_order(shapes: list[tuple[int, bool]], ste
 def test_requests_are_under_way_at_the_same_time() -> None:
     together = threading.Barrier(5, timeout=10)
     sources = [Bytes(str(n), b"x", before=lambda start: together.wait() and None) for n in range(10)]
-    assert [stream.read() for stream in read_ahead(iter(sources), SMALL)] == [b"x"] * 10
+    assert [stream.read() for stream in read_ahead(iter(sources), SMALL, "a test")] == [b"x"] * 10
 
 
 def test_what_is_ahead_is_bounded() -> None:
@@ -98,7 +98,7 @@ def test_what_is_ahead_is_bounded() -> None:
 
     for source in sources:
         source.before = watch
-    for stream in read_ahead(iter(sources), SMALL):
+    for stream in read_ahead(iter(sources), SMALL, "a test"):
         while piece := stream.read(8):
             with lock:
                 read[0] += len(piece)
@@ -116,7 +116,7 @@ def test_objects_that_are_known_are_bounded() -> None:
             asked += 1
             yield Bytes(str(asked), b"")
 
-    with closing(read_ahead(endless(), SMALL)) as streams:
+    with closing(read_ahead(endless(), SMALL, "a test")) as streams:
         assert next(streams).read() == b""
         for _ in range(20):
             next(streams).close()
@@ -125,7 +125,7 @@ def test_objects_that_are_known_are_bounded() -> None:
 
 def test_nothing_is_fetched_before_the_first_read() -> None:
     sources, before = [Bytes(str(n), b"abc") for n in range(3)], threads()
-    with closing(read_ahead(iter(sources), SMALL)) as streams:
+    with closing(read_ahead(iter(sources), SMALL, "a test")) as streams:
         stream = next(streams)
         assert stream.seek(2) == 2
         assert threads() == before
@@ -138,7 +138,10 @@ def test_an_object_is_sought_like_a_file(ranges: bool, tmp_path: Path) -> None:
     data = os.urandom(200)
     (tmp_path / "f").write_bytes(data)
     random_numbers = random.Random(5)
-    with (tmp_path / "f").open("rb") as file, closing(read_ahead(iter([Bytes("k", data, ranges)]), SMALL)) as streams:
+    with (
+        (tmp_path / "f").open("rb") as file,
+        closing(read_ahead(iter([Bytes("k", data, ranges)]), SMALL, "a test")) as streams,
+    ):
         stream = next(streams)
         for _ in range(300):
             whence = random_numbers.randrange(3)
@@ -160,7 +163,7 @@ def test_an_error_comes_at_its_place() -> None:
             raise OSError("lost")
 
     sources = [Bytes("a", bytes(40)), Bytes("b", bytes(60), before=fail), Bytes("c", b"c")]
-    streams = read_ahead(iter(sources), SMALL)
+    streams = read_ahead(iter(sources), SMALL, "a test")
     first, second = next(streams), next(streams)
     assert len(first.read()) == 40
     assert len(second.read(16)) + len(second.read(16)) == 32
@@ -179,7 +182,7 @@ def test_an_error_of_the_listing_comes_after_what_was_listed() -> None:
 
     found = []
     with pytest.raises(ChannelError, match="the listing broke"):
-        for stream in read_ahead(listing(), SMALL):
+        for stream in read_ahead(listing(), SMALL, "a test"):
             found.append(stream.read())
             stream.close()
     assert found == [b"a", b"b"]
@@ -195,7 +198,7 @@ def test_closing_early_ends_the_threads_and_the_listing() -> None:
         finally:
             ended.append(True)
 
-    streams = read_ahead(listing(), SMALL)
+    streams = read_ahead(listing(), SMALL, "a test")
     stream = next(streams)
     assert stream.read(1) == b"\0"
     streams.close()
@@ -211,7 +214,7 @@ def test_closing_early_ends_the_threads_and_the_listing() -> None:
 def test_streams_that_nobody_has_any_more_are_no_burden() -> None:
     sources = [Bytes(str(n), bytes(100)) for n in range(30)]
     keys = []
-    for stream in read_ahead(iter(sources), SMALL):
+    for stream in read_ahead(iter(sources), SMALL, "a test"):
         keys.append(stream.key)
         stream.read(1)
     del stream
@@ -220,12 +223,12 @@ def test_streams_that_nobody_has_any_more_are_no_burden() -> None:
 
 
 def test_the_last_stream_is_read_after_the_end() -> None:
-    [stream] = read_ahead(iter([Bytes("a", bytes(1000))]), SMALL)
+    [stream] = read_ahead(iter([Bytes("a", bytes(1000))]), SMALL, "a test")
     assert len(stream.readall()) == 1000
 
 
 def test_a_child_does_not_read_on_what_its_parent_began() -> None:
-    with closing(read_ahead(iter([Bytes(str(n), bytes(100)) for n in range(9)]), SMALL)) as streams:
+    with closing(read_ahead(iter([Bytes(str(n), bytes(100)) for n in range(9)]), SMALL, "a test")) as streams:
         stream = next(streams)
         stream.read(1)
         out, into = os.pipe()
@@ -259,7 +262,7 @@ def test_a_file_in_pieces(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_gone(tmp_path: Path) -> None:
-    [stream] = read_ahead(iter([RemoteFile(str(tmp_path / "a"), "a")]), SMALL)
+    [stream] = read_ahead(iter([RemoteFile(str(tmp_path / "a"), "a")]), SMALL, "a test")
     with pytest.raises(FileNotFoundError):
         stream.read()
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from entrypoints import contract, silence
 from entrypoints.errors import ChannelError
 from entrypoints.readers import s3, s3_client
 from entrypoints.readers.s3_errors import cause_of
@@ -18,12 +22,17 @@ from entrypoints.sharding import EVERYTHING
 from faulty_s3 import RESET, Store, channel_of, faulty_s3
 
 MIB = 1 << 20
+REPOSITORY = Path(__file__).parent.parent
 
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     with faulty_s3(tmp_path, monkeypatch) as found:
         yield found
+        found.hushed.clear()
+        for thread in threading.enumerate():  # answered now; the client ends the process if Python ends before that
+            if thread.name in ("prefetch", "listing"):
+                thread.join(10)
 
 
 def read_all(root: Path, uri: str = "s3://bucket/") -> dict[str | None, bytes]:
@@ -197,3 +206,51 @@ def test_a_store_that_comes_back_is_read_on(store: Store, tmp_path: Path) -> Non
             store.gone.set()  # nobody answers any more, and every connection is cut
             threading.Timer(1.5, store.gone.clear).start()
     assert found == [(name, name.encode()) for name in names]
+
+
+@pytest.mark.parametrize("what", ["the next object's name", "object 'b'"])
+def test_a_store_that_is_silent_is_told_of_and_given_up(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], what: str
+) -> None:
+    monkeypatch.setenv(contract.READ_WAIT_VARIABLE, "0.4")
+    monkeypatch.setattr(silence, "TELL_SECONDS", 0.05)
+    for name in "ab":
+        (store.folder / name).write_bytes(name.encode())
+    channel = channel_of(tmp_path)
+    store.hushed.add("/bucket/b" if "'b'" in what else "/bucket/")
+    told = rf"'train': s3://bucket/ has sent nothing for 0 s, after [01] bytes, and {what} is waited for"
+    with pytest.raises(ChannelError, match=told + r"; .* \(or wait longer: LAUNCHER_READ_WAIT_SECONDS=0.4\)"):
+        for _, stream in s3.open_streams(channel, 0, EVERYTHING):
+            assert stream.read() == b"a"
+            stream.close()
+    assert re.search(told, capfd.readouterr().err)
+
+
+SILENT = """
+from pathlib import Path
+from entrypoints.environment import Channel
+from entrypoints.readers import s3
+channel = Channel("train", "S3Connector", None, "FullyReplicated", "None", Path("/none"), "s3://bucket/")
+for _, stream in s3.open_streams(channel, 0, s3.Share()):
+    print("read", len(stream.read()), flush=True)
+"""
+
+
+@pytest.mark.parametrize("end", ["limit", "Ctrl-C"])
+def test_what_a_silent_store_holds_up_does_not_keep_the_process(store: Store, end: str) -> None:
+    (store.folder / "a").write_bytes(b"a")
+    (store.folder / "b").write_bytes(bytes(30 * MIB))  # so that many threads are stuck
+    store.hushed.add("/bucket/b")
+    environ = {**os.environ, contract.READ_WAIT_VARIABLE: "0.5" if end == "limit" else "60"}
+    asked = threading.Event()
+    store.on_silence = asked.set
+    command = [sys.executable, "-c", SILENT]
+    with subprocess.Popen(command, env=environ, cwd=REPOSITORY, stdout=-1, stderr=-1, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "read 1\n"
+        assert asked.wait(30)
+        if end == "Ctrl-C":
+            process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    assert ("object 'b' is waited for" if end == "limit" else "KeyboardInterrupt") in errors
+    assert process.returncode == (1 if end == "limit" else -signal.SIGINT)

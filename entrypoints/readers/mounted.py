@@ -48,7 +48,7 @@ def open_objects(channel: Channel, paths: Iterable[str]) -> Generator[tuple[str 
             yield path, open_file(channel, path)
         return
     sources = (RemoteFile(os.path.join(channel.path, path), path) for path in paths)  # noqa: PTH118 (Path costs 5 us each)
-    with closing(read_ahead(sources, _LIMITS)) as streams:
+    with closing(read_ahead(sources, _LIMITS, f"channel {channel.name!r}: {channel.path}")) as streams:
         for stream in streams:
             yield stream.key, stream
 

@@ -103,7 +103,8 @@ def open_streams(channel: Channel, epoch: int, share: Share) -> Iterator[tuple[s
 def open_objects(channel: Channel, chosen: Iterable[Listed]) -> Generator[tuple[str | None, ByteStream], None, None]:
     """The streams of objects of the channel's listing, in the order in which they are given, being read ahead."""
     limits = Limits(held_bytes=HELD_BYTES, piece_bytes=RANGE_BYTES, whole_bytes=WHOLE_BYTES)
-    with closing(read_ahead((S3Object(channel, listed) for listed in chosen), limits)) as streams:
+    sources = (S3Object(channel, listed) for listed in chosen)
+    with closing(read_ahead(sources, limits, f"channel {channel.name!r}: {channel.s3_uri}")) as streams:
         for stream in streams:
             yield stream.key, stream
 

@@ -22,11 +22,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, NoReturn, TypeVar
 
 from entrypoints.errors import ChannelError
 from entrypoints.readers.s3_errors import cause_of
+from entrypoints.silence import silence_of_far
 
 _TARGET_GBPS = 50.0  # 65 connections; 10, the client's default, are 25
 PATIENCE_SECONDS = (
@@ -127,7 +128,7 @@ def pages(bucket: str, prefix: str, token: str | None = None) -> Iterator[tuple[
     complete = False
     while not complete:
         failing, request = f"s3://{bucket}/{prefix} cannot be listed", partial(_page, bucket, prefix, token)
-        found, token, complete = _aside(partial(_patiently, failing, request))
+        found, token, complete = _aside(f"s3://{bucket}/{prefix}", partial(_patiently, failing, request))
         if found is not None:
             yield found, None if complete else token
 
@@ -170,10 +171,11 @@ def _page(bucket: str, prefix: str, token: str | None) -> tuple[list[Any] | None
     return None if page is None else page.object_info, stream.continuation_token, stream.complete or page is None
 
 
-def _aside(ask: Callable[[], T]) -> T:
-    """What `ask` gives, called in a thread: while the client waits for an answer, the thread that asked it hears no Ctrl-C."""
-    if threading.current_thread() is not threading.main_thread():
-        return ask()
+def _aside(who: str, ask: Callable[[], T]) -> T:
+    """What `ask` gives, called in a thread: while the client waits for an answer, the thread that asked it hears no Ctrl-C.
+
+    Raises ChannelError where `who` is silent for too long; the thread is then left alone.
+    """
     answer: SimpleQueue[Callable[[], T]] = SimpleQueue()
 
     def run() -> None:
@@ -184,7 +186,14 @@ def _aside(ask: Callable[[], T]) -> T:
             answer.put(partial(_raise, error))
 
     threading.Thread(target=run, name="listing", daemon=True).start()
-    return answer.get()()
+    silence = silence_of_far(who)
+    while True:
+        try:
+            given = answer.get(timeout=silence.patience)
+        except Empty:
+            silence.check("the list of its objects")
+        else:
+            return given()
 
 
 def _raise(error: BaseException) -> NoReturn:
