@@ -38,11 +38,11 @@ from entrypoints.sample import Sample
 from entrypoints.sample_notes import tell_sample
 from entrypoints.sampling import Reading, Samples, State, whole_number
 from entrypoints.sharding import Place, place_of_rank
+from entrypoints.torch_epochs import Epochs
 from entrypoints.torch_map import ConnectorMapDataset as ConnectorMapDataset
 from entrypoints.torch_map import MountedMapDataset as MountedMapDataset
 
 Transform = Callable[[Sample], Any]
-_WORKERS = 1024  # of a DataLoader, at most
 
 
 class StreamDataset(IterableDataset[Any]):
@@ -57,24 +57,18 @@ class StreamDataset(IterableDataset[Any]):
     place: Place
 
     def __init__(self) -> None:
-        # In shared memory, because workers that persist over epochs hold a copy of this object, and because a
-        # StatefulDataLoader tells states to its workers only. -1 is nothing so far.
-        self._epoch = _shared(1)
-        # By worker: the epoch of the state that was loaded, of which no sample has come since, times 2; plus 1 where it says
-        # that none will come.
-        self._loaded = _shared(_WORKERS)
+        self._epochs = Epochs()
         self._current: Samples | Mixture | None = None
         self._resumed: State | None = None
 
     def set_epoch(self, epoch: int) -> None:
         """Says which epoch the next iteration is, counting from 0; under Pipe each has its own FIFO; else ValueError."""
-        self._epoch[0] = whole_number("epoch", epoch, 0)
+        self._epochs.tell(whole_number("epoch", epoch, 0))
 
     @property
     def epoch(self) -> int:
         """The epoch of the next iteration."""
-        told = int(self._epoch[0])
-        return told if told >= 0 else (int(self._loaded.max()) >> 1) + 1
+        return self._epochs.next(self.place.world_size == 1)
 
     def samples(self, worker: int = 0, workers: int = 1, epoch: int | None = None) -> Samples | Mixture:
         """What one worker (of `workers`) of this rank reads in this epoch or another, before the transform."""
@@ -89,17 +83,17 @@ class StreamDataset(IterableDataset[Any]):
         if resumed is not None and resumed["epoch"] == epoch:
             samples.load_state_dict(resumed)
             return self._going_on(samples, worker, workers)
-        if bool((self._loaded[:workers] >> 1 == epoch).all()):
-            samples.finish()  # a StatefulDataLoader begins once more after it has found that nothing is left
+        if self._epochs.is_over(epoch, worker, workers):
+            samples.finish()
+            self._epochs.pass_over(worker)
         return self._given(samples)
 
     def _going_on(self, samples: Samples | Mixture, worker: int, workers: int) -> Generator[Any, None, None]:
-        if bool((self._loaded[:workers] == 2 * samples.epoch + 1).all()) and self.place.local_world_size == 1:
+        if self._epochs.has_finished(samples.epoch, workers) and self.place.local_world_size == 1:
             samples.finish()  # else those who go on with a Pipe have to be told not to wait for this share, which reading does
         with closing(self._given(samples)) as given:
             for sample in given:
-                self._loaded[worker] = -1
-                self.set_epoch(samples.epoch)
+                self._epochs.give(worker, samples.epoch)
                 yield sample
                 break
             yield from given
@@ -125,11 +119,6 @@ class StreamDataset(IterableDataset[Any]):
         # An iteration that is under way does not travel: a copy begins anew, in the same epoch.
         return {**self.__dict__, "_current": None}
 
-    def __setstate__(self, state: State) -> None:
-        self.__dict__.update(state)
-        for cells in (self._epoch, self._loaded):
-            cells.share_memory_()  # type: ignore[no-untyped-call]
-
     def state_dict(self) -> State:
         """Where the iteration that began last stands, in this process: the next iteration of one that loads it goes on there."""
         # The epoch may be another by now, and that one has not begun: but not for a worker, which is asked in its iteration.
@@ -143,17 +132,12 @@ class StreamDataset(IterableDataset[Any]):
         """Lets the next iteration go on where `state` says, in its epoch; or, where that is finished, with the next one."""
         info, finished = get_worker_info(), bool(state.get("finished"))
         if info is None:
-            self._loaded.fill_(-1)
+            self._epochs.forget_states()
         if finished or (info is not None and "version" in state):
-            # A worker can have given its last sample and not know that; and other workers may still go on, or not.
-            self._loaded[info.id if info else 0] = 2 * state["epoch"] + finished
+            self._epochs.load(info.id if info else 0, state["epoch"], finished)
         else:
             self.set_epoch(state["epoch"])
         self._resumed = state if "version" in state else None
-
-
-def _shared(cells: int) -> torch.Tensor:
-    return torch.full((cells,), -1, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call, no-any-return]
 
 
 class ChannelDataset(StreamDataset):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ from entrypoints.torch_dataset import StreamDataset
 
 T = TypeVar("T")
 _WAIT_SECONDS = 0.2  # between looks whether anybody still reads
+_LEAVE_SECONDS = 3.0  # for the threads to end; one that waits for a FIFO or a silent server ends when that has answered
 
 
 @dataclass(frozen=True)
@@ -142,8 +144,9 @@ class ThreadLoader:
                 del item  # a batch that was given must not be held while the next is waited for
         finally:
             stop.set()
+            deadline = time.monotonic() + _LEAVE_SECONDS
             for worker in workers:
-                worker.join()
+                worker.join(max(0.0, deadline - time.monotonic()))
 
     def _work(self, samples: Samples | Mixture, filled: queue.Queue[_Batch | _End], stop: threading.Event) -> None:
         """One thread: batches of its share until that ends, fails or nobody reads any more."""

@@ -122,6 +122,21 @@ def test_a_share_that_has_ended_before_the_others_stays_so(environment: Environm
         assert before + given(again) == whole
 
 
+@pytest.mark.parametrize("name", ["threads", "stateful", "workers", "persistent workers"])
+def test_a_rank_that_has_ended_before_the_others_waits_in_its_epoch(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Else it would give the next epoch's samples where the others give what is left of this one."""
+    for variable, value in (("RANK", "1"), ("WORLD_SIZE", "2"), ("LOCAL_RANK", "1"), ("LOCAL_WORLD_SIZE", "2")):
+        monkeypatch.setenv(variable, value)
+    whole, left, resumed = (LOADERS[name](of_files(environment)) for _ in range(3))
+    first, second = read(whole, 0), read(whole, 1)
+    assert read(left, 0) == first
+    resumed.load_state_dict(json.loads(json.dumps(left.state_dict())))
+    assert given(resumed) == []
+    assert read(resumed, 1) == second
+
+
 def test_samples_of_a_finished_epoch(environment: Environment) -> None:
     def opened() -> Any:
         return open_channel("files", environment=environment, share=Share(), reading=SHUFFLED)
