@@ -45,6 +45,7 @@ class Channel:
     max_objects: int | None = None  # read the first N objects only
     sharer: tuple[int, int] | None = None  # this host's number among those that get the channel; None: all do
     attribute_names: tuple[str, ...] = ()  # what each line of an augmented manifest sends, in order, where that is told
+    hosts: int | None = None  # that get the channel; None where that is not told
 
 
 @dataclass(frozen=True)
@@ -145,8 +146,7 @@ def load_environment(root: Path | None = None, environ: Mapping[str, str] | None
     Raises ConfigError, naming the file or variable, where one is damaged; an absent file is no error.
     """
     environ = os.environ if environ is None else environ
-    if root is None:
-        root = Path(environ.get(contract.BASE_DIR_VARIABLE) or contract.BASE_DIR)
+    root = root or Path(environ.get(contract.BASE_DIR_VARIABLE) or contract.BASE_DIR)
     config_dir = root / contract.CONFIG_DIR
     raw_hyperparameters = _read_object(config_dir / contract.HYPERPARAMETERS_FILE)
     input_data_config = _read_object(config_dir / contract.INPUT_DATA_CONFIG_FILE)
@@ -165,7 +165,12 @@ def load_environment(root: Path | None = None, environ: Mapping[str, str] | None
             name: value if isinstance(value, str) else json.dumps(value) for name, value in raw_hyperparameters.items()
         },
         channels={
-            name: replace(channel, sharer=shared.get(name), attribute_names=attributes.get(name, ()))
+            name: replace(
+                channel,
+                sharer=shared.get(name),
+                hosts=shared.get(name, (0, len(hosts)))[1],
+                attribute_names=attributes.get(name, ()),
+            )
             for name, channel in _channels(root, input_data_config, environ).items()
         },
         hosts=hosts,
@@ -196,11 +201,9 @@ def _read_object(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} is not JSON in UTF-8: {error}") from error
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
-    if content is None:
-        return {}
-    if not isinstance(content, dict):
+    if content is not None and not isinstance(content, dict):
         raise ConfigError(f"{path} holds a JSON {type(content).__name__} where an object belongs")
-    return content
+    return content or {}
 
 
 def _decoded(value: object) -> object:

@@ -7,7 +7,8 @@ object's end (zip, Parquet) are given it once it is kept, if it has no more than
 larger ones are read where they lie, each time. A disk that is full ends the keeping, never the reading. What a process
 leaves half written when it is killed, the next one that opens the cache removes.
 
-An object of S3 is kept by its key, size and ETag, so a changed one is read anew. A file of a far mount is kept by its path
+An object of S3 is kept by its key, size and ETag, so a changed one is read anew, and so is one of which bytes were lost on
+this disk. A file of a far mount is kept by its path
 alone, because asking for its time would cost what the cache is to save: let such a cache live no longer than the job.
 """
 
@@ -31,6 +32,7 @@ from typing import Any
 
 from entrypoints.environment import Channel
 from entrypoints.errors import ChannelError
+from entrypoints.listing import Listed
 from entrypoints.readers import Reader
 from entrypoints.readers.remote_file import is_remote
 from entrypoints.records.cursor import Seekable
@@ -74,7 +76,7 @@ class ObjectCache:
     ) -> Generator[tuple[str | None, ByteStream], None, None]:
         """As the reader's own; what is kept comes from here, the rest through the reader, and is kept."""
         placed = ((item, self._place(item)) for item in chosen)
-        for kept, items in groupby(placed, key=lambda pair: os.path.exists(pair[1])):  # noqa: PTH110 (Path costs 5 us each)
+        for kept, items in groupby(placed, key=lambda pair: _is_kept(*pair)):
             if kept:
                 for item, place in items:
                     yield reader.key_of(channel, item), FileIO(place)
@@ -228,6 +230,18 @@ class _Keeping:
         if self._part is not None:
             part, self._part = self._part, None
             self._cache.end_part(part, None)
+
+
+def _is_kept(item: Any, place: str) -> bool:
+    """Whether the object is there, and all of it where its size was listed. What is not is replaced when it has been read."""
+    try:
+        size = os.stat(place).st_size  # noqa: PTH116 (Path costs 5 us each)
+    except FileNotFoundError:
+        return False
+    if not isinstance(item, Listed) or item.size == size:
+        return True
+    _log.warning("%s has %d bytes, not the %d of object %r: it is read anew", place, size, item.size, item.key)
+    return False
 
 
 def _absolute(folder: str | os.PathLike[str], channel: Channel) -> Path:

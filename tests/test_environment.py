@@ -60,8 +60,8 @@ def test_files_as_sagemaker_writes_them(tmp_path: Path) -> None:
     assert environment.raw_hyperparameters == {"epochs": "5", "model": "resnet"}
     data = tmp_path / "input" / "data"
     assert environment.channels == {
-        "train": Channel("train", "Pipe", "image/png", "ShardedByS3Key", "RecordIO", data / "train"),
-        "lists": Channel("lists", "File", None, "FullyReplicated", "None", data / "lists"),
+        "train": Channel("train", "Pipe", "image/png", "ShardedByS3Key", "RecordIO", data / "train", hosts=1),
+        "lists": Channel("lists", "File", None, "FullyReplicated", "None", data / "lists", hosts=1),
     }
     assert (environment.hosts, environment.current_host, environment.host_rank) == (("algo-1",), "algo-1", 0)
     assert (environment.current_instance_type, environment.current_group) == ("ml.c5.xlarge", "homogeneousCluster")

@@ -71,6 +71,7 @@ def test_a_path_in_two_lists(environment: Environment) -> None:
     ],
 )
 def test_a_channel_without_lists(environment: Environment, channel: str, expected: str) -> None:
+    write(environment, "a.txt", "1\t1\tx.png\n")
     with pytest.raises(ChannelError, match=expected):
         read_labels(environment, channel)
 

@@ -107,6 +107,28 @@ def test_a_changed_object_is_read_anew(store: Store, tmp_path: Path) -> None:
     assert fetched(store) == ["/bucket/tar/03"]
 
 
+@pytest.mark.parametrize("left", [0, 100])
+def test_an_object_that_lost_bytes_on_the_disk_is_read_and_kept_anew(
+    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture, left: int
+) -> None:
+    (store.folder / "objects").mkdir()
+    for name in "abc":
+        (store.folder / "objects" / name).write_bytes(name.encode() * 1000)
+    environment = environment_of(tmp_path, "s3://bucket/objects/")
+
+    def read_all() -> list[bytes]:
+        with open_channel("train", environment=environment, reading=Reading(cache_dir=tmp_path / "cache")) as samples:
+            return [sample["data"] for sample in samples]
+
+    whole = read_all()
+    [kept] = [file for file in (tmp_path / "cache").rglob("*") if file.is_file() and file.read_bytes()[:1] == b"b"]
+    os.truncate(kept, left)
+    store.requests.clear()
+    assert read_all() == whole == read_all()
+    assert fetched(store) == ["/bucket/objects/b"]
+    assert f"{left} bytes, not the 1000 of object 'objects/b'" in caplog.text
+
+
 def read_shares(root: Path, number: int, answers: Any) -> None:
     reading = Reading(seed=3, cache_dir=root / "cache")
     answers.put([read(root, "zip", reading, epoch, Share(number, 8)) for epoch in range(3)])

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import boto3
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from entrypoints.environment import Channel
 from entrypoints.errors import ChannelError
 from entrypoints.readers import READERS, fifo, mounted, reader_of, s3
+from entrypoints.readers.remote_file import RemoteFile
 from entrypoints.sharding import EVERYTHING, Share
 from launcher.local.s3_server import serve
 
@@ -61,7 +63,7 @@ def test_a_directory_in_the_order_of_s3(tmp_path: Path) -> None:
 names = st.text("a.b/-", min_size=1, max_size=6).filter(lambda name: all(part.strip(".") for part in name.split("/")))
 
 
-@given(st.sets(names, max_size=12))
+@given(st.sets(names, min_size=1, max_size=12))
 def test_any_directory_is_sorted_by_whole_paths(tmp_path_factory: pytest.TempPathFactory, keys: set[str]) -> None:
     keys = {key for key in keys if not any(other.startswith(key + "/") for other in keys)}
     directory = tmp_path_factory.mktemp("tree")
@@ -80,24 +82,105 @@ def test_names_that_are_no_unicode(tmp_path: Path) -> None:
     assert read(channel(tmp_path)) == [("\udcff.bin", b"x")]
 
 
-def test_nothing_outside_the_channel_is_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    secret = tmp_path / "secret"
-    secret.mkdir()
-    (secret / "key").write_bytes(b"secret")
+def test_links_are_followed_where_they_lead_to_something_new(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    pool = tmp_path / "pool"
+    fill(pool, ["x", "2024/y", "2024/z"])
+    (pool / "latest").symlink_to("2024")
+    (pool / "again").symlink_to(tmp_path / "data")
     root = tmp_path / "data"
-    fill(root, ["a", "d/b"])
+    fill(root, ["a", "d/b", "d0"])
     (root / "inside").symlink_to("d/b")
-    (root / "outside").symlink_to(secret / "key")
-    (root / "outside_directory").symlink_to(secret)
-    (root / "loop").symlink_to(".")
-    (root / "dangling").symlink_to("nothing")
+    (root / "outside").symlink_to(pool / "x")
+    (root / "d" / "pool").symlink_to(pool)
+    (root / "c").symlink_to(pool / "latest")
     os.mkfifo(root / "pipe")
+    for name, target in {
+        "loop": ".",
+        "up": "..",
+        "v": "d",
+        "dangling": "../nothing",
+        "itself": "itself",
+        "below_a_file": "a/b",
+        "to_pipe": "pipe",
+    }.items():
+        (root / name).symlink_to(target)
     with socket.socket(socket.AF_UNIX) as server, caplog.at_level(logging.WARNING):
         server.bind(str(root / "socket"))
         found = read(channel(root))
-    assert found == [("a", b"a"), ("d/b", b"d/b"), ("inside", b"d/b")]
-    passed_over = {Path(str(record.args[0])).name for record in caplog.records if isinstance(record.args, tuple)}
-    assert passed_over == {"outside", "outside_directory", "loop", "dangling", "pipe", "socket"}
+    assert found == [
+        ("a", b"a"),
+        ("c/y", b"2024/y"),
+        ("c/z", b"2024/z"),
+        ("d/b", b"d/b"),
+        ("d/pool/2024/y", b"2024/y"),
+        ("d/pool/2024/z", b"2024/z"),
+        ("d/pool/x", b"x"),
+        ("d0", b"d0"),
+        ("inside", b"d/b"),
+        ("outside", b"x"),
+    ]
+    told = {
+        Path(str(record.args[0])).name: str(record.args[1]).replace(str(tmp_path), "")
+        for record in caplog.records
+        if isinstance(record.args, tuple)
+    }
+    assert told == {
+        "again": "a link to /data, which is read under its own name",
+        "latest": "a link to /pool/2024, which is read under its own name",
+        "loop": "a link to /data, which is read under its own name",
+        "up": "a link to , in which it lies itself",
+        "v": "a link to /data/d, which is read under its own name",
+        "dangling": "a link to what is not here, ../nothing",
+        "itself": "a link to what is not here, itself",
+        "below_a_file": "a link to what is not here, a/b",
+        "pipe": "neither a file nor a directory",
+        "socket": "neither a file nor a directory",
+        "to_pipe": "neither a file nor a directory",
+    }
+
+
+@pytest.mark.parametrize("distribution", ["FullyReplicated", "ShardedByS3Key"])
+@pytest.mark.parametrize("folders", [[], ["deep/er", ".hidden"]])
+def test_a_folder_without_files_is_an_error_where_there_must_be_some(
+    tmp_path: Path, folders: list[str], distribution: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for folder in folders:
+        (tmp_path / folder).mkdir(parents=True)
+    of_one = replace(channel(tmp_path, "FastFile", distribution), hosts=1)
+    with pytest.raises(ChannelError, match=r"'train': no file in .*, nor below it; correct the channel's s3_uri.*'/'"):
+        read(of_one)
+    of_two = replace(of_one, hosts=2, mode="File")
+    if distribution == "FullyReplicated":
+        with pytest.raises(
+            ChannelError, match=r"'train': no file in .*; correct the channel's s3_uri, or directory_path"
+        ):
+            read(of_two, Share(1, 2))
+        return
+    assert [read(of_two), read(of_two, Share(1, 2))] == [[], []]
+    assert capfd.readouterr().err.count("no file in") == 1
+    (tmp_path / "only").write_bytes(b"one")
+    assert [read(of_two), read(of_two, Share(1, 2))] == [[("only", b"one")], []], "a share may always be empty"
+    assert read(replace(of_one, distribution="FullyReplicated"), Share(3, 4)) == []
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("instead", ["nothing", "fifo", "directory"])
+def test_what_is_no_file_any_more_when_it_is_opened(tmp_path: Path, instead: str) -> None:
+    fill(tmp_path, ["a", "b"])
+    names = list(mounted.objects(channel(tmp_path)))
+    (tmp_path / "b").unlink()
+    if instead == "fifo":
+        os.mkfifo(tmp_path / "b")
+    elif instead == "directory":
+        (tmp_path / "b").mkdir()
+    streams = mounted.open_objects(channel(tmp_path), names)
+    key, stream = next(streams)
+    stream.close()
+    assert key == "a"
+    with pytest.raises(ChannelError, match=f"channel 'train' cannot be read at 'b': .*{tmp_path}/b"):
+        next(streams)
+    with pytest.raises(OSError, match=r"No such file|Is a directory|Illegal seek"):
+        RemoteFile(str(tmp_path / "b"), "b").fetch(0, 10)
 
 
 def test_a_channel_that_is_itself_a_link(tmp_path: Path) -> None:
@@ -110,7 +193,10 @@ def test_a_missing_directory(tmp_path: Path) -> None:
     with pytest.raises(ChannelError, match=r"channel 'train': .*/none is not a directory; its input mode is FastFile"):
         read(channel(tmp_path / "none", "FastFile"))
     # A host can be left without any object.
-    assert read(channel(tmp_path / "none", distribution="ShardedByS3Key")) == []
+    sharded = channel(tmp_path / "none", distribution="ShardedByS3Key")
+    assert read(sharded) == read(replace(sharded, hosts=2)) == []
+    with pytest.raises(ChannelError, match=r"/none is not a directory; its input mode is File"):
+        read(replace(sharded, hosts=1))
 
 
 # A FIFO
@@ -284,7 +370,9 @@ def test_closing_an_object_early(bucket: Path) -> None:
 def test_what_cannot_be_listed(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ChannelError, match=r"channel 'train': no object under s3://bucket/none; correct s3_uri"):
         read(connector("s3://bucket/none"))
-    with pytest.raises(ChannelError, match=r"channel 'train': s3://no-bucket/x cannot be listed: there is no such bucket"):
+    with pytest.raises(
+        ChannelError, match=r"channel 'train': s3://no-bucket/x cannot be listed: there is no such bucket"
+    ):
         read(connector("s3://no-bucket/x"))
     monkeypatch.delenv("AWS_ENDPOINT_URL")
     monkeypatch.delenv("AWS_REGION")

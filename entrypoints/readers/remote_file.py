@@ -46,7 +46,8 @@ class RemoteFile:
         while reached < end:
             try:
                 if self._descriptor < 0:
-                    self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+                    # Not blocking: what has become a FIFO since the listing is an error, where opening would wait.
+                    self._descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
                 piece = os.pread(self._descriptor, end - reached, reached)
             except OSError as error:
                 failures += 1
