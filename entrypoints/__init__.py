@@ -31,9 +31,15 @@ if TYPE_CHECKING:
     from entrypoints.errors import ChannelError as ChannelError
     from entrypoints.errors import CorruptError as CorruptError
     from entrypoints.lst import read_lst as read_lst
+    from entrypoints.records.shards import write_shards as write_shards
+    from entrypoints.sampling import Reading as Reading
     from entrypoints.torch_dataset import ChannelDataset as ChannelDataset
-    from entrypoints.torch_dataset import ConnectorMapDataset as ConnectorMapDataset
-    from entrypoints.torch_dataset import MountedMapDataset as MountedMapDataset
+    from entrypoints.torch_dataset import MixedDataset as MixedDataset
+    from entrypoints.torch_dataset import uneven_ranks as uneven_ranks
+    from entrypoints.torch_loader import ThreadLoader as ThreadLoader
+    from entrypoints.torch_loader import even_batches as even_batches
+    from entrypoints.torch_map import ConnectorMapDataset as ConnectorMapDataset
+    from entrypoints.torch_map import MountedMapDataset as MountedMapDataset
 
 # The public names, and the module of this package that has each.
 _EXPORTS = {
@@ -44,11 +50,17 @@ _EXPORTS = {
     "ChannelError": "errors",
     "CorruptError": "errors",
     "read_lst": "lst",
+    "MixedDataset": "torch_dataset",
+    "Reading": "sampling",
+    "ThreadLoader": "torch_loader",
+    "even_batches": "torch_loader",
+    "uneven_ranks": "torch_dataset",
+    "write_shards": "records.shards",
     "load_checkpoint": "checkpoint",
     "save_checkpoint": "checkpoint",
     "ChannelDataset": "torch_dataset",
-    "ConnectorMapDataset": "torch_dataset",
-    "MountedMapDataset": "torch_dataset",
+    "ConnectorMapDataset": "torch_map",
+    "MountedMapDataset": "torch_map",
 }
 
 _OLD_MODULE = "entrypoints._old_module"  # its place in sys.modules

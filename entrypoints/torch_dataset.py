@@ -1,6 +1,6 @@
 """Channels as PyTorch datasets.
 
-`ChannelDataset` streams, whatever the mode; the map-style ones (torch_map) give random access where the way of arriving can:
+`ChannelDataset` streams, whatever the mode; the map-style ones (`torch_map`) give random access where the way of arriving can:
 
     loader = DataLoader(ChannelDataset("train", transform=decode), batch_size=32, num_workers=4)
     for epoch in range(5):
@@ -39,8 +39,6 @@ from entrypoints.sample_notes import tell_sample
 from entrypoints.sampling import Reading, Samples, State, whole_number
 from entrypoints.sharding import Place, place_of_rank
 from entrypoints.torch_epochs import Epochs
-from entrypoints.torch_map import ConnectorMapDataset as ConnectorMapDataset
-from entrypoints.torch_map import MountedMapDataset as MountedMapDataset
 
 Transform = Callable[[Sample], Any]
 

@@ -17,7 +17,8 @@ from entrypoints.environment import Environment
 from entrypoints.errors import ChannelError
 from entrypoints.readers import s3, s3_client
 from entrypoints.sharding import EVERYTHING, Share
-from entrypoints.torch_dataset import ChannelDataset, ConnectorMapDataset
+from entrypoints.torch_dataset import ChannelDataset
+from entrypoints.torch_map import ConnectorMapDataset
 from faulty_s3 import RESET, Store, environment_of, faulty_s3
 
 pytestmark = [

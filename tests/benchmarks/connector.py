@@ -96,7 +96,7 @@ def client_alone(prefix: str, ending: str, count: int, size: int | None) -> tupl
 
 
 def _our_map(folder: Path) -> Callable[[], Any]:
-    from entrypoints.torch_dataset import ConnectorMapDataset
+    from entrypoints import ConnectorMapDataset
 
     return lambda: ConnectorMapDataset("train", environment=connector_channel(folder, "s3://bucket/small/"))
 
