@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from entrypoints import contract
 from entrypoints.environment import Channel
+from entrypoints.errors import ChannelError
 from entrypoints.readers import mounted
 from entrypoints.readers.remote_file import file_system, is_remote
 from entrypoints.sharding import EVERYTHING, Share
@@ -18,11 +20,16 @@ from launcher.local.providers import fuse
 from launcher.local.providers.mount_tools import TOOLS, View
 from launcher.local.s3_server import serve
 from launcher.local.s3_server.latency import delayed
+from launcher.local.s3_server.wire import Answer, Request, Response
 from launcher.s3_uri import Place
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("rclone") and Path("/dev/fuse").exists()), reason="needs rclone and FUSE"
 )
+
+
+SPEAKING = threading.Event()  # while it is not set, the mount's store does not answer
+SPEAKING.set()
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +42,20 @@ def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(os.urandom(number * 1000))
     (folder / "big").write_bytes(os.urandom(5_000_001))
+    (folder / "later").write_bytes(bytes(100))
     (root / "mount").mkdir()
     [tool] = [tool for tool in TOOLS if tool.program == "rclone"]
-    with serve(root / "s3", root / "overlay", delayed(0.005)) as endpoint:
+
+    def silenced(answer: Answer) -> Answer:
+        late = delayed(0.005)(answer)
+
+        def wait_first(request: Request) -> Response:
+            SPEAKING.wait()
+            return late(request)
+
+        return wait_first
+
+    with serve(root / "s3", root / "overlay", silenced) as endpoint:
         keys = {"AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any"}
         view = View(Place("bucket", "data/"), root / "mount", root, keys)
         with fuse.mounted(tool, view, shutil.which, lambda text: None):
@@ -87,6 +105,25 @@ def test_leaving_early_leaves_no_thread_and_no_open_file(far: tuple[Path, Path])
     assert not [thread for thread in threading.enumerate() if thread.name == "prefetch"]
     opened = [str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
     assert not [path for path in opened if path.startswith(str(mount))]
+
+
+def test_a_mount_that_is_silent_is_given_up(far: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    _, mount = far
+    monkeypatch.setenv(contract.READ_WAIT_VARIABLE, "0.5")
+    paths = ["later"]  # which no other test has read before
+    assert "later" in mounted.objects(_channel(mount))
+    SPEAKING.clear()
+    try:
+        [(_, stream)] = mounted.open_objects(_channel(mount), paths)
+        with pytest.raises(ChannelError, match=f"'train': {mount} has sent nothing for . s.*'later' is waited for"):
+            stream.read()
+        stream.close()
+    finally:
+        SPEAKING.set()
+    for thread in threading.enumerate():
+        if thread.name == "prefetch":
+            thread.join(20)
+    assert read(mount, Share(41, 42)) == [("later", bytes(100))]
 
 
 def _channel(path: Path) -> Channel:

@@ -218,7 +218,7 @@ def test_a_store_that_is_silent_is_told_of_and_given_up(
         (store.folder / name).write_bytes(name.encode())
     channel = channel_of(tmp_path)
     store.hushed.add("/bucket/b" if "'b'" in what else "/bucket/")
-    told = rf"'train': s3://bucket/ has sent nothing for 0 s, after [01] bytes, and {what} is waited for"
+    told = rf"'train': s3://bucket/ has sent nothing for [01] s, after [01] bytes, and {what} is waited for"
     with pytest.raises(ChannelError, match=told + r"; .* \(or wait longer: LAUNCHER_READ_WAIT_SECONDS=0.4\)"):
         for _, stream in s3.open_streams(channel, 0, EVERYTHING):
             assert stream.read() == b"a"

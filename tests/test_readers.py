@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import socket
@@ -9,18 +10,22 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import boto3
+import pyarrow
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from entrypoints.environment import Channel
 from entrypoints.errors import ChannelError
 from entrypoints.readers import READERS, fifo, mounted, reader_of, s3
 from entrypoints.readers.remote_file import RemoteFile
+from entrypoints.records import format_of, tar_write, zip_write
 from entrypoints.sharding import EVERYTHING, Share
 from launcher.local.s3_server import serve
 
@@ -404,6 +409,23 @@ def test_without_the_connector_the_extra_is_named(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "s3torchconnector", None)
     with pytest.raises(ImportError, match=r"pip install 'sagemaker-launch\[s3\]'"):
         read(connector("s3://bucket/x"))
+
+
+@pytest.mark.parametrize("form", ["tar", "zip", "parquet"])
+def test_an_empty_marker_gives_no_sample_and_hidden_files_do(bucket: Path, form: str) -> None:
+    data = io.BytesIO()
+    if form == "parquet":
+        parquet.write_table(pyarrow.table({"x": [1]}), data)
+    else:
+        (tar_write if form == "tar" else zip_write).write(data, [{"__key__": "x", "txt": b"1"}])
+    for key, content in {"_SUCCESS": b"", ".hidden": data.getvalue(), "part-0": data.getvalue()}.items():
+        (bucket / key).write_bytes(content)
+    for source in (channel(bucket), connector("s3://bucket/")):
+        found: list[str | None] = []
+        for name, stream in reader_of(source).open_streams(source, 0, EVERYTHING):
+            with closing(stream):
+                found += [name] * len(list(format_of(form).split(stream, name)))
+        assert found == [".hidden", "part-0"]
 
 
 # The table
