@@ -17,7 +17,7 @@ from entrypoints.object_cache import ObjectCache
 from entrypoints.pipeline import Source
 from entrypoints.readers import mounted, reader_of
 from entrypoints.readers.remote_file import is_remote
-from entrypoints.records import Format, format_of
+from entrypoints.records import Format, format_of, name_of
 from entrypoints.records.augmented import Augmented
 from entrypoints.sampling import Reading, Samples, whole_number
 from entrypoints.sharding import Place, Share, place_from, share_for
@@ -62,7 +62,7 @@ def open_channel(
         share = default_share(channel, place_of(environment))
     reading = reading or Reading()
     source = Source(channel, epoch, reader, form, share, reading, _cache(channel, reading))
-    about = {"channel": name, "format": getattr(form, "__name__", None) or repr(form)}
+    about = {"channel": name, "format": name_of(form)}
     return Samples(source.samples, epoch, share, reading, about, dealt=source.is_dealt)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from entrypoints.broker.reader import has_broker, leave_share, read_share
 from entrypoints.environment import Channel
-from entrypoints.errors import ChannelError, CorruptError
+from entrypoints.errors import ChannelError
 from entrypoints.object_cache import ObjectCache
 from entrypoints.readers import Reader
 from entrypoints.records import Format, recordio
@@ -56,8 +56,10 @@ class Source:
                 return
             yield from self._of_stream(mark) if self.reader.JOINED else self._of_objects(mark, told)
             mark.finished = True
-        except CorruptError as error:
-            raise CorruptError(f"channel {self.channel.name!r}: {error}") from error
+        except ChannelError as error:
+            if f"channel {self.channel.name!r}" in str(error):
+                raise
+            raise type(error)(f"channel {self.channel.name!r}: {error}") from error
         except OSError as error:
             where = "" if told.key is None else f" at or after object {told.key!r}"
             raise ChannelError(f"channel {self.channel.name!r} cannot be read{where}: {error}") from error

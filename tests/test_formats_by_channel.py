@@ -4,6 +4,7 @@ error where none can.
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -22,6 +23,7 @@ from entrypoints.channel import open_channel
 from entrypoints.environment import Environment, load_environment
 from entrypoints.errors import ChannelError, CorruptError
 from entrypoints.records import format_of, recordio, recordio_protobuf_write
+from entrypoints.records.recordio_protobuf import Blob
 from entrypoints.records.recordio_protobuf_batches import as_tensors
 from entrypoints.records.shards import write_shards
 from entrypoints.sample import Sample
@@ -83,6 +85,109 @@ def test_files(kind: str, tmp_path: Path) -> None:
     shards[2].write_bytes(shards[2].read_bytes()[:-9] + (b'\n"' if kind == "csv" else b""))
     with pytest.raises(CorruptError, match=r"channel 'train': object '00002\.\w+', byte \d+"):
         list(open_channel("train", format=KINDS[kind][1], environment=environment))
+
+
+def test_a_column_that_is_not_there_is_told_with_channel_object_and_columns(tmp_path: Path) -> None:
+    environment = job(tmp_path, "parquet", "File")
+    write_shards(samples_of("parquet"), tmp_path / contract.DATA_DIR / "train", "parquet")
+    told = r"^channel 'train': object '00000.parquet', there is no column 'nope'; the file has __key__, text$"
+    with pytest.raises(ChannelError, match=told):
+        list(open_channel("train", format="parquet; columns=nope", environment=environment))
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_states_call_a_format_as_one_writes_it(kind: str, tmp_path: Path) -> None:
+    environment = job(tmp_path, kind, "File")
+    write_shards(samples_of(kind), tmp_path / contract.DATA_DIR / "train", kind)
+    samples = open_channel("train", format=KINDS[kind][1], environment=environment)
+    state = samples.state_dict()
+    assert state["of"]["format"] == (KINDS[kind][1] or kind)
+    with pytest.raises(ChannelError, match=rf"{KINDS[kind][1] or kind}.*'objects'|'objects'.*{KINDS[kind][1] or kind}"):
+        open_channel("train", format="objects", environment=environment).load_state_dict(state)
+
+
+# Formats whose objects may be gzip-compressed, and what else they are called when they are read.
+GZIPPED = {
+    "tar": "tar",
+    "recordio": "recordio",
+    "tfrecord": "tfrecord",
+    "jsonl": "jsonl",
+    "csv": "csv; header=present",
+    "lines": "lines",
+    "application/jsonlines": "lines",
+    "recordio-protobuf": "recordio-protobuf",
+}
+every_gzipped = pytest.mark.parametrize("form", list(GZIPPED))
+
+
+def gzipped(form: str, root: Path) -> tuple[list[Sample], list[bytes]]:
+    """Samples, and objects of them that are gzip-compressed, the first of them in two members."""
+    texts = [f"{number:03d} " * 1000 for number in range(50)]
+    samples: list[Sample]
+    match GZIPPED[form]:
+        case "tar":
+            samples = [{"__key__": text[:3], "txt": text.encode()} for text in texts]
+        case "jsonl" | "csv; header=present":
+            samples = [{"__key__": text[:3], "text": text} for text in texts]
+        case "recordio-protobuf":
+            samples = [{"features": {"x": Blob([text.encode()], "")}, "label": {}} for text in texts]
+        case _:
+            samples = [{"data": text.encode()} for text in texts]
+    short = GZIPPED[form].partition(";")[0]
+    objects = [shard.read_bytes() for shard in write_shards(samples, root / "shards", short, 30_000)]
+    assert len(objects) > 3
+    return samples, [gzip.compress(data[:777]) + gzip.compress(data[777:]) for data in objects]
+
+
+def without_key(samples: Any) -> list[Sample]:
+    found = list(samples)
+    return [{k: v for k, v in sample.items() if k != "__key__" or not str(v).endswith(".gz")} for sample in found]
+
+
+@every_gzipped
+def test_gzipped_files(form: str, tmp_path: Path) -> None:
+    samples, objects = gzipped(form, tmp_path)
+    environment = job(tmp_path, form, "File")
+    folder = tmp_path / contract.DATA_DIR / "train"
+    folder.mkdir()
+    for number, data in enumerate(objects):
+        (folder / f"{number}.gz").write_bytes(data)
+    assert without_key(open_channel("train", format=GZIPPED[form], environment=environment)) == samples
+    for reading in (None, Reading(seed=3, block=4)):
+        opened = open_channel("train", format=GZIPPED[form], environment=environment, reading=reading)
+        before = [next(opened) for _ in range(9)]
+        again = open_channel("train", format=GZIPPED[form], environment=environment, reading=reading)
+        again.load_state_dict(json.loads(json.dumps(opened.state_dict())))
+        rest = list(opened)
+        assert list(again) == rest
+        assert len(before) + len(rest) == len(samples)
+    (folder / "2.gz").write_bytes(objects[2][:-1])
+    with pytest.raises(
+        CorruptError, match=r"channel 'train': object '2\.gz', byte \d+: the gzip stream is damaged or cut"
+    ):
+        list(open_channel("train", format=GZIPPED[form], environment=environment))
+
+
+@every_gzipped
+def test_gzipped_objects_of_the_connector(form: str, s3: Path, tmp_path: Path) -> None:
+    samples, objects = gzipped(form, tmp_path)
+    (s3 / "train").mkdir()
+    for number, data in enumerate(objects):
+        (s3 / f"train/{number}.gz").write_bytes(data)
+    entry = {"channel": "train", "s3_uri": "s3://bucket/train/", "style": "iterable"}
+    environment = load_environment(tmp_path / "root", {f"{contract.CONNECTOR_VARIABLE}0": json.dumps(entry)})
+    assert without_key(open_channel("train", format=GZIPPED[form], environment=environment)) == samples
+
+
+@every_gzipped
+@pytest.mark.parametrize("wrapper", ["None", "RecordIO"])
+def test_gzipped_objects_that_a_pipe_joins_or_wraps(form: str, wrapper: str, tmp_path: Path) -> None:
+    samples, objects = gzipped(form, tmp_path)
+    environment = job(tmp_path / "root", form, "Pipe", wrapper)
+    data = io.BytesIO(b"".join(objects))
+    if wrapper == "RecordIO":
+        recordio.write(data, objects)
+    assert piped(environment, GZIPPED[form], data.getvalue()) == samples
 
 
 @every_kind

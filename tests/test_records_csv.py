@@ -142,8 +142,24 @@ def test_choosing() -> None:
             format_of(text)
 
 
-def test_writing_refuses_what_would_not_come_back() -> None:
-    for samples in ([{"a": 1}, {"b": 1}], [{"data": []}]):
-        with pytest.raises(ValueError, match=r"sample \d has"):
-            ROWS.write(io.BytesIO(), samples)
+@pytest.mark.parametrize(
+    ("samples", "reason"),
+    [
+        ([{"a": 1}, {"b": 1}], r"sample 1: it has the fields \['b'\], and the first one \['a'\]"),
+        ([{"data": []}], "sample 0: a row of 0 fields"),
+        ([{"data": ["a"]}, {"data": ["b", "c"]}], "sample 1: a row of 2 fields, and the first has 1"),
+        ([{"data": "abc"}], "sample 0: field 'data' is str, and a list of the row's fields is expected"),
+        ([{"data": b"abc"}], "sample 0: field 'data' is bytes, and a list"),
+        ([{"data": 3}], "sample 0: field 'data' is int, and a list"),
+        ([{"data": ["a", b"b"]}], "sample 0: field 1 is bytes, and CSV holds texts"),
+        ([{"__key__": "k", "x": b"b"}], r"sample 0 \(__key__ 'k'\): field 'x' is bytes, and CSV holds texts"),
+        ([{"data": ["\ud800"]}], "sample 0: UTF-8 cannot hold it"),
+    ],
+)
+def test_writing_refuses_what_would_not_come_back(samples: list[Sample], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        ROWS.write(io.BytesIO(), samples)
+
+
+def test_fields_may_be_longer_than_pythons_limit() -> None:
     assert csv_rows.MAX_FIELD > 131_072

@@ -104,5 +104,7 @@ def test_half_a_surrogate_pair_comes_back() -> None:
 
 
 def test_bytes_are_refused() -> None:
-    with pytest.raises(TypeError, match="bytes is not JSON serializable"):
-        json_lines.write(io.BytesIO(), [{"a": b""}])
+    with pytest.raises(
+        ValueError, match=r"sample 1 .__key__ 'k'.: field 'a' is bytes: JSON cannot hold it: .*bytes is not JSON"
+    ):
+        json_lines.write(io.BytesIO(), [{}, {"__key__": "k", "b": 1, "a": b""}])

@@ -16,7 +16,7 @@ import pytest
 from pyarrow import parquet as pq
 
 from entrypoints.errors import ChannelError, CorruptError
-from entrypoints.records import format_of
+from entrypoints.records import format_of, parquet_write
 from entrypoints.records.cursor import Cursor
 from entrypoints.records.parquet import ROWS, Parquet
 from entrypoints.sample import Sample
@@ -119,7 +119,7 @@ def test_what_is_written_comes_back_in_small_row_groups() -> None:
     samples = [
         {"__key__": str(n), "image": bytes(1 << 20), "vector": np.arange(n + 1.0), "name": "ü"} for n in range(20)
     ]
-    assert ROWS.write(stream, iter(samples)) == 20
+    assert parquet_write.write(stream, iter(samples)) == 20
     assert pq.read_metadata(stream).num_row_groups == 3
     found = read(stream.getvalue())
     for sample, wanted in zip(found, samples, strict=True):
@@ -127,22 +127,41 @@ def test_what_is_written_comes_back_in_small_row_groups() -> None:
         assert sample == wanted
     assert pq.read_table(stream)["name"].to_pylist() == ["ü"] * 20
     empty = io.BytesIO()
-    assert ROWS.write(empty, []) == 0
+    assert parquet_write.write(empty, []) == 0
     assert read(empty.getvalue()) == []
 
 
 @pytest.mark.parametrize(
-    ("later", "reason"), [({"a": b"", "b": 1}, "the field 'b' is new"), ({"a": 1}, ""), ({"a": [b""]}, "")]
+    ("later", "reason"),
+    [
+        ({"a": b"", "b": 1}, "sample 2: field 'b' is new, and the columns are a"),
+        ({"a": 1}, "sample 2: field 'a' does not fit the column: .*int"),
+        ({"a": [b""]}, "sample 2: field 'a' does not fit the column: .*list"),
+        ({}, "sample 2: it has no fields"),
+    ],
 )
 def test_writing_refuses_samples_that_do_not_fit(later: Sample, reason: str) -> None:
     first = {"a": bytes(8 << 20)}  # a row group of its own
-    with pytest.raises(ValueError, match=f"samples 1 to 1 do not fit Parquet's columns: .*{reason}"):
-        ROWS.write(io.BytesIO(), [first, later])
+    with pytest.raises(ValueError, match=reason):
+        parquet_write.write(io.BytesIO(), [first, {"a": b"good"}, later, {"a": b"good"}])
+
+
+@pytest.mark.parametrize("bad", range(5))
+def test_a_value_that_fits_none_before_is_found(bad: int) -> None:
+    samples = [{"__key__": str(number), "x": "a" if number == bad else number} for number in range(5)]
+    number = bad or 1  # the first says what the column holds
+    with pytest.raises(
+        ValueError, match=rf"sample {number} \(__key__ '{number}'\): field 'x' does not fit the column: "
+    ):
+        parquet_write.write(io.BytesIO(), samples)
+    with pytest.raises(ValueError, match=r"sample 0: field 'x' does not fit the column: Python int too large"):
+        parquet_write.write(io.BytesIO(), [{"x": 1 << 70}])
 
 
 def test_every_cut_is_an_error() -> None:
     data = data_of({"a": [1, 2, 3], "b": ["x", "y", "z"]}, row_group_size=2)
-    for size in range(len(data)):
+    assert read(b"") == []
+    for size in range(1, len(data)):
         with pytest.raises(CorruptError, match=r"byte \d+, .*: not Parquet, or damaged: "):
             read(data[:size])
 
@@ -150,9 +169,10 @@ def test_every_cut_is_an_error() -> None:
 FLIPS = """
 import io, sys
 from entrypoints.errors import CorruptError
+from entrypoints.records import parquet_write
 from entrypoints.records.parquet import ROWS
 stream = io.BytesIO()
-ROWS.write(stream, ({"a": number, "b": b"x" * number} for number in range(20)))
+parquet_write.write(stream, ({"a": number, "b": b"x" * number} for number in range(20)))
 data = bytearray(stream.getvalue())
 footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
 expected = list(ROWS.split(io.BytesIO(data)))

@@ -22,8 +22,10 @@ from entrypoints.records import (
     image_recordio,
     json_lines,
     lines,
+    name_of,
     objects,
     parquet,
+    parquet_write,
     recordio,
     recordio_protobuf,
     recordio_protobuf_write,
@@ -76,12 +78,10 @@ WRITERS: dict[Format, Callable[[Iterable[bytes]], bytes]] = {
         {"__key__": f"{number:06d}", "bin": data} for number, data in enumerate(payloads)
     ),
     ATTRIBUTES: lambda payloads: written(ATTRIBUTES.write)({"x": data} for data in payloads),
-    parquet.ROWS: lambda payloads: written(parquet.ROWS.write)({"x": data} for data in payloads),
+    parquet.ROWS: lambda payloads: written(parquet_write.write)({"x": data} for data in payloads),
 }
 # Formats with a table of contents at the end: they seek as they like, and a Pipe cannot bring them.
 WITH_TABLE = (zip_members, parquet.ROWS)
-# Formats that may come gzip-compressed.
-COMPRESSED = (tar, tfrecord, example)
 tested = {**SHORT_NAMES, "augmented": ATTRIBUTES}
 every_format = pytest.mark.parametrize("form", list(tested.values()), ids=list(tested))
 joinable = {name: form for name, form in tested.items() if form.BOUNDARIES}
@@ -178,11 +178,7 @@ def test_payloads_come_back(form: Format) -> None:
 
 @every_format
 def test_no_bytes_are_no_samples_but_for_whole_objects(form: Format) -> None:
-    if form in WITH_TABLE:
-        with pytest.raises(CorruptError, match="byte 0"):
-            list(form.split(io.BytesIO(b""), None))
-    else:
-        assert values(form.split(io.BytesIO(b""), None)) == ([] if form.BOUNDARIES else [b""])
+    assert values(form.split(io.BytesIO(b""), None)) == ([b""] if form is objects else [])
 
 
 @every_joinable_format
@@ -229,7 +225,7 @@ def test_going_on_from_every_position_gives_what_remains(form: Format, kind: Cal
         assert with_positions(form, kind(data), position) == complete[number + 1 :]
 
 
-@pytest.mark.parametrize("form", COMPRESSED)
+@every_joinable_format
 @pytest.mark.parametrize("kind", [io.BytesIO, Unseekable])
 def test_going_on_in_a_compressed_object(form: Format, kind: Callable[[bytes], Any]) -> None:
     data = WRITERS[form](PAYLOADS)
@@ -241,6 +237,36 @@ def test_going_on_in_a_compressed_object(form: Format, kind: Callable[[bytes], A
         assert with_positions(form, kind(compressed), position) == complete[number + 1 :]
     with pytest.raises(CorruptError, match="go on"):
         with_positions(form, kind(compressed), complete[-1][1] - 10_000_000)
+    with pytest.raises(CorruptError, match=r"go on|begin the epoch anew"):
+        with_positions(form, kind(WRITERS[form]([b"a"])), complete[-1][1])
+
+
+@every_joinable_format
+def test_a_compressed_object_that_is_cut_or_damaged(form: Format) -> None:
+    compressed = gzip.compress(WRITERS[form]([b"%d" % number for number in range(3000)]), 9)
+    damaged = bytearray(compressed)
+    damaged[-6] ^= 1  # of the CRC
+    twice = gzip.compress(compressed)
+    for data in (
+        compressed[:-1],
+        compressed[: len(compressed) // 2],
+        compressed[:12],
+        bytes(damaged),
+        compressed + b"junk",
+        twice,
+    ):
+        with pytest.raises(CorruptError, match=r"object 'key', byte \d+: .*(gzip|not a tar|not TFRecord)"):
+            list(form.split(io.BytesIO(data), "key"))
+
+
+@pytest.mark.parametrize("form", [objects, *WITH_TABLE])
+def test_what_is_never_unzipped(form: Format) -> None:
+    compressed = gzip.compress(WRITERS[form]([b"a", b"b"]))
+    if form is objects:
+        assert values(form.split(io.BytesIO(compressed), "key")) == [compressed]
+    else:
+        with pytest.raises(CorruptError, match=r"object 'key', byte"):
+            list(form.split(io.BytesIO(compressed), "key"))
 
 
 @every_joinable_format
@@ -276,6 +302,29 @@ def test_short_names() -> None:
     assert format_of("Tar") is tar
     with pytest.raises(ChannelError, match=r"format 'tra' is neither a content type nor one of .*; did you mean 'tar'"):
         format_of("tra")
+
+
+CHOSEN = [
+    "csv; header=present",
+    'csv; header=present; delimiter=";"',
+    'csv; delimiter="\t"',
+    'csv; delimiter="\\\\"',
+    "parquet; columns=a,b.c",
+    'parquet; columns="a b,ü"',
+    "augmented; attributes=source-ref,class",
+    "recordio-protobuf; batch=7",
+]
+
+
+@pytest.mark.parametrize("name", [*SHORT_NAMES, *CHOSEN])
+def test_messages_call_a_format_as_one_writes_it(name: str) -> None:
+    assert format_of(name_of(format_of(name))) == format_of(name)
+    assert name_of(format_of(name)).replace('"', "") == name.replace('"', "")
+
+
+@pytest.mark.parametrize(("text", "name"), [("text/csv", "lines"), ("csv; header=absent", "csv"), (None, "objects")])
+def test_content_types_are_called_by_their_formats_short_name(text: str | None, name: str) -> None:
+    assert name_of(format_of(text)) == name
 
 
 def test_the_launcher_knows_which_formats_a_pipe_keeps_apart() -> None:

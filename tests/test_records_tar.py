@@ -6,6 +6,7 @@ import gzip
 import io
 import random
 import subprocess
+import sys
 import tarfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -152,10 +153,47 @@ def test_only_neighbours_are_a_group() -> None:
 
 
 def test_names_without_an_extension() -> None:
-    assert read(archive([("dir.d/1", b"a"), (".hidden", b"b")])) == [
-        {"__key__": "dir.d/1", "data": b"a"},
-        {"__key__": "", "hidden": b"b"},
+    assert read(archive([("dir.d/1", b"a")])) == [{"__key__": "dir.d/1", "data": b"a"}]
+
+
+def test_hidden_files_are_left_out_wherever_they_stand() -> None:
+    files = [
+        ("._a", b"h"),
+        ("a/._1.jpg", b"h"),
+        FILES[0],
+        ("a/._1.cls", b"h"),
+        *FILES[1:],
+        (".DS_Store", b"h"),
+        ("b/.x.y", b""),
     ]
+    data = archive(files)
+    assert read(data) == SAMPLES
+    cursor = Cursor()
+    positions = [cursor.position for _ in tar.split(io.BytesIO(data), None, cursor)]
+    for number, position in enumerate(positions, 1):
+        assert list(tar.split(io.BytesIO(data), None, Cursor(position))) == SAMPLES[number:]
+    assert read(archive([(".a.jpg", b"h")])) == []
+
+
+@pytest.mark.parametrize("kind", [tarfile.LNKTYPE, tarfile.SYMTYPE])
+def test_of_links_is_told_once(kind: bytes, tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "shard.tar", mode="w") as output:
+        output.addfile(tarfile.TarInfo("1.jpg"))
+        for name in ("2.jpg", "3.jpg"):
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = kind, "1.jpg"
+            output.addfile(info)
+    script = (
+        "import io, sys; from entrypoints.records import tar; data = open(sys.argv[1], 'rb').read()\n"
+        "for _ in range(2): print(*tar.split(io.BytesIO(data), 'shard.tar'))"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "shard.tar")]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout == "{'__key__': '1', 'jpg': b''}\n" * 2
+    assert done.stderr == (
+        "object 'shard.tar', byte 512: '2.jpg' is a link, which holds no bytes: this and all other links are passed over; to have "
+        "the files in their place, write the archive with tar --dereference --hard-dereference\n"
+    )
 
 
 def test_no_bytes_are_no_samples() -> None:
@@ -297,7 +335,7 @@ def test_webdataset_reads_the_same() -> None:
 def test_the_same_samples_give_the_same_bytes_and_a_bad_key_is_refused() -> None:
     assert written(SAMPLES) == written(SAMPLES)
     for sample in ({"jpg": b""}, {"__key__": "a/1.x", "jpg": b""}, {"__key__": "", "jpg": b""}):
-        with pytest.raises(ValueError, match=r"sample 0 has __key__"):
+        with pytest.raises(ValueError, match=r"sample 0.*: the name of its files in the archive is its __key__"):
             written([sample])
 
 

@@ -108,6 +108,12 @@ def test_samples_are_put_together_wherever_their_members_stand() -> None:
     assert read(archive(files)) == expected
 
 
+def test_hidden_files_are_left_out_wherever_they_stand() -> None:
+    files = [("._a", b"h"), ("a/._1.jpg", b"h"), *FILES, (".DS_Store", b"h"), ("__MACOSX/a/._1.jpg", b"h")]
+    assert read(archive(files)) == SAMPLES
+    assert read(archive([(".a.jpg", b"h")])) == []
+
+
 def test_infozip(tmp_path: Path) -> None:
     if shutil.which("zip") is None:
         pytest.skip("needs zip")
@@ -132,7 +138,7 @@ def test_own_writer_is_read_by_zipfile_and_writes_the_same_bytes_again() -> None
     with zipfile.ZipFile(first) as reader:
         assert reader.testzip() is None
         assert reader.read("a/1.jpg") == FILES[0][1]
-    with pytest.raises(ValueError, match=r"sample 0 has __key__ 'a\.b'"):
+    with pytest.raises(ValueError, match=r"sample 0 \(__key__ 'a\.b'\): the name of its files"):
         zip_write.write(io.BytesIO(), [{"__key__": "a.b", "x": b""}])
 
 
@@ -177,13 +183,14 @@ def test_refused() -> None:
         read(outer[: outer.index(inner) + len(inner)])
     with pytest.raises(CorruptError, match="a second time"), pytest.warns(UserWarning, match="Duplicate"):
         read(archive([("a.x", b"1"), ("a.x", b"2")]))
-    with pytest.raises(CorruptError, match=r"byte 0: a zip's end record should stand here"):
-        read(b"")
+    with pytest.raises(CorruptError, match=r"byte 1: a zip's end record should stand here"):
+        read(b"P")
 
 
 def test_cut_anywhere_is_an_error() -> None:
     data = archive(FILES, comment=b"comment")
-    for size in range(len(data)):
+    assert read(b"") == []
+    for size in range(1, len(data)):
         with pytest.raises(CorruptError, match=r"object 'k.zip', byte \d+: "):
             read(data[:size])
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from entrypoints.records import SHORT_NAMES, format_of
+from entrypoints.records import SHORT_NAMES, format_of, gunzip
 from entrypoints.records.recordio_protobuf import Blob
 from entrypoints.records.shards import WRITERS, write_shards
 from entrypoints.sample import Sample
@@ -88,7 +89,136 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
         write_shards([], tmp_path, "gz")
     with pytest.raises(ValueError, match="shard_bytes is 0"):
         write_shards([], tmp_path, "tar", 0)
-    for data in (b"a\nb", b"a\r"):
-        with pytest.raises(ValueError, match="sample 0 holds a line's end"):
-            write_shards([{"data": data}], tmp_path, "lines")
+    with pytest.raises(ValueError, match="sample 0: it is tuple, and a dict of fields is expected"):
+        write_shards([("a", b"")], tmp_path, "tar")  # type: ignore[list-item]
     assert list(tmp_path.iterdir()) == []
+
+
+NAMES = r"the name of its files in the archive is its __key__, which must be a text"
+UNWRITABLE: list[tuple[str, Sample | list[Sample], str]] = [
+    *(
+        (form, samples, reason)
+        for form in ("tar", "zip")
+        for samples, reason in [
+            ({"x": b""}, NAMES),
+            ({"__key__": "", "x": b""}, NAMES),
+            ({"__key__": 3, "x": b""}, r"\(__key__ 3\): " + NAMES),
+            ({"__key__": "a.b", "x": b""}, NAMES),
+            ({"__key__": "a/", "x": b""}, NAMES),
+            ({"__key__": "a\0b", "x": b""}, NAMES),
+            ({"__key__": "a\ud800", "x": b""}, "surrogates not allowed"),
+            ({"__key__": "a"}, "it has no fields, so no files: it would be lost"),
+            ({"__key__": "a", "p/g": b""}, "field 'p/g' is no file's ending"),
+            ({"__key__": "a", "p\0": b""}, r"field 'p\\x00' is no file's ending"),
+            ({"__key__": "a", "cls": 3}, r"\(__key__ 'a'\): field 'cls' is int, and bytes are expected"),
+            ({"__key__": "a", "cls": None}, "field 'cls' is NoneType, and bytes are expected"),
+            (
+                {"__key__": "a", "txt": "t"},
+                r"field 'txt' is str, and bytes are expected; encode the text: \.encode\(\)",
+            ),
+            (
+                {"__key__": "good", "other": b""},
+                "(the sample before|an earlier sample) has this __key__, and both would be read as one",
+            ),
+        ]
+    ),
+    ("zip", [{"__key__": "b", "x": b""}, {"__key__": "good", "x": b""}], "an earlier sample has this __key__"),
+    ("zip", {"__key__": "a\udcff", "x": b""}, "surrogates not allowed"),
+    ("zip", {"__key__": "__MACOSX/a", "x": b""}, "what lies below __MACOSX/ is passed over"),
+    ("zip", {"__key__": "a" * 70_000, "x": b""}, "its files' names have 70002 bytes, and a zip holds 65535"),
+    *(
+        (form, sample, reason)
+        for form in ("recordio", "tfrecord", "lines", "image-recordio")
+        for sample, reason in [
+            ({"x": b""}, "it lacks field 'data'; it has 'x'"),
+            ({}, "it lacks field 'data'; it has none"),
+            ({"__key__": "k"}, r"\(__key__ 'k'\): it lacks field 'data'"),
+            ({"data": "text"}, "field 'data' is str, and bytes are expected; encode the text"),
+            ({"data": b"", "lable": b""}, "field 'lable' would be lost: this format has no place for it"),
+        ]
+    ),
+    ("lines", {"data": b"a\nb"}, "it holds a line's end"),
+    ("lines", {"data": b"a\r"}, "it holds a line's end"),
+    (
+        "image-recordio",
+        {"data": b"", "label": "a"},
+        "its label and ids {'label': 'a'} cannot be written: could not convert",
+    ),
+    ("image-recordio", {"data": b"", "id": -1}, "its label and ids {'id': -1} cannot be written"),
+    (
+        "image-recordio",
+        {"data": b"", "label": 1e300},
+        "its label and ids {'label': 1e.300} cannot be written: .*too large",
+    ),
+    ("recordio-protobuf", {"features": 3}, "field 'features' is int, and a dict of arrays is expected"),
+    (
+        "recordio-protobuf",
+        {"features": {"x": [1]}},
+        "field 'features', 'x': an array, Sparse or Blob is expected, not list",
+    ),
+    ("recordio-protobuf", {"features": {"x": Blob(["a"], "")}}, "field 'features', 'x': "),
+    ("recordio-protobuf", {"uid": 3}, "field 'uid' is int, and a text is expected"),
+    ("recordio-protobuf", {"lable": {}}, "field 'lable' would be lost"),
+    ("tfrecord-example", {"x": object()}, "feature 'x': an Example holds bytes, float32 and int64"),
+    *((form, {"x": b"", 3: b""}, r"its fields are \['x', 3\], and their names must be texts") for form in WRITERS),
+    ("parquet", {}, "it has no fields"),
+    ("parquet", {"text": 3}, "field 'text' does not fit the column: "),
+    ("jsonl", {"text": b""}, "field 'text' is bytes: JSON cannot hold it"),
+    ("csv", {"data": ["a"]}, "a row of 1 fields, and the first has 2"),
+    ("csv", {"data": "ab"}, "field 'data' is str, and a list of the row's fields is expected"),
+]
+
+
+def good_of(format: str) -> Sample:
+    sample = samples_of(format)[0]
+    return {**sample, "__key__": "good"} if "__key__" in sample else sample
+
+
+@pytest.mark.parametrize(("format", "bad", "reason"), UNWRITABLE, ids=lambda value: str(value)[:50])
+def test_what_would_not_come_back_is_refused_by_its_number_and_nothing_is_left(
+    format: str, bad: Sample | list[Sample], reason: str, tmp_path: Path
+) -> None:
+    bad = bad if isinstance(bad, list) else [bad]
+    samples = [good_of(format), *bad]
+    with pytest.raises(ValueError, match=rf"^sample {len(bad)}[: ].*{reason}") as caught:
+        write_shards(samples, tmp_path, format)
+    assert list(tmp_path.iterdir()) == []
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert (type(copy), str(copy)) == (type(caught.value), str(caught.value))
+
+
+def test_the_number_of_a_refused_sample_is_that_among_all(tmp_path: Path) -> None:
+    samples = samples_of("tar")[:30]
+    samples[25]["txt"] = "text"
+    with pytest.raises(ValueError, match=r"^sample 25 \(__key__ '000025'\): field 'txt' is str"):
+        write_shards(samples, tmp_path, "tar", 10_000)
+    found = list(read(sorted(tmp_path.iterdir()), "tar"))
+    assert found == samples[: len(found)]
+    assert len(found) > 10
+
+
+def test_neighbours_of_one_key_may_end_and_begin_shards(tmp_path: Path) -> None:
+    samples: list[Sample] = [{"__key__": "a", "x": b"1"}, {"__key__": "a", "x": b"2"}]
+    for format in ("tar", "zip"):
+        assert list(read(write_shards(samples, tmp_path, format, 1), format)) == samples
+
+
+def test_lines_that_would_be_unzipped_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="sample 0: it begins as gzip does, and would be unzipped"):
+        write_shards([{"data": gunzip.MAGIC}], tmp_path, "lines")
+    samples: list[Sample] = [{"data": b"a"}, {"data": gunzip.MAGIC}]
+    assert list(read(write_shards(samples, tmp_path, "lines"), "lines")) == samples
+
+
+@pytest.mark.parametrize("value", [bytearray(b"a"), memoryview(b"a")])
+def test_other_bytes(value: bytearray | memoryview, tmp_path: Path) -> None:
+    for format in ("tar", "zip", "recordio", "tfrecord", "lines", "image-recordio"):
+        field = "x" if format in ("tar", "zip") else "data"
+        shards = write_shards([{"__key__": "k", field: value}], tmp_path / format, format)
+        assert [sample[field] for sample in read(shards, format)] == [b"a"]
+
+
+def test_a_folder_by_its_name(tmp_path: Path) -> None:
+    assert write_shards(samples_of("tar"), str(tmp_path / "new" / "er"), "tar") == [
+        tmp_path / "new" / "er" / "00000.tar"
+    ]

@@ -17,6 +17,7 @@ from entrypoints.broker.epochs import Epoch, Outbox, Part
 from entrypoints.errors import ChannelError
 from entrypoints.readers import fifo
 from entrypoints.readers.owners import Owners
+from entrypoints.records import name_of
 
 LOOK_SECONDS = 0.2  # between two looks whether the job is still there, and whether somebody waits in vain
 FIRST_SECONDS = 10.0  # until the first request: whoever starts a broker has one
@@ -146,7 +147,8 @@ class Desk:
             self._first = request
             return
         if (request.format, request.record_wrapper) != (self._first.format, self._first.record_wrapper):
-            reason = f"channel {request.channel!r} is being read as {self._first.format}, not as {request.format}"
+            here, there = (name_of(wire.referred_format(each.format)) for each in (self._first, request))
+            reason = f"channel {request.channel!r} is being read as {here!r}, not as {there!r}"
             self._refuse(connection, f"{reason}; every reader must ask for one format, in every epoch")
             return
         for epoch in [*self._former, self.epoch]:

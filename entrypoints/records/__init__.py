@@ -98,3 +98,8 @@ def format_of(content_type: str | None) -> Format:
             + (f"; did you mean {near[0]!r}?" if near else "")
         )
     return options.chosen(SHORT_NAMES[name], content_type)
+
+
+def name_of(form: Format) -> str:
+    """A format's short name, with what was chosen: what messages and states call it, and `format_of` finds it by."""
+    return next((name for name, known in SHORT_NAMES.items() if known is form), None) or str(form)

@@ -22,9 +22,10 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from entrypoints.errors import ChannelError, CorruptError
+from entrypoints.records import gunzip, recordio
 from entrypoints.records import options as parameters
-from entrypoints.records import recordio
 from entrypoints.records.cursor import Cursor
+from entrypoints.records.refusing import content
 from entrypoints.sample import KEY, ByteStream, Sample
 
 
@@ -33,6 +34,9 @@ class Augmented:
     """The format, with the attributes' names; without them nothing can be read."""
 
     attributes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return parameters.text("augmented", {"attributes": ",".join(self.attributes)})
 
     BOUNDARIES = True
     OPTIONS = ("attributes",)
@@ -64,13 +68,15 @@ class Augmented:
         return self if self.attributes else Augmented(names)
 
     def split(self, stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
-        """The samples of a stream of records. Positions are RecordIO's, bytes.
+        """The samples of a stream of records, gzip-compressed or not. Positions are RecordIO's.
 
         Raises CorruptError, naming the offset, where a record is damaged or the last line lacks records; ChannelError
         where no names were given.
         """
         self.named()
-        cursor = cursor or Cursor()
+        return gunzip.split_either(self._split, stream, key, cursor)
+
+    def _split(self, stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
         inner = Cursor(cursor.start)
         start = cursor.start
         values: list[bytes] = []
@@ -90,11 +96,10 @@ class Augmented:
             )
 
     def write(self, stream: BinaryIO, samples: Iterable[Sample]) -> int:
-        """Writes samples as SageMaker sends them; how many. Raises KeyError for a sample without one of the attributes."""
+        """Writes samples as SageMaker sends them; how many. Raises SampleError for one without one of the attributes."""
         count = 0
-        for sample in samples:
-            recordio.write(stream, [sample[name] for name in self.attributes])
-            count += 1
+        for count, sample in enumerate(samples, 1):
+            recordio.write(stream, [content(count - 1, sample, name) for name in self.attributes])
         return count
 
 

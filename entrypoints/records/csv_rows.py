@@ -23,7 +23,10 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from entrypoints.errors import ChannelError, CorruptError
+from entrypoints.records import gunzip
+from entrypoints.records import options as parameters
 from entrypoints.records.cursor import Cursor, go_to
+from entrypoints.records.refusing import refusal
 from entrypoints.records.window import CHUNK
 from entrypoints.sample import DATA, KEY, ByteStream, Sample
 
@@ -37,6 +40,11 @@ class Rows:
 
     header: bool = False
     delimiter: str = ","
+
+    def __str__(self) -> str:
+        return parameters.text(
+            "csv", {"header": "present" if self.header else "", "delimiter": self.delimiter.replace(",", "")}
+        )
 
     BOUNDARIES = True
     OPTIONS = ("header", "delimiter")
@@ -52,8 +60,13 @@ class Rows:
         return Rows(header == "present", delimiter)
 
     def split(self, stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
-        """The rows of a stream. Positions are bytes. Raises CorruptError, naming a row's offset, for what is no CSV."""
-        cursor = cursor or Cursor()
+        """The rows of a stream, gzip-compressed or not. Positions as `gunzip.split_either`'s.
+
+        Raises CorruptError, naming a row's offset, for what is no CSV.
+        """
+        return gunzip.split_either(self._split, stream, key, cursor)
+
+    def _split(self, stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
         csv.field_size_limit(max(MAX_FIELD, csv.field_size_limit()))  # the process's own; the default is 131,072
         names: list[str] | None = None
         lines = _Lines(stream, key)
@@ -93,24 +106,42 @@ class Rows:
     def write(self, stream: BinaryIO, samples: Iterable[Sample]) -> int:
         """Writes samples as rows, with a first row of names unless they hold their fields in `data`; how many.
 
-        Values become texts as Python's csv makes them. Raises ValueError for a sample with other fields than the first.
+        Values become texts as Python's csv makes them. Raises SampleError, a ValueError, for a sample with other fields or
+        another number of them than the first, for bytes, and where `data` is no list.
         """
         text = io.StringIO(newline="")
         writer = csv.writer(text, delimiter=self.delimiter)  # ends rows by \r\n, as RFC 4180
         names: list[str] = []
-        count = 0
+        width = count = 0
         for sample in samples:
             if not count:
                 names = list(sample)
-                if names != [DATA] and names != [KEY, DATA]:
-                    writer.writerow(names)
+            bare = names in ([DATA], [KEY, DATA])
             if sample.keys() != set(names):
-                raise ValueError(f"sample {count} has the fields {list(sample)}, and the first one {names}")
-            row: list[Any] = sample[DATA] if names in ([DATA], [KEY, DATA]) else [sample[name] for name in names]
-            if not row:
-                raise ValueError(f"sample {count} has no fields, and an empty row would not come back")
+                raise refusal(count, sample, f"it has the fields {list(sample)}, and the first one {names}")
+            row = _row(count, sample) if bare else [sample[name] for name in names]
+            if not count:
+                width = len(row)
+                if not bare:
+                    writer.writerow(names)
+            if not row or len(row) != width:
+                raise refusal(
+                    count,
+                    sample,
+                    f"a row of {len(row)} fields, and the first has {width}: rows are of one length, 1 or more",
+                )
+            for name, value in enumerate(row) if bare else zip(names, row, strict=True):
+                if isinstance(value, (bytes, bytearray)):
+                    raise refusal(
+                        count,
+                        sample,
+                        f"field {name!r} is bytes, and CSV holds texts: .decode() it, or choose another format",
+                    )
             writer.writerow(row)
-            stream.write(text.getvalue().encode())
+            try:
+                stream.write(text.getvalue().encode())
+            except UnicodeEncodeError as error:
+                raise refusal(count, sample, f"UTF-8 cannot hold it: {error}") from error
             text.seek(0)
             text.truncate()
             count += 1
@@ -182,6 +213,16 @@ class _Lines:
                 self.offset += len(self._lines.pop())
             return
         self._lines, self._rest, self.offset = [], [], start
+
+
+def _row(number: int, sample: Sample) -> list[Any]:
+    """The fields of a sample that holds them in `data`; SampleError where that is no list: a text would be cut to letters."""
+    row = sample[DATA]
+    if isinstance(row, (str, bytes, bytearray, Mapping)) or not isinstance(row, Iterable):
+        raise refusal(
+            number, sample, f"field {DATA!r} is {type(row).__name__}, and a list of the row's fields is expected"
+        )
+    return list(row)
 
 
 def _corrupt(key: str | None, offset: int, reason: str) -> CorruptError:

@@ -21,6 +21,7 @@ from entrypoints.errors import CorruptError
 from entrypoints.records import tfrecord
 from entrypoints.records.cursor import Cursor
 from entrypoints.records.protobuf import FIXED32, VARINT, encode, encode_varints, fields, joined, numbers, varint
+from entrypoints.records.refusing import refusal
 from entrypoints.sample import DATA, KEY, ByteStream, Sample
 
 if TYPE_CHECKING:
@@ -166,9 +167,18 @@ def encode_example(features: Mapping[str, Any]) -> bytes:
 
 
 def write(stream: BinaryIO, examples: Iterable[Mapping[str, Any]]) -> int:
-    """Writes Examples as TFRecord; how many. A sample's `__key__` is left out: it is the object's."""
-    records = (encode_example({name: value for name, value in example.items() if name != KEY}) for example in examples)
-    return tfrecord.write(stream, records)
+    """Writes Examples as TFRecord; how many. A sample's `__key__` is left out: it is the object's.
+
+    Raises SampleError, a ValueError, for what an Example cannot hold.
+    """
+    return tfrecord.write(stream, (_encoded(number, example) for number, example in enumerate(examples)))
+
+
+def _encoded(number: int, example: Mapping[str, Any]) -> bytes:
+    try:
+        return encode_example({name: value for name, value in example.items() if name != KEY})
+    except ValueError as error:
+        raise refusal(number, example, error) from error
 
 
 def _encode_feature(value: Any) -> bytes:

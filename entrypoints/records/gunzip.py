@@ -3,14 +3,19 @@
 gzip's own file object takes 8 KiB at a time, through several layers of Python; here zlib is given bigger pieces. A gzip
 stream has one or more members (joined objects, parallel compressors), perhaps with zeros behind; what is in one may go
 on in the next. zlib checks each member's CRC and length.
+
+A stream is gzip where it begins as one, whatever its name: no object of the formats that use `split_either` does so by itself.
 """
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable, Iterator
 
 from entrypoints.errors import CorruptError
-from entrypoints.records.window import Source, Window
+from entrypoints.records.cursor import Cursor
+from entrypoints.records.window import CHUNK, Source, Window
+from entrypoints.sample import ByteStream, Sample
 
 MAGIC = b"\x1f\x8b\x08"  # the third byte is the method, of which there is one
 _WITH_HEADER = 16 + zlib.MAX_WBITS
@@ -28,30 +33,104 @@ class Gunzip(Source):
         self._inside = False  # of a member, whose end is still to come
 
     def readinto(self, buffer: memoryview, /) -> int:
+        """See ByteStream."""
+        content = self.read(len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
+    def read(self, size: int = -1, /) -> bytes:
+        """See ByteStream."""
+        if size < 0:
+            return b"".join(iter(lambda: self.read(CHUNK), b""))
         while True:
             data = self._rest or self._window.read(_PIECE)
             if not self._inside:
                 at_end = not data
                 data = data.lstrip(b"\0")
                 if at_end:
-                    return 0
+                    return b""
                 if not data:
                     self._rest = b""
                     continue
             try:
-                content = self._member.decompress(data, len(buffer))
+                content = self._member.decompress(data, size)
                 if not data and not content:
                     raise zlib.error("it ends inside of a member")
             except zlib.error as error:
-                place = f"object {self._key!r}, " if self._key is not None else ""
-                raise CorruptError(
-                    f"{place}byte {self._window.offset}: the gzip stream is damaged or cut: {error}"
-                ) from error
+                raise _corrupt(self._key, self._window.offset, f"the gzip stream is damaged or cut: {error}") from error
             self._inside = not self._member.eof
             self._rest = self._member.unconsumed_tail
             if self._member.eof:
                 self._rest = self._member.unused_data
                 self._member = zlib.decompressobj(_WITH_HEADER)
             if content:
-                buffer[: len(content)] = content
-                return len(content)
+                return content
+
+    def close(self) -> None:
+        """Nothing is held: the stream below is its opener's."""
+
+
+class _Begun:
+    """A stream whose first bytes have been read: they come again."""
+
+    def __init__(self, stream: ByteStream | Gunzip) -> None:
+        self._stream = stream
+        self._head = b""
+        while len(self._head) < len(MAGIC) and (piece := stream.read(CHUNK)):
+            self._head += piece
+        self.is_gzip = self._head.startswith(MAGIC)
+
+    def read(self, size: int = -1, /) -> bytes:
+        if not self._head:
+            return self._stream.read(size)
+        head, self._head = self._head, b""
+        if size < 0:
+            return head + self._stream.read()
+        if size < len(head):
+            head, self._head = head[:size], head[size:]
+        return head
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        if not self._head:
+            return self._stream.readinto(buffer)
+        head = self.read(len(buffer))
+        buffer[: len(head)] = head
+        return len(head)
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+Split = Callable[[ByteStream, "str | None", Cursor], Iterator[Sample]]
+
+
+def split_either(split: Split, stream: ByteStream, key: str | None, cursor: Cursor | None) -> Iterator[Sample]:
+    """What `split` gives of a stream, or of its content where that is gzip-compressed.
+
+    Positions of a compressed stream are below 0: it must be read from its beginning to get there. Offsets in the errors of the
+    format are of the content then.
+    """
+    cursor = cursor or Cursor()
+    if cursor.start > 0:
+        return split(stream, key, cursor)
+    begun = _Begun(stream)
+    if begun.is_gzip:
+        return _content(split, begun, key, cursor)
+    if cursor.start < 0:
+        raise _corrupt(key, 0, "a gzip stream was read before, and here is none; begin the epoch anew")
+    return split(begun, key, cursor)
+
+
+def _content(split: Split, stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
+    content = _Begun(Gunzip(Window(stream), key))
+    if content.is_gzip:
+        raise _corrupt(key, 0, "a gzip stream inside of another: it was compressed twice; unzip it once")
+    inner = Cursor(-cursor.start)
+    for sample in split(content, key, inner):
+        cursor.position = -inner.position
+        yield sample
+
+
+def _corrupt(key: str | None, offset: int, reason: str) -> CorruptError:
+    place = f"object {key!r}, " if key is not None else ""
+    return CorruptError(f"{place}byte {offset}: {reason}")

@@ -17,18 +17,23 @@ from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
 from entrypoints.errors import CorruptError
-from entrypoints.records import recordio
+from entrypoints.records import gunzip, recordio
 from entrypoints.records.cursor import Cursor
+from entrypoints.records.refusing import content, refusal, refuse_others
 from entrypoints.sample import DATA, ByteStream, Sample, whole_object
 
 BOUNDARIES = True
 
 _HEADER = struct.Struct("<IfQQ")
+_FIELDS = (DATA, "label", "id", "id2")
 
 
 def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
-    """The images of a stream's records, with their labels and ids. Positions are RecordIO's, bytes."""
-    cursor = cursor or Cursor()
+    """The images of the records of a stream, gzip-compressed or not, with their labels and ids. Positions are RecordIO's."""
+    return gunzip.split_either(_split, stream, key, cursor)
+
+
+def _split(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
     offset = cursor.start
     for payload in recordio.payloads(stream, key, cursor):
         try:
@@ -68,8 +73,17 @@ def encode(data: bytes, label: Any = 0.0, id: int = 0, id2: int = 0) -> bytes:
 
 
 def write(stream: BinaryIO, samples: Iterable[Sample]) -> int:
-    """Writes samples with the fields that `split` gives, of which only `data` must be there; how many."""
-    names = ("data", "label", "id", "id2")
-    return recordio.write(
-        stream, (encode(**{name: sample[name] for name in names if name in sample}) for sample in samples)
-    )
+    """Writes samples with the fields that `split` gives, of which only `data` must be there; how many.
+
+    Raises SampleError, a ValueError, for other values and fields.
+    """
+    count = 0
+    for count, sample in enumerate(samples, 1):
+        data = content(count - 1, sample, DATA)
+        refuse_others(count - 1, sample, _FIELDS)
+        fields = {name: sample[name] for name in _FIELDS[1:] if name in sample}
+        try:
+            recordio.write(stream, [encode(data, **fields)])
+        except (ValueError, TypeError, OverflowError, struct.error) as error:
+            raise refusal(count - 1, sample, f"its label and ids {fields} cannot be written: {error}") from error
+    return count

@@ -19,8 +19,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
 from entrypoints.errors import CorruptError
-from entrypoints.records import lines
+from entrypoints.records import gunzip, lines
 from entrypoints.records.cursor import Cursor
+from entrypoints.records.refusing import refusal
 from entrypoints.sample import DATA, KEY, ByteStream, Sample
 
 BOUNDARIES = True
@@ -30,11 +31,17 @@ _decode = json.JSONDecoder().raw_decode
 
 
 def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
-    """The values of a stream's lines. Positions are bytes. Raises CorruptError, naming a line's offset, for what is no JSON."""
-    cursor = cursor or Cursor()
+    """The values of the lines of a stream, gzip-compressed or not. Positions as `gunzip.split_either`'s.
+
+    Raises CorruptError, naming a line's offset, for what is no JSON.
+    """
+    return gunzip.split_either(_plain, stream, key, cursor)
+
+
+def _plain(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
     offset = cursor.start
     inner = Cursor(offset)
-    for line in lines.split(stream, key, inner):
+    for line in lines.plain(stream, key, inner):
         for value, after in _values(line[DATA], offset, key):
             # Of several values in a line the last one ends it.
             cursor.position = after or inner.position
@@ -67,7 +74,7 @@ def _values(line: bytes, offset: int, key: str | None) -> Iterator[tuple[Any, in
 def write(stream: BinaryIO, samples: Iterable[Sample]) -> int:
     """Writes samples as lines, each field a member; how many. A sample with nothing but `data` is written as that value.
 
-    Raises TypeError for what JSON cannot hold, bytes for one.
+    Raises SampleError, a ValueError, for what JSON cannot hold, bytes for one.
     """
     count = 0
     for sample in samples:
@@ -76,6 +83,18 @@ def write(stream: BinaryIO, samples: Iterable[Sample]) -> int:
             line = json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError:  # half of a surrogate pair, which UTF-8 cannot hold
             line = json.dumps(value).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise refusal(count, sample, f"{_which(sample)}JSON cannot hold it: {error}") from error
         stream.write(line + b"\n")
         count += 1
     return count
+
+
+def _which(sample: Sample) -> str:
+    """The field that JSON cannot hold, in words."""
+    for name, value in sample.items():
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError, RecursionError):
+            return f"field {name!r} is {type(value).__name__}: "
+    return ""

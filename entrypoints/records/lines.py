@@ -2,13 +2,14 @@
 
 A line ends at a line feed and nowhere else: `str.splitlines` would cut JSON at U+2028 and U+0085. The ending, `\\n` or
 `\\r\\n`, is not part of the sample; every other byte is. Blank lines are samples; a last line that no line feed ends is
-one, and nothing follows the last line feed. Quoted line feeds of CSV are cut through.
+one, and nothing follows the last line feed. Quoted line feeds of CSV are cut through. Objects may be gzip-compressed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from entrypoints.records import gunzip
 from entrypoints.records.cursor import Cursor, go_to
 from entrypoints.records.window import CHUNK
 from entrypoints.sample import ByteStream, Sample, whole_object
@@ -17,8 +18,12 @@ BOUNDARIES = True
 
 
 def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
-    """The lines of a stream, as bytes without their endings. Positions are bytes."""
-    cursor = cursor or Cursor()
+    """The lines of a stream, gzip-compressed or not, as bytes without their endings. Positions as `gunzip.split_either`'s."""
+    return gunzip.split_either(plain, stream, key, cursor)
+
+
+def plain(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
+    """The lines of a stream as it is. Positions are bytes."""
     position = cursor.start
     go_to(stream, position, key)
     pieces: list[bytes] = []  # of a line longer than a chunk: joined once, at its end

@@ -77,6 +77,17 @@ def parameters(rest: str, text: str) -> dict[str, str]:
     return found
 
 
+def text(name: str, options: Mapping[str, str]) -> str:
+    """The opposite: a short name with what was chosen, in the way in which one writes it; what is empty was not."""
+    return "; ".join([name, *(f"{key}={_quoted(value)}" for key, value in options.items() if value)])
+
+
+def _quoted(value: str) -> str:
+    if re.fullmatch(r"[\w.,-]+", value):
+        return value
+    return '"' + re.sub(r'(["\\])', r"\\\1", value) + '"'
+
+
 def names(value: str) -> tuple[str, ...]:
     """`a, b` as names."""
     return tuple(name.strip() for name in value.split(",") if name.strip())

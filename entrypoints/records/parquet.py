@@ -11,30 +11,26 @@ Row groups are read one after the other, each column in pieces of a few MiB, so 
 files and row groups. The table of contents stands at the end: files and the connector have it, a Pipe joins objects and
 has not, unless it wraps them as RecordIO. Checksums of pages are compared where the writer put them in, as ours does.
 
-It needs pyarrow. Source: parquet.apache.org, "File Format".
+It needs pyarrow. Writing is in `parquet_write.py`. Source: parquet.apache.org, "File Format".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from io import FileIO
-from itertools import chain
-from typing import Any, BinaryIO
+from typing import Any
 
 from entrypoints.errors import ChannelError, CorruptError
 from entrypoints.records import options as parameters
 from entrypoints.records.cursor import Cursor
 from entrypoints.records.seeking import SeekableFile
-from entrypoints.records.sizes import size_of
 from entrypoints.sample import KEY, ByteStream, Sample
 
 _BATCH_BYTES = 4 << 20  # of rows that are decoded at a time
 _MAX_BATCH = 4096  # rows
 _BUFFERS = 32 << 20  # bytes, for all columns together
-_GROUP_BYTES = 8 << 20  # bytes of fields in a row group that is written
-_GROUP_ROWS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -42,6 +38,9 @@ class Parquet:
     """The format, with all columns or some."""
 
     columns: tuple[str, ...] | None = None
+
+    def __str__(self) -> str:
+        return parameters.text("parquet", {"columns": ",".join(self.columns or ())})
 
     BOUNDARIES = False  # the table of joined files is the last one's
     OPTIONS = ("columns",)
@@ -59,11 +58,15 @@ class Parquet:
         Raises CorruptError, naming the row and how far the file was read, for what is cut or damaged; ChannelError
         for a column that is not there, and ImportError without pyarrow.
         """
-        arrow, _ = _pyarrow()
+        arrow, _ = pyarrow()
         cursor = cursor or Cursor()
         cursor.position = cursor.start
         place = f"object {key!r}, " if key is not None else ""
         with closing(SeekableFile(stream, key, at_once=self.columns is None)) as file:
+            if (
+                not file.size and not cursor.start
+            ):  # Spark's `_SUCCESS` and its like: no rows, as of an empty tar no members
+                return
             # A plain file is read without Python and its copies; what is wrong in it is looked at through Python, which
             # knows how far it came.
             name = stream.name if isinstance(stream, FileIO) else None
@@ -95,7 +98,7 @@ class Parquet:
 
     def _open(self, source: Any, place: str) -> tuple[Any, list[str] | None]:
         """A file's reader, and the names of the columns to read. A column of structs is chosen as a whole."""
-        _, parquet = _pyarrow()
+        _, parquet = pyarrow()
         metadata = parquet.read_metadata(source)
         buffer = max(1 << 16, min(_BUFFERS // max(1, metadata.num_columns), 4 << 20))
         reader = parquet.ParquetFile(
@@ -109,39 +112,11 @@ class Parquet:
             raise ChannelError(f"{place}there is no column {missing[0]!r}; the file has {', '.join(every)}")
         return reader, None if self.columns is None else list(self.columns)
 
-    def write(self, stream: BinaryIO, samples: Iterable[Sample]) -> int:
-        """Writes samples as rows, in row groups of some MiB, with checksums; how many.
-
-        The first row group's samples say what the columns are. Raises ValueError where a later one does not fit them.
-        """
-        arrow, parquet = _pyarrow()
-        count = 0
-        writer = None
-        schema = None
-        try:
-            for rows in _row_groups(samples):
-                try:
-                    table = _table(rows, schema)
-                except (arrow.ArrowException, ValueError) as error:
-                    last = count + len(rows) - 1
-                    raise ValueError(f"samples {count} to {last} do not fit Parquet's columns: {error}") from error
-                if writer is None:
-                    schema = table.schema
-                    writer = parquet.ParquetWriter(stream, schema, write_page_checksum=True)
-                writer.write_table(table)
-                count += len(rows)
-        finally:
-            if writer is not None:
-                writer.close()
-        if writer is None:
-            parquet.write_table(arrow.table({}), stream)
-        return count
-
 
 ROWS = Parquet()
 
 
-def _pyarrow() -> tuple[Any, Any]:
+def pyarrow() -> tuple[Any, Any]:
     """The package and its Parquet part; ImportError, saying what to install, where it is missing."""
     try:
         import pyarrow
@@ -208,7 +183,7 @@ def _samples(batch: Any, key: str | None) -> Iterator[Sample]:
 
 def _values(column: Any, name: str) -> list[Any]:
     """A column's values; see the module for what they are. Raises ChannelError for those that Python's types cannot hold."""
-    arrow, _ = _pyarrow()
+    arrow, _ = pyarrow()
     types = arrow.types
     kind = column.type
     if types.is_timestamp(kind) and kind.unit == "ns":
@@ -247,33 +222,3 @@ def _values(column: Any, name: str) -> list[Any]:
 def _numpy_times(column: Any) -> list[Any]:
     """Times that Python's datetime cannot hold, finer than microseconds or after the year 9999, as numpy's datetime64."""
     return [None if value != value else value for value in column.to_numpy(zero_copy_only=False)]
-
-
-def _row_groups(samples: Iterable[Sample]) -> Iterator[list[Sample]]:
-    rows: list[Sample] = []
-    size = 0
-    for sample in samples:
-        rows.append(sample)
-        size += size_of(sample)
-        if size >= _GROUP_BYTES or len(rows) == _GROUP_ROWS:
-            yield rows
-            rows, size = [], 0
-    if rows:
-        yield rows
-
-
-def _table(rows: list[Sample], schema: Any) -> Any:
-    arrow, _ = _pyarrow()
-    names = list(dict.fromkeys(chain.from_iterable(rows)))
-    if schema is None:
-        return arrow.table({name: arrow.array([_plain(row.get(name)) for row in rows]) for name in names})
-    unknown = [name for name in names if name not in schema.names]
-    if unknown:
-        raise ValueError(f"the field {unknown[0]!r} is new, and the columns are {', '.join(schema.names)}")
-    columns = [arrow.array([_plain(row.get(field.name)) for row in rows], field.type) for field in schema]
-    return arrow.table(columns, schema=schema)
-
-
-def _plain(value: Any) -> Any:
-    """Arrays of more than one dimension as lists of lists, which pyarrow takes."""
-    return value.tolist() if getattr(value, "ndim", 1) != 1 else value

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 from entrypoints.errors import CorruptError
+from entrypoints.records import gunzip
 from entrypoints.records.cursor import Cursor, go_to
 from entrypoints.records.window import Window
 from entrypoints.sample import DATA, KEY, ByteStream, Sample
@@ -29,7 +30,11 @@ _MAGIC_BYTES = struct.pack("<I", MAGIC)
 
 
 def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
-    """The payloads of a stream's records as samples. Positions are bytes."""
+    """The payloads of the records of a stream, gzip-compressed or not, as samples. Positions as `gunzip.split_either`'s."""
+    return gunzip.split_either(_split, stream, key, cursor)
+
+
+def _split(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
     # Not by way of whole_object: a call for each record shows where they are small.
     if key is None:
         return ({DATA: payload} for payload in payloads(stream, key, cursor))
@@ -37,7 +42,10 @@ def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = No
 
 
 def payloads(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[bytes]:
-    """The payloads of a stream's records, parts put together; CorruptError names the offset of what is wrong."""
+    """The payloads of the records of a stream as it is, parts put together; CorruptError names the offset of what is wrong.
+
+    Positions are bytes.
+    """
     cursor = cursor or Cursor()
     go_to(stream, cursor.start, key)
     window = Window(stream, cursor.start)

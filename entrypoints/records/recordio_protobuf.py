@@ -22,7 +22,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from entrypoints.errors import ChannelError, CorruptError
-from entrypoints.records import recordio
+from entrypoints.records import gunzip, recordio
 from entrypoints.records.cursor import Cursor
 from entrypoints.records.protobuf import BYTES, FIXED32, FIXED64, VARINT, fields, joined, numbers, varints
 from entrypoints.sample import KEY, ByteStream, Sample
@@ -78,8 +78,11 @@ Parsed = dict[tuple[str, str], Any]
 
 
 def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
-    """The records of a stream as samples. Positions are RecordIO's, bytes."""
-    cursor = cursor or Cursor()
+    """The records of a stream, gzip-compressed or not, as samples. Positions are RecordIO's."""
+    return gunzip.split_either(_split, stream, key, cursor)
+
+
+def _split(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
     offset = cursor.start
     for payload in recordio.payloads(stream, key, cursor):
         try:

@@ -15,7 +15,8 @@ from itertools import accumulate
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from entrypoints.records import recordio
+from entrypoints.records import gunzip, recordio
+from entrypoints.records import options as parameters
 from entrypoints.records.cursor import Cursor, go_to
 from entrypoints.records.protobuf import arrays, numbers, varints
 from entrypoints.records.recordio_protobuf import FEATURES, LABEL, Parsed, Tensor, corrupt, parse, to_value
@@ -102,11 +103,14 @@ class Batches:
 
     size: int
 
+    def __str__(self) -> str:
+        return parameters.text("recordio-protobuf", {"batch": str(self.size)})
+
     BOUNDARIES = True
 
     def split(self, stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
-        """As `batches`."""
-        return batches(stream, self.size, key, cursor)
+        """As `batches`, of a stream that is gzip-compressed or not. Positions as `gunzip.split_either`'s."""
+        return gunzip.split_either(lambda *of: batches(of[0], self.size, *of[1:]), stream, key, cursor)
 
 
 class _Part:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from entrypoints.records import recordio
 from entrypoints.records.protobuf import arrays, encode, encode_varints
 from entrypoints.records.recordio_protobuf import FEATURES, LABEL, Blob, Sparse
+from entrypoints.records.refusing import refusal, refuse_others
 from entrypoints.sample import Sample
 
 if TYPE_CHECKING:
@@ -42,17 +43,41 @@ def write_sparse(stream: BinaryIO, rows: Any, labels: npt.NDArray[Any] | None = 
 
 
 def write(stream: BinaryIO, samples: Iterable[Sample]) -> int:
-    """Writes samples of the shape that `recordio_protobuf.split` gives; how many. Raises ValueError for other values."""
-    return recordio.write(stream, map(encode_record, samples))
+    """Writes samples of the shape that `recordio_protobuf.split` gives; how many.
+
+    Raises SampleError, a ValueError, for other values and fields.
+    """
+    return recordio.write(stream, (_encoded(number, sample) for number, sample in enumerate(samples)))
+
+
+def _encoded(number: int, sample: Sample) -> bytes:
+    refuse_others(number, sample, (FEATURES, LABEL, *_TEXTS))
+    try:
+        return encode_record(sample)
+    except ValueError as error:
+        raise refusal(number, sample, error) from error
 
 
 def encode_record(sample: Mapping[str, Any]) -> bytes:
-    """A Record of a sample's features, labels and texts. Arrays of more than one dimension carry their shape."""
+    """A Record of a sample's features, labels and texts. Arrays of more than one dimension carry their shape.
+
+    Raises ValueError, naming the field, for what a Record cannot hold.
+    """
     fields = []
     for number, kind in ((1, FEATURES), (2, LABEL)):
-        for name, value in sample.get(kind, {}).items():
-            fields.append(encode(number, encode(1, name.encode()) + encode(2, _encode_value(value))))
-    fields += [encode(number, sample[name].encode()) for name, number in _TEXTS.items() if name in sample]
+        values = sample.get(kind, {})
+        if not isinstance(values, Mapping):
+            raise ValueError(f"field {kind!r} is {type(values).__name__}, and a dict of arrays is expected")
+        for name, value in values.items():
+            try:
+                fields.append(encode(number, encode(1, name.encode()) + encode(2, _encode_value(value))))
+            except (ValueError, TypeError) as error:
+                raise ValueError(f"field {kind!r}, {name!r}: {error}") from error
+    for name, number in _TEXTS.items():
+        if name in sample:
+            if not isinstance(sample[name], str):
+                raise ValueError(f"field {name!r} is {type(sample[name]).__name__}, and a text is expected")
+            fields.append(encode(number, sample[name].encode()))
     return b"".join(fields)
 
 
@@ -76,6 +101,8 @@ def _encode_value(value: Any) -> bytes:
     if isinstance(value, Blob):
         content = b"".join(encode(1, data) for data in value.values)
         return encode(9, content + (encode(2, value.content_type.encode()) if value.content_type else b""))
+    if not hasattr(value, "shape"):
+        raise ValueError(f"an array, Sparse or Blob is expected, not {type(value).__name__}")
     np = arrays()
     shape = value.shape
     array = np.asarray(value.values if isinstance(value, Sparse) else value)

@@ -6,22 +6,25 @@ Objects of 100 MB and more, and several for each DataLoader worker of the job, a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
 from entrypoints.records import (
     csv_rows,
     example,
+    gunzip,
     image_recordio,
     json_lines,
-    parquet,
+    parquet_write,
     recordio,
     recordio_protobuf_write,
     tar_write,
     tfrecord,
     zip_write,
 )
+from entrypoints.records.refusing import SampleError, content, refusal, refuse_others
 from entrypoints.records.sizes import size_of
 from entrypoints.sample import DATA, Sample
 
@@ -30,17 +33,31 @@ Write = Callable[[BinaryIO, Iterable[Sample]], int]
 SHARD_BYTES = 128 << 20
 
 
-def _payloads(write: Callable[[BinaryIO, Iterable[bytes]], int]) -> Write:
-    """A writer of records that are bytes, as one of samples with nothing but `data` that matters."""
-    return lambda stream, samples: write(stream, (sample[DATA] for sample in samples))
+def _payloads(write: Callable[[BinaryIO, Iterable[bytes]], int], most: int | None = None) -> Write:
+    """A writer of records that are bytes, of at most so many, as one of samples with nothing but `data`."""
+
+    def payload(number: int, sample: Sample) -> bytes:
+        data = content(number, sample, DATA)
+        refuse_others(number, sample)
+        if most is not None and len(data) > most:
+            raise refusal(number, sample, f"field {DATA!r} has {len(data)} bytes, and a record holds {most}")
+        return data
+
+    return lambda stream, samples: write(stream, (payload(*numbered) for numbered in enumerate(samples)))
 
 
 def _lines(stream: BinaryIO, samples: Iterable[Sample]) -> int:
     count = 0
     for sample in samples:
-        if b"\n" in sample[DATA] or sample[DATA].endswith(b"\r"):
-            raise ValueError(f"sample {count} holds a line's end, and would not come back as one line")
-        stream.write(sample[DATA] + b"\n")
+        line = content(count, sample, DATA)
+        refuse_others(count, sample)
+        if b"\n" in line or line.endswith(b"\r"):
+            raise refusal(count, sample, "it holds a line's end, and would not come back as one line")
+        if not count and line.startswith(gunzip.MAGIC):
+            raise refusal(
+                count, sample, "it begins as gzip does, and would be unzipped; these bytes are no lines: use recordio"
+            )
+        stream.write(line + b"\n")
         count += 1
     return count
 
@@ -49,47 +66,56 @@ def _lines(stream: BinaryIO, samples: Iterable[Sample]) -> int:
 WRITERS: dict[str, tuple[str, Write]] = {
     "tar": (".tar", tar_write.write),
     "zip": (".zip", zip_write.write),
-    "recordio": (".rec", _payloads(recordio.write)),
+    "recordio": (".rec", _payloads(recordio.write, recordio.MAX_LENGTH)),
     "image-recordio": (".rec", image_recordio.write),
     "recordio-protobuf": (".pbr", recordio_protobuf_write.write),
     "tfrecord": (".tfrecord", _payloads(tfrecord.write)),
     "tfrecord-example": (".tfrecord", example.write),
-    "parquet": (".parquet", parquet.ROWS.write),
+    "parquet": (".parquet", parquet_write.write),
     "jsonl": (".jsonl", json_lines.write),
     "csv": (".csv", csv_rows.ROWS.write),
     "lines": (".txt", _lines),
 }
 
 
-def write_shards(samples: Iterable[Sample], folder: Path, format: str, shard_bytes: int = SHARD_BYTES) -> list[Path]:
+def write_shards(
+    samples: Iterable[Sample], folder: str | os.PathLike[str], format: str, shard_bytes: int = SHARD_BYTES
+) -> list[Path]:
     """Writes samples, as the format's `split` gives them, into numbered files of a folder, which is made; the files.
 
     A shard ends with the sample that brings it to `shard_bytes`, so all but the last are at least that big, about. Each is
     written under a name that ends in `.part` until it is complete; one that an error interrupts is removed. No samples
-    are no shards. Raises ValueError for a format without a writer or a sample that it cannot hold, and FileExistsError,
-    before anything is written, where the folder holds shards already: those of two runs must not be mixed.
+    are no shards. Raises ValueError for a format without a writer; SampleError, which is one too, for a sample that it
+    cannot hold or that would not come back, with its number among all; and FileExistsError, before anything is
+    written, where the folder holds shards already: those of two runs must not be mixed.
     """
     if format not in WRITERS:
         raise ValueError(f"format {format!r} has no writer of shards; those that have one: {', '.join(WRITERS)}")
     if shard_bytes < 1:
         raise ValueError(f"shard_bytes is {shard_bytes}; it must be 1 or more")
     ending, write = WRITERS[format]
+    folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     old = min(folder.glob(f"[0-9][0-9][0-9][0-9][0-9]*{ending}"), default=None)
     if old is not None:
         raise FileExistsError(f"{old} exists: remove the old shards, or name another folder")
     shards: list[Path] = []
+    before = 0
     rest = iter(samples)
     for first in rest:
         shard = folder / f"{len(shards):05d}{ending}"
         part = shard.with_name(shard.name + ".part")
         try:
             with part.open("wb") as stream:
-                write(stream, _portion(itertools.chain([first], rest), stream, shard_bytes))
+                count = write(stream, _portion(itertools.chain([first], rest), stream, shard_bytes))
             part.replace(shard)
-        except BaseException:
+        except BaseException as error:
             part.unlink(missing_ok=True)
+            if isinstance(error, SampleError):
+                number, *what = error.args
+                raise SampleError(before + number, *what) from error
             raise
+        before += count
         shards.append(shard)
     return shards
 
@@ -97,7 +123,11 @@ def write_shards(samples: Iterable[Sample], folder: Path, format: str, shard_byt
 def _portion(samples: Iterator[Sample], stream: BinaryIO, shard_bytes: int) -> Iterator[Sample]:
     """As many samples as a shard takes. Writers may keep some back, so these are reckoned by their sizes."""
     kept = 0
-    for sample in samples:
+    for number, sample in enumerate(samples):
+        if not isinstance(sample, Mapping):
+            raise SampleError(number, None, f"it is {type(sample).__name__}, and a dict of fields is expected")
+        if not all(isinstance(name, str) for name in sample):
+            raise refusal(number, sample, f"its fields are {list(sample)}, and their names must be texts")
         place = stream.tell()
         yield sample
         kept = 0 if stream.tell() > place else kept + size_of(sample)

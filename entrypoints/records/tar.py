@@ -1,8 +1,10 @@
 """tar, read as it streams by: groups of members, as WebDataset has them, are the samples.
 
 Members that share their name up to the first dot of the base name, neighbours in the archive, are one sample; what follows
-the dot is the field (`a/1.seg.png` is field `seg.png` of sample `a/1`). A member without a dot is field `data`. Names stay as
-they are written, case included. What is no file (directories, links, devices) is passed over.
+the dot is the field (`a/1.seg.png` is field `seg.png` of sample `a/1`; more in `members.py`). Names stay as they are written,
+case included. What is no file (directories, links, devices) is passed over. Of links that is said once on stderr: they
+have no bytes in a stream, only the name of a file, which may have passed long ago (tarfile and webdataset pass them over too,
+and say nothing). GNU tar's `--hard-dereference` and `--dereference` write the files themselves.
 
 Python's tarfile is not used: it costs four times what a FIFO delivers, reads only the first of joined archives (a Pipe
 joins them) and ends quietly where an archive is cut or damaged. Here every header's checksum is verified, an archive
@@ -14,6 +16,7 @@ Source: POSIX.1-2017 pax; GNU tar manual, "Basic Tar Format". Writing is in `tar
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 from entrypoints.records import gunzip
@@ -24,7 +27,10 @@ from entrypoints.sample import DATA, KEY, ByteStream, Sample
 
 BOUNDARIES = True
 
+_log = logging.getLogger(__name__)
+_told_of: set[str] = set()  # the link that has been told of
 _ZEROS = bytes(BLOCK)
+_LINKS = b"12"
 _NO_DATA = b"123456V"  # links, devices, directories, FIFOs, a volume's label: nothing follows, whatever their size says
 _DESCRIBING_ONE = b"xXLK"  # their content describes the next member
 _DESCRIBING = b"g" + _DESCRIBING_ONE  # or all that follow
@@ -54,6 +60,8 @@ def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = No
             continue
         slash = name.rfind("/") + 1
         dot = name.find(".", slash)
+        if dot == slash:
+            continue  # hidden: see members.py
         group, field = (name, DATA) if dot < 0 else (name[:dot], name[dot + 1 :])
         if sample and sample[KEY] != group:
             cursor.position = position
@@ -116,6 +124,8 @@ def members(stream: ByteStream, key: str | None = None, start: int = 0) -> Itera
         if begin < 0:
             begin = offset
         if kind in _NO_DATA:
+            if kind in _LINKS:
+                _tell_of_link(key, offset, own.get("path") or name)
             own, begin = {}, -1
             offset += BLOCK
             continue
@@ -160,3 +170,16 @@ def _check_end(rest: bytes, offset: int, inside: bool, least: int, key: str | No
         raise corrupt(key, offset, f"{len(rest)} bytes follow the archive's end that are no tar header")
     if offset < least:
         raise corrupt(key, offset, f"the stream is shorter than {least} bytes, where reading should go on")
+
+
+def _tell_of_link(key: str | None, offset: int, name: str) -> None:
+    """Says that a link was passed over, of the first one that this process meets: a set that has one has many."""
+    if not _told_of:
+        _told_of.add(name)
+        _log.warning(
+            "%sbyte %d: %r is a link, which holds no bytes: this and all other links are passed over; to have the files "
+            "in their place, write the archive with tar --dereference --hard-dereference",
+            "" if key is None else f"object {key!r}, ",
+            offset,
+            name,
+        )

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import BinaryIO
 
+from entrypoints.records.members import members_of
+from entrypoints.records.refusing import refusal
 from entrypoints.records.tar_header import BLOCK
 from entrypoints.sample import KEY, Sample
 
@@ -19,16 +21,23 @@ _MAX_OCTAL_SIZE = 8**11
 def write(stream: BinaryIO, samples: Iterable[Sample]) -> int:
     """Writes samples as one archive with its end marker; how many. Each field becomes the member `<__key__>.<field>`.
 
-    Raises ValueError for a sample without a key, or whose key would not come back (it has a dot in its last part).
+    Raises SampleError, a ValueError, for a sample that would not come back as it is: see `members.py`; or that has the key of
+    the one before, whose fields it would join.
     """
     count = 0
+    before = None
     for sample in samples:
-        key = sample.get(KEY)
-        if not key or "." in key.rpartition("/")[2]:
-            raise ValueError(f"sample {count} has __key__ {key!r}: a tar needs one, without a dot in its last part")
-        for field, data in sample.items():
-            if field != KEY:
-                write_member(stream, f"{key}.{field}", data)
+        members = [*members_of(count, sample)]
+        if sample[KEY] == before:
+            raise refusal(
+                count, sample, "the sample before has this __key__, and both would be read as one; give each its own"
+            )
+        before = sample[KEY]
+        for name, data in members:
+            try:
+                write_member(stream, name, data)
+            except UnicodeEncodeError as error:
+                raise refusal(count, sample, f"{name!r} cannot be a file's name: {error}") from error
         count += 1
     stream.write(_END)
     return count

@@ -1,9 +1,9 @@
 """zip, read member by member: groups of members are the samples, by the same rule as in a tar.
 
 Members that share their name up to the first dot of the base name are one sample, and what follows the dot is the field, so
-that a zip and a tar of the same files are the same samples (see `tar.py`). A zip has a table of contents, and tools write
+that a zip and a tar of the same files are the same samples (see `members.py`). A zip has a table of contents, and tools write
 members in the order in which a file system lists them: so members of one sample need not be neighbours here; a sample
-stands where its first member does. Directories and what macOS adds (`__MACOSX/`) are passed over.
+stands where its first member does. Directories, hidden files (`members.py`) and what macOS adds (`__MACOSX/`) are passed over.
 
 The table stands at the end, so a zip is read from files and through the connector; a Pipe joins objects and cannot bring
 it, unless it wraps them as RecordIO. Stored, deflated and bzip2 members are read; encrypted ones, other methods and
@@ -32,6 +32,8 @@ from entrypoints.sample import DATA, KEY, ByteStream, Sample
 
 BOUNDARIES = False  # the table of joined archives is the last one's
 
+NO_DATA = "__MACOSX/"  # what macOS knows of the files
+_NO_DATA = NO_DATA.encode()
 _LOCAL = struct.Struct("<4sHHHHHIIIHH")
 _STORED, _DEFLATED, _BZIP2 = 0, 8, 12
 _METHODS = {1: "shrunk", 6: "imploded", 9: "deflate64", 14: "LZMA", 93: "Zstandard", 95: "XZ", 98: "PPMd", 99: "AES"}
@@ -45,6 +47,8 @@ def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = No
     """
     cursor = cursor or Cursor()
     with closing(SeekableFile(stream, key)) as file:
+        if not file.size and not cursor.start:  # a marker such as `_SUCCESS`: no members, as of an empty tar
+            return
         table = read_table(file, key)
         reader = _Members(file, key)
         sample: Sample = {}
@@ -101,7 +105,7 @@ def _places(table: Table, start: int) -> Iterator[tuple[int, int]]:
 
 
 def _is_file(name: bytes) -> bool:
-    return not name.endswith(b"/") and not name.startswith(b"__MACOSX/")
+    return not (name.endswith(b"/") or name.startswith(b".", name.rfind(b"/") + 1) or name.startswith(_NO_DATA))
 
 
 class _Members:
