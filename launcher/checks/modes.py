@@ -21,7 +21,8 @@ def gzip_needs_pipe(draft: Draft) -> Iterator[Found]:
     for entry in _not_piped(draft):
         if entry.get("CompressionType") == "Gzip":
             mode = entry.get("InputMode")
-            message = f"'Gzip' works only with input_mode Pipe, not {mode!r}; unzip the objects or use Pipe"
+            remedy = "delete it, since open_channel unzips by itself, or use Pipe"
+            message = f"'Gzip' works only with input_mode Pipe, not {mode!r}; {remedy}"
             yield entry.path("compression_type"), message
 
 
