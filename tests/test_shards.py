@@ -159,7 +159,7 @@ UNWRITABLE: list[tuple[str, Sample | list[Sample], str]] = [
     ("recordio-protobuf", {"features": {"x": Blob(["a"], "")}}, "field 'features', 'x': "),
     ("recordio-protobuf", {"uid": 3}, "field 'uid' is int, and a text is expected"),
     ("recordio-protobuf", {"lable": {}}, "field 'lable' would be lost"),
-    ("tfrecord-example", {"x": object()}, "feature 'x': an Example holds bytes, float32 and int64"),
+    ("tfrecord-example", {"x": 1j}, "feature 'x': an Example holds bytes, float32 and int64"),
     *((form, {"x": b"", 3: b""}, r"its fields are \['x', 3\], and their names must be texts") for form in WRITERS),
     ("parquet", {}, "it has no fields"),
     ("parquet", {"text": 3}, "field 'text' does not fit the column: "),
