@@ -23,13 +23,8 @@ from entrypoints import contract
 from entrypoints.environment import Environment, load_environment
 from entrypoints.errors import ChannelError
 from entrypoints.sampling import Reading
-from entrypoints.torch_dataset import (
-    ChannelDataset,
-    ConnectorMapDataset,
-    MixedDataset,
-    MountedMapDataset,
-    uneven_ranks,
-)
+from entrypoints.torch_dataset import ChannelDataset, MixedDataset, uneven_ranks
+from entrypoints.torch_map import ConnectorMapDataset, MountedMapDataset
 from launcher.local.s3_server import serve
 
 pytestmark = [
