@@ -17,7 +17,7 @@ from entrypoints.object_cache import ObjectCache
 from entrypoints.pipeline import Source
 from entrypoints.readers import mounted, reader_of
 from entrypoints.readers.remote_file import is_remote
-from entrypoints.records import Format, format_of, name_of
+from entrypoints.records import Format, format_of, name_of, objects
 from entrypoints.records.augmented import Augmented
 from entrypoints.sampling import Reading, Samples, whole_number
 from entrypoints.sharding import Place, Share, place_from, share_for
@@ -53,6 +53,9 @@ def open_channel(
     if isinstance(form, Augmented):
         channel = replace(channel, record_wrapper="None")  # it takes the records apart itself: they are of attributes
     if reader.JOINED and not form.BOUNDARIES and channel.record_wrapper != "RecordIO":
+        if form is not objects:
+            reason = f"{name_of(form)} is read from its end, which a Pipe does not let one do; use input_mode: FastFile"
+            raise ChannelError(f"channel {name!r}: {reason}")
         raise ChannelError(
             f"channel {name!r}: whole objects lose their boundaries in a Pipe; set record_wrapper_type: RecordIO, or "
             "input_mode: FastFile, or a content_type that has boundaries (application/x-tar, application/x-recordio, "

@@ -17,9 +17,10 @@ import inspect
 import operator
 import os
 import random
+import threading
 from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, wait
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
@@ -34,6 +35,7 @@ T = TypeVar("T")
 State: TypeAlias = dict[str, Any]  # what JSON can hold
 
 VERSION = 2  # of the states
+_LEAVE_SECONDS = 3.0  # for a block that is being read, where nobody wants it any more
 
 
 def whole_number(name: str, value: Any, least: int | None = None) -> int:
@@ -215,10 +217,7 @@ class _Blocks:
 
     def shuffled(self, source: Generator[Sample, None, None]) -> Generator[Sample, None, None]:
         """The samples, block by block."""
-        with (
-            closing(source),
-            closing(self._dealt(source) if self._is_dealt else self._alone(source)) as blocks,
-        ):
+        with closing(self._dealt(source) if self._is_dealt else self._alone(source)) as blocks:
             for block, after in blocks:
                 samples: list[Any] = list(self._reading.of_block(block, self._epoch, self._share, self.number))
                 block.clear()
@@ -232,22 +231,41 @@ class _Blocks:
                     yield sample
             self.finished = True
 
-    def _alone(self, source: Iterator[Sample]) -> Generator[Block, None, None]:
-        while (read := self._read(source))[0]:
-            yield read
+    def _alone(self, source: Generator[Sample, None, None]) -> Generator[Block, None, None]:
+        with closing(source):
+            while (read := self._read(source))[0]:
+                yield read
 
-    def _dealt(self, source: Iterator[Sample]) -> Generator[Block, None, None]:
+    def _dealt(self, source: Generator[Sample, None, None]) -> Generator[Block, None, None]:
         """Blocks of a Pipe that several read. The next is read while this one is given: whoever is dealt samples and does not
         take them holds up the others, and nobody gives any before a block is full.
         """
-        with ThreadPoolExecutor(1, "next-block") as pool:
+        coming = self._begun(source)
+        try:
+            while (read := coming.result())[0]:
+                coming = self._begun(source)
+                yield read
+        finally:
+            self._left = True  # where nobody takes the block that is being read, it need not be whole
+            if wait([coming], _LEAVE_SECONDS).done:
+                source.close()
+
+    def _begun(self, source: Generator[Sample, None, None]) -> Future[Block]:
+        """The next block, which is being read; by a thread that does not keep the process from ending: a Pipe can be silent."""
+        coming: Future[Block] = Future()
+
+        def read() -> None:
             try:
-                coming = pool.submit(self._read, source)
-                while (read := coming.result())[0]:
-                    coming = pool.submit(self._read, source)
-                    yield read
-            finally:
-                self._left = True  # where nobody takes the block that is being read, it need not be whole
+                block = self._read(source)
+                if self._left:
+                    source.close()
+            except BaseException as error:  # noqa: BLE001 - raised where the block is taken
+                coming.set_exception(error)
+            else:
+                coming.set_result(block)
+
+        threading.Thread(target=read, name="next-block", daemon=True).start()
+        return coming
 
     def _read(self, source: Iterator[Sample]) -> Block:
         block: list[Sample] = []

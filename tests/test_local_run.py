@@ -275,14 +275,14 @@ def test_metrics_and_checkpoints(here: Path) -> None:
     script = """
 import os, pathlib
 folder = pathlib.Path(os.environ.get("SAGEMAKER_BASE_DIR", "/opt/ml"), "checkpoints")
-print("restored", sorted(path.name for path in folder.iterdir()))
+print("restored", [(path.name, path.read_text()) for path in folder.iterdir()])
 (folder / "epoch-2.pt").write_text("two")
 print("accuracy=0.5")
 print("accuracy=0.75")
 """
     write_job(here, script, overlay)
     output = launch(here)
-    assert "restored ['epoch-1.pt']" in output
+    assert "restored [('epoch-1.pt', 'one')]" in output
     assert result(here)["Metrics"] == {"accuracy": 0.75}
     assert (here / ".launch/job/s3/bucket/checkpoints/epoch-2.pt").read_text() == "two"
     assert not (here / "data/s3/bucket/checkpoints/epoch-2.pt").exists()

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from torch.utils.data import DataLoader
 
+from entrypoints import contract
 from entrypoints.channel import open_channel
 from entrypoints.environment import load_environment
 from entrypoints.sampling import Reading
@@ -71,11 +72,14 @@ TRAINING = """
     import sys, time, warnings
     warnings.simplefilter("ignore")
     from torch.utils.data import DataLoader
+    from entrypoints.sampling import Reading
     from entrypoints.torch_dataset import ChannelDataset
     from entrypoints.torch_loader import ThreadLoader
 
     dataset = ChannelDataset("lines")
-    if sys.argv[1] == "threads":
+    if sys.argv[1] == "shuffled":
+        dataset = ChannelDataset("lines", reading=Reading(seed=1, block=50))
+    if sys.argv[1] in ("threads", "shuffled"):
         loader = ThreadLoader(dataset, 20, threads=2, collate=list)
     else:
         loader = DataLoader(dataset, batch_size=20, num_workers=2, collate_fn=list)
@@ -111,3 +115,29 @@ def test_an_end_from_outside_leaves_nothing(root: Path, loader: str, end: signal
     wait_for(lambda: not brokers(root))
     wait_for(lambda: 1 in feeder.started or 0 in feeder.ended)  # the FIFO was closed, the feeder not left waiting
     feeder.stop()
+
+
+@pytest.mark.parametrize("loader", ["threads", "shuffled"])
+def test_a_silent_feeder_does_not_hold_up_the_end(root: Path, loader: str) -> None:
+    """Threads wait for its next bytes, ten minutes if need be; whoever stops the job does not wait for them."""
+    fifo = root / contract.DATA_DIR / contract.fifo_name("lines", 0)
+    os.mkfifo(fifo)
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), "SAGEMAKER_BASE_DIR": str(root)}
+    with (
+        subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(TRAINING), loader],
+            env={**environ, "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as training,
+        fifo.open("wb", buffering=0) as feeder,
+    ):
+        feeder.write(b"".join(b"%d\n" % number for number in range(330)))
+        assert training.stdout is not None
+        assert training.stdout.readline() == "begun\n"
+        os.killpg(training.pid, signal.SIGINT)
+        training.communicate(timeout=30)
+    assert training.returncode == -signal.SIGINT
+    wait_for(lambda: not brokers(root))

@@ -259,6 +259,7 @@ def never_came(path: Path, channel: str, seconds: float) -> ChannelError:
 def never_fed(path: Path, channel: str, seconds: float) -> ChannelError:
     """The error for a FIFO that nobody has written to."""
     return ChannelError(
-        f"channel {channel!r}: nothing was written to the FIFO {path} within {seconds:g} s; look whether its "
-        f"feeder is alive (or wait longer: {contract.FIFO_WAIT_VARIABLE})"
+        f"channel {channel!r}: nothing was written to the FIFO {path} within {seconds:g} s; look whether its feeder is alive, and "
+        "whether this epoch was read before: a Pipe brings each once, so count them up by set_epoch, or open_channel's epoch (or "
+        f"wait longer: {contract.FIFO_WAIT_VARIABLE})"
     )

@@ -68,9 +68,12 @@ def restore_checkpoints(run: LocalRun, store: Store) -> None:
         if folder.resolve() not in target.resolve().parents or target.exists():
             continue
         target.parent.mkdir(parents=True, exist_ok=True)
-        with target.open("wb") as file:
+        # Elsewhere first: the store shows what lies in the run's folder in place of its own.
+        unfinished = run.folder / "restoring"
+        with unfinished.open("wb") as file:
             for chunk in read_object(store.client, found.place):
                 file.write(chunk)
+        unfinished.replace(target)
 
 
 def prepare_host(run: LocalRun, host: Host, store: Store, binds: tuple[BindMount, ...]) -> HostProcess:
