@@ -204,7 +204,9 @@ def test_a_pipe(kind: str, tmp_path: Path) -> None:
     environment = job(tmp_path / "root", kind, "Pipe")
     form = KINDS[kind][1]
     if form is None:
-        refused = "boundaries in a Pipe; set record_wrapper_type" if kind == "objects" else f"{kind} is read from its end"
+        refused = (
+            "boundaries in a Pipe; set record_wrapper_type" if kind == "objects" else f"{kind} is read from its end"
+        )
         with pytest.raises(ChannelError, match=f"channel 'train': .*{refused}"):
             open_channel("train", format=form, environment=environment)
         return
