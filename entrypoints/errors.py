@@ -17,3 +17,9 @@ class ChannelError(Exception):
 
 class CorruptError(ChannelError):
     """The data is damaged or ends too early. The message names the offset in bytes."""
+
+
+def corrupt(key: str | None, offset: int, reason: object) -> CorruptError:
+    """The CorruptError of an object, by its key where that is known, at one of its bytes."""
+    place = f"object {key!r}, " if key is not None else ""
+    return CorruptError(f"{place}byte {offset}: {reason}")

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from entrypoints.errors import ChannelError, CorruptError
+from entrypoints.errors import ChannelError, corrupt
 from entrypoints.records import gunzip, recordio
 from entrypoints.records import options as parameters
 from entrypoints.records.cursor import Cursor
@@ -89,10 +89,11 @@ class Augmented:
                 yield sample
                 values = []
         if values:
-            place = f"object {key!r}, " if key is not None else ""
-            raise CorruptError(
-                f"{place}byte {start}: {len(values)} record(s) are left for the {len(self.attributes)} attributes "
-                f"{', '.join(self.attributes)}: the stream is cut, or these are not the channel's AttributeNames"
+            raise corrupt(
+                key,
+                start,
+                f"{len(values)} record(s) are left for the {len(self.attributes)} attributes {', '.join(self.attributes)}: "
+                "the stream is cut, or these are not the channel's AttributeNames",
             )
 
     def write(self, stream: BinaryIO, samples: Iterable[Sample]) -> int:

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from entrypoints.errors import ChannelError, CorruptError
+from entrypoints.errors import ChannelError, corrupt
 from entrypoints.records import gunzip
 from entrypoints.records import options as parameters
 from entrypoints.records.cursor import Cursor, go_to
@@ -77,14 +77,14 @@ class Rows:
             names = first[1]
             if len(set(names)) < len(names):
                 twice = next(name for name in names if names.count(name) > 1)
-                raise _corrupt(key, 0, f"the header has two columns {twice!r}")
+                raise corrupt(key, 0, f"the header has two columns {twice!r}")
         lines.skip_to(cursor.start)
         width = None if names is None else len(names)
         for offset, row, after in self._rows(lines, key):
             if row == names and key is None:
                 continue
             if width is not None and len(row) != width:
-                raise _corrupt(key, offset, f"a row of {len(row)} fields, and those before have {width}")
+                raise corrupt(key, offset, f"a row of {len(row)} fields, and those before have {width}")
             width = len(row)
             sample: Sample = {} if key is None else {KEY: key}
             sample.update({DATA: row} if names is None else zip(names, row, strict=True))
@@ -101,7 +101,7 @@ class Rows:
                     yield offset, row, lines.offset
                 offset = lines.offset
         except (csv.Error, UnicodeDecodeError) as error:
-            raise _corrupt(key, offset, f"this row is no CSV in UTF-8, or cut: {error}") from error
+            raise corrupt(key, offset, f"this row is no CSV in UTF-8, or cut: {error}") from error
 
     def write(self, stream: BinaryIO, samples: Iterable[Sample]) -> int:
         """Writes samples as rows, with a first row of names unless they hold their fields in `data`; how many.
@@ -207,7 +207,7 @@ class _Lines:
                     try:
                         self._fetch()
                     except StopIteration:
-                        raise _corrupt(
+                        raise corrupt(
                             self._key, start, "reading should go on here, but the object is shorter"
                         ) from None
                 self.offset += len(self._lines.pop())
@@ -223,8 +223,3 @@ def _row(number: int, sample: Sample) -> list[Any]:
             number, sample, f"field {DATA!r} is {type(row).__name__}, and a list of the row's fields is expected"
         )
     return list(row)
-
-
-def _corrupt(key: str | None, offset: int, reason: str) -> CorruptError:
-    place = f"object {key!r}, " if key is not None else ""
-    return CorruptError(f"{place}byte {offset}: {reason}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from entrypoints.errors import CorruptError
+from entrypoints.errors import corrupt
 from entrypoints.records.window import CHUNK
 from entrypoints.sample import ByteStream
 
@@ -51,8 +51,8 @@ def go_to(stream: ByteStream, start: int, key: str | None) -> None:
     while missing and (count := stream.readinto(scratch[:missing])):
         missing -= count
     if missing:
-        place = f"object {key!r}, " if key is not None else ""
-        raise CorruptError(
-            f"{place}byte {start}: reading should go on here, but the object is shorter: it is not the one that was read "
-            "before; begin the epoch anew"
+        raise corrupt(
+            key,
+            start,
+            "reading should go on here, but the object is shorter: it is not the one that was read before; begin the epoch anew",
         )

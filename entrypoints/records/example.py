@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from entrypoints.errors import CorruptError
+from entrypoints.errors import corrupt
 from entrypoints.records import tfrecord
 from entrypoints.records.cursor import Cursor
 from entrypoints.records.protobuf import FIXED32, VARINT, encode, encode_varints, fields, joined, numbers, varint
@@ -46,8 +46,7 @@ def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = No
         try:
             sample = start | decode(payload)
         except ValueError as error:
-            place = f"object {key!r}, " if key is not None else ""
-            raise CorruptError(f"{place}byte {abs(offset)}: this record is no tf.train.Example: {error}") from error
+            raise corrupt(key, abs(offset), f"this record is no tf.train.Example: {error}") from error
         offset = cursor.position
         yield sample
 

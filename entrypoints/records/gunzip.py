@@ -12,7 +12,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator
 
-from entrypoints.errors import CorruptError
+from entrypoints.errors import corrupt
 from entrypoints.records.cursor import Cursor
 from entrypoints.records.window import CHUNK, Source, Window
 from entrypoints.sample import ByteStream, Sample
@@ -57,7 +57,7 @@ class Gunzip(Source):
                 if not data and not content:
                     raise zlib.error("it ends inside of a member")
             except zlib.error as error:
-                raise _corrupt(self._key, self._window.offset, f"the gzip stream is damaged or cut: {error}") from error
+                raise corrupt(self._key, self._window.offset, f"the gzip stream is damaged or cut: {error}") from error
             self._inside = not self._member.eof
             self._rest = self._member.unconsumed_tail
             if self._member.eof:
@@ -117,20 +117,15 @@ def split_either(split: Split, stream: ByteStream, key: str | None, cursor: Curs
     if begun.is_gzip:
         return _content(split, begun, key, cursor)
     if cursor.start < 0:
-        raise _corrupt(key, 0, "a gzip stream was read before, and here is none; begin the epoch anew")
+        raise corrupt(key, 0, "a gzip stream was read before, and here is none; begin the epoch anew")
     return split(begun, key, cursor)
 
 
 def _content(split: Split, stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
     content = _Begun(Gunzip(Window(stream), key))
     if content.is_gzip:
-        raise _corrupt(key, 0, "a gzip stream inside of another: it was compressed twice; unzip it once")
+        raise corrupt(key, 0, "a gzip stream inside of another: it was compressed twice; unzip it once")
     inner = Cursor(-cursor.start)
     for sample in split(content, key, inner):
         cursor.position = -inner.position
         yield sample
-
-
-def _corrupt(key: str | None, offset: int, reason: str) -> CorruptError:
-    place = f"object {key!r}, " if key is not None else ""
-    return CorruptError(f"{place}byte {offset}: {reason}")

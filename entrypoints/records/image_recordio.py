@@ -16,7 +16,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
-from entrypoints.errors import CorruptError
+from entrypoints.errors import corrupt
 from entrypoints.records import gunzip, recordio
 from entrypoints.records.cursor import Cursor
 from entrypoints.records.refusing import content, refusal, refuse_others
@@ -39,8 +39,7 @@ def _split(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Samp
         try:
             fields = decode(payload)
         except ValueError as error:
-            place = f"object {key!r}, " if key is not None else ""
-            raise CorruptError(f"{place}byte {offset}: not an image record, or damaged: {error}") from error
+            raise corrupt(key, offset, f"not an image record, or damaged: {error}") from error
         offset = cursor.position
         sample = whole_object(fields.pop(DATA), key)
         sample.update(fields)

@@ -18,7 +18,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
-from entrypoints.errors import CorruptError
+from entrypoints.errors import corrupt
 from entrypoints.records import gunzip, lines
 from entrypoints.records.cursor import Cursor
 from entrypoints.records.refusing import refusal
@@ -67,8 +67,7 @@ def _values(line: bytes, offset: int, key: str | None) -> Iterator[tuple[Any, in
             yield value, offset + len(line.rstrip(b" \t\r" + _BOM)) - len(rest.encode()) if rest else 0
             text = rest
     except (ValueError, RecursionError) as error:
-        place = f"object {key!r}, " if key is not None else ""
-        raise CorruptError(f"{place}byte {offset}: this line is no JSON in UTF-8, or cut: {error}") from error
+        raise corrupt(key, offset, f"this line is no JSON in UTF-8, or cut: {error}") from error
 
 
 def write(stream: BinaryIO, samples: Iterable[Sample]) -> int:

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
-from entrypoints.errors import CorruptError
+from entrypoints.errors import CorruptError, corrupt
 from entrypoints.records import gunzip
 from entrypoints.records.cursor import Cursor, go_to
 from entrypoints.records.window import Window
@@ -166,5 +166,4 @@ def _parts(payload: bytes) -> list[bytes]:
 
 
 def _corrupt(key: str | None, offset: int, reason: str) -> CorruptError:
-    place = f"object {key!r}, " if key is not None else ""
-    return CorruptError(f"{place}byte {offset}: not RecordIO, or damaged: {reason}")
+    return corrupt(key, offset, f"not RecordIO, or damaged: {reason}")

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from entrypoints.errors import ChannelError, CorruptError
+from entrypoints.errors import ChannelError, CorruptError, corrupt
 from entrypoints.records import gunzip, recordio
 from entrypoints.records.cursor import Cursor
 from entrypoints.records.protobuf import BYTES, FIXED32, FIXED64, VARINT, fields, joined, numbers, varints
@@ -88,7 +88,7 @@ def _split(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Samp
         try:
             sample = decode(payload)
         except ValueError as error:
-            raise corrupt(key, offset, error) from error
+            raise corrupt_record(key, offset, error) from error
         offset = cursor.position
         if key is not None:
             sample[KEY] = key
@@ -148,10 +148,9 @@ def to_value(tensor: Tensor) -> npt.NDArray[Any] | Sparse:
     return values.reshape(tensor.shape) if tensor.shape else values
 
 
-def corrupt(key: str | None, offset: int, reason: object) -> CorruptError:
+def corrupt_record(key: str | None, offset: int, reason: object) -> CorruptError:
     """The error of a record that begins at a byte of an object."""
-    place = f"object {key!r}, " if key is not None else ""
-    return CorruptError(f"{place}byte {offset}: not a RecordIO-protobuf record, or damaged: {reason}")
+    return corrupt(key, offset, f"not a RecordIO-protobuf record, or damaged: {reason}")
 
 
 def _entry(data: bytes, start: int, stop: int) -> tuple[str, Tensor | Blob | None]:

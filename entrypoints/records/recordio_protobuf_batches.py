@@ -19,7 +19,7 @@ from entrypoints.records import gunzip, recordio
 from entrypoints.records import options as parameters
 from entrypoints.records.cursor import Cursor, go_to
 from entrypoints.records.protobuf import arrays, numbers, varints
-from entrypoints.records.recordio_protobuf import FEATURES, LABEL, Parsed, Tensor, corrupt, parse, to_value
+from entrypoints.records.recordio_protobuf import FEATURES, LABEL, Parsed, Tensor, corrupt_record, parse, to_value
 from entrypoints.records.window import CHUNK, Window
 from entrypoints.sample import KEY, ByteStream, Sample
 
@@ -58,7 +58,7 @@ def batches(stream: ByteStream, size: int, key: str | None = None, cursor: Curso
             try:
                 taken = records.take(parts, size - count)
             except ValueError as error:
-                raise corrupt(key, offset, error) from error
+                raise corrupt_record(key, offset, error) from error
             if taken == 0:
                 break
             count += taken
@@ -67,7 +67,7 @@ def batches(stream: ByteStream, size: int, key: str | None = None, cursor: Curso
         try:
             batch = _stack(parts)
         except ValueError as error:
-            raise corrupt(key, cursor.position, f"in the {count} records from here, {error}") from error
+            raise corrupt_record(key, cursor.position, f"in the {count} records from here, {error}") from error
         cursor.position = window.offset
         if key is not None:
             batch[KEY] = [key] * count

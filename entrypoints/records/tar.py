@@ -19,9 +19,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
+from entrypoints.errors import corrupt
 from entrypoints.records import gunzip
 from entrypoints.records.cursor import Cursor, go_to
-from entrypoints.records.tar_header import BLOCK, SPARSE, corrupt, parse, pax, text
+from entrypoints.records.tar_header import BLOCK, SPARSE, parse, pax, text
 from entrypoints.records.window import Window
 from entrypoints.sample import DATA, KEY, ByteStream, Sample
 

@@ -12,7 +12,7 @@ import struct
 import zlib
 from functools import lru_cache
 
-from entrypoints.errors import CorruptError
+from entrypoints.errors import corrupt
 
 BLOCK = 512
 # name, size, checksum, kind, magic, prefix of the name
@@ -94,9 +94,3 @@ def pax(data: bytes, key: str | None, offset: int) -> dict[str, str]:
             raise corrupt(key, offset, SPARSE)
         position = stop
     return records
-
-
-def corrupt(key: str | None, offset: int, reason: str) -> CorruptError:
-    """The error of an archive at a byte of an object."""
-    place = f"object {key!r}, " if key is not None else ""
-    return CorruptError(f"{place}byte {offset}: {reason}")

@@ -16,7 +16,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
-from entrypoints.errors import CorruptError
+from entrypoints.errors import CorruptError, corrupt
 from entrypoints.records import gunzip
 from entrypoints.records.cursor import Cursor, go_to
 from entrypoints.records.window import Window
@@ -139,5 +139,4 @@ def _crc32c() -> Callable[[bytes | memoryview], int]:
 
 
 def _corrupt(key: str | None, offset: int, reason: str) -> CorruptError:
-    place = f"object {key!r}, " if key is not None else ""
-    return CorruptError(f"{place}byte {offset}: not TFRecord, or damaged: {reason}")
+    return corrupt(key, offset, f"not TFRecord, or damaged: {reason}")

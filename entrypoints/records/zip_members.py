@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from itertools import pairwise
 
-from entrypoints.errors import CorruptError
+from entrypoints.errors import corrupt
 from entrypoints.records.cursor import Cursor
 from entrypoints.records.seeking import SeekableFile
 from entrypoints.records.window import CHUNK, Window
@@ -63,7 +63,7 @@ def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = No
             if not sample:
                 sample[KEY] = group
             if field in sample:
-                raise _corrupt(
+                raise corrupt(
                     key, entry.offset, f"member {entry.name!r} gives field {field!r} of sample {group!r} a second time"
                 )
             sample[field] = reader.read(entry)
@@ -123,20 +123,20 @@ class _Members:
         window = self._window
         header = window.take(_LOCAL.size)
         if len(header) < _LOCAL.size or not header.startswith(b"PK\3\4"):
-            raise _corrupt(self._key, entry.offset, f"here should be the header of member {entry.name!r}")
+            raise corrupt(self._key, entry.offset, f"here should be the header of member {entry.name!r}")
         _, _, flags, method, _, _, _, _, _, name_size, extra_size = _LOCAL.unpack(header)
         if window.take(name_size) != entry.raw_name or method != entry.method or window.skip(extra_size) < extra_size:
-            raise _corrupt(self._key, entry.offset, f"the header of member {entry.name!r} and the table differ")
+            raise corrupt(self._key, entry.offset, f"the header of member {entry.name!r} and the table differ")
         if (flags | entry.flags) & 0x41:
-            raise _corrupt(self._key, entry.offset, f"member {entry.name!r} is encrypted: write it without a password")
+            raise corrupt(self._key, entry.offset, f"member {entry.name!r} is encrypted: write it without a password")
         if entry.is_link:
-            raise _corrupt(
+            raise corrupt(
                 self._key,
                 entry.offset,
                 f"member {entry.name!r} is a symbolic link: write the file itself (zip without -y)",
             )
         if method not in (_STORED, _DEFLATED, _BZIP2):
-            raise _corrupt(
+            raise corrupt(
                 self._key,
                 entry.offset,
                 f"member {entry.name!r} is compressed by method {method} ({_METHODS.get(method, 'unknown')}), which is "
@@ -144,14 +144,14 @@ class _Members:
             )
         packed = window.take(entry.packed_size)
         if len(packed) < entry.packed_size:
-            raise _corrupt(self._key, entry.offset, f"the archive ends inside of member {entry.name!r}")
+            raise corrupt(self._key, entry.offset, f"the archive ends inside of member {entry.name!r}")
         data = self._unpacked(entry, packed)
         if len(data) != entry.size:
-            raise _corrupt(
+            raise corrupt(
                 self._key, entry.offset, f"member {entry.name!r} has {len(data)} bytes, and the table says {entry.size}"
             )
         if zlib.crc32(data) != entry.crc:
-            raise _corrupt(self._key, entry.offset, f"the CRC of member {entry.name!r} is wrong: it is damaged")
+            raise corrupt(self._key, entry.offset, f"the CRC of member {entry.name!r} is wrong: it is damaged")
         return data
 
     def _unpacked(self, entry: Entry, packed: bytes) -> bytes:
@@ -167,9 +167,9 @@ class _Members:
                 unzip = bz2.BZ2Decompressor()
                 data, rest, ended = unzip.decompress(packed, limit), unzip.unused_data, unzip.eof
         except (zlib.error, OSError, ValueError) as error:
-            raise _corrupt(self._key, entry.offset, f"member {entry.name!r} is damaged: {error}") from error
+            raise corrupt(self._key, entry.offset, f"member {entry.name!r} is damaged: {error}") from error
         if rest or (not ended and len(data) <= entry.size):
-            raise _corrupt(
+            raise corrupt(
                 self._key, entry.offset, f"member {entry.name!r} is damaged: its compressed data is cut or longer"
             )
         return data
@@ -181,11 +181,3 @@ class _Members:
         elif gap:
             self._file.seek(offset)
             self._window = Window(self._file, offset)
-
-
-def _place(key: str | None) -> str:
-    return f"object {key!r}, " if key is not None else ""
-
-
-def _corrupt(key: str | None, offset: int, reason: str) -> CorruptError:
-    return CorruptError(f"{_place(key)}byte {offset}: {reason}")

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from entrypoints.errors import CorruptError
+from entrypoints.errors import CorruptError, corrupt
 from entrypoints.records.seeking import SeekableFile
 
 _END = struct.Struct("<4s4H2IH")  # signature, disks, entries, size and place of the table, length of the comment
@@ -160,7 +160,7 @@ class Table:
             return raw.decode("utf-8", "surrogateescape") if fields[3] & _UTF8 else raw.decode("cp437")
 
     def _corrupt(self, place: int, reason: str) -> CorruptError:
-        return _corrupt(self._key, self._start + place, reason)
+        return corrupt(self._key, self._start + place, reason)
 
 
 def read_table(file: SeekableFile, key: str | None) -> Table:
@@ -170,7 +170,7 @@ def read_table(file: SeekableFile, key: str | None) -> Table:
     tail = file.read()
     place = _find_end(tail)
     if place < 0:
-        raise _corrupt(key, file.size, "a zip's end record should stand here: the archive is cut, or it is no zip")
+        raise corrupt(key, file.size, "a zip's end record should stand here: the archive is cut, or it is no zip")
     end = tail_start + place
     _, disk, table_disk, count_here, count, size, offset, _ = _END.unpack_from(tail, place)
     locator = end - _LOCATOR.size
@@ -180,17 +180,15 @@ def read_table(file: SeekableFile, key: str | None) -> Table:
         if found[0] == b"PK\6\7":
             disk, table_disk, count_here, count, size, offset, end = _read_end64(file, locator, found[2], key)
     if disk or table_disk or count_here != count:
-        raise _corrupt(key, end, "this is one part of an archive in several: join them into one")
+        raise corrupt(key, end, "this is one part of an archive in several: join them into one")
     start = end - size
     before = start - offset
     if start < 0 or before < 0:
-        raise _corrupt(
-            key, end, f"the table of {size} bytes from byte {offset} on does not end here: bytes are missing"
-        )
+        raise corrupt(key, end, f"the table of {size} bytes from byte {offset} on does not end here: bytes are missing")
     if before:
         file.seek(0)
         if file.read(4) == b"PK\3\4":
-            raise _corrupt(
+            raise corrupt(
                 key, before, "an archive begins here, inside of another or behind it: zips cannot be joined, write one"
             )
     file.seek(start)
@@ -218,9 +216,4 @@ def _read_end64(file: SeekableFile, locator: int, stated: int, key: str | None) 
             signature, _, _, _, *rest = _END64.unpack(file.read(_END64.size))
             if signature == b"PK\6\6":
                 return (*rest, place)
-    raise _corrupt(key, locator, "the end record of a zip64 is not where this says")
-
-
-def _corrupt(key: str | None, offset: int, reason: str) -> CorruptError:
-    place = f"object {key!r}, " if key is not None else ""
-    return CorruptError(f"{place}byte {offset}: {reason}")
+    raise corrupt(key, locator, "the end record of a zip64 is not where this says")
