@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, overload
 
 from entrypoints.errors import ChannelError
+from entrypoints.owners import start_time
 
 _HEADER = struct.Struct("<IIII")
 _WORDS = struct.Struct("<II")
@@ -236,7 +237,7 @@ def job() -> str:
     global _job
     if _job is None:
         started_by = os.getppid() if "LOCAL_RANK" in os.environ else os.getpid()
-        _job = f"{started_by}-{_start_time(started_by)}"
+        _job = f"{started_by}-{start_time(started_by)}"
         if os.environ.get("LOCAL_RANK", "0") == "0":
             atexit.register(_remove, _job, os.getpid())
             _remove_leftovers()
@@ -263,20 +264,12 @@ def _folder() -> Path:
     return folder
 
 
-def _start_time(process: int) -> str:
-    """When a process started, in the kernel's ticks, because its number comes back; empty where the system has no /proc."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
-    except OSError:
-        return ""
-
-
 def _remove_leftovers() -> None:
     """Removes what jobs left whose processes were killed. One that is alive and cannot be seen from here begins anew."""
     for file in _folder().iterdir():
         process, _, rest = file.name.partition("-")
         started = rest.partition("-")[0]
-        if process.isdigit() and started and started != _start_time(int(process)):
+        if process.isdigit() and started and started != start_time(int(process)):
             file.unlink(missing_ok=True)
 
 

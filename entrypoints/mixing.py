@@ -10,7 +10,7 @@ from typing import Any
 from entrypoints.errors import ChannelError
 from entrypoints.sample import Sample
 from entrypoints.sample_notes import tell_sample
-from entrypoints.sampling import VERSION, Samples, State
+from entrypoints.sampling import VERSION, Samples, State, differences
 
 _DRAWN_AT_ONCE = 1024
 
@@ -94,11 +94,10 @@ class Mixture:
 
     def load_state_dict(self, state: State) -> None:
         """Go on where `state_dict` said; before the first sample is read. Raises ChannelError as Samples' does."""
-        here, there = self._about, state.get("of") or {}
+        differ = differences(self._about, state.get("of") or {})
         sources: Any = state.get("sources")
         ended: Any = state.get("ended")
         drawn: Any = state.get("drawn")
-        differ = [f"{key} {there.get(key)!r}, not {value!r}" for key, value in here.items() if there.get(key) != value]
         complete = isinstance(sources, list) and isinstance(ended, list) and isinstance(drawn, int)
         if differ or not complete or len(sources) != len(self._sources):
             raise ChannelError(

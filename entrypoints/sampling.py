@@ -17,7 +17,6 @@ import inspect
 import operator
 import os
 import random
-import threading
 from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
@@ -26,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 from zlib import crc32
 
+from entrypoints.background import in_background
 from entrypoints.errors import ChannelError
 from entrypoints.records.cursor import Cursor
 from entrypoints.sample import Sample
@@ -174,11 +174,7 @@ class Samples:
             raise ChannelError("a state is loaded before the first sample is read; open the channel again")
         here = {"version": VERSION, "epoch": self.epoch, **self._about}
         there = {"version": state.get("version"), "epoch": state.get("epoch"), **(state.get("of") or {})}
-        differ = [
-            f"{key} {there.get(key)!r}, not {here.get(key)!r}"
-            for key in dict.fromkeys([*here, *there])
-            if there.get(key) != here.get(key)
-        ]
+        differ = differences(here, there)
         numbers = [state.get(key) for key in ("object", "position", "block", "given", "begun", "keys")]
         if not differ and not all(isinstance(number, int) for number in numbers):
             differ = ["no place"]
@@ -251,21 +247,15 @@ class _Blocks:
                 source.close()
 
     def _begun(self, source: Generator[Sample, None, None]) -> Future[Block]:
-        """The next block, which is being read; by a thread that does not keep the process from ending: a Pipe can be silent."""
-        coming: Future[Block] = Future()
+        """The next block, which is being read: a Pipe can be silent, and must not keep whoever leaves from leaving."""
 
-        def read() -> None:
-            try:
-                block = self._read(source)
-                if self._left:
-                    source.close()
-            except BaseException as error:  # noqa: BLE001 - raised where the block is taken
-                coming.set_exception(error)
-            else:
-                coming.set_result(block)
+        def read() -> Block:
+            block = self._read(source)
+            if self._left:
+                source.close()
+            return block
 
-        threading.Thread(target=read, name="next-block", daemon=True).start()
-        return coming
+        return in_background(read, "next-block")
 
     def _read(self, source: Iterator[Sample]) -> Block:
         block: list[Sample] = []
@@ -276,11 +266,17 @@ class _Blocks:
                 # Shares of one Pipe end their blocks at the same number, so that none waits for what another does not take.
                 full = self._at.cut
             else:
-                size += sum(map(_bytes, sample.values()))
+                size += weight(sample)
                 full = len(block) == self._reading.block or size >= self._reading.block_bytes
             if full or self._left:
                 break
         return block, (self._at.object, self._at.position)
+
+
+def differences(here: State, there: State) -> list[str]:
+    """What a state's `there` says otherwise than the reading's `here`, in words."""
+    keys = dict.fromkeys([*here, *there])
+    return [f"{key} {there.get(key)!r}, not {here.get(key)!r}" for key in keys if there.get(key) != here.get(key)]
 
 
 def weight(sample: Sample) -> int:

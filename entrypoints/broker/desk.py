@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from entrypoints.broker import wire
 from entrypoints.broker.epochs import Epoch, Outbox, Part
 from entrypoints.errors import ChannelError
+from entrypoints.owners import Owners
 from entrypoints.readers import fifo
-from entrypoints.readers.owners import Owners
 from entrypoints.records import name_of
 
 LOOK_SECONDS = 0.2  # between two looks whether the job is still there, and whether somebody waits in vain

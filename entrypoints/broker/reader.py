@@ -23,8 +23,8 @@ from entrypoints.broker import wire
 from entrypoints.broker.framing import decoder_of
 from entrypoints.environment import Channel
 from entrypoints.errors import ChannelError
+from entrypoints.owners import owner
 from entrypoints.readers.fifo import wait_seconds
-from entrypoints.readers.owners import owner
 from entrypoints.records import Format
 from entrypoints.sample import Sample
 from entrypoints.sampling import Mark, Reading

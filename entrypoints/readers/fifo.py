@@ -27,8 +27,8 @@ from typing import Any, NoReturn
 from entrypoints import contract
 from entrypoints.environment import Channel
 from entrypoints.errors import ChannelError
+from entrypoints.owners import Owners, owner
 from entrypoints.readers import fifo_numbers
-from entrypoints.readers.owners import Owners, owner
 from entrypoints.sample import ByteStream
 from entrypoints.sharding import Share
 from entrypoints.silence import Silence

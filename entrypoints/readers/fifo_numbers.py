@@ -23,7 +23,7 @@ from pathlib import Path
 
 from entrypoints import contract
 from entrypoints.environment import Channel
-from entrypoints.readers.owners import Owners
+from entrypoints.owners import Owners
 
 
 @dataclass(frozen=True)

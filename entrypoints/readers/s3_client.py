@@ -21,10 +21,11 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import wait
 from functools import cache, partial
-from queue import Empty, SimpleQueue
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
+from entrypoints.background import in_background
 from entrypoints.errors import ChannelError
 from entrypoints.readers.s3_errors import cause_of
 from entrypoints.silence import silence_of_far
@@ -176,28 +177,11 @@ def _aside(who: str, ask: Callable[[], T]) -> T:
 
     Raises ChannelError where `who` is silent for too long; the thread is then left alone.
     """
-    answer: SimpleQueue[Callable[[], T]] = SimpleQueue()
-
-    def run() -> None:
-        try:
-            found = ask()
-            answer.put(lambda: found)
-        except BaseException as error:  # noqa: BLE001 - raised where it was asked
-            answer.put(partial(_raise, error))
-
-    threading.Thread(target=run, name="listing", daemon=True).start()
+    answer = in_background(ask, "listing")
     silence = silence_of_far(who)
-    while True:
-        try:
-            given = answer.get(timeout=silence.patience)
-        except Empty:
-            silence.check("the list of its objects")
-        else:
-            return given()
-
-
-def _raise(error: BaseException) -> NoReturn:
-    raise error
+    while not wait([answer], silence.patience).done:
+        silence.check("the list of its objects")
+    return answer.result()
 
 
 def _patiently(failing: str, request: Callable[[], T]) -> T:

@@ -1,4 +1,7 @@
-"""The processes for which a Pipe is read: when the last of them has ended, so has what was remembered for them."""
+"""Processes that others work for: who they are, whether they still run, and what tells one from a later one of its number.
+
+A Pipe is read for them, and a listing kept: when the last of them has ended, so has what was remembered for them.
+"""
 
 from __future__ import annotations
 
@@ -27,17 +30,15 @@ class Owners:
 
     def add(self, process: int) -> None:
         """One more, if it is there."""
-        self.started[process] = _start_time(process)
+        self.started[process] = start_time(process)
 
     def any_left(self) -> bool:
         """Whether one of them still runs; the others are forgotten."""
-        self.started = {
-            process: start for process, start in self.started.items() if start == _start_time(process) != ""
-        }
+        self.started = {process: start for process, start in self.started.items() if start == start_time(process) != ""}
         return bool(self.started)
 
 
-def _start_time(process: int) -> str:
+def start_time(process: int) -> str:
     """What tells a process from a later one of its number; empty where there is none, or it has ended."""
     try:
         after_name = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
