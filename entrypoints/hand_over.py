@@ -56,7 +56,7 @@ class _Piece:
         self.token = os.urandom(16)
         self.owner = os.getpid()
         self.descriptor = os.memfd_create("hand-over")
-        self._given = self._end = 0
+        self._given, self._end = 0, _HEADER
         self._memory = self._sized(_PIECE_BYTES)
 
     def __len__(self) -> int:
@@ -86,7 +86,6 @@ class _Piece:
 
     def _sized(self, size: int) -> mmap.mmap:
         os.ftruncate(self.descriptor, size)
-        self._end = _HEADER
         return mmap.mmap(self.descriptor, size)
 
 

@@ -8,8 +8,8 @@ larger ones are read where they lie, each time. A disk that is full ends the kee
 leaves half written when it is killed, the next one that opens the cache removes.
 
 An object of S3 is kept by its key, size and ETag, so a changed one is read anew, and so is one of which bytes were lost on
-this disk. A file of a far mount is kept by its path
-alone, because asking for its time would cost what the cache is to save: let such a cache live no longer than the job.
+this disk. A file of a far mount is kept by its path alone, because asking for its time would cost what the cache is to
+save: let such a cache live no longer than the job.
 """
 
 from __future__ import annotations

@@ -79,7 +79,6 @@ class Source:
                     yield from self.form.split(stream, key, mark)
                 mark.object += 1
                 mark.start = mark.position = 0
-
         if mark.start or mark.begun < mark.expected[0]:
             raise self._fewer(mark, mark.begun, "objects")
 

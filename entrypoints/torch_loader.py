@@ -113,8 +113,7 @@ class ThreadLoader:
         ThreadLoader's state.
         """
         _check(state)
-        is_alone = self.dataset.place.world_size == 1
-        finished = is_alone and "threads" in state and len(state["ended"]) == len(state["threads"])
+        finished = "threads" in state and len(state["ended"]) == len(state["threads"])
         self.dataset.load_state_dict({"epoch": state["epoch"], "finished": finished})
         self._resumed = state if "threads" in state else None
 

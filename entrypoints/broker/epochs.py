@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import add
 
 from entrypoints.broker import wire
 from entrypoints.sample import Sample
@@ -175,16 +176,16 @@ class Epoch:
         most, most_bytes = self.block
         self._weights = self._weights or [0] * self.count
         samples = [*self._round, *samples]
+        weights = [*map(weight, samples)]
         begin = given = 0
         for end in range(self.count, len(samples) + 1, self.count):
-            for index in range(self.count):
-                self._weights[index] += weight(samples[begin + index])
+            self._weights = [*map(add, self._weights, weights[begin:end])]
             self._rounds += 1
             begin = end
             if self._rounds == most or max(self._weights) >= most_bytes:
-                self._give(samples[given:end], sum(map(weight, samples[given:end])), wire.BLOCK)
+                self._give(samples[given:end], sum(weights[given:end]), wire.BLOCK)
                 given, self._rounds, self._weights = end, 0, [0] * self.count
-        self._give(samples[given:begin], sum(map(weight, samples[given:begin])), wire.SAMPLES)
+        self._give(samples[given:begin], sum(weights[given:begin]), wire.SAMPLES)
         self._round = samples[begin:]
 
     def _give(self, samples: list[Sample], size: int, kind: bytes) -> None:
