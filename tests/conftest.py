@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import aws_stand_in
 import preflight_world
+from entrypoints import contract
+from entrypoints.environment import Environment, load_environment
+from launcher.local.s3_server import serve
 
 OPTIONAL = {"fusermount3": "FUSE (package fuse3)", "rclone": "rclone"}
 
@@ -66,3 +71,16 @@ def need(what: str) -> None:
     if os.environ.get("CI") == "true":
         pytest.fail(what)
     pytest.skip(what)
+
+
+@pytest.fixture
+def connected(environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Environment]:
+    """The files of a test's `environment`, channel `files`, in S3 as channel `s3`."""
+    (tmp_path / "s3").mkdir()
+    (tmp_path / "s3" / "bucket").symlink_to(environment.channels["files"].path)
+    with serve(tmp_path / "s3", tmp_path / "overlay") as endpoint:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "any")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "any")
+        entry = {"channel": "s3", "s3_uri": "s3://bucket/", "style": "map", "content_type": "text/plain"}
+        yield load_environment(tmp_path, {f"{contract.CONNECTOR_VARIABLE}0": json.dumps(entry)})

@@ -71,6 +71,16 @@ class Feeder:
             self._thread.join(0.01)
 
 
+def in_threads(work: Callable[[int], object], count: int) -> None:
+    """Does the work of numbers 0 and on side by side, and waits for all."""
+    threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+
+
 def wait_for(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + PATIENCE
     while not condition():

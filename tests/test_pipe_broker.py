@@ -27,7 +27,7 @@ from entrypoints.errors import ChannelError, CorruptError
 from entrypoints.records import image_recordio, recordio, tar_write
 from entrypoints.sharding import Share
 from entrypoints.torch_dataset import ChannelDataset
-from pipe_feeder import PATIENCE, Feeder, brokers, make_root, wait_for
+from pipe_feeder import PATIENCE, Feeder, brokers, in_threads, make_root, wait_for
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
@@ -98,12 +98,7 @@ def side_by_side(environment: Environment, name: str, readers: int, **options: A
         except ChannelError as error:
             found[index] = error
 
-    threads = [threading.Thread(target=read, args=(index,), daemon=True) for index in range(readers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
+    in_threads(read, readers)
     return found
 
 

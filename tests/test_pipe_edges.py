@@ -92,19 +92,24 @@ TRAINING = """
 """
 
 
-@pytest.mark.parametrize("loader", ["workers", "threads"])
-@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
-def test_an_end_from_outside_leaves_nothing(root: Path, loader: str, end: signal.Signals) -> None:
-    feeder = Feeder(root, "lines", lambda epoch: b"".join(b"%d\n" % number for number in range(300_000)))
+def begun(root: Path, loader: str) -> subprocess.Popen[str]:
+    """A training of its own, with a terminal's group of processes."""
     environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), "SAGEMAKER_BASE_DIR": str(root)}
-    with subprocess.Popen(
+    return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(TRAINING), loader],
         env={**environ, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-    ) as training:
+    )
+
+
+@pytest.mark.parametrize("loader", ["workers", "threads"])
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
+def test_an_end_from_outside_leaves_nothing(root: Path, loader: str, end: signal.Signals) -> None:
+    feeder = Feeder(root, "lines", lambda epoch: b"".join(b"%d\n" % number for number in range(300_000)))
+    with begun(root, loader) as training:
         assert training.stdout is not None
         assert training.stdout.readline() == "begun\n"
         # Ctrl-C goes to all of a terminal's processes; who kills, kills one.
@@ -122,18 +127,7 @@ def test_a_silent_feeder_does_not_hold_up_the_end(root: Path, loader: str) -> No
     """Threads wait for its next bytes, ten minutes if need be; whoever stops the job does not wait for them."""
     fifo = root / contract.DATA_DIR / contract.fifo_name("lines", 0)
     os.mkfifo(fifo)
-    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), "SAGEMAKER_BASE_DIR": str(root)}
-    with (
-        subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(TRAINING), loader],
-            env={**environ, "OMP_NUM_THREADS": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        ) as training,
-        fifo.open("wb", buffering=0) as feeder,
-    ):
+    with begun(root, loader) as training, fifo.open("wb", buffering=0) as feeder:
         feeder.write(b"".join(b"%d\n" % number for number in range(330)))
         assert training.stdout is not None
         assert training.stdout.readline() == "begun\n"

@@ -25,7 +25,7 @@ from entrypoints.sampling import Reading
 from entrypoints.sharding import Share
 from entrypoints.torch_dataset import ChannelDataset
 from entrypoints.torch_loader import ThreadLoader
-from pipe_feeder import PATIENCE, Feeder, brokers, make_root, wait_for
+from pipe_feeder import Feeder, brokers, in_threads, make_root, wait_for
 
 BIG = bytes(1 << 20)
 COUNT = 300  # of them and of small ones between: more than what a broker holds for readers that are behind
@@ -108,12 +108,7 @@ def read_side_by_side(root: Path, piece: int, readers: int, stops: list[int], st
             found[index] = [int.from_bytes(sample["data"][:4], "little") for sample in islice(each, stops[index])]
             states[index] = json.loads(json.dumps(each.state_dict()))
 
-    threads = [threading.Thread(target=read, args=(index,), daemon=True) for index in range(readers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
+    in_threads(read, readers)
     for process in brokers(root):
         os.kill(process, signal.SIGKILL)
     wait_for(lambda: not brokers(root))

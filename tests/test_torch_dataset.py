@@ -11,7 +11,7 @@ import sys
 import textwrap
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,6 @@ from entrypoints.errors import ChannelError
 from entrypoints.sampling import Reading
 from entrypoints.torch_dataset import ChannelDataset, MixedDataset, uneven_ranks
 from entrypoints.torch_map import ConnectorMapDataset, MountedMapDataset
-from launcher.local.s3_server import serve
 
 pytestmark = [
     # How many workers torch thinks this machine can bear is not what is tested,
@@ -121,19 +120,6 @@ def test_random_access_to_files(environment: Environment) -> None:
         dataset[10]
     with pytest.raises(ChannelError, match="channel 'pipe' arrives by Pipe, which this dataset does not read"):
         MountedMapDataset("pipe", environment=environment)
-
-
-@pytest.fixture
-def connected(environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Environment]:
-    """The same files in S3, as channel `s3`."""
-    (tmp_path / "s3").mkdir()
-    (tmp_path / "s3" / "bucket").symlink_to(environment.channels["files"].path)
-    with serve(tmp_path / "s3", tmp_path / "overlay") as endpoint:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "any")
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "any")
-        entry = {"channel": "s3", "s3_uri": "s3://bucket/", "style": "map", "content_type": "text/plain"}
-        yield load_environment(tmp_path, {f"{contract.CONNECTOR_VARIABLE}0": json.dumps(entry)})
 
 
 @pytest.mark.parametrize("workers", [0, 2])

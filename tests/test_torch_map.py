@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from entrypoints.errors import ChannelError
 from entrypoints.failure import failure_text
 from entrypoints.torch_dataset import ChannelDataset, MixedDataset
 from entrypoints.torch_map import ConnectorMapDataset, MountedMapDataset
-from launcher.local.s3_server import serve
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
@@ -39,19 +37,6 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
     entry = {"TrainingInputMode": "File", "ContentType": "text/plain"}
     (tmp_path / contract.CONFIG_DIR / "inputdataconfig.json").write_text(json.dumps({"files": entry}))
     return load_environment(tmp_path, {})
-
-
-@pytest.fixture
-def connected(environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Environment]:
-    """The same files in S3, as channel `s3`."""
-    (tmp_path / "s3").mkdir()
-    (tmp_path / "s3" / "bucket").symlink_to(environment.channels["files"].path)
-    with serve(tmp_path / "s3", tmp_path / "overlay") as endpoint:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "any")
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "any")
-        entry = {"channel": "s3", "s3_uri": "s3://bucket/", "style": "map", "content_type": "text/plain"}
-        yield load_environment(tmp_path, {f"{contract.CONNECTOR_VARIABLE}0": json.dumps(entry)})
 
 
 def fails_at_ten(sample: dict[str, Any]) -> Any:
