@@ -5,10 +5,11 @@ from __future__ import annotations
 import _thread
 import itertools
 import os
+import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from launcher.errors import RefusedError
 from launcher.local.delivery import Delivery
 from launcher.local.objects import S3Object
 from launcher.local.providers import PROVIDERS, copied, mounted, provide, way_of
-from launcher.local.providers.fuse import is_mounted
+from launcher.local.providers.fuse_keeper import is_mounted
 from launcher.local.stores import embedded_store
 
 FILES = {"a.txt": b"first", "sub dir/b,ü.bin": os.urandom(70_000), "sub dir/deep/c": b"", "z": b"last"}
@@ -209,6 +210,21 @@ def test_mount_goes_although_a_file_in_it_is_open(deliver: Deliver) -> None:
     assert leftovers(delivery) == []
     with pytest.raises(OSError, match="not connected"):
         os.close(opened)
+
+
+@pytest.mark.usefixtures("fuse")
+def test_mount_whose_program_dies_is_no_empty_directory_and_goes(deliver: Deliver) -> None:
+    delivery = deliver("FastFile")
+    with provide(delivery):
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(FileNotFoundError, ProcessLookupError):
+                words = (process / "cmdline").read_bytes().split(b"\0")
+                if words[0].endswith(b"rclone") and os.fsencode(delivery.directory) in words:
+                    os.kill(int(process.name), signal.SIGKILL)
+        with pytest.raises(OSError, match="not connected"):
+            while True:  # until the kernel knows it
+                list(delivery.directory.iterdir())
+    assert leftovers(delivery) == []
 
 
 def test_without_a_tool_fast_file_is_a_copy_that_says_what_to_install(deliver: Deliver) -> None:
