@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 from typing import BinaryIO
 
 from entrypoints.errors import CorruptError, corrupt
@@ -34,19 +35,16 @@ def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = No
     return gunzip.split_either(_split, stream, key, cursor)
 
 
-def _split(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
-    # Not by way of whole_object: a call for each record shows where they are small.
-    if key is None:
-        return ({DATA: payload} for payload in payloads(stream, key, cursor))
-    return ({KEY: key, DATA: payload} for payload in payloads(stream, key, cursor))
-
-
 def payloads(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[bytes]:
     """The payloads of the records of a stream as it is, parts put together; CorruptError names the offset of what is wrong.
 
     Positions are bytes.
     """
-    cursor = cursor or Cursor()
+    return map(itemgetter(DATA), _split(stream, key, cursor or Cursor()))
+
+
+def _split(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
+    """The samples of a stream as it is: made where the records are found, since a call for each shows where they are small."""
     go_to(stream, cursor.start, key)
     window = Window(stream, cursor.start)
     view = window.view
@@ -55,37 +53,39 @@ def payloads(stream: ByteStream, key: str | None = None, cursor: Cursor | None =
         # Whole records that lie in the window: nearly all there are, so without a call for each. They begin at every fourth
         # byte from the first on, and to look into words of memory is faster than struct. (Where these are big-endian, none
         # is the magic word, and all is done below.)
-        start, before = window.position, window.before
+        start, offset = window.position, window.offset
         words = view[start : start + (window.end - start & ~3)].cast("I")
         place, count = 0, len(words)
         while place + 2 <= count and words[place] == MAGIC:
             length = words[place + 1]
-            after = place + 2 + (length + 3 >> 2)
-            if after > count or length > MAX_LENGTH:
+            after = place + (length + 11 >> 2)
+            if after > count:  # as it is of a part, too, whose flag makes a huge length
                 break
             if length == last and after + 2 <= count and words[after + 1] == length:
                 # Of three of one length more may follow: struct takes them apart much faster than slices do.
                 stride = after - place
                 run = view[start + 4 * place : start + 4 * (count - (count - place) % stride)]
-                for first, second, payload in struct.iter_unpack(f"<II{length}s{-length & 3}x", run):
-                    if first != MAGIC or second != length:
+                expected, position = length << 32 | MAGIC, offset + 4 * place
+                for header, payload in struct.iter_unpack(f"<Q{length}s{-length & 3}x", run):
+                    if header != expected:
                         break
-                    place += stride
-                    cursor.position = before + start + 4 * place
-                    yield payload
+                    cursor.position = position = position + 4 * stride
+                    yield {DATA: payload} if key is None else {KEY: key, DATA: payload}
+                place = position - offset >> 2
             else:
                 last = length
                 begin = start + 4 * place + 8
                 place = after
-                cursor.position = before + start + 4 * after
-                yield view[begin : begin + length].tobytes()  # which is faster than bytes()
+                cursor.position = offset + 4 * after
+                payload = view[begin : begin + length].tobytes()  # which is faster than bytes()
+                yield {DATA: payload} if key is None else {KEY: key, DATA: payload}
         window.position = start + 4 * place
         # One record that spans windows, is in parts or is damaged.
         whole = take(window, key)
         if whole is None:
             return
         cursor.position = window.offset
-        yield whole
+        yield {DATA: whole} if key is None else {KEY: key, DATA: whole}
 
 
 def take(window: Window, key: str | None) -> bytes | None:
