@@ -80,6 +80,8 @@ class StreamDataset(IterableDataset[Any]):
         self._current = samples = self.samples(worker, workers, epoch)
         if resumed is not None and resumed["epoch"] == epoch:
             samples.load_state_dict(resumed)
+            if info is not None:
+                self._epochs.go_on(worker, epoch)
             return self._going_on(samples, worker, workers)
         if self._epochs.is_over(epoch, worker, workers):
             samples.finish()
@@ -122,7 +124,10 @@ class StreamDataset(IterableDataset[Any]):
         # The epoch may be another by now, and that one has not begun: but not for a worker, which is asked in its iteration.
         if self._resumed is not None and self._resumed["epoch"] == self.epoch:
             return self._resumed
-        if self._current is not None and (self._current.epoch == self.epoch or get_worker_info() is not None):
+        info = get_worker_info()
+        if self._current is not None and (self._current.epoch == self.epoch or info is not None):
+            if info is not None:
+                self._epochs.ask_state(info.id, self._current.finished)
             return self._current.state_dict()
         return {"epoch": self.epoch}
 

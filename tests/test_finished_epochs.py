@@ -137,6 +137,39 @@ def test_a_rank_that_has_ended_before_the_others_waits_in_its_epoch(
     assert read(resumed, 1) == second
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("persistent", [False, True], ids=["", "persistent"])
+def test_what_was_dropped_at_its_end_brings_no_epoch_back(
+    environment: Environment, workers: int, persistent: bool
+) -> None:
+    """The loader's state is of before the samples that make no whole batch, which its workers then read again."""
+
+    def make() -> Any:
+        how = {"batch_size": 8, "collate_fn": list, "drop_last": True, "persistent_workers": persistent}
+        return StatefulDataLoader(of_files(environment), num_workers=workers, **how)
+
+    first = make()
+    whole = {epoch: read(first, epoch) for epoch in (3, 4, 2)}
+    assert len(whole[2]) == 64
+    state = pickle.dumps(first.state_dict())
+    for epochs in ([2, 3], [3], [4, 4]):
+        resumed = make()
+        resumed.load_state_dict(pickle.loads(state))
+        assert [read(resumed, epoch) for epoch in epochs] == [[] if epoch == 2 else whole[epoch] for epoch in epochs]
+        del resumed
+
+
+def test_who_does_not_count_epochs_gets_one_for_each_iteration(environment: Environment) -> None:
+    first = LOADERS["workers"](of_files(environment))
+    whole = read(first, 1)
+    iterator = iter(first)
+    before = [text for _ in range(9) for text in next(iterator)]
+    resumed = LOADERS["workers"](of_files(environment))
+    resumed.load_state_dict(pickle.loads(pickle.dumps(first.state_dict())))
+    assert before + read(resumed, 1) == whole
+    assert read(resumed, None) == whole
+
+
 def test_samples_of_a_finished_epoch(environment: Environment) -> None:
     def opened() -> Any:
         return open_channel("files", environment=environment, share=Share(), reading=SHUFFLED)
