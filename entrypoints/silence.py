@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from contextlib import suppress
+from functools import cache
 
 from entrypoints import contract
 from entrypoints.errors import ChannelError
@@ -60,6 +61,12 @@ def silence_of_far(who: str) -> Silence:
     seconds = float(os.environ.get(contract.READ_WAIT_VARIABLE) or READ_WAIT_SECONDS)
     remedy = "look whether it is alive and this machine's network reaches it"
     return Silence(who, seconds, remedy, contract.READ_WAIT_VARIABLE)
+
+
+@cache
+def tell_once(text: str) -> None:
+    """As `tell`, once in a process."""
+    tell(text)
 
 
 def tell(text: str) -> None:

@@ -58,13 +58,19 @@ def test_fewer_samples_than_workers(root: Path, lines: int, reading: Reading | N
 
 
 @pytest.mark.parametrize("name", ["tar", "images", "wrapped"])
-def test_nothing_is_nothing_in_every_format(root: Path, name: str) -> None:
+def test_nothing_is_nothing_in_every_format_and_told_of(
+    root: Path, name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     feeder = Feeder(root, name, lambda epoch: b"")
     environment = load_environment(root, {})
     assert list(open_channel(name, environment=environment)) == []
     dataset = ChannelDataset(name, environment=environment)
     dataset.set_epoch(1)
     assert list(DataLoader(dataset, num_workers=2)) == []
+    told = [
+        line for line in capfd.readouterr().err.splitlines() if "ended without a byte: this host has no samples" in line
+    ]
+    assert [f"{name}_{epoch} ended" in line for epoch, line in enumerate(told[:2])] == [True, True]
     feeder.stop()
 
 

@@ -21,6 +21,7 @@ from entrypoints import contract
 from entrypoints.channel import open_channel
 from entrypoints.environment import load_environment
 from entrypoints.errors import ChannelError
+from entrypoints.readers import fifo
 from entrypoints.torch_dataset import ChannelDataset
 from pipe_feeder import Feeder, brokers, make_root, wait_for
 
@@ -108,12 +109,27 @@ def test_fifos_that_were_all_made_beforehand_are_those_of_their_numbers(tmp_path
     """Not SageMaker's way, but that of whoever tries a script by hand."""
     make_root(tmp_path)
     environment = load_environment(tmp_path, {})
-    for fifo in range(3):
-        path = tmp_path / contract.DATA_DIR / contract.fifo_name("lines", fifo)
+    for number in range(3):
+        path = tmp_path / contract.DATA_DIR / contract.fifo_name("lines", number)
         os.mkfifo(path)
-        threading.Thread(target=path.write_bytes, args=(lines_of(fifo),), daemon=True).start()
+        threading.Thread(target=path.write_bytes, args=(lines_of(number),), daemon=True).start()
     for epoch in range(3):
         assert words(open_channel("lines", epoch, environment=environment)) == epoch_of(epoch)
+
+
+def test_a_fifo_that_stays_is_not_waited_for_long_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fifo, "AGAIN_SECONDS", 1.0)
+    make_root(tmp_path)
+    environment = load_environment(tmp_path, {})
+    path = tmp_path / contract.DATA_DIR / contract.fifo_name("lines", 0)
+    os.mkfifo(path)
+    for _ in range(2):  # the second by somebody who feeds it by hand
+        threading.Thread(target=path.write_bytes, args=(lines_of(0),), daemon=True).start()
+        assert words(open_channel("lines", 0, environment=environment)) == epoch_of(0)
+    with pytest.raises(
+        ChannelError, match=r"epoch 0 was read already \(.* nobody has written to it again within 1 s\)"
+    ):
+        next(open_channel("lines", 0, environment=environment))
 
 
 def test_where_nobody_may_write_beside_the_fifos(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,6 +72,7 @@ def _open(desk: Desk, request: wire.Request) -> tuple[int, str]:
     """The FIFO, once it is there and has its writer, and who that is. The time counts from when a reader waits for it."""
     since = busy = time.monotonic()
     awaited = fifo.Awaited(request.as_channel(), desk.epoch.number, desk.owners)
+    patience = awaited.patience(request.wait_seconds)
     try:
         while (descriptor := awaited.look()) is None:
             desk.look(FIFO_LOOK_SECONDS, None if awaited.descriptor < 0 else awaited.descriptor)
@@ -83,8 +84,8 @@ def _open(desk: Desk, request: wire.Request) -> tuple[int, str]:
                 raise JobOverError
             if not desk.epoch.parts:
                 since = now
-            if now - since > request.wait_seconds:
-                raise awaited.in_vain(request.wait_seconds)
+            if now - since > patience:
+                raise awaited.in_vain(patience)
     finally:
         awaited.close()
     return descriptor, f"channel {request.channel!r}: the feeder of {awaited.path}"
@@ -109,6 +110,7 @@ class _Stream:
         while (count := self._file.readinto(buffer)) is None:
             self._wait()
         self._silence.bytes += count
+        fifo.tell_if_empty(self._silence)
         return count
 
     def read(self, size: int = -1, /) -> bytes:

@@ -31,13 +31,14 @@ from entrypoints.owners import Owners, owner
 from entrypoints.readers import fifo_numbers
 from entrypoints.sample import ByteStream
 from entrypoints.sharding import Share
-from entrypoints.silence import Silence
+from entrypoints.silence import Silence, tell_once
 
 JOINED = True
 
 WAIT_SECONDS = (
     600.0  # for the FIFO, its first and any next bytes: whoever feeds it may have a million objects to list first
 )
+AGAIN_SECONDS = 10.0  # for one that this job has read before: only somebody who feeds it by hand can mean it
 LEFT_SECONDS = 2.0  # for the feeder of a FIFO whose reader was killed to see that
 PIPE_BYTES = 1 << 20  # what Linux lets anyone ask for; 64 KiB is the default
 
@@ -80,6 +81,7 @@ def open_fifo(channel: Channel, epoch: int, seconds: float) -> FifoStream:
     At once where a later epoch's FIFO is there: the one asked for has been read already.
     """
     awaited = Awaited(channel, epoch, Owners([owner()]))
+    seconds = awaited.patience(seconds)
     deadline = time.monotonic() + seconds
     pause = 0.001
     try:
@@ -103,10 +105,12 @@ class Awaited:
         self._since = time.monotonic()
         self._left = -1  # the last FIFO that those have opened who read the channel before, and are no more
         self._number = None
+        self._again = False  # whether this job has read it before
         noted = fifo_numbers.recall(channel)
         if noted is not None and noted.owners.any_left():
             self._number = epoch - noted.ahead
             self.path = fifo_path(channel, self._number)
+            self._again = self._number <= noted.last
             if self._number < 0:
                 raise read_already(channel.name, epoch, f"this job began with epoch {noted.ahead}")
         elif noted is not None:
@@ -144,8 +148,15 @@ class Awaited:
         poll.register(self.descriptor, select.POLLIN)
         return bool(poll.poll(1000 * seconds))
 
+    def patience(self, seconds: float) -> float:
+        """How long to wait for it, where `seconds` are the time for one that can be expected to come."""
+        return min(seconds, AGAIN_SECONDS) if self._again else seconds
+
     def in_vain(self, seconds: float) -> ChannelError:
-        """The error for a FIFO that nobody has made, or that nobody has written to."""
+        """The error for a FIFO that nobody has made, or that nobody has written to, within so many seconds."""
+        if self._again:
+            reason = f"{self.path} was, and nobody has written to it again within {seconds:g} s"
+            return read_already(self._channel.name, self._epoch, reason)
         wrong = never_came if self.descriptor < 0 else never_fed
         return wrong(self.path, self._channel.name, seconds)
 
@@ -181,6 +192,7 @@ class FifoStream:
         while (count := self._file.readinto(buffer)) is None:
             self._wait()
         self._silence.bytes += count
+        tell_if_empty(self._silence)
         return count
 
     def read(self, size: int = -1, /) -> bytes:
@@ -190,6 +202,7 @@ class FifoStream:
         while (data := self._file.read(size)) is None:
             self._wait()
         self._silence.bytes += len(data)
+        tell_if_empty(self._silence)
         return data
 
     def close(self) -> None:
@@ -200,6 +213,15 @@ class FifoStream:
         self._silence.begin()
         while not self._poll.poll(1000 * self._silence.patience):
             self._silence.check()
+
+
+def tell_if_empty(feeder: Silence) -> None:
+    """Tells on stderr, after any read, that a FIFO has ended without a byte: an epoch without samples is seldom meant."""
+    if not feeder.bytes:
+        tell_once(
+            f"{feeder.who} ended without a byte: this host has no samples in this epoch; look whether the channel's s3_uri "
+            "holds objects (ShardedByS3Key gives none to some hosts where there are fewer objects than hosts)"
+        )
 
 
 def is_there(path: Path, channel: str, epoch: int) -> bool:

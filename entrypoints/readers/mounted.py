@@ -24,7 +24,6 @@ import os
 import stat
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
-from functools import cache
 from io import FileIO
 
 from entrypoints import contract
@@ -35,7 +34,7 @@ from entrypoints.prefetch_schedule import Limits
 from entrypoints.readers.remote_file import RemoteFile, is_remote
 from entrypoints.sample import ByteStream
 from entrypoints.sharding import Share
-from entrypoints.silence import tell
+from entrypoints.silence import tell_once
 
 JOINED = False
 
@@ -111,18 +110,11 @@ def objects(channel: Channel) -> Iterator[str]:
         raise ChannelError(
             f"{said}, nor below it; correct the channel's s3_uri{folder}, or directory_path (the log says what was passed over)"
         )
-    _tell_once(
-        f"{said} on this host; ShardedByS3Key gives it none where there are fewer objects than hosts: write more"
-    )
+    tell_once(f"{said} on this host; ShardedByS3Key gives it none where there are fewer objects than hosts: write more")
 
 
 def _may_be_empty(channel: Channel) -> bool:
     return channel.distribution == contract.SHARDED and channel.hosts != 1
-
-
-@cache
-def _tell_once(text: str) -> None:
-    tell(text)
 
 
 def _walk(root: bytes) -> Iterator[bytes]:
