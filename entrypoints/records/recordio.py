@@ -90,6 +90,13 @@ def _split(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Samp
 
 def take(window: Window, key: str | None) -> bytes | None:
     """The payload of the next record, parts put together; None at the stream's end."""
+    start = window.position
+    if start + 8 <= window.end:
+        magic, word = _HEADER.unpack_from(window.view, start)
+        stop = start + 8 + word
+        if magic == MAGIC and stop + (-word & 3) <= window.end:  # whole, and in the window
+            window.position = stop + (-word & 3)
+            return window.view[start + 8 : stop].tobytes()
     parts: list[bytes] = []
     started = window.offset
     while True:

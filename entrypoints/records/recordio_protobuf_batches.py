@@ -9,7 +9,7 @@ rows, a text of its own) is parsed record by record, its numbers still converted
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
@@ -85,7 +85,8 @@ def as_tensors(batch: Sample) -> Sample:
             places = torch.from_numpy(np.stack((rows, value.keys.astype(np.int64))))
             width = prod(value.shape) if value.shape else int(value.keys.max(initial=0)) + 1
             shape = (len(value.starts) - 1, width)
-            return torch.sparse_coo_tensor(places, torch.from_numpy(value.values), shape, check_invariants=True)
+            # That the keys fit has been seen to, and torch would look for longer than all else takes.
+            return torch.sparse_coo_tensor(places, torch.from_numpy(value.values), shape, check_invariants=False)
         return torch.from_numpy(value) if isinstance(value, arrays().ndarray) else value
 
     return {
@@ -161,38 +162,33 @@ class _Records:
         self._window = window
         self._key = key
         self._stride = 4  # bytes that the last record took
-        self._layout: _Layout | None = None  # of the last dense record: the next ones are likely to have it too
+        self._layout: _Layout | None = None  # of the last record, where it is dense: the next are likely to have it
 
     def take(self, parts: list[_Part], most: int) -> int:
         """Takes up to `most` records into the last part or a new one; how many, 0 at the end."""
-        rows = self._run(most)
-        if rows is None:
-            payload = recordio.take(self._window, self._key)
-            if payload is None:
-                return 0
-            rows = arrays().frombuffer(payload, "u1")[None]
-            advance = 0
-        else:
-            advance = 8 + rows.shape[1] + (-rows.shape[1] & 3)
-        count, columns = self._layout.columns(rows) if self._layout else (0, {})
+        rows = self._run(most) if self._layout else None
+        if self._layout is None or rows is None:
+            return self._take_one(parts, most)
+        count, columns = self._layout.columns(rows)
         if not count:
-            record = rows[0].tobytes()
-            parsed = parse(record)
-            layout = _layout(record, parsed)
-            if layout is None:
-                self._window.position += advance
-                if not parts or parts[-1].form is not None:
-                    parts.append(_Part())
-                parts[-1].parsed.append(parsed)
-                return 1
-            self._layout = layout
-            count, columns = layout.columns(rows)
-        part = _part_of(parts, self._layout.form if self._layout else [], most)
-        for name, column in columns.items():
-            part.columns[name][part.count : part.count + count].reshape(count, -1).view("u1")[:] = column[:count]
-        part.count += count
-        self._window.position += advance * count
+            return self._take_one(parts, most)
+        _put(parts, most, self._layout, count, columns)
+        self._window.position += count * (8 + rows.shape[1] + (-rows.shape[1] & 3))
         return count
+
+    def _take_one(self, parts: list[_Part], most: int) -> int:
+        record = recordio.take(self._window, self._key)
+        if record is None:
+            return 0
+        parsed = parse(record)
+        self._layout = _layout(record, parsed)
+        if self._layout is not None:
+            _put(parts, most, self._layout, *self._layout.columns(self._layout.record[None]))
+            return 1
+        if not parts or parts[-1].form is not None:
+            parts.append(_Part())
+        parts[-1].parsed.append(parsed)
+        return 1
 
     def _run(self, most: int) -> npt.NDArray[np.uint8] | None:
         """The payloads of the next records, as rows, where at least two of one length lie in the window; not yet taken."""
@@ -226,12 +222,15 @@ def _layout(record: bytes, parsed: Parsed) -> _Layout | None:
     return _Layout(sorted(form), arrays().frombuffer(record, "u1"), sorted(places, key=lambda place: place[2]))
 
 
-def _part_of(parts: list[_Part], form: Any, most: int) -> _Part:
-    """The last part where it is of this form, else a new one, for `most` records."""
-    if not parts or parts[-1].form != form:
+def _put(parts: list[_Part], most: int, layout: _Layout, count: int, columns: Mapping[Any, npt.NDArray[Any]]) -> None:
+    """Puts rows of a layout into the last part, where it is of its form, else into a new one, for `most` records."""
+    if not parts or parts[-1].form != layout.form:
         np = arrays()
-        parts.append(_Part(form, {name: np.empty((most, *shape), dtype) for name, dtype, shape in form}))
-    return parts[-1]
+        parts.append(_Part(layout.form, {name: np.empty((most, *shape), dtype) for name, dtype, shape in layout.form}))
+    part = parts[-1]
+    for name, column in columns.items():
+        part.columns[name][part.count : part.count + count].reshape(count, -1).view("u1")[:] = column[:count]
+    part.count += count
 
 
 def _stack(parts: list[_Part]) -> Sample:
