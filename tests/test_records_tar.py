@@ -267,6 +267,14 @@ def test_a_size_in_binary_and_signed_checksums() -> None:
     assert read(foreign[:148] + b"%06o\0 " % signed + foreign[156:]) == [{"__key__": "\xfc", "jpg": b"abc"}]
 
 
+def test_extended_headers_as_solaris_writes_them() -> None:
+    record = b"22 path=a/" + b"n" * 7 + b".jpg\n"
+    info = tarfile.TarInfo("short.jpg")
+    info.type, info.size = b"X", len(record)
+    extended = info.tobuf(tarfile.USTAR_FORMAT) + record.ljust(BLOCK, b"\0")
+    assert read(extended + archive([("n.jpg", b"1")])) == [{"__key__": "a/" + "n" * 7, "jpg": b"1"}]
+
+
 def test_an_extended_header_wants_its_member() -> None:
     data = archive([("n" * 120 + ".jpg", b"1")], tarfile.PAX_FORMAT)
     with pytest.raises(CorruptError, match=r"byte 1024: the archive ends after an extended header"):
@@ -279,7 +287,17 @@ def test_an_extended_header_wants_its_member() -> None:
         read(data[:1024] + bytes(1024))
 
 
-@pytest.mark.parametrize("record", [b"12 path=x\n", b"x path=x\n", b"9 path=xy", b"13 size=-123\n", b" path=x\n"])
+@pytest.mark.parametrize(
+    "record",
+    [
+        b"12 path=x\n",
+        b"x path=x\n",
+        b"9 path=xy",
+        b"13 size=-123\n",
+        b" path=x\n",
+        b"5011 size=" + b"9" * 5000 + b"\n",
+    ],
+)
 def test_a_damaged_extended_header(record: bytes) -> None:
     info = tarfile.TarInfo("PaxHeader")
     info.type, info.size = tarfile.XHDTYPE, len(record)

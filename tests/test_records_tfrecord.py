@@ -191,6 +191,14 @@ def test_unusual_examples() -> None:
     assert example.transform({"__key__": "k", "data": late}) == {"__key__": "k", "x": b"v"}
 
 
+def test_a_sequence_example_is_not_read_without_its_lists() -> None:
+    lists = encode(1, encode(1, b"frames") + encode(2, encode(1, encode(3, encode(1, b"\5")))))
+    stream = io.BytesIO()
+    tfrecord.write(stream, [example.encode_example({"id": 1}), example.encode_example({"id": 2}) + encode(2, lists)])
+    with pytest.raises(CorruptError, match=r"object 'f', byte 31: .* SequenceExample, .*; format tfrecord gives"):
+        list(example.split(io.BytesIO(stream.getvalue()), "f"))
+
+
 def test_no_example_is_corrupt_wherever_it_is_cut_or_changed() -> None:
     whole = example.encode_example({"a": b"12", "b": [1.5, 2.5], "c": [3, 400, -5], "d": [b"", b"x" * 130], "e": "é"})
     for cut in range(1, len(whole)):

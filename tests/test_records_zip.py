@@ -102,6 +102,16 @@ def test_bytes_before_the_archive() -> None:
     assert read(b"#!/bin/sh\nexit\n" + archive(FILES)) == SAMPLES
 
 
+def test_zeros_behind_the_archive() -> None:
+    # bsdtar fills up what it writes to a pipe to blocks of 10 KiB.
+    for comment in (b"", b"a comment PK\5\6" + bytes(30)):
+        data = archive(FILES, comment=comment)
+        assert read(data + bytes(-len(data) % 10240)) == SAMPLES
+        for rest in (bytes(100) + b"x", b"x" + bytes(100)):
+            with pytest.raises(CorruptError, match=r"end record should stand here"):
+                read(data + rest)
+
+
 def test_samples_are_put_together_wherever_their_members_stand() -> None:
     files = [FILES[4], FILES[0], FILES[3], FILES[2], FILES[1]]
     expected = [SAMPLES[2], SAMPLES[0], SAMPLES[1]]
@@ -209,6 +219,16 @@ def test_a_flipped_bit_anywhere_is_an_error_or_changes_nothing(method: int) -> N
                 seen += 1
             data[place] ^= 1 << bit
     assert seen > len(data)
+
+
+def test_sizes_beyond_all_archives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 100)
+    data = archive(FILES)
+    entry = data.index(b"PK\1\2")
+    sizes = data.index(struct.pack("<Q", 700), entry)  # of the content, then of what is packed
+    for place, reason in ((sizes, "has 700 bytes, and the table says"), (sizes + 8, "would reach into the table")):
+        with pytest.raises(CorruptError, match=rf"object 'k.zip', byte \d+: .*{reason}"):
+            read(data[: place + 7] + b"\x80" + data[place + 8 :])
 
 
 def test_a_bomb_is_not_unpacked() -> None:

@@ -69,6 +69,10 @@ def decode(payload: bytes) -> dict[str, Feature]:
                 if entry == _FIRST:
                     name, feature = _entry(payload, place, end)
                     found[name] = feature
+        elif tag == _SECOND:
+            raise ValueError(
+                "it is a SequenceExample, whose lists of features would be left out; format tfrecord gives its bytes"
+            )
     return found
 
 

@@ -4,8 +4,8 @@
     format="parquet; columns=image,label"     these only: the rest is not fetched
 
 Binary and text columns give bytes and str, numbers Python's numbers, nulls None; a list of numbers gives a numpy array (a list
-where it holds a null), structs dicts, times Python's datetime or, in nanoseconds, numpy's datetime64. A column `__key__` is
-the sample's key.
+where it holds a null), structs dicts, times Python's datetime or, in nanoseconds, numpy's datetime64 (timedelta64). A column
+`__key__` is the sample's key.
 
 Row groups are read one after the other, each column in pieces of a few MiB, so that memory is flat whatever the size of
 files and row groups. The table of contents stands at the end: files and the connector have it, a Pipe joins objects and
@@ -78,7 +78,7 @@ class Parquet:
                     reader, names = self._open(source, place)
                     for group, before, rows in _groups(reader.metadata, cursor.position):
                         for batch in _batches(reader, group, before, names, cursor.position):
-                            for sample in _samples(batch, key):
+                            for sample in _samples(batch, key, f"{place}row {cursor.position} or after, "):
                                 cursor.position += 1
                                 yield sample
                         if cursor.position < before + rows:
@@ -169,9 +169,10 @@ def _batches(reader: Any, group: int, before: int, names: list[str] | None, star
         before = after
 
 
-def _samples(batch: Any, key: str | None) -> Iterator[Sample]:
+def _samples(batch: Any, key: str | None, place: str) -> Iterator[Sample]:
+    """The rows of a batch. Raises ChannelError, with the place, for values that Python's types cannot hold."""
     names = batch.schema.names
-    columns = map(_values, batch.columns, names)
+    columns = [_values(column, f"{place}column {name!r}") for column, name in zip(batch.columns, names, strict=True)]
     if key is None:
         for row in zip(*columns, strict=True):
             yield dict(zip(names, row, strict=True))
@@ -182,11 +183,11 @@ def _samples(batch: Any, key: str | None) -> Iterator[Sample]:
 
 
 def _values(column: Any, name: str) -> list[Any]:
-    """A column's values; see the module for what they are. Raises ChannelError for those that Python's types cannot hold."""
+    """A column's values; see the module for what they are. Raises ChannelError, with the name that it is given."""
     arrow, _ = pyarrow()
     types = arrow.types
     kind = column.type
-    if types.is_timestamp(kind) and kind.unit == "ns":
+    if (types.is_timestamp(kind) or types.is_duration(kind)) and kind.unit == "ns":
         return _numpy_times(column)
     is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
     if not is_list or not (types.is_integer(kind.value_type) or types.is_floating(kind.value_type)):
@@ -198,7 +199,7 @@ def _values(column: Any, name: str) -> list[Any]:
             if types.is_timestamp(kind):
                 return _numpy_times(column)
             raise ChannelError(
-                f"column {name!r} holds what Python's types cannot ({error}); leave it out: parquet; columns=..."
+                f"{name} holds what Python's types cannot ({error}); leave it out: parquet; columns=..."
             ) from error
         return listed
     flat = column.flatten()  # without the lists that are null
@@ -220,5 +221,5 @@ def _values(column: Any, name: str) -> list[Any]:
 
 
 def _numpy_times(column: Any) -> list[Any]:
-    """Times that Python's datetime cannot hold, finer than microseconds or after the year 9999, as numpy's datetime64."""
+    """Times that Python's cannot hold, finer than microseconds or after the year 9999, as numpy's datetime64 or timedelta64."""
     return [None if value != value else value for value in column.to_numpy(zero_copy_only=False)]

@@ -33,7 +33,8 @@ _told_of: set[str] = set()  # the link that has been told of
 _ZEROS = bytes(BLOCK)
 _LINKS = b"12"
 _NO_DATA = b"123456V"  # links, devices, directories, FIFOs, a volume's label: nothing follows, whatever their size says
-_DESCRIBING_ONE = b"xXLK"  # their content describes the next member
+_EXTENDED = b"xX"  # pax records; the second as Solaris writes them
+_DESCRIBING_ONE = _EXTENDED + b"LK"  # their content describes the next member
 _DESCRIBING = b"g" + _DESCRIBING_ONE  # or all that follow
 _LONE = "a single block of zeros, where an archive's end has two: a header was overwritten"
 _NO_MEMBER = "the archive ends after an extended header: the member it describes is missing"
@@ -142,7 +143,7 @@ def members(stream: ByteStream, key: str | None = None, start: int = 0) -> Itera
                 key, header, f"the stream ends at byte {window.offset}, inside of this member of {size} bytes"
             )
         if describes:
-            if kind == b"x":
+            if kind in _EXTENDED:
                 if records := pax(data, key, header):
                     own |= records
             elif kind == b"g":

@@ -20,6 +20,7 @@ _FIELDS = struct.Struct("100s24x12s12x8ss100x6s82x155s12x")
 _USTAR = b"ustar\x00"
 _MODULO = 65521  # Adler-32's
 _WANTED = {b"path", b"size"}
+_MAX_DIGITS = 20  # of a size and its line feed: more than there are bytes in the world, and int() has a limit
 SPARSE = "a sparse file, which cannot be read from a stream: write it as a plain file"
 
 
@@ -87,7 +88,7 @@ def pax(data: bytes, key: str | None, offset: int) -> dict[str, str]:
         if stop > size or not equals or not value.endswith(b"\n"):
             raise corrupt(key, offset, f"damaged extended header at its byte {position}")
         if name in _WANTED:
-            if name == b"size" and not value[:-1].isdigit():
+            if name == b"size" and not (value[:-1].isdigit() and len(value) <= _MAX_DIGITS):
                 raise corrupt(key, offset, f"the size {value[:-1]!r} is no number")
             records[name.decode()] = value[:-1].decode("utf-8", "surrogateescape")
         elif name.startswith(b"GNU.sparse."):

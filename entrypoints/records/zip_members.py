@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import bz2
 import struct
+import sys
 import zlib
 from array import array
 from collections.abc import Iterator
@@ -158,7 +159,7 @@ class _Members:
         if entry.method == _STORED:
             return packed
         # One byte more than there should be, so that more shows without being held.
-        limit = entry.size + 1
+        limit = min(entry.size + 1, sys.maxsize)
         try:
             if entry.method == _DEFLATED:
                 inflate = zlib.decompressobj(-zlib.MAX_WBITS)

@@ -97,8 +97,8 @@ class Table:
         _, system, _, flags, method, _, _, crc, packed, size, name_size, *_, attributes, offset = self._widened(
             place, fields
         )
-        if offset + self._before >= self._start:
-            raise self._corrupt(place, "this entry's member would begin behind the table")
+        if offset + self._before + packed >= self._start:  # its header takes some, too
+            raise self._corrupt(place, "this entry's member would reach into the table")
         start = place + _ENTRY.size
         return Entry(
             name=self._name(place, fields),
@@ -196,16 +196,24 @@ def read_table(file: SeekableFile, key: str | None) -> Table:
 
 
 def _find_end(tail: bytes) -> int:
-    """Where in an object's last bytes the end record stands: the one whose comment reaches to the end."""
+    """Where in an object's last bytes the end record stands: the one whose comment reaches to the end.
+
+    If there is none, the one that nothing but zeros follow: libarchive fills up what it writes to a pipe.
+    """
+    padded = -1
+    zeros = len(tail.rstrip(b"\0"))
     place = len(tail)
     while (place := tail.rfind(b"PK\5\6", 0, place)) >= 0:
         if place + _END.size <= len(tail):
             (comment,) = struct.unpack_from("<H", tail, place + _END.size - 2)
-            if place + _END.size + comment == len(tail):
+            end = place + _END.size + comment
+            if end == len(tail):
                 return place
+            if zeros <= end < len(tail):
+                padded = place
         # The next search must find one that begins before this one.
         place += 3
-    return -1
+    return padded
 
 
 def _read_end64(file: SeekableFile, locator: int, stated: int, key: str | None) -> tuple[int, ...]:
