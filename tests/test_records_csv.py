@@ -154,6 +154,8 @@ def test_choosing() -> None:
         ([{"data": ["a", b"b"]}], "sample 0: field 1 is bytes, and CSV holds texts"),
         ([{"__key__": "k", "x": b"b"}], r"sample 0 \(__key__ 'k'\): field 'x' is bytes, and CSV holds texts"),
         ([{"data": ["\ud800"]}], "sample 0: UTF-8 cannot hold it"),
+        ([{"a": "a", "b": "b"}], "sample 0: its values are the fields' names: in a Pipe"),
+        ([{"a": 1, "b": 2}, {"a": "a", "b": "b"}], "sample 1: its values are the fields' names"),
     ],
 )
 def test_writing_refuses_what_would_not_come_back(samples: list[Sample], reason: str) -> None:

@@ -143,9 +143,17 @@ def test_what_is_written_comes_back_in_small_row_groups() -> None:
     ],
 )
 def test_writing_refuses_samples_that_do_not_fit(later: Sample, reason: str) -> None:
+    with pytest.raises(ValueError, match=r"sample 1: its fields \['\\udcff'\] cannot be columns' names"):
+        parquet_write.write(io.BytesIO(), [{"a": b""}, {"\udcff": later}])
     first = {"a": bytes(8 << 20)}  # a row group of its own
     with pytest.raises(ValueError, match=reason):
         parquet_write.write(io.BytesIO(), [first, {"a": b"good"}, later, {"a": b"good"}])
+
+
+@pytest.mark.parametrize("value", [{}, [{}], {"x": {}}])
+def test_dicts_that_are_all_empty_are_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"sample 1 \(__key__ 'k'\): field 'a' does not fit into Parquet: .*no child"):
+        parquet_write.write(io.BytesIO(), [{"b": 1}, {"__key__": "k", "b": 1, "a": value}, {"a": value}])
 
 
 @pytest.mark.parametrize("bad", range(5))

@@ -112,6 +112,7 @@ class Rows:
         text = io.StringIO(newline="")
         writer = csv.writer(text, delimiter=self.delimiter)  # ends rows by \r\n, as RFC 4180
         names: list[str] = []
+        header = ""
         width = count = 0
         for sample in samples:
             if not count:
@@ -124,6 +125,7 @@ class Rows:
                 width = len(row)
                 if not bare:
                     writer.writerow(names)
+                    header = text.getvalue()
             if not row or len(row) != width:
                 raise refusal(
                     count,
@@ -138,6 +140,12 @@ class Rows:
                         f"field {name!r} is bytes, and CSV holds texts: .decode() it, or choose another format",
                     )
             writer.writerow(row)
+            if header and text.getvalue() in (header, header * 2):
+                raise refusal(
+                    count,
+                    sample,
+                    "its values are the fields' names: in a Pipe it would be taken for the header of another object, and lost",
+                )
             try:
                 stream.write(text.getvalue().encode())
             except UnicodeEncodeError as error:

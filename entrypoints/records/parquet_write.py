@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from io import BytesIO
 from itertools import chain
 from typing import Any, BinaryIO
 
@@ -30,6 +31,7 @@ def write(stream: BinaryIO, samples: Iterable[Sample]) -> int:
             table = _table(rows, schema, count)
             if writer is None:
                 schema = table.schema
+                _check(schema, rows)
                 writer = parquet.ParquetWriter(stream, schema, write_page_checksum=True)
             writer.write_table(table)
             count += len(rows)
@@ -63,11 +65,26 @@ def _table(rows: list[Sample], schema: Any, before: int) -> Any:
         unknown = [name for name in row if schema is not None and name not in schema.names]
         if unknown:
             raise refusal(number, row, f"field {unknown[0]!r} is new, and the columns are {', '.join(schema.names)}")
+        try:
+            "".join(row).encode()
+        except UnicodeEncodeError as error:
+            raise refusal(number, row, f"its fields {list(row)} cannot be columns' names: {error}") from error
     if schema is not None:
         columns = [_column(rows, field.name, field.type, before) for field in schema]
         return arrow.table(columns, schema=schema)
     names = dict.fromkeys(chain.from_iterable(rows))
     return arrow.table({name: _column(rows, name, None, before) for name in names})
+
+
+def _check(schema: Any, rows: list[Sample]) -> None:
+    """Raises SampleError for a column that Arrow holds and Parquet does not: dicts that are all empty."""
+    arrow, parquet = pyarrow()
+    for field in schema:
+        try:
+            parquet.ParquetWriter(BytesIO(), arrow.schema([field])).close()
+        except arrow.ArrowException as error:
+            first = next(number for number, row in enumerate(rows) if row.get(field.name) is not None)
+            raise refusal(first, rows[first], f"field {field.name!r} does not fit into Parquet: {error}") from error
 
 
 def _column(rows: list[Sample], name: str, kind: Any, before: int) -> Any:
