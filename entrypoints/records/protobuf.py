@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-_FEW = 16  # numbers up to which plain Python is faster than numpy
+_FEW_BYTES = 128  # of numbers, up to which plain Python is faster than numpy
 _MASK = (1 << 64) - 1
 _CUT = "a message or a number in it is cut off or damaged"
 
@@ -86,37 +86,68 @@ def varints(data: bytes) -> npt.NDArray[np.uint64]:
     array: npt.NDArray[Any]
     if data and data[-1] > 127:
         raise ValueError(_CUT)
-    if len(data) <= _FEW:
-        few, place = [], 0
-        while place < len(data):
-            value, place = varint(data, place)
-            few.append(value)
-        array = np.array(few, np.uint64)
-        return array
     if data.isascii():  # a byte each
         array = np.frombuffer(data, np.uint8).astype(np.uint64)
         return array
+    if len(data) <= _FEW_BYTES:
+        array = np.array(_few(data), np.uint64)
+        return array
     # A byte before the first number, as if one ended there, makes every number begin where one has ended; those behind the
     # last are there to be looked at.
-    raw = np.frombuffer(b"\0" + data + bytes(9), np.uint8)
+    padded = b"\0" + data + bytes(9)
+    raw = np.frombuffer(padded, np.uint8)
     ends = (raw[: len(data) + 1] < 128).nonzero()[0]
     starts, raw = ends[:-1], raw[1:]
-    longest = int((ends[1:] - starts).max())
+    lengths = ends[1:] - starts
+    longest = int(lengths.max())
     if longest > 10:
         raise ValueError(_CUT)
     if longest * len(starts) == len(data):
         return _of_one_width(raw[: len(data)].reshape(-1, longest))
-    # What is done with wide types costs most: it is done for the numbers alone, and in the narrowest type.
-    wide = np.uint32 if longest <= 4 else np.uint64
-    digits = raw & 127
-    array = digits.take(starts).astype(wide)
-    goes_on = belongs = (raw.view(np.int8) >> 7).view(np.uint8)  # all ones or all zeros
-    for place in range(1, longest):
-        digit = (digits[place:] & belongs[:-1]).take(starts).astype(wide)
-        digit <<= wide(7 * place)
-        array |= digit
-        belongs = belongs[:-1] & goes_on[place:]
-    return array.astype(np.uint64)
+    # As many bytes as the longest takes, from the first of each number on, are an integer of the machine's. Adding 1 to it, the
+    # lower bits of its bytes being ones, changes all up to the number's last byte, and nothing behind that.
+    wide, digits, joints = _masks(2 if longest <= 2 else 4 if longest <= 4 else 8)
+    found = np.ndarray((len(data),), wide, padded, 1, (1,)).take(starts)
+    own = found | digits
+    own ^= own + wide(1)
+    found &= own
+    found &= digits
+    for lower, upper, gap in joints:
+        found = found & lower | (found & upper) >> gap
+    array = found.astype(np.uint64, copy=False)
+    for place in range(8, longest):
+        which = (lengths > place).nonzero()[0]
+        array[which] |= (raw[starts[which] + place] & 127).astype(np.uint64) << np.uint64(7 * place)
+    return array
+
+
+def _few(data: bytes) -> list[int]:
+    """The same in plain Python; the data ends where a number does."""
+    found = []
+    value = shift = 0
+    for byte in data:
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            if shift > 70:
+                raise ValueError(_CUT)
+            found.append(value & _MASK)
+            value = shift = 0
+    return found
+
+
+@cache
+def _masks(size: int) -> tuple[Any, Any, list[tuple[Any, Any, Any]]]:
+    """For numbers in integers of `size` bytes: their type, the 7 bits of each byte that count, how to close the gaps between.
+
+    That is done for pairs of bytes, then of pairs, and so on: which bits stay, and which move down by how much.
+    """
+    wide = arrays().dtype(f"<u{size}").type
+    joints = []
+    for gap in (1, 2, 4)[: size.bit_length() - 1]:
+        lower = sum((1 << 7 * gap) - 1 << 16 * place for place in range(0, size // 2, gap))
+        joints.append((wide(lower), wide(lower << 8 * gap), wide(gap)))
+    return wide, wide(int.from_bytes(bytes([127]) * size, "little")), joints
 
 
 def _of_one_width(rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
