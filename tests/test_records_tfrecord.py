@@ -234,9 +234,13 @@ lists = st.tuples(st.integers(1, 10), st.integers(1, 10)).flatmap(
 )
 
 
+few_or_many = st.sampled_from([1, 20])  # which are decoded in two ways
+
+
 @settings(max_examples=300)
-@given(lists)
-def test_packed_numbers(values: list[int]) -> None:
+@given(lists, few_or_many)
+def test_packed_numbers(values: list[int], times: int) -> None:
+    values *= times
     packed = b"".join(map(encode_varint, values))
     assert varints(packed).tolist() == values
     assert encode_varints(np.array(values, np.uint64)) == packed
@@ -246,8 +250,9 @@ def test_packed_numbers(values: list[int]) -> None:
 
 
 @settings(max_examples=300)
-@given(st.lists(st.sampled_from([0, 1, 127, 128, 129, 255]), max_size=80).map(bytes))
-def test_packed_bytes_of_any_kind_are_what_one_number_after_the_other_is(data: bytes) -> None:
+@given(st.lists(st.sampled_from([0, 1, 127, 128, 129, 255]), max_size=80).map(bytes), few_or_many)
+def test_packed_bytes_of_any_kind_are_what_one_number_after_the_other_is(data: bytes, times: int) -> None:
+    data *= times
     wanted: list[int] = []
     place = 0
     try:
