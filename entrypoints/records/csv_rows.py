@@ -86,10 +86,9 @@ class Rows:
             if width is not None and len(row) != width:
                 raise corrupt(key, offset, f"a row of {len(row)} fields, and those before have {width}")
             width = len(row)
-            sample: Sample = {} if key is None else {KEY: key}
-            sample.update({DATA: row} if names is None else zip(names, row, strict=True))
+            sample: Sample = {DATA: row} if names is None else dict(zip(names, row, strict=True))
             cursor.position = after
-            yield sample
+            yield sample if key is None else {KEY: key, **sample}
 
     def _rows(self, lines: _Lines, key: str | None) -> Iterator[tuple[int, list[str], int]]:
         """The rows that are left: where each begins, its fields, and where the next one begins."""
@@ -169,21 +168,19 @@ class _Lines:
         self._lines: list[bytes] = []  # complete ones at hand, the first of them last
         self._rest: list[bytes] = []  # pieces of the one behind them
 
-    def __iter__(self) -> _Lines:
-        return self
+    def __iter__(self) -> Iterator[str]:
+        while self._lines or self._fetch():
+            line = self._lines.pop()
+            # Objects that were joined have their marks anywhere.
+            if line.startswith(_BOM) and (self.offset == 0 or self._key is None):
+                text = line[len(_BOM) :].decode()
+            else:
+                text = line.decode()
+            self.offset += len(line)
+            yield text
 
-    def __next__(self) -> str:
-        if not self._lines:
-            self._fetch()
-        line = self._lines.pop()
-        # Objects that were joined have their marks anywhere.
-        text = line.decode()
-        if text.startswith("\ufeff") and (self.offset == 0 or self._key is None):
-            text = text[1:]
-        self.offset += len(line)
-        return text
-
-    def _fetch(self) -> None:
+    def _fetch(self) -> bool:
+        """Whether there is a line at hand."""
         while chunk := self._stream.read(CHUNK):
             lines = chunk.split(b"\n")
             rest = lines.pop()
@@ -192,12 +189,11 @@ class _Lines:
                 found[0] = b"".join(self._rest) + found[0]
                 self._rest = [rest] if rest else []
                 self._lines = found[::-1]
-                return
+                return True
             self._rest.append(rest)
-        if not self._rest:
-            raise StopIteration
-        self._lines = [b"".join(self._rest)]
+        self._lines = [b"".join(self._rest)] if self._rest else []
         self._rest = []
+        return bool(self._lines)
 
     def skip_to(self, start: int) -> None:
         """Leaves out what comes before byte `start`: by seeking where the stream can, else by reading."""
@@ -211,13 +207,8 @@ class _Lines:
             go_to(self._stream, start, self._key)
         else:
             while self.offset < start:
-                if not self._lines:
-                    try:
-                        self._fetch()
-                    except StopIteration:
-                        raise corrupt(
-                            self._key, start, "reading should go on here, but the object is shorter"
-                        ) from None
+                if not self._lines and not self._fetch():
+                    raise corrupt(self._key, start, "reading should go on here, but the object is shorter")
                 self.offset += len(self._lines.pop())
             return
         self._lines, self._rest, self.offset = [], [], start
