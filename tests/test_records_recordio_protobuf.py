@@ -236,6 +236,12 @@ def test_every_cut_is_found_and_no_change_is_another_error(case: dict[str, Any])
         (Sparse(np.array([1.0], "f4"), np.array([1, 2], "u8"), (4,)), "as many keys|has 2 keys"),
         (Sparse(np.array([1.0, 2.0], "f4"), np.array([], "u8"), (4,)), r"shape \(4,\) has 2 values"),
         (Sparse(np.array([], "f4"), np.array([], "u8"), (0, 1 << 63)), "impossible shape"),
+        (Sparse(np.array([1.0], "f4"), np.array([1], "u8"), (1 << 62,)), "impossible shape"),
+        (Sparse(np.array([1.0], "f4"), np.array([1], "u8"), (1 << 31, 1 << 31)), "impossible shape"),
+        (
+            Sparse(np.array([1.0], "f4"), np.array([1 << 63], "u8"), ()),
+            r"shape \(\) has a value at key 9223372036854775808",
+        ),
     ],
 )
 def test_tensors_that_do_not_fit_together(sparse: Sparse, message: str) -> None:
@@ -249,6 +255,24 @@ def test_tensors_that_do_not_fit_together(sparse: Sparse, message: str) -> None:
         list(recordio_protobuf.split(io.BytesIO(data), "o"))
     with pytest.raises(CorruptError, match=f"object 'o', byte .*({message})"):
         list(batches(io.BytesIO(data[8:]), 4, "o"))
+
+
+def test_a_damaged_tag_leaves_nothing_out() -> None:
+    inner = encode(1, encode(1, b"image"))
+    value = encode(2, encode(2, encode(1, np.ones(2, "f4").tobytes()) + encode(3, b"\2")))
+    for record in (
+        encode(9, encode(1, b"x") + value),
+        encode(1, encode(9, b"x") + value),
+        encode(1, encode(1, b"x") + encode(10, b"")),
+        encode(1, encode(1, b"x") + encode(2, encode(2, encode(9, bytes(8))))),
+        encode(1, encode(1, b"x") + encode(2, encode(9, inner + encode(5, b"")))),
+    ):
+        data = recordio_bytes(recordio_protobuf_write.encode_record({}), encode(1, encode(1, b"x") + value), record)
+        for form in (recordio_protobuf.split, lambda stream, key: batches(stream, 1, key)):
+            with pytest.raises(
+                CorruptError, match=r"object 'o', byte \d+: not a RecordIO-protobuf record, or damaged: "
+            ):
+                list(form(io.BytesIO(data), "o"))
 
 
 @pytest.mark.parametrize("rows", [np.zeros(3), np.array([[2**31]]), np.array([[1j]])])

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _FEW_BYTES = 128  # of numbers, up to which plain Python is faster than numpy
 _MASK = (1 << 64) - 1
+_CONTINUED = bytes(range(128, 256))  # bytes of a varint that are not its last
 _CUT = "a message or a number in it is cut off or damaged"
 
 
@@ -183,6 +184,18 @@ def numbers(data: bytes, dtype: str) -> npt.NDArray[Any]:
     else:
         array = varints(data).view("<i8").astype(dtype, copy=False)
     return array
+
+
+def count_of(data: bytes, dtype: str) -> int:
+    """How many numbers a packed field has; raises ValueError where the last one is cut off."""
+    size = {"<f4": 4, "<f8": 8}.get(dtype)
+    if size is not None:
+        if len(data) % size:
+            raise ValueError(f"{len(data)} bytes are no numbers of {size} bytes")
+        return len(data) // size
+    if data and data[-1] > 127:
+        raise ValueError("a number is cut off")
+    return len(data.translate(None, _CONTINUED))
 
 
 def encode_varint(value: int) -> bytes:

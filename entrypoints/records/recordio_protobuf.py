@@ -43,6 +43,7 @@ _TEXTS = {3: "uid", 4: "metadata", 5: "configuration"}
 _TENSORS = {2: ("<f4", FIXED32), 3: ("<f8", FIXED64), 7: ("<i4", VARINT)}  # Value's fields; 9 is Bytes
 _BYTES_FIELD = 9
 _FIRST, _SECOND, _THIRD = (number << 3 | BYTES for number in (1, 2, 3))
+_MOST = 1 << 62  # numbers in a tensor
 _PLAIN_TENSORS = {number << 3 | BYTES: dtype for number, (dtype, _) in _TENSORS.items()}  # by their tags
 
 
@@ -131,24 +132,29 @@ def parse(record: bytes) -> Parsed:
             parsed[_MAPS[number], name] = value
         elif number in _TEXTS:
             parsed[_TEXTS[number], ""] = record[start:stop].decode()
+        else:  # the schema has not changed in years, and a damaged tag would leave out what a model learns from
+            raise ValueError(f"its field {number}, which a Record does not have")
     return parsed
 
 
 def to_value(tensor: Tensor) -> npt.NDArray[Any] | Sparse:
     """A tensor's numbers; raises ValueError where keys, values and shape do not fit together."""
     values = numbers(tensor.values, tensor.dtype)
-    if any(extent >> 62 for extent in tensor.shape):
-        raise ValueError(f"a tensor of the impossible shape {tensor.shape}")
     if tensor.sparse:
         keys = varints(tensor.keys)
         if len(keys) != len(values):
             raise ValueError(f"a sparse tensor of {len(values)} values has {len(keys)} keys")
-        if tensor.shape and len(keys) and int(keys.max()) >= prod(tensor.shape):
-            raise ValueError(f"a sparse tensor of shape {tensor.shape} has a value at key {int(keys.max())}")
+        check_keys(keys, tensor.shape)
         return Sparse(values, keys, tensor.shape)
     if tensor.shape and prod(tensor.shape) != len(values):
         raise ValueError(f"a tensor of shape {tensor.shape} has {len(values)} values")
     return values.reshape(tensor.shape) if tensor.shape else values
+
+
+def check_keys(keys: npt.NDArray[np.uint64], shape: tuple[int, ...]) -> None:
+    """Raises ValueError where a sparse tensor's value lies outside of it; where it says no shape, outside of all."""
+    if len(keys) and int(keys.max()) >= (prod(shape) if shape else _MOST):
+        raise ValueError(f"a sparse tensor of shape {shape} has a value at key {int(keys.max())}")
 
 
 def corrupt_record(key: str | None, offset: int, reason: object) -> CorruptError:
@@ -194,8 +200,11 @@ def _plain_entry(data: bytes, start: int, stop: int) -> tuple[str, Tensor] | Non
 
 @lru_cache(256)
 def _shape(packed: bytes) -> tuple[int, ...]:
-    """A tensor's shape; that of one record is nearly always that of the one before."""
-    return tuple(varints(packed).tolist()) if packed else ()
+    """A tensor's shape; that of one record is nearly always that of the one before. Raises ValueError for an impossible one."""
+    shape = tuple(varints(packed).tolist()) if packed else ()
+    if any(extent >= _MOST for extent in shape) or prod(shape) >= _MOST:
+        raise ValueError(f"a tensor of the impossible shape {shape}")
+    return shape
 
 
 def _entry(data: bytes, start: int, stop: int) -> tuple[str, Tensor | Blob | None]:
@@ -205,7 +214,9 @@ def _entry(data: bytes, start: int, stop: int) -> tuple[str, Tensor | Blob | Non
     for tag, place, end in fields(data, start, stop):
         if tag == 1 << 3 | BYTES:
             name = data[place:end].decode()
-        elif tag == 2 << 3 | BYTES:
+        elif tag != 2 << 3 | BYTES:
+            raise ValueError(f"its entry has the unknown field {tag >> 3}")
+        else:
             for kind, begin, last in fields(data, place, end):
                 if kind & 7 != BYTES or (kind >> 3 not in _TENSORS and kind >> 3 != _BYTES_FIELD):
                     raise ValueError(f"value {name!r} is of the unknown kind {kind >> 3}")
@@ -219,6 +230,8 @@ def _entry(data: bytes, start: int, stop: int) -> tuple[str, Tensor | Blob | Non
         return name, _blob(data, regions)
     dtype, wire = _TENSORS[number]
     parts = [[region for region in regions if region[0] >> 3 == field] for field in (1, 2, 3)]
+    if sum(map(len, parts)) < len(regions):
+        raise ValueError(f"tensor {name!r} has an unknown field")
     place = parts[0][0][1] if len(parts[0]) == 1 else -1
     shape = _shape(joined(data, parts[2], VARINT)) if parts[2] else ()
     return name, Tensor(dtype, joined(data, parts[0], wire), joined(data, parts[1], VARINT), shape, place)
@@ -227,4 +240,6 @@ def _entry(data: bytes, start: int, stop: int) -> tuple[str, Tensor | Blob | Non
 def _blob(data: bytes, regions: list[tuple[int, int, int]]) -> Blob:
     values = [data[start:stop] for tag, start, stop in regions if tag == 1 << 3 | BYTES]
     names = [data[start:stop].decode() for tag, start, stop in regions if tag == 2 << 3 | BYTES]
+    if len(values) + len(names) < len(regions):
+        raise ValueError("bytes with an unknown field")
     return Blob(values, names[-1] if names else "")

@@ -18,8 +18,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from entrypoints.records import gunzip, recordio
 from entrypoints.records import options as parameters
 from entrypoints.records.cursor import Cursor, go_to
-from entrypoints.records.protobuf import arrays, numbers, varints
-from entrypoints.records.recordio_protobuf import FEATURES, LABEL, Parsed, Tensor, corrupt_record, parse, to_value
+from entrypoints.records.protobuf import arrays, count_of, numbers, varints
+from entrypoints.records.recordio_protobuf import (
+    FEATURES,
+    LABEL,
+    Parsed,
+    Tensor,
+    check_keys,
+    corrupt_record,
+    parse,
+    to_value,
+)
 from entrypoints.records.window import CHUNK, Window
 from entrypoints.sample import KEY, ByteStream, Sample
 
@@ -274,24 +283,8 @@ def _sparse_rows(tensors: list[Tensor]) -> SparseRows:
     first = tensors[0]
     values = numbers(b"".join(tensor.values for tensor in tensors), first.dtype)
     keys = varints(b"".join(tensor.keys for tensor in tensors))
-    counts = [_count(tensor.values, first.dtype) for tensor in tensors]
-    if [_count(tensor.keys, "<u8") for tensor in tensors] != counts:
+    counts = [count_of(tensor.values, first.dtype) for tensor in tensors]
+    if [count_of(tensor.keys, "<u8") for tensor in tensors] != counts:
         raise ValueError("a sparse tensor has not as many keys as values")
-    if first.shape and len(keys) and int(keys.max()) >= prod(first.shape):
-        raise ValueError(f"a sparse tensor of shape {first.shape} has a value at key {int(keys.max())}")
+    check_keys(keys, first.shape)
     return SparseRows(values, keys, np.array([0, *accumulate(counts)], np.int64), first.shape)
-
-
-_CONTINUED = bytes(range(128, 256))
-
-
-def _count(data: bytes, dtype: str) -> int:
-    """How many numbers a packed field has; raises ValueError where the last one is cut off."""
-    size = {"<f4": 4, "<f8": 8}.get(dtype)
-    if size is not None:
-        if len(data) % size:
-            raise ValueError(f"{len(data)} bytes are no numbers of {size} bytes")
-        return len(data) // size
-    if data and data[-1] > 127:
-        raise ValueError("a number is cut off")
-    return len(data.translate(None, _CONTINUED))
