@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from io import BytesIO
 from itertools import islice
 from typing import Any
 
@@ -131,15 +130,12 @@ class Source:
                 if self.share == EVERYTHING and not wrapped and not mark.object:
                     yield from self.form.split(stream, None, mark)
                     continue
-                samples = self._unwrapped(stream) if wrapped else self.form.split(stream, None)
+                # Each record is one object as it lies in the bucket, and has its own format inside.
+                split = self.form.split
+                samples = recordio.unwrapped(stream, split) if wrapped else split(stream, None)
                 for sample in self._left(self.share.of(samples), mark):
                     mark.object += 1
                     yield sample
-
-    def _unwrapped(self, stream: ByteStream) -> Iterator[Sample]:
-        """Each record is one object as it lies in the bucket, and has its own format inside."""
-        for payload in recordio.payloads(stream, None):
-            yield from self.form.split(BytesIO(payload), None)
 
 
 @dataclass

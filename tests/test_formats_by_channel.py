@@ -223,6 +223,20 @@ def test_a_pipe_that_wraps_each_object(kind: str, tmp_path: Path) -> None:
     assert piped(environment, KINDS[kind][1], stream.getvalue()) == samples_of(kind)
 
 
+def test_damage_inside_of_a_wrapped_object_is_told_by_the_place_of_both(tmp_path: Path) -> None:
+    shards = write_shards(samples_of("zip"), tmp_path / "shards", "zip", 30_000)
+    first, second = shards[0].read_bytes(), bytearray(shards[1].read_bytes())
+    second[100] ^= 1
+    stream = io.BytesIO()
+    recordio.write(stream, [first, bytes(second)])
+    environment = job(tmp_path / "root", "zip", "Pipe", "RecordIO")
+    place = 8 + len(first) + -len(first) % 4
+    with pytest.raises(
+        CorruptError, match=rf"^channel 'train': object at byte {place} of the Pipe, byte 0: the CRC of"
+    ):
+        piped(environment, None, stream.getvalue())
+
+
 def piped(environment: Environment, form: str | None, data: bytes) -> list[Sample]:
     fifo = environment.data_dir / "train_0"
     os.mkfifo(fifo)

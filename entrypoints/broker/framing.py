@@ -7,7 +7,6 @@ a function of it alone. The broker finds records, all workers decode.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from io import BytesIO
 from typing import Any
 
 from entrypoints.errors import CorruptError
@@ -28,8 +27,7 @@ _RECORDS: tuple[tuple[Any, Format], ...] = (
 def dealt_samples(stream: ByteStream, form: Format, wrapped: bool) -> Iterator[Sample]:
     """What is dealt out of a stream, one item a sample; `wrapped` where each object is a RecordIO record."""
     if wrapped:
-        for payload in recordio.payloads(stream, None):
-            yield from form.split(BytesIO(payload), None)
+        yield from recordio.unwrapped(stream, form.split)
         return
     records = _records_of(form)
     if records is None:

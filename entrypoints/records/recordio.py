@@ -11,11 +11,12 @@ Source: MXNet/dmlc-core `recordio.h`.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from io import BytesIO
 from operator import itemgetter
 from typing import BinaryIO
 
-from entrypoints.errors import CorruptError, corrupt
+from entrypoints.errors import ChannelError, CorruptError, corrupt
 from entrypoints.records import gunzip
 from entrypoints.records.cursor import Cursor, go_to
 from entrypoints.records.window import Window
@@ -86,6 +87,18 @@ def _split(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Samp
             return
         cursor.position = window.offset
         yield {DATA: whole} if key is None else {KEY: key, DATA: whole}
+
+
+def unwrapped(stream: ByteStream, split: Callable[[ByteStream, str | None], Iterator[Sample]]) -> Iterator[Sample]:
+    """What `split` gives of each record of a stream, as a Pipe wraps objects; errors say where the object's record begins."""
+    cursor = Cursor()
+    offset = 0
+    for payload in payloads(stream, None, cursor):
+        try:
+            yield from split(BytesIO(payload), None)
+        except ChannelError as error:
+            raise type(error)(f"object at byte {offset} of the Pipe, {error}") from error
+        offset = cursor.position
 
 
 def take(window: Window, key: str | None) -> bytes | None:
