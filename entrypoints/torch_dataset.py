@@ -19,7 +19,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, closing, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -28,6 +30,7 @@ from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import IterableDataset, get_worker_info
 
+from entrypoints.background import in_background
 from entrypoints.channel import default_share, find_channel, open_channel, place_of
 from entrypoints.environment import Environment, load_environment
 from entrypoints.errors import ChannelError
@@ -82,6 +85,9 @@ class StreamDataset(IterableDataset[Any]):
             samples.load_state_dict(resumed)
             if info is not None:
                 self._epochs.go_on(worker, epoch)
+            elif samples.finished and self.place.local_world_size > 1:
+                # Those who share a Pipe wait until this share has come, too, and a StatefulDataLoader may ask for nothing.
+                return _nothing(in_background(partial(next, samples, None), "finished-share"))
             return self._going_on(samples, worker, workers)
         if self._epochs.is_over(epoch, worker, workers):
             samples.finish()
@@ -217,6 +223,12 @@ class MixedDataset(StreamDataset):
             transforms=[part.transform for part in self._parts],
             stop_at_first=self._stop_at_first,
         )
+
+
+def _nothing(coming: Future[Any]) -> Generator[Any, None, None]:
+    """No sample, once something has come."""
+    coming.result()
+    yield from ()
 
 
 def uneven_ranks(model: torch.nn.Module) -> AbstractContextManager[Any]:

@@ -102,7 +102,7 @@ def test_leaving_early_leaves_no_thread_and_no_open_file(far: tuple[Path, Path])
         stream.close()
         break
     streams.close()  # type: ignore[attr-defined]
-    left = [thread for thread in threading.enumerate() if thread.name == "prefetch"]
+    left = [thread for thread in threading.enumerate() if thread.name in ("prefetch", "listing")]
     for thread in left:  # in a request that takes longer than `close` waits, on a busy machine
         thread.join(20)
     assert not [thread for thread in left if thread.is_alive()]

@@ -6,14 +6,16 @@ import json
 import os
 import pickle
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 from torchdata.stateful_dataloader import StatefulDataLoader
 
+from entrypoints import contract
 from entrypoints.channel import open_channel
 from entrypoints.environment import Environment, load_environment
 from entrypoints.errors import ChannelError
@@ -21,7 +23,7 @@ from entrypoints.sampling import Reading
 from entrypoints.sharding import Share
 from entrypoints.torch_dataset import ChannelDataset, MixedDataset
 from entrypoints.torch_loader import ThreadLoader
-from pipe_feeder import Feeder, brokers, make_root, wait_for
+from pipe_feeder import Feeder, brokers, in_threads, make_root, wait_for
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),  # torchdata 0.11 asks torch 2.13 for it
@@ -263,6 +265,44 @@ def test_of_a_pipe_whose_shares_end_one_after_the_other(tmp_path: Path, name: st
         assert given(loader) == before[8 + number :]
         assert len(read(loader, 1)) == 9
         leave(root, feeder)
+
+
+@pytest.mark.parametrize("reading", [None, SHUFFLED], ids=["", "shuffled"])
+def test_of_a_pipe_whose_ranks_end_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reading: Reading | None
+) -> None:
+    """A StatefulDataLoader asks for nothing once a batch was its last, and the other rank waits for this one's share."""
+    monkeypatch.setenv(contract.FIFO_WAIT_VARIABLE, "10")
+    given: dict[tuple[int, str], list[list[str]]] = {}
+
+    def loaders(environment: Environment) -> Iterator[Any]:
+        for rank in ("0", "1"):
+            for variable, value in (
+                ("RANK", rank),
+                ("WORLD_SIZE", "2"),
+                ("LOCAL_RANK", rank),
+                ("LOCAL_WORLD_SIZE", "2"),
+            ):
+                monkeypatch.setenv(variable, value)
+            dataset = ChannelDataset("lines", transform=text_of, environment=environment, reading=reading)
+            yield stateful(0)(dataset)
+
+    environment, feeder = pipe(tmp_path / "first", 27)  # 14 samples and 13: four batches each, the last of 2 and of 1
+    first = [*loaders(environment)]
+    in_threads(lambda rank: given.update({(rank, "before"): [*islice(first[rank], (1, 4)[rank])]}), 2)
+    states = [pickle.dumps(loader.state_dict()) for loader in first]
+    del first
+    leave(tmp_path / "first", feeder)
+    environment, feeder = pipe(tmp_path / "second", 27)
+    resumed = [*loaders(environment)]
+    for loader, state in zip(resumed, states, strict=True):
+        loader.load_state_dict(pickle.loads(state))
+    in_threads(lambda rank: given.update({(rank, "after"): [*resumed[rank]]}), 2)
+    assert [len(given[rank, "after"]) for rank in (0, 1)] == [3, 0]
+    assert sorted(text for batches in given.values() for batch in batches for text in batch) == sorted(
+        f"0-{number}" for number in range(27)
+    )
+    leave(tmp_path / "second", feeder)
 
 
 def test_a_state_of_a_longer_pipe_is_refused(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The client of Amazon's S3 Connector for PyTorch (s3torchconnector), made safe for many threads and for fork.
 
 Its client takes requests from any number of threads, which is how it is fast: one request at a time is one latency at a
-time. Three things it does not do by itself:
+time. Four things it does not do by itself:
 
 - It asks for as many connections as its `throughput_target_gbps` needs, and 25 of them, its default, are too few to hide
   the latency of small objects.
@@ -9,6 +9,8 @@ time. Three things it does not do by itself:
   tries a few times only, and what may pass is asked for again from here, for a time (s3_errors.py).
 - Before a fork it drops its native client and waits half a second for its threads, which cannot end while a request is
   under way; the child then hangs or crashes. So requests are counted here, and a fork waits until there is none.
+- Where its answer comes while Python is being taken down, it panics, and may abort a process that had done its work well. So
+  Python's end waits for requests as well, for some seconds: of a store that is silent no answer is to be feared.
 
 Everything that is asked of the client goes through this file. Its class has no public name; the connector's own datasets
 and its Lightning and DCP integrations use it under this one.
@@ -38,11 +40,11 @@ _CLIENT_ATTEMPTS = 4  # some 3 s
 _PAUSE_SECONDS = 0.2  # before the second time; then twice as long each time
 _LONGEST_PAUSE = 3.0
 _FORK_SECONDS = 30.0  # that a fork waits for requests under way
+_LEAVE_SECONDS = 5.0  # that Python's end does: the client's attempts take 3 s
 
 T = TypeVar("T")
 
 _leaving = threading.Event()  # Python ends: nobody waits for an answer any more
-atexit.register(_leaving.set)
 
 
 class _Gate:
@@ -65,11 +67,11 @@ class _Gate:
             if self._shut:
                 self._changed.notify_all()
 
-    def shut(self) -> None:
-        """Waits until nobody is inside, and lets nobody in."""
+    def shut(self, seconds: float) -> None:
+        """Lets nobody in, and waits until nobody is inside, at most so long."""
         with self._changed:
             self._shut = True
-            self._changed.wait_for(lambda: not self._inside, _FORK_SECONDS)
+            self._changed.wait_for(lambda: not self._inside, seconds)
 
     def open(self) -> None:
         """Lets everybody in again."""
@@ -85,6 +87,12 @@ def _renew_gate() -> None:
     """In a child: the counts and locks of its parent's threads mean nothing there."""
     global _gate
     _gate = _Gate()
+
+
+@atexit.register
+def _leave() -> None:
+    _leaving.set()
+    _gate.shut(_LEAVE_SECONDS)
 
 
 def require() -> None:
@@ -222,7 +230,9 @@ def _client_at(endpoint: str | None, region: str) -> Any:
 @cache
 def _guard_forks() -> None:
     """Registered after the connector's own: what is to run before a fork runs in the reverse order."""
-    os.register_at_fork(before=lambda: _gate.shut(), after_in_parent=lambda: _gate.open(), after_in_child=_renew_gate)
+    os.register_at_fork(
+        before=lambda: _gate.shut(_FORK_SECONDS), after_in_parent=lambda: _gate.open(), after_in_child=_renew_gate
+    )
 
 
 def _place(environ: Mapping[str, str]) -> tuple[str | None, str]:
