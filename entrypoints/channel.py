@@ -66,7 +66,7 @@ def open_channel(
     reading = reading or Reading()
     source = Source(channel, epoch, reader, form, share, reading, _cache(channel, reading))
     about = {"channel": name, "format": name_of(form)}
-    return Samples(source.samples, epoch, share, reading, about, dealt=source.is_dealt)
+    return Samples(source.samples, epoch, share, reading, about, dealt=source.is_dealt, anew=channel.shuffled)
 
 
 def _form(channel: Channel, format: str | None) -> Format:

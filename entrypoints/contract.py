@@ -49,8 +49,10 @@ BUNDLED_PACKAGE = "entrypoints"  # the package in it; the entry point `entrypoin
 #   LAUNCHER_CHANNEL_GROUPS  JSON {channel: [instance groups]} of the channels that not all of the job's groups get
 #   LAUNCHER_ATTRIBUTE_NAMES_<n>  JSON {channel: [attributes]} of the augmented manifests' channels, the attributes in the order
 #                            in which they are sent; cut where a variable's value is full, and whole again in <n>'s order
+#   LAUNCHER_SHUFFLED_CHANNELS_<n>  JSON [channels]: the Pipes with a ShuffleConfig, cut likewise
 CHANNEL_GROUPS_VARIABLE = "LAUNCHER_CHANNEL_GROUPS"
 ATTRIBUTE_NAMES_VARIABLE = "LAUNCHER_ATTRIBUTE_NAMES_"
+SHUFFLED_CHANNELS_VARIABLE = "LAUNCHER_SHUFFLED_CHANNELS_"
 CONNECTOR_VARIABLE = "LAUNCHER_CONNECTOR_"
 CONNECTOR_CHANNEL = "channel"
 CONNECTOR_S3_URI = "s3_uri"

@@ -1,13 +1,11 @@
 """What SageMaker tells a container, read once into frozen dataclasses.
 
-The three files below `input/config` and a few variables are all there is: nothing else says which hosts take part,
-which channels there are and how each arrives. Reading them is one function of two arguments (the root, the variables),
-so that a test, a notebook or a DataLoader worker reads the same as a job, and nothing happens at import. The
-dataclasses hold plain dicts and tuples: they pickle, which workers started by spawn need.
+The three files below `input/config` and a few variables are all there is: nothing else says which hosts take part, which
+channels there are and how each arrives. One function of two arguments (the root, the variables) reads them, and nothing happens
+at import. The dataclasses hold plain dicts and tuples: they pickle, which workers started by spawn need.
 
 The files differ by age and by who wrote them (see each reader below). What is absent gets the value that the
 sagemaker-training toolkit 5.1.4 gives it; what is damaged is one `ConfigError` that names the file.
-
 Source: AWS developer guide, "How Amazon SageMaker provides training information"; toolkit 5.1.4, `environment.py`.
 """
 
@@ -22,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from entrypoints import contract
-from entrypoints.attributes import attribute_names
 from entrypoints.errors import ConfigError as ConfigError
 from entrypoints.groups import sharers
+from entrypoints.told import attribute_names, shuffled_channels
 
 MODES = ("File", "FastFile", "Pipe")
 S3_CONNECTOR = "S3Connector"  # our own: read through s3torchconnector, no InputDataConfig entry
@@ -46,6 +44,7 @@ class Channel:
     sharer: tuple[int, int] | None = None  # this host's number among those that get the channel; None: all do
     attribute_names: tuple[str, ...] = ()  # what each line of an augmented manifest sends, in order, where that is told
     hosts: int | None = None  # that get the channel; None where that is not told
+    shuffled: bool = False  # a Pipe that SageMaker shuffles, in other orders after each start of the job
 
 
 @dataclass(frozen=True)
@@ -156,7 +155,7 @@ def load_environment(root: Path | None = None, environ: Mapping[str, str] | None
     hosts, current_host = _hosts(resource_config, resource_path)
     groups = _instance_groups(resource_config, resource_path)
     shared = sharers(environ, {group.name: group.hosts for group in groups}, current_host)
-    attributes = attribute_names(environ)
+    attributes, shuffled = attribute_names(environ), shuffled_channels(environ)
     return Environment(
         root=root,
         job_name=environ.get("TRAINING_JOB_NAME"),
@@ -170,6 +169,7 @@ def load_environment(root: Path | None = None, environ: Mapping[str, str] | None
                 sharer=shared.get(name),
                 hosts=shared.get(name, (0, len(hosts)))[1],
                 attribute_names=attributes.get(name, ()),
+                shuffled=name in shuffled,
             )
             for name, channel in _channels(root, input_data_config, environ).items()
         },
@@ -283,7 +283,7 @@ def _connector_channel(root: Path, variable: str, text: str) -> Channel:
     try:
         entry = json.loads(text)
         name, s3_uri = entry[contract.CONNECTOR_CHANNEL], entry[contract.CONNECTOR_S3_URI]
-        max_objects = entry.get(contract.CONNECTOR_MAX_OBJECTS)
+        most = entry.get(contract.CONNECTOR_MAX_OBJECTS)
         return Channel(
             name=name,
             mode=S3_CONNECTOR,
@@ -293,7 +293,7 @@ def _connector_channel(root: Path, variable: str, text: str) -> Channel:
             path=root / contract.DATA_DIR / name,
             s3_uri=s3_uri,
             style=entry[contract.CONNECTOR_STYLE],
-            max_objects=None if max_objects is None else int(max_objects),
+            max_objects=None if most is None else int(most),
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         # The value may hold what is nobody's business: name the variable, not its content.

@@ -37,3 +37,17 @@ class ByteStream(Protocol):
 def whole_object(data: bytes, key: str | None) -> Sample:
     """The sample of one undivided piece of bytes."""
     return {DATA: data} if key is None else {KEY: key, DATA: data}
+
+
+def weight(sample: Sample) -> int:
+    """About how many bytes a sample takes."""
+    return sum(map(_bytes, sample.values()))
+
+
+def _bytes(field: Any) -> int:
+    """What a field weighs: bytes, an array, or several of them in a dict or a tuple; whatever else there is weighs little."""
+    if isinstance(field, bytes):
+        return len(field)
+    if isinstance(field, (dict, tuple)):
+        return sum(map(_bytes, field.values() if isinstance(field, dict) else field))
+    return int(getattr(field, "nbytes", 0))

@@ -9,6 +9,8 @@ given), and going on reads at most one block again.
 
 A Pipe can neither be listed nor sought: its objects come in the order that SageMaker gives them, samples are shuffled in
 blocks all the same, and going on reads what came before and drops it. Where several read it, blocks end for all of them at once.
+Of a Pipe that SageMaker shuffles there is no going on in the middle: no job is brought that order again. Its state is that of the
+epoch's beginning, so that samples may come twice, and none is left out.
 """
 
 from __future__ import annotations
@@ -28,13 +30,14 @@ from zlib import crc32
 from entrypoints.background import in_background
 from entrypoints.errors import ChannelError
 from entrypoints.records.cursor import Cursor
-from entrypoints.sample import Sample
+from entrypoints.sample import Sample, weight
 from entrypoints.sharding import Share
 
 T = TypeVar("T")
 State: TypeAlias = dict[str, Any]  # what JSON can hold
 
 VERSION = 2  # of the states
+_PLACE = ("object", "position", "block", "given", "begun", "keys")  # what numbers say of it in a state
 _LEAVE_SECONDS = 3.0  # for a block that is being read, where nobody wants it any more
 
 
@@ -109,13 +112,22 @@ class Samples:
     """The samples of a share in one epoch: an iterator that can say where it stands.
 
     `opened` gives the samples from a mark of the share on, once it is asked for the first, and moves the mark. `about` says
-    what is read (channel, format): a state goes with the same only. `dealt` where the mark says where blocks end (`cut`).
+    what is read (channel, format): a state goes with the same only. `dealt` where the mark says where blocks end (`cut`),
+    `anew` where the order is never brought again (Channel.shuffled).
     """
 
     def __init__(
-        self, opened: Opened, epoch: int, share: Share, reading: Reading, about: State, *, dealt: bool = False
+        self,
+        opened: Opened,
+        epoch: int,
+        share: Share,
+        reading: Reading,
+        about: State,
+        *,
+        dealt: bool = False,
+        anew: bool = False,
     ) -> None:
-        self.epoch, self._at = epoch, Mark()
+        self.epoch, self._at, self._anew = epoch, Mark(), anew
         order = {"seed": reading.seed, "block": reading.block, "block_bytes": reading.block_bytes, "dealt": dealt}
         self._about = {
             **about,
@@ -158,11 +170,19 @@ class Samples:
 
     def state_dict(self) -> State:
         """Where the next sample begins; or that there is none."""
+        return {
+            "version": VERSION,
+            "epoch": self.epoch,
+            "finished": self.finished,
+            "of": self._about,
+            **(dict.fromkeys(_PLACE, 0) if self._anew and not self.finished else self._place()),
+        }
+
+    def _place(self) -> State:
         blocks = self._blocks
         number, position = (self._at.object, self._at.position) if blocks is None else blocks.begun
-        within = {"block": blocks.number if blocks else 0, "given": blocks.given if blocks else 0}
-        place = {"object": number, "position": position, **within, "begun": self._at.begun, "keys": self._at.keys}
-        return {"version": VERSION, "epoch": self.epoch, "finished": self.finished, "of": self._about, **place}
+        block, given = (0, 0) if blocks is None else (blocks.number, blocks.given)
+        return dict(zip(_PLACE, (number, position, block, given, self._at.begun, self._at.keys), strict=True))
 
     def load_state_dict(self, state: State) -> None:
         """Go on where `state_dict` said, of the same channel, format, epoch, share and order; before the first sample.
@@ -175,7 +195,7 @@ class Samples:
         here = {"version": VERSION, "epoch": self.epoch, **self._about}
         there = {"version": state.get("version"), "epoch": state.get("epoch"), **(state.get("of") or {})}
         differ = differences(here, there)
-        numbers = [state.get(key) for key in ("object", "position", "block", "given", "begun", "keys")]
+        numbers = [state.get(key) for key in _PLACE]
         if not differ and not all(isinstance(number, int) for number in numbers):
             differ = ["no place"]
         if differ:
@@ -277,17 +297,3 @@ def differences(here: State, there: State) -> list[str]:
     """What a state's `there` says otherwise than the reading's `here`, in words."""
     keys = dict.fromkeys([*here, *there])
     return [f"{key} {there.get(key)!r}, not {here.get(key)!r}" for key in keys if there.get(key) != here.get(key)]
-
-
-def weight(sample: Sample) -> int:
-    """About how many bytes a sample takes."""
-    return sum(map(_bytes, sample.values()))
-
-
-def _bytes(field: Any) -> int:
-    """What a field weighs: bytes, an array, or several of them in a dict or a tuple; whatever else there is weighs little."""
-    if isinstance(field, bytes):
-        return len(field)
-    if isinstance(field, (dict, tuple)):
-        return sum(map(_bytes, field.values() if isinstance(field, dict) else field))
-    return int(getattr(field, "nbytes", 0))

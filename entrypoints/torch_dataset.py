@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, closing, nullcontext
 from functools import partial
 from typing import Any
@@ -61,6 +61,7 @@ class StreamDataset(IterableDataset[Any]):
         self._epochs = Epochs()
         self._current: Samples | Mixture | None = None
         self._resumed: State | None = None
+        self._passing: Future[Any] | None = None  # the share of a state that has nothing left
 
     def set_epoch(self, epoch: int) -> None:
         """Says which epoch the next iteration is, counting from 0; under Pipe each has its own FIFO; else ValueError."""
@@ -70,6 +71,11 @@ class StreamDataset(IterableDataset[Any]):
     def epoch(self) -> int:
         """The epoch of the next iteration."""
         return self._epochs.next(self.place.world_size == 1)
+
+    @property
+    def begins_anew(self) -> bool:
+        """Whether the middle of an epoch cannot be found again, so that a state of it is that of its beginning."""
+        return False
 
     def samples(self, worker: int = 0, workers: int = 1, epoch: int | None = None) -> Samples | Mixture:
         """What one worker (of `workers`) of this rank reads in this epoch or another, before the transform."""
@@ -87,11 +93,15 @@ class StreamDataset(IterableDataset[Any]):
                 self._epochs.go_on(worker, epoch)
             elif samples.finished and self.place.local_world_size > 1:
                 # Those who share a Pipe wait until this share has come, too, and a StatefulDataLoader may ask for nothing.
-                return _nothing(in_background(partial(next, samples, None), "finished-share"))
+                self._passing = in_background(partial(next, samples, None), "finished-share")
+                return _nothing(self._passing)
             return self._going_on(samples, worker, workers)
         if self._epochs.is_over(epoch, worker, workers):
             samples.finish()
             self._epochs.pass_over(worker)
+        elif self._passing is not None and info is None:
+            wait([self._passing])  # one epoch after the other: who asks for the next one has left this one
+            self._passing = None
         return self._given(samples)
 
     def _going_on(self, samples: Samples | Mixture, worker: int, workers: int) -> Generator[Any, None, None]:
@@ -123,7 +133,7 @@ class StreamDataset(IterableDataset[Any]):
 
     def __getstate__(self) -> State:
         # An iteration that is under way does not travel: a copy begins anew, in the same epoch.
-        return {**self.__dict__, "_current": None}
+        return {**self.__dict__, "_current": None, "_passing": None}
 
     def state_dict(self) -> State:
         """Where the iteration that began last stands, in this process: the next iteration of one that loads it goes on there."""
@@ -175,6 +185,11 @@ class ChannelDataset(StreamDataset):
         self._reading = reading
         self.place = _place(self._environment)
         self._job = job()  # so that its workers read the same listing
+
+    @property
+    def begins_anew(self) -> bool:
+        """See StreamDataset."""
+        return self.channel.shuffled
 
     def samples(self, worker: int = 0, workers: int = 1, epoch: int | None = None) -> Samples:
         """See StreamDataset."""

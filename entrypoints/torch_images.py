@@ -92,6 +92,11 @@ class ImageChannel:
         self._loader = ThreadLoader(self._dataset, loading.batch_size, threads=loading.threads, collate=collate)
         self._resumed: int | None = None  # the epoch that the next pass goes on with
 
+    @property
+    def begins_anew(self) -> bool:
+        """Whether a start from the present state begins the pass anew: in the middle of a Pipe that SageMaker shuffles."""
+        return "threads" not in self._loader.state_dict()
+
     def batches(self, epoch: int) -> Generator[Batch, None, None]:
         """One pass over the channel, or what is left of the pass whose state was loaded.
 
@@ -116,9 +121,9 @@ class ImageChannel:
 
     def state_dict(self) -> State:
         """Where the last pass stands on this rank, and what it has met: tensors, numbers and texts only."""
-        delivery = self.delivery
-        met = torch.tensor(delivery.met, dtype=torch.int64)  # of a million lines, a list would take long to write
-        return {"loader": self._loader.state_dict(), "tally": vars(delivery.last), "met": met}
+        tally, met = (Tally(), []) if self.begins_anew else (self.delivery.last, self.delivery.met)
+        lines = torch.tensor(met, dtype=torch.int64)  # of a million lines, a list would take long to write
+        return {"loader": self._loader.state_dict(), "tally": vars(tally), "met": lines}
 
     def load_state_dict(self, state: State) -> None:
         """Lets the pass of the state's epoch go on where `state_dict` said; a pass of another epoch begins at its beginning."""

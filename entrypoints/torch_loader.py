@@ -102,7 +102,8 @@ class ThreadLoader:
         """Where the iteration that began last stands: after the batch that it gave last."""
         for state in (self._resumed, self._state):
             if state is not None and state["epoch"] == self.dataset.epoch:
-                return state
+                # Else some threads would begin their shares of another order anew, and others have ended theirs.
+                return {"epoch": state["epoch"]} if self.dataset.begins_anew and not _is_finished(state) else state
         return {"epoch": self.dataset.epoch}
 
     def load_state_dict(self, state: State) -> None:
@@ -113,8 +114,7 @@ class ThreadLoader:
         ThreadLoader's state.
         """
         _check(state)
-        finished = "threads" in state and len(state["ended"]) == len(state["threads"])
-        self.dataset.load_state_dict({"epoch": state["epoch"], "finished": finished})
+        self.dataset.load_state_dict({"epoch": state["epoch"], "finished": _is_finished(state)})
         self._resumed = state if "threads" in state else None
 
     def _batches(self, samples: list[Samples | Mixture], begin: State) -> Generator[Any, None, None]:
@@ -189,6 +189,10 @@ def _check(state: Any) -> None:
     raise ChannelError(
         f"a ThreadLoader goes on with what a ThreadLoader's state_dict() gave; this is {what}; or begin the epoch anew"
     )
+
+
+def _is_finished(state: State) -> bool:
+    return "threads" in state and len(state["ended"]) == len(state["threads"])
 
 
 def _is_whole(state: State) -> bool:

@@ -39,6 +39,10 @@ T = TypeVar("T")
 class Resumable(Protocol):
     """What the batches come from, as far as a checkpoint needs it."""
 
+    @property
+    def begins_anew(self) -> bool:
+        """Whether a start from its present state begins the epoch anew."""
+
     def state_dict(self) -> dict[str, Any]: ...
 
     def load_state_dict(self, state: dict[str, Any], /) -> None: ...
@@ -194,8 +198,8 @@ def save(training: Training, source: Resumable, place: str, setting: dict[str, A
     `setting` is what decides which batches come in which order: a start with another one repeats the epoch.
     """
     mine = {
-        "batches": training.batches,
-        "score": vars(training.score),
+        "batches": 0 if source.begins_anew else training.batches,
+        "score": vars(Score() if source.begins_anew else training.score),
         "random": _random_state(training.device),
         "source": source.state_dict(),
     }

@@ -9,7 +9,7 @@ probably misspelt.
 
 Writes `model.pt` (the state_dict) and `model.json` to the model directory, `metrics.json` to output/data, and a checkpoint
 after every epoch and on SIGTERM; where one is there at the start it goes on from it, to the same result as without the
-interruption. (Only the order in which a Pipe's ShuffleConfig brings the objects begins anew with each start.)
+interruption. (Of a Pipe with a ShuffleConfig, which brings other orders after each start, it begins the epoch anew.)
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from launcher.errors import Path, RefusedError, dotted
 from launcher.nearest import did_you_mean
 from launcher.part import spec_name
 from launcher.plan import Plan
-from launcher.request import attribute_variables
+from launcher.request import telling_variables
 from launcher.spec import JobSpec
 
 
@@ -174,7 +174,7 @@ def estimator_inputs(spec: JobSpec | str | PathLike[str]) -> EstimatorInputs:
         name: text
         for name, text in plan.request.get("Environment", {}).items()
         if name.startswith(contract.CONNECTOR_VARIABLE)
-    } | attribute_variables(entries)
+    } | telling_variables(entries)
     made = EstimatorInputs(entries, environment, sdk, version)
     for warning in _left_to_the_owner(plan, made):
         warnings.warn(warning, stacklevel=2)
@@ -214,8 +214,8 @@ def _left_to_the_owner(plan: Plan, made: EstimatorInputs) -> Iterator[str]:
         )
     if len(made.environment) > len(connectors):
         yield (
-            "open_channel finds the names of an augmented manifest's attributes in an environment variable: "
-            "give the trainer environment={**inputs.environment}"
+            "open_channel finds the names of an augmented manifest's attributes, and which Pipes are shuffled, in environment "
+            "variables: give the trainer environment={**inputs.environment}"
         )
     mode = plan.request.get("AlgorithmSpecification", {}).get("TrainingInputMode", "File")
     without = [entry["ChannelName"] for entry in made.entries if "InputMode" not in entry]

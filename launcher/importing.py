@@ -19,7 +19,7 @@ from launcher.channels import KINDS
 from launcher.errors import InputError, Path, SpecError
 from launcher.parse import parse_spec
 from launcher.part import Part, aws_name, spec_name
-from launcher.request import attribute_variables, build_request, member_place
+from launcher.request import build_request, member_place, telling_variables
 from launcher.request_forms import Found, find_request
 from launcher.request_text import read_text
 from launcher.spec import JobSpec
@@ -101,7 +101,7 @@ def _leave_to_channels(spec: dict[str, Any], entries: list[dict[str, Any]]) -> N
     """Takes away the variables that the plan makes of the channels again; what it makes otherwise, `request:` will say."""
     variables = spec.get("environment")
     if isinstance(variables, dict) and contract.CODE_CHANNEL in spec["channels"]:
-        told = attribute_variables(entries).items()
+        told = telling_variables(entries).items()
         variables = {name: text for name, text in variables.items() if (name, text) not in told}
         spec["environment"] = variables
         if not variables:

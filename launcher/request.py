@@ -85,14 +85,26 @@ def groups_of(entry: Mapping[str, Any]) -> list[str]:
     return groups
 
 
-def attribute_variables(entries: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """The variables that tell the container which attributes the channels of augmented manifests send."""
-    sources = {entry["ChannelName"]: entry["DataSource"].get("S3DataSource", {}) for entry in entries}
-    names = {name: source["AttributeNames"] for name, source in sources.items() if source.get("AttributeNames")}
-    text = json.dumps(names) if names else ""
+def telling_variables(entries: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The variables that tell the container what SageMaker's own files do not: an augmented manifest's attributes, and which
+    Pipes are shuffled (entrypoints/told.py).
+    """
+    known = {entry["ChannelName"]: entry for entry in entries}
+    sources = {name: entry["DataSource"].get("S3DataSource", {}) for name, entry in known.items()}
+    attributes = {name: source["AttributeNames"] for name, source in sources.items() if source.get("AttributeNames")}
+    shuffled = [name for name, entry in known.items() if "ShuffleConfig" in entry and entry.get("InputMode") == "Pipe"]
+    return {
+        **_in_pieces(contract.ATTRIBUTE_NAMES_VARIABLE, attributes),
+        **_in_pieces(contract.SHUFFLED_CHANNELS_VARIABLE, shuffled),
+    }
+
+
+def _in_pieces(prefix: str, value: Any) -> dict[str, str]:
+    """Variables that say a value as JSON, as many as it takes; none where it is empty."""
+    text = json.dumps(value) if value else ""
     limit = shapes()["TrainingEnvironmentValue"]["max"]
     pieces = [text[at : at + limit] for at in range(0, len(text), limit)]
-    return {f"{contract.ATTRIBUTE_NAMES_VARIABLE}{number}": piece for number, piece in enumerate(pieces)}
+    return {f"{prefix}{number}": piece for number, piece in enumerate(pieces)}
 
 
 def connector_variables(spec: JobSpec) -> dict[str, str]:
@@ -145,7 +157,7 @@ def _add_channels(request: dict[str, Any], spec: JobSpec) -> None:
     }
     if named and spec.code is not None:
         request.setdefault("Environment", {})[contract.CHANNEL_GROUPS_VARIABLE] = json.dumps(named)
-    told = attribute_variables(brought)
+    told = telling_variables(brought)
     if told and (spec.code is not None or contract.CODE_CHANNEL in channels):  # which an imported request has
         request.setdefault("Environment", {}).update(told)
     for variable, name in connector_variables(spec).items():

@@ -31,7 +31,7 @@ from launcher.estimator import EstimatorInputs, estimator_inputs
 
 ROOT = Path(launcher.__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-TELLING = ("LAUNCHER_CONNECTOR_", "LAUNCHER_ATTRIBUTE_NAMES_")
+TELLING = ("LAUNCHER_CONNECTOR_", "LAUNCHER_ATTRIBUTE_NAMES_", "LAUNCHER_SHUFFLED_CHANNELS_")
 PYTHONS = {2: "LAUNCHER_SDK_V2_PYTHON", 3: "LAUNCHER_SDK_V3_PYTHON"}
 VPC = "vpc_config: {security_group_ids: [sg-0123456789abcdef0], subnets: [subnet-0123456789abcdef0]}\n"
 FSX = "source: FSxLustre, file_system_id: fs-0123456789abcdef1, directory_path: /abcdefgh/a, input_mode: File"
@@ -341,7 +341,7 @@ def test_the_attributes_of_an_augmented_manifest_travel_too(tmp_path: Path) -> N
         tmp_path, f"code: {{directory: nowhere, entry_point: train.py}}\nchannels: {{{AUGMENTED}, a: s3://b/a/}}\n"
     )
     with pytest.warns(
-        UserWarning, match="names of an augmented manifest's attributes .* give the trainer environment="
+        UserWarning, match="names of an augmented manifest's attributes, .* give the trainer environment="
     ):
         made = estimator_inputs(file)
     assert made.environment == {"LAUNCHER_ATTRIBUTE_NAMES_0": '{"train": ["source-ref", "class"]}'}

@@ -36,12 +36,13 @@ def test_bundled_requests_come_back_by_friendly_keys_alone(file: Path) -> None:
 
 def test_what_the_channels_tell_the_container_comes_back_once() -> None:
     request = json.loads((Path(__file__).parent / "golden" / "s3-augmented-manifest.json").read_text())
-    assert request["Environment"] == {"LAUNCHER_ATTRIBUTE_NAMES_0": '{"train": ["source-ref", "class"]}'}
+    told = {"LAUNCHER_SHUFFLED_CHANNELS_0": '["train"]'}
+    assert request["Environment"] == {"LAUNCHER_ATTRIBUTE_NAMES_0": '{"train": ["source-ref", "class"]}', **told}
     spec = import_request(request)
     assert "environment" not in spec
     spec["channels"]["train"]["attribute_names"] = ["class"]  # no second place has to follow
     changed = parse_spec(show.as_yaml(spec))
-    assert build_request(changed, "a")["Environment"] == {"LAUNCHER_ATTRIBUTE_NAMES_0": '{"train": ["class"]}'}
+    assert build_request(changed, "a")["Environment"] == {"LAUNCHER_ATTRIBUTE_NAMES_0": '{"train": ["class"]}', **told}
     for environment in (
         {"A": "b", **request["Environment"]},
         {"LAUNCHER_ATTRIBUTE_NAMES_0": '{"train": ["other"]}'},

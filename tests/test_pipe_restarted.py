@@ -23,6 +23,7 @@ from entrypoints.environment import load_environment
 from entrypoints.errors import ChannelError
 from entrypoints.readers import fifo
 from entrypoints.torch_dataset import ChannelDataset
+from entrypoints.torch_loader import ThreadLoader
 from pipe_feeder import Feeder, brokers, make_root, wait_for
 
 pytestmark = [
@@ -253,6 +254,49 @@ def test_a_state_in_the_middle_of_a_later_epoch_goes_on_in_a_new_container(
     assert len(first) == 70
     assert sorted(first + rest) == epoch_of(0)
     assert sorted(following) == epoch_of(1)
+
+
+@pytest.mark.parametrize("workers", [0, 3])
+def test_the_middle_of_a_pipe_that_sagemaker_shuffles_is_no_place_to_go_on(
+    tmp_path: Path, root: Path, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"{contract.SHUFFLED_CHANNELS_VARIABLE}0", '["lines"]')
+    arguments = ("plain", str(workers), str(tmp_path / "state"), "3", "7")
+    [first] = end_of(job(root, GO_ON, *arguments))
+    other = tmp_path / "again"
+    other.mkdir()
+    make_root(other)
+    feeder = Feeder(other, "lines", lines_of)
+    again, following = end_of(job(other, GO_ON, *arguments))
+    wait_for(lambda: not brokers(other))
+    feeder.stop()
+    assert len(first) == 70
+    assert sorted(again) == epoch_of(0)
+    assert sorted(following) == epoch_of(1)
+
+
+def test_threads_do_not_go_on_there_either(root: Path) -> None:
+    environment = load_environment(root, {f"{contract.SHUFFLED_CHANNELS_VARIABLE}0": '["lines"]'})
+
+    def loader(epoch: int | None) -> ThreadLoader:
+        dataset = ChannelDataset("lines", environment=environment)
+        if epoch is not None:
+            dataset.set_epoch(epoch)
+        return ThreadLoader(dataset, 50, threads=2, collate=words)
+
+    middle, whole = loader(3), loader(4)
+    given = [batch for batch, _ in zip(middle, range(7), strict=False)]
+    assert len(given) == 7
+    assert middle.state_dict() == {"epoch": 3}
+    assert sorted(line for batch in whole for line in batch) == epoch_of(
+        1
+    )  # in this container it is the next FIFO that comes
+    state = json.loads(json.dumps(whole.state_dict()))
+    after = loader(None)
+    after.load_state_dict(state)
+    assert after.dataset.epoch == 5  # a finished epoch is finished here, too
+    after.load_state_dict(middle.state_dict())
+    assert after.dataset.epoch == 3
 
 
 def test_ranks_with_workers_go_on_in_a_later_epoch(tmp_path: Path, root: Path) -> None:

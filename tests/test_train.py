@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -20,6 +22,7 @@ import torch
 import channel_specs
 import launcher
 from entrypoints import contract, train
+from entrypoints.records import tar_write
 from entrypoints.torch_model import small_cnn
 from launcher import demo
 
@@ -228,6 +231,34 @@ def run_as_a_job(workers: str) -> int:
     environ = {**os.environ, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY}/tests/data", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "entrypoints.train", *options, workers]
     return subprocess.run(command, env=environ, timeout=120, check=False).returncode
+
+
+def test_an_epoch_of_a_pipe_that_sagemaker_shuffles_begins_anew(
+    make_root: Callable[..., Path], data: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shard = (data / "s3/my-bucket/digits/train-tar/train-000.tar").read_bytes()
+    with tarfile.open(fileobj=io.BytesIO(shard)) as archive:
+        members = {member.name: archive.extractfile(member).read() for member in archive}  # type: ignore[union-attr]
+    other = io.BytesIO()  # the same samples in another order
+    tar_write.write(other, [{"__key__": name.rpartition(".")[0], "png": members[name]} for name in reversed(members)])
+    monkeypatch.setenv(f"{contract.SHUFFLED_CHANNELS_VARIABLE}0", '["train"]')
+    root = make_root("ml", train=TAR)
+    thread = feed(root, "train", 2, shard)
+    monkeypatch.setenv("STOP_AT", "train 8")  # the second epoch's second step
+    assert run_as_a_job("1") == 143
+    thread.join(timeout=10)
+    monkeypatch.setenv("STOP_AT", "test 1")  # the second epoch is trained, and not yet tested
+    thread = feed(root, "train", 1, other.getvalue())
+    assert run_as_a_job("1") == 143
+    thread.join(timeout=10)
+    monkeypatch.delenv("STOP_AT")
+    feed(root, "train", 1, shard)
+    assert run_as_a_job("1") == 0
+    told = capfd.readouterr().out
+    assert "checkpoint.pt: 1 epoch(s) and 0 batch(es) are done" in told
+    assert "checkpoint.pt: 1 epoch(s) and 6 batch(es) are done" in told
+    epochs = result(root)[1]["epochs"]
+    assert [epoch["train_loss"] > 0 for epoch in epochs] == [True] * 3
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
