@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -15,12 +17,16 @@ import pytest
 from torch.utils.data import DataLoader
 
 from entrypoints import contract
+from entrypoints.broker import wire
+from entrypoints.broker.desk import Desk
 from entrypoints.channel import open_channel
 from entrypoints.environment import load_environment
+from entrypoints.records import lines
 from entrypoints.sampling import Reading
+from entrypoints.sharding import Share
 from entrypoints.torch_dataset import ChannelDataset
 from entrypoints.torch_loader import ThreadLoader
-from pipe_feeder import Feeder, brokers, make_root, wait_for
+from pipe_feeder import Feeder, brokers, in_threads, make_root, wait_for
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
@@ -109,6 +115,63 @@ def begun(root: Path, loader: str) -> subprocess.Popen[str]:
         text=True,
         start_new_session=True,
     )
+
+
+def request(root: Path, epoch: int) -> bytes:
+    """What the first of two readers asks for."""
+    path = str(root / contract.DATA_DIR / "lines")
+    form = wire.format_reference(lines)
+    return wire.Request("lines", path, "None", form, epoch, 0, 2, 2, 20.0, 0, 0, os.getpid()).encode()
+
+
+def test_a_reader_that_goes_in_the_moment_in_which_its_next_epoch_is_asked_for(root: Path) -> None:
+    address = f"\0test-{root}"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen()
+        desk = Desk(listener)
+        readers = [socket.socket(socket.AF_UNIX) for _ in range(2)]
+        for reader in readers:
+            reader.connect(address)
+            desk.look(1)
+        readers[1].sendall(request(root, 0))
+        desk.first_request()
+        readers[0].sendall(request(root, 1))
+        readers[1].close()
+        desk.look(1)  # one look sees both, and the first closes the other
+        readers[0].close()
+        desk.look(1)
+        assert desk.is_idle
+
+
+def test_a_broker_that_another_has_started_meanwhile_and_a_process_forked_meanwhile(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever starts one can be killed before it listens; and what is forked while it starts has the lock's descriptor."""
+    run: Any = subprocess.run
+    forked = []
+
+    def run_twice(*arguments: Any, **how: Any) -> Any:
+        if (pid := os.fork()) == 0:
+            signal.alarm(30)
+            signal.pause()
+        forked.append(pid)
+        run(*arguments, **how)
+        return run(*arguments, **how, stderr=subprocess.DEVNULL)
+
+    monkeypatch.setattr(subprocess, "run", run_twice)
+    feeder = Feeder(root, "lines", lambda epoch: b"0\n1\n")
+    shares = [open_channel("lines", environment=load_environment(root, {}), share=Share(i, 2, 2)) for i in (0, 1)]
+    found: dict[int, list[Any]] = {}
+    in_threads(lambda number: found.update({number: [bytes(sample["data"]) for sample in shares[number]]}), 2)
+    assert found == {0: [b"0"], 1: [b"1"]}
+    folder = os.open(root / contract.DATA_DIR, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError where it is held still
+    os.close(folder)
+    for pid in forked:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    feeder.stop()
 
 
 @pytest.mark.parametrize("loader", ["workers", "threads"])

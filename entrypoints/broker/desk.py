@@ -96,7 +96,7 @@ class Desk:
                 readable = True
             elif descriptor == self._listener.fileno():
                 self._accept()
-            else:
+            elif descriptor in self._connections:  # and not closed by one served just now
                 self._serve(self._connections[descriptor], events)
         now = time.monotonic()
         if now - self._looked > LOOK_SECONDS / 2:

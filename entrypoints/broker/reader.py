@@ -171,11 +171,13 @@ def _start(channel: Channel) -> socket.socket | None:
             timeout=_START_SECONDS,
             check=False,
         )
-        if started.returncode:
+        connection = _connect(channel)
+        if started.returncode and connection is None:  # else another, whose starter was killed, has come between
             raise ChannelError(
                 f"channel {channel.name!r}: the process that reads the Pipe for this host could not be started (exit code "
                 f"{started.returncode}); see the log for why, or use num_workers 0 or 1 and one rank per host"
             )
-        return _connect(channel)
+        return connection
     finally:
+        fcntl.flock(folder, fcntl.LOCK_UN)  # a worker that was forked meanwhile has the descriptor, too
         os.close(folder)
