@@ -19,9 +19,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping
-from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, closing, nullcontext
-from functools import partial
 from typing import Any
 
 import torch
@@ -30,7 +28,6 @@ from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import IterableDataset, get_worker_info
 
-from entrypoints.background import in_background
 from entrypoints.channel import default_share, find_channel, open_channel, place_of
 from entrypoints.environment import Environment, load_environment
 from entrypoints.errors import ChannelError
@@ -61,7 +58,6 @@ class StreamDataset(IterableDataset[Any]):
         self._epochs = Epochs()
         self._current: Samples | Mixture | None = None
         self._resumed: State | None = None
-        self._passing: Future[Any] | None = None  # the share of a state that has nothing left
 
     def set_epoch(self, epoch: int) -> None:
         """Says which epoch the next iteration is, counting from 0; under Pipe each has its own FIFO; else ValueError."""
@@ -93,15 +89,11 @@ class StreamDataset(IterableDataset[Any]):
                 self._epochs.go_on(worker, epoch)
             elif samples.finished and self.place.local_world_size > 1:
                 # Those who share a Pipe wait until this share has come, too, and a StatefulDataLoader may ask for nothing.
-                self._passing = in_background(partial(next, samples, None), "finished-share")
-                return _nothing(self._passing)
+                next(samples, None)
             return self._going_on(samples, worker, workers)
         if self._epochs.is_over(epoch, worker, workers):
             samples.finish()
             self._epochs.pass_over(worker)
-        elif self._passing is not None and info is None:
-            wait([self._passing])  # one epoch after the other: who asks for the next one has left this one
-            self._passing = None
         return self._given(samples)
 
     def _going_on(self, samples: Samples | Mixture, worker: int, workers: int) -> Generator[Any, None, None]:
@@ -133,7 +125,7 @@ class StreamDataset(IterableDataset[Any]):
 
     def __getstate__(self) -> State:
         # An iteration that is under way does not travel: a copy begins anew, in the same epoch.
-        return {**self.__dict__, "_current": None, "_passing": None}
+        return {**self.__dict__, "_current": None}
 
     def state_dict(self) -> State:
         """Where the iteration that began last stands, in this process: the next iteration of one that loads it goes on there."""
@@ -238,12 +230,6 @@ class MixedDataset(StreamDataset):
             transforms=[part.transform for part in self._parts],
             stop_at_first=self._stop_at_first,
         )
-
-
-def _nothing(coming: Future[Any]) -> Generator[Any, None, None]:
-    """No sample, once something has come."""
-    coming.result()
-    yield from ()
 
 
 def uneven_ranks(model: torch.nn.Module) -> AbstractContextManager[Any]:

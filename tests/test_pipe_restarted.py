@@ -313,25 +313,3 @@ def test_ranks_with_workers_go_on_in_a_later_epoch(tmp_path: Path, root: Path) -
     rest = [sample for part in parts for sample in part if sample[0] == 0]
     assert sorted([*first[0], *first[1], *rest]) == epoch_of(0)
     assert sorted(sample for part in parts for sample in part if sample[0] == 1) == epoch_of(1)
-
-
-def test_a_rank_that_has_nothing_left_ends_when_the_others_have_come(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    script = """
-        dataset = ChannelDataset("lines", transform=words)
-        if len(sys.argv) > 1:
-            dataset.load_state_dict(json.loads(sys.argv[1]))
-            dataset.set_epoch(0)
-        told(list(dataset))
-    """
-    for name, value in {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0"}.items():
-        monkeypatch.setenv(name, value)
-    at_end = open_channel("lines", environment=load_environment(root, {}))
-    at_end.finish()
-    first = job(root, script, json.dumps(at_end.state_dict()))
-    wait_for(lambda: brokers(root))
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("LOCAL_RANK", "1")
-    assert end_of(job(root, script)) == [epoch_of(0)[1::2]]
-    assert end_of(first) == [[]]

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 from entrypoints.broker import wire
@@ -75,18 +75,8 @@ def read_share(
 
 
 def leave_share(channel: Channel, epoch: int, form: Format, share: Share, reading: Reading | None) -> None:
-    """Lets the others, who read an epoch side by side with this share, go on without it. Raises as read_share.
-
-    Returns once all of them have come: a broker whose only reader has come, left and ended would end, too, and the next one
-    would wait for this share in vain.
-    """
-    with (
-        closing(_ask(channel, _request(channel, epoch, form, share, reading))) as connection,
-        suppress(EOFError, ConnectionError),
-    ):
-        kind, content, _ = wire.receive_frame(connection)  # the first that is dealt, or the end
-        if kind == wire.ERROR:
-            raise wire.error_of(content)
+    """Lets the others, who read an epoch side by side with this share, go on without it. Raises as read_share."""
+    _ask(channel, _request(channel, epoch, form, share, reading)).close()
 
 
 def _request(channel: Channel, epoch: int, form: Format, share: Share, reading: Reading | None) -> wire.Request:
