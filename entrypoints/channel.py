@@ -19,7 +19,7 @@ from entrypoints.readers import mounted, reader_of
 from entrypoints.readers.remote_file import is_remote
 from entrypoints.records import Format, format_of, name_of, objects
 from entrypoints.records.augmented import Augmented
-from entrypoints.sampling import Reading, Samples, whole_number
+from entrypoints.sampling import Order, Reading, Samples, whole_number
 from entrypoints.sharding import Place, Share, place_from, share_for
 
 
@@ -66,7 +66,7 @@ def open_channel(
     reading = reading or Reading()
     source = Source(channel, epoch, reader, form, share, reading, _cache(channel, reading))
     about = {"channel": name, "format": name_of(form)}
-    return Samples(source.samples, epoch, share, reading, about, dealt=source.is_dealt, anew=channel.shuffled)
+    return Samples(source.samples, Order(epoch, share, reading, source.is_dealt, channel.shuffled), about)
 
 
 def _form(channel: Channel, format: str | None) -> Format:

@@ -76,11 +76,6 @@ class Reading:
         random.Random(f"objects/{self.seed}/{epoch}").shuffle(shuffled)
         return map(known.__getitem__, shuffled)
 
-    def of_block(self, samples: Sequence[T], epoch: int, share: Share, number: int) -> Sequence[T]:
-        """One block of a share's samples in its order."""
-        chance = random.Random(f"samples/{self.seed}/{epoch}/{share.index}/{share.count}/{number}")
-        return chance.sample(samples, len(samples))
-
 
 class Mark(Cursor):
     """Where in a share a reader stands: the object, counted from 0, and the place in it. For a medium that cannot be sought
@@ -108,36 +103,42 @@ class Mark(Cursor):
 Opened: TypeAlias = Callable[[Mark], Generator[Sample, None, None]]
 
 
+@dataclass(frozen=True)
+class Order:
+    """What decides which samples come in which order."""
+
+    epoch: int
+    share: Share
+    reading: Reading
+    dealt: bool  # the mark says where blocks end (`cut`)
+    unique: bool  # it is never brought again (Channel.shuffled)
+
+    def of_block(self, samples: Sequence[T], number: int) -> Sequence[T]:
+        """One block of the share's samples."""
+        share = self.share
+        chance = random.Random(f"samples/{self.reading.seed}/{self.epoch}/{share.index}/{share.count}/{number}")
+        return chance.sample(samples, len(samples))
+
+    def described(self) -> State:
+        """What of it a state has to agree with."""
+        reading, part = self.reading, {"share": self.share.index, "shares": self.share.count}
+        blocks = {"seed": reading.seed, "block": reading.block, "block_bytes": reading.block_bytes, "dealt": self.dealt}
+        return part if reading.seed is None else {**part, **blocks}
+
+
 class Samples:
     """The samples of a share in one epoch: an iterator that can say where it stands.
 
     `opened` gives the samples from a mark of the share on, once it is asked for the first, and moves the mark. `about` says
-    what is read (channel, format): a state goes with the same only. `dealt` where the mark says where blocks end (`cut`),
-    `anew` where the order is never brought again (Channel.shuffled).
+    what is read (channel, format): a state goes with the same only.
     """
 
-    def __init__(
-        self,
-        opened: Opened,
-        epoch: int,
-        share: Share,
-        reading: Reading,
-        about: State,
-        *,
-        dealt: bool = False,
-        anew: bool = False,
-    ) -> None:
-        self.epoch, self._at, self._anew = epoch, Mark(), anew
-        order = {"seed": reading.seed, "block": reading.block, "block_bytes": reading.block_bytes, "dealt": dealt}
-        self._about = {
-            **about,
-            "share": share.index,
-            "shares": share.count,
-            **(order if reading.seed is not None else {}),
-        }
+    def __init__(self, opened: Opened, order: Order, about: State) -> None:
+        self.epoch, self._order, self._at = order.epoch, order, Mark()
+        self._about = {**about, **order.described()}
         source = opened(self._at)
         # Unshuffled, nothing of ours stands between the reader and whoever reads: a call for each sample would show.
-        self._blocks = None if reading.seed is None else _Blocks(reading, epoch, share, self._at, dealt)
+        self._blocks = None if order.reading.seed is None else _Blocks(order, self._at)
         self._samples = source if self._blocks is None else self._blocks.shuffled(source)
 
     def __iter__(self) -> Iterator[Sample]:
@@ -175,7 +176,7 @@ class Samples:
             "epoch": self.epoch,
             "finished": self.finished,
             "of": self._about,
-            **(dict.fromkeys(_PLACE, 0) if self._anew and not self.finished else self._place()),
+            **(dict.fromkeys(_PLACE, 0) if self._order.unique and not self.finished else self._place()),
         }
 
     def _place(self) -> State:
@@ -223,8 +224,8 @@ class _Blocks:
     It knows nothing of the Samples that uses it: a circle would keep the source open until Python looks for circles.
     """
 
-    def __init__(self, reading: Reading, epoch: int, share: Share, at: Mark, dealt: bool) -> None:
-        self._reading, self._epoch, self._share, self._at, self._is_dealt = reading, epoch, share, at, dealt
+    def __init__(self, order: Order, at: Mark) -> None:
+        self._order, self._at = order, at
         self.number = 0
         self.given = 0  # of this block's samples
         self.begun = (0, 0)  # object and position where it begins
@@ -233,9 +234,9 @@ class _Blocks:
 
     def shuffled(self, source: Generator[Sample, None, None]) -> Generator[Sample, None, None]:
         """The samples, block by block."""
-        with closing(self._dealt(source) if self._is_dealt else self._alone(source)) as blocks:
+        with closing(self._dealt(source) if self._order.dealt else self._alone(source)) as blocks:
             for block, after in blocks:
-                samples: list[Any] = list(self._reading.of_block(block, self._epoch, self._share, self.number))
+                samples: list[Any] = list(self._order.of_block(block, self.number))
                 block.clear()
                 last = len(samples) - 1
                 for number in range(self.given, len(samples)):
@@ -279,15 +280,15 @@ class _Blocks:
 
     def _read(self, source: Iterator[Sample]) -> Block:
         block: list[Sample] = []
-        size = 0
+        size, reading = 0, self._order.reading
         for sample in source:
             block.append(sample)
-            if self._is_dealt:
+            if self._order.dealt:
                 # Shares of one Pipe end their blocks at the same number, so that none waits for what another does not take.
                 full = self._at.cut
             else:
                 size += weight(sample)
-                full = len(block) == self._reading.block or size >= self._reading.block_bytes
+                full = len(block) == reading.block or size >= reading.block_bytes
             if full or self._left:
                 break
         return block, (self._at.object, self._at.position)

@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader
 from entrypoints.channel import open_channel
 from entrypoints.environment import load_environment
 from entrypoints.records import recordio
-from entrypoints.sampling import Reading
+from entrypoints.sampling import Order, Reading
 from entrypoints.sharding import Share
 from entrypoints.torch_dataset import ChannelDataset
 from entrypoints.torch_loader import ThreadLoader
@@ -130,7 +130,7 @@ def test_blocks_end_by_bytes_for_all_readers_at_once_and_can_be_resumed(tmp_path
         given: list[int] = []
         for number, block in enumerate(blocks):
             mine = [place for place in (each * readers + index for each in block) if place < len(SIZES)]
-            given.extend(READING.of_block(mine, 0, Share(index, readers), number))
+            given.extend(Order(0, Share(index, readers), READING, dealt=True, unique=False).of_block(mine, number))
         return given
 
     wanted = [order(index) for index in range(readers)]
