@@ -238,19 +238,24 @@ else:
 """
 
 
-@pytest.mark.parametrize(("workers", "how"), [(0, "plain"), (3, "plain"), (3, "shuffled")])
-def test_a_state_in_the_middle_of_a_later_epoch_goes_on_in_a_new_container(
-    tmp_path: Path, root: Path, workers: int, how: str
-) -> None:
-    arguments = (how, str(workers), str(tmp_path / "state"), "3", "7")
-    [first] = end_of(job(root, GO_ON, *arguments))
+def in_two_containers(root: Path, tmp_path: Path, *arguments: str, ranks: int = 0) -> tuple[list[Any], list[Any]]:
+    """What GO_ON tells at `root`, and then in a container whose FIFOs are counted anew."""
+    first = end_of(job(root, GO_ON, *arguments, ranks=ranks))
     other = tmp_path / "again"
     other.mkdir()
     make_root(other)
     feeder = Feeder(other, "lines", lines_of)
-    rest, following = end_of(job(other, GO_ON, *arguments))
+    second = end_of(job(other, GO_ON, *arguments, ranks=ranks))
     wait_for(lambda: not brokers(other))
     feeder.stop()
+    return first, second
+
+
+@pytest.mark.parametrize(("workers", "how"), [(0, "plain"), (3, "plain"), (3, "shuffled")])
+def test_a_state_in_the_middle_of_a_later_epoch_goes_on_in_a_new_container(
+    tmp_path: Path, root: Path, workers: int, how: str
+) -> None:
+    [first], [rest, following] = in_two_containers(root, tmp_path, how, str(workers), str(tmp_path / "state"), "3", "7")
     assert len(first) == 70
     assert sorted(first + rest) == epoch_of(0)
     assert sorted(following) == epoch_of(1)
@@ -261,15 +266,9 @@ def test_the_middle_of_a_pipe_that_sagemaker_shuffles_is_no_place_to_go_on(
     tmp_path: Path, root: Path, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"{contract.SHUFFLED_CHANNELS_VARIABLE}0", '["lines"]')
-    arguments = ("plain", str(workers), str(tmp_path / "state"), "3", "7")
-    [first] = end_of(job(root, GO_ON, *arguments))
-    other = tmp_path / "again"
-    other.mkdir()
-    make_root(other)
-    feeder = Feeder(other, "lines", lines_of)
-    again, following = end_of(job(other, GO_ON, *arguments))
-    wait_for(lambda: not brokers(other))
-    feeder.stop()
+    [first], [again, following] = in_two_containers(
+        root, tmp_path, "plain", str(workers), str(tmp_path / "state"), "3", "7"
+    )
     assert len(first) == 70
     assert sorted(again) == epoch_of(0)
     assert sorted(following) == epoch_of(1)
@@ -300,15 +299,7 @@ def test_threads_do_not_go_on_there_either(root: Path) -> None:
 
 
 def test_ranks_with_workers_go_on_in_a_later_epoch(tmp_path: Path, root: Path) -> None:
-    arguments = ("plain", "2", str(tmp_path / "state"), "3", "5")
-    first = end_of(job(root, GO_ON, *arguments, ranks=2))
-    other = tmp_path / "again"
-    other.mkdir()
-    make_root(other)
-    feeder = Feeder(other, "lines", lines_of)
-    parts = end_of(job(other, GO_ON, *arguments, ranks=2))
-    wait_for(lambda: not brokers(other))
-    feeder.stop()
+    first, parts = in_two_containers(root, tmp_path, "plain", "2", str(tmp_path / "state"), "3", "5", ranks=2)
     assert [len(part) for part in first] == [50, 50]
     rest = [sample for part in parts for sample in part if sample[0] == 0]
     assert sorted([*first[0], *first[1], *rest]) == epoch_of(0)
