@@ -16,7 +16,13 @@ from pathlib import Path
 from entrypoints import contract
 
 TRACEBACK = "Traceback (most recent call last):"
-UNCAUGHT = 1  # Python's exit code after an exception; with another code a traceback in stderr is not the reason
+UNCAUGHT = (
+    1  # Python's exit code after an exception; with others than these two a traceback in stderr is not the reason
+)
+ABORTED = (
+    128 + signal.SIGABRT
+)  # so may end whoever leaves a process group by an exception: gloo's threads are not joined
+ABORT_LINE = re.compile(r"$|terminate called |  what\(\):")  # what libstdc++ says of an abort
 EXCEPTION = re.compile(
     r"[A-Za-z_][\w.<>]*(:|$)"
 )  # `ValueError: ...`, `torch.OutOfMemoryError: ...`, `KeyboardInterrupt`
@@ -40,8 +46,8 @@ def failure_text(program: str, exit_code: int, stderr: str) -> str:
         marked = [line for line in lines if line.startswith(f"[rank{root['rank']}]:")]
         lines = marked if any(TRACEBACK in line for line in marked) else lines
     lines = [RANK_MARK.sub("", line) for line in lines]
-    found = _last_exception(lines) if exit_code == UNCAUGHT else None
-    if found is None:
+    found = _last_exception(lines)
+    if found is None or not _ended_by_it(exit_code, lines[found[1] + 1 :]):
         return fitted(f"{program} {how_it_ended(exit_code)}", "\n".join(lines))
     start, exception = found
     return fitted(lines[exception], "\n".join(lines[start:]))
@@ -90,6 +96,11 @@ def _without_torchrun(lines: list[str]) -> list[str]:
         if line == TRACEBACK and any("torch/distributed/run.py" in frame for frame in frames):
             return lines[:number]
     return lines
+
+
+def _ended_by_it(exit_code: int, after: list[str]) -> bool:
+    """Whether the exception that was told of last ended the process, which has written so much after it."""
+    return exit_code == UNCAUGHT or (exit_code == ABORTED and all(map(ABORT_LINE.match, after)))
 
 
 def _last_exception(lines: list[str]) -> tuple[int, int] | None:

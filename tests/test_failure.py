@@ -40,6 +40,18 @@ def test_the_exception_comes_first_and_then_its_traceback(script: str, first: st
     assert rest.startswith(("Traceback (most recent call last):\n", '  File "')) and head in rest
 
 
+def test_an_exception_that_aborts_the_end_of_python_is_the_reason(tmp_path: Path) -> None:
+    script = "import ctypes\nclass End:\n    def __del__(self): self.abort()\n"
+    script += "end = End()\nend.abort = ctypes.CDLL(None).abort\nraise ValueError('too many')"  # as gloo's threads do
+    (tmp_path / "train.py").write_text(script)
+    done = subprocess.run([sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == -6
+    said = "terminate called without an active exception\n"
+    assert failure_text("train.py", 134, done.stderr + said).startswith("ValueError: too many\n\nTraceback (most")
+    other = failure_text("train.py", 134, done.stderr + "[rank0] a watchdog saw an operation time out\n" + said)
+    assert other.startswith("train.py was ended by SIGABRT (exit code 134)\n\nTraceback")
+
+
 def test_a_long_traceback_is_cut_at_its_beginning(tmp_path: Path) -> None:
     script = "def deep(n):\n    raise ValueError('x' * 300) if n == 0 else deep(n - 1) or None\ndef a(n):\n    b(n)\n"
     script += "def b(n):\n    a(n - 1) if n else deep(0)\na(20)\n"
