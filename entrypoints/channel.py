@@ -11,6 +11,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from entrypoints.arguments import expect, whole_number
 from entrypoints.environment import Channel, Environment, load_environment
 from entrypoints.errors import ChannelError
 from entrypoints.object_cache import ObjectCache
@@ -19,7 +20,7 @@ from entrypoints.readers import mounted, reader_of
 from entrypoints.readers.remote_file import is_remote
 from entrypoints.records import Format, format_of, name_of, objects
 from entrypoints.records.augmented import Augmented
-from entrypoints.sampling import Order, Reading, Samples, whole_number
+from entrypoints.sampling import Order, Reading, Samples
 from entrypoints.sharding import Place, Share, place_from, share_for
 
 
@@ -42,12 +43,15 @@ def open_channel(
     `share` replaces this process's part of the samples (`default_share`).
     `reading` shuffles, and keeps objects for the next epochs. The iterator's `state_dict()` says where it stands, and
     `load_state_dict` of another one goes on there.
-    Raises ChannelError at once where the channel cannot be read as asked, ValueError for an `epoch` that is none; while reading,
-    ChannelError where its data is not there, and CorruptError, naming object and offset, where it is damaged.
+    Raises ChannelError at once where the channel cannot be read as asked, ValueError for an `epoch` that is none, TypeError for
+    what is of another kind than it should be; while reading, ChannelError where its data is not there, and CorruptError, naming
+    object and offset, where it is damaged.
     """
     epoch = whole_number("epoch", epoch, 0)
-    environment = environment or load_environment()
+    environment = known_environment(environment)
     channel = find_channel(environment, name)
+    check_how(format, reading)
+    expect(share is None or isinstance(share, Share), "share", share, "a Share, or leave it out")
     reader = reader_of(channel)
     form = _form(channel, format)
     if isinstance(form, Augmented):
@@ -91,8 +95,24 @@ def _cache(channel: Channel, reading: Reading) -> ObjectCache | None:
     return None if is_here else ObjectCache(Path(reading.cache_dir), channel)
 
 
+def known_environment(environment: Environment | None) -> Environment:
+    """What was given as the job's environment, or this process's; TypeError where it is none."""
+    if environment is None:
+        return load_environment()
+    expect(isinstance(environment, Environment), "environment", environment, "what load_environment() gave")
+    return environment
+
+
+def check_how(format: str | None, reading: Reading | None) -> None:
+    """TypeError where `format` or `reading` are no such thing, as where a transform stands in the second place."""
+    remedy = "a content type or a short name such as 'tar'; a transform is given as transform="
+    expect(format is None or isinstance(format, str), "format", format, remedy)
+    expect(reading is None or isinstance(reading, Reading), "reading", reading, "a Reading, such as Reading(seed=7)")
+
+
 def find_channel(environment: Environment, name: str) -> Channel:
     """The job's channel of that name; ChannelError, with the nearest name, where there is none."""
+    expect(isinstance(name, str), "channel", name, "a channel's name")
     if name in environment.channels:
         return environment.channels[name]
     near = difflib.get_close_matches(name, environment.channels, 1)

@@ -138,14 +138,14 @@ class Environment:
         return self.root / contract.CHECKPOINT_DIR
 
 
-def load_environment(root: Path | None = None, environ: Mapping[str, str] | None = None) -> Environment:
+def load_environment(root: str | Path | None = None, environ: Mapping[str, str] | None = None) -> Environment:
     """Reads what SageMaker tells this container.
 
     `environ` is this process's environment if not given; `root` is SAGEMAKER_BASE_DIR if that is set, else /opt/ml.
     Raises ConfigError, naming the file or variable, where one is damaged; an absent file is no error.
     """
     environ = os.environ if environ is None else environ
-    root = root or Path(environ.get(contract.BASE_DIR_VARIABLE) or contract.BASE_DIR)
+    root = Path(root or environ.get(contract.BASE_DIR_VARIABLE) or contract.BASE_DIR)
     config_dir = root / contract.CONFIG_DIR
     raw_hyperparameters = _read_object(config_dir / contract.HYPERPARAMETERS_FILE)
     input_data_config = _read_object(config_dir / contract.INPUT_DATA_CONFIG_FILE)

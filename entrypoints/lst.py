@@ -9,6 +9,7 @@ A sample's path is its `__key__` where it is a whole object, and key + extension
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,13 +29,13 @@ class Line:
     path: str  # relative, with forward slashes; no leading ./
 
 
-def read_lst(file: Path) -> dict[str, Line]:
+def read_lst(file: str | os.PathLike[str]) -> dict[str, Line]:
     """The lines of a list, by path, in the file's order. Blank lines are passed over.
 
     Raises ChannelError, with file and line number, for a malformed line or a path that stands twice.
     """
     lines: dict[str, Line] = {}
-    for number, text in enumerate(_text(file).split("\n"), start=1):
+    for number, text in enumerate(_text(Path(file)).split("\n"), start=1):
         if not text.strip():
             continue
         line = _parse(text.rstrip("\r"), f"{file}:{number}")

@@ -16,7 +16,7 @@ epoch's beginning, so that samples may come twice, and none is left out.
 from __future__ import annotations
 
 import inspect
-import operator
+import math
 import os
 import random
 from array import array
@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 from zlib import crc32
 
+from entrypoints.arguments import expect, whole_number
 from entrypoints.background import in_background
 from entrypoints.errors import ChannelError
 from entrypoints.records.cursor import Cursor
@@ -38,18 +39,8 @@ State: TypeAlias = dict[str, Any]  # what JSON can hold
 
 VERSION = 2  # of the states
 _PLACE = ("object", "position", "block", "given", "begun", "keys")  # what numbers say of it in a state
+_LEAST = (0, -math.inf, 0, 0, 0, 0)  # of each: a position in what was gzipped is negative
 _LEAVE_SECONDS = 3.0  # for a block that is being read, where nobody wants it any more
-
-
-def whole_number(name: str, value: Any, least: int | None = None) -> int:
-    """What was given as `name` as Python's own int, which JSON can hold, numpy's integers too; else ValueError."""
-    try:
-        number = None if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        number = None
-    if number is None or (least is not None and number < least):
-        raise ValueError(f"{name} is {value!r}; give a whole number{'' if least is None else f' from {least} on'}")
-    return number
 
 
 @dataclass(frozen=True)
@@ -66,6 +57,9 @@ class Reading:
             object.__setattr__(self, "seed", whole_number("seed", self.seed))
         object.__setattr__(self, "block", whole_number("block", self.block, 1))
         object.__setattr__(self, "block_bytes", whole_number("block_bytes", self.block_bytes, 1))
+        folder = self.cache_dir  # an empty one would be whichever folder the script happens to run in
+        named = isinstance(folder, str | os.PathLike) and folder != ""
+        expect(folder is None or named, "cache_dir", folder, "the path of a folder")
 
     def of_objects(self, objects: Iterable[T], epoch: int) -> Iterable[T]:
         """All objects of a channel in this epoch's order, before they are dealt out to the shares."""
@@ -194,10 +188,14 @@ class Samples:
         if inspect.getgeneratorstate(self._samples) != inspect.GEN_CREATED:
             raise ChannelError("a state is loaded before the first sample is read; open the channel again")
         here = {"version": VERSION, "epoch": self.epoch, **self._about}
-        there = {"version": state.get("version"), "epoch": state.get("epoch"), **(state.get("of") or {})}
+        about = state.get("of")
+        there = {"version": state.get("version"), "epoch": state.get("epoch")}
+        there |= about if isinstance(about, dict) else {}
         differ = differences(here, there)
         numbers = [state.get(key) for key in _PLACE]
-        if not differ and not all(isinstance(number, int) for number in numbers):
+        if not differ and not all(
+            isinstance(number, int) and number >= least for number, least in zip(numbers, _LEAST, strict=True)
+        ):
             differ = ["no place"]
         if differ:
             raise ChannelError(

@@ -33,6 +33,10 @@ class Share:
     count: int = 1
     readers: int = field(default=1, compare=False)  # shares that are read on this host, this one included
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.index < self.count:
+            raise ChannelError(f"share {self.index} of {self.count}: shares count from 0 to their count - 1")
+
     def of(self, items: Iterable[T]) -> Iterator[T]:
         """The items of this share, in their order."""
         return islice(items, self.index, None, self.count)

@@ -28,15 +28,16 @@ from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import IterableDataset, get_worker_info
 
-from entrypoints.channel import default_share, find_channel, open_channel, place_of
-from entrypoints.environment import Environment, load_environment
+from entrypoints.arguments import expect, whole_number
+from entrypoints.channel import check_how, default_share, find_channel, known_environment, open_channel, place_of
+from entrypoints.environment import Environment
 from entrypoints.errors import ChannelError
 from entrypoints.hand_over import shared
 from entrypoints.listing import job, join_job
 from entrypoints.mixing import Mixture, known_weights
 from entrypoints.sample import Sample
 from entrypoints.sample_notes import tell_sample
-from entrypoints.sampling import Reading, Samples, State, whole_number
+from entrypoints.sampling import Reading, Samples, State
 from entrypoints.sharding import Place, place_of_rank
 from entrypoints.torch_epochs import Epochs
 
@@ -140,7 +141,11 @@ class StreamDataset(IterableDataset[Any]):
         return {"epoch": self.epoch}
 
     def load_state_dict(self, state: State) -> None:
-        """Lets the next iteration go on where `state` says, in its epoch; or, where that is finished, with the next one."""
+        """Lets the next iteration go on where `state` says, in its epoch; or, where that is finished, with the next one.
+
+        Raises ChannelError for what no dataset gave.
+        """
+        _check(state)
         info, finished = get_worker_info(), bool(state.get("finished"))
         if info is None:
             self._epochs.forget_states()
@@ -156,8 +161,8 @@ class ChannelDataset(StreamDataset):
 
     `format` is as open_channel's. `transform` is applied to each sample in the worker that read it; it must pickle where
     workers are started by spawn. `reading` shuffles, and keeps objects for the next epochs. Create it after the process group,
-    if there is one that torchrun's variables do not describe. Raises ChannelError for an unknown channel at once, for the rest
-    when iterated.
+    if there is one that torchrun's variables do not describe. Raises ChannelError for an unknown channel and TypeError
+    at once, the rest when iterated.
     """
 
     def __init__(
@@ -170,8 +175,10 @@ class ChannelDataset(StreamDataset):
         environment: Environment | None = None,
     ) -> None:
         super().__init__()
-        self._environment = environment or load_environment()
+        self._environment = known_environment(environment)
         self.channel = find_channel(self._environment, channel)
+        check_how(format, reading)
+        expect(transform is None or callable(transform), "transform", transform, "a function of a sample")
         self._format = format
         self.transform = transform
         self._reading = reading
@@ -205,6 +212,7 @@ class MixedDataset(StreamDataset):
 
     def __init__(self, parts: Mapping[ChannelDataset, float], *, seed: int = 0, stop_at_first: bool = False) -> None:
         super().__init__()
+        expect(isinstance(parts, Mapping), "parts", parts, "the datasets with their weights: {train: 3.0, extra: 1.0}")
         if not all(isinstance(part, ChannelDataset) for part in parts):
             raise TypeError(
                 f"a mixture is of ChannelDatasets, not of {', '.join(type(part).__name__ for part in parts)}"
@@ -241,6 +249,26 @@ def uneven_ranks(model: torch.nn.Module) -> AbstractContextManager[Any]:
     if isinstance(model, DistributedDataParallel):
         return Join([model])
     return nullcontext()
+
+
+def foreign(state: Any) -> str | None:
+    """What a state is that neither a dataset nor a ThreadLoader gave, in words; else None."""
+    known = state if isinstance(state, dict) else {}
+    if "_snapshot" in known or "_num_yielded" in known:
+        return "a StatefulDataLoader's: load it there"
+    epoch = known.get("epoch")
+    if not isinstance(epoch, int) or isinstance(epoch, bool) or epoch < 0:
+        return f"{', '.join(map(repr, known)) or repr(state):.100}, which names no epoch"
+    return None
+
+
+def _check(state: Any) -> None:
+    """A ThreadLoader's state names an epoch, too: taken for one of its beginning, samples would come twice."""
+    what = foreign(state) or ("a ThreadLoader's: load it there" if "threads" in state else None)
+    if what is not None:
+        raise ChannelError(
+            f"a dataset goes on with what a dataset's state_dict() gave; this is {what}; or begin the epoch anew"
+        )
 
 
 def _place(environment: Environment) -> Place:

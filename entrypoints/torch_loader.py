@@ -25,11 +25,12 @@ import torch
 import torch.distributed
 from torch.utils.data import default_collate
 
+from entrypoints.arguments import expect, whole_number
 from entrypoints.errors import ChannelError
 from entrypoints.mixing import Mixture
 from entrypoints.sample_notes import tell_sample
 from entrypoints.sampling import Samples, State
-from entrypoints.torch_dataset import StreamDataset
+from entrypoints.torch_dataset import StreamDataset, foreign
 
 T = TypeVar("T")
 _WAIT_SECONDS = 0.2  # between looks whether anybody still reads
@@ -70,10 +71,10 @@ class ThreadLoader:
                 f"a ThreadLoader reads a ChannelDataset or a MixedDataset, which divide a channel among threads, not a"
                 f" {type(dataset).__name__}; use torch's DataLoader, or a ChannelDataset of the same channel"
             )
-        if batch_size < 1 or threads < 1 or ahead < 1:
-            raise ValueError(f"batch_size {batch_size}, threads {threads} and ahead {ahead} count from 1")
+        expect(callable(collate), "collate", collate, "a function of a list of samples, such as list")
         self.dataset = dataset
-        self._batch_size, self._threads, self._ahead = batch_size, threads, ahead
+        self._batch_size = whole_number("batch_size", batch_size, 1)
+        self._threads, self._ahead = whole_number("threads", threads, 1), whole_number("ahead", ahead, 1)
         self._collate, self._drop_last = collate, drop_last
         self._state: State | None = None  # of the iteration that began last
         self._resumed: State | None = None
@@ -175,16 +176,13 @@ class ThreadLoader:
 def _check(state: Any) -> None:
     """Refuses what is no ThreadLoader's state, saying what it is."""
     known = state if isinstance(state, dict) else {}
-    if "_snapshot" in known or "_num_yielded" in known:
-        what = "a StatefulDataLoader's: load it there"
-    elif "version" in known:
+    what = foreign(state)
+    if "version" in known:
         dataset = "MixedDataset's" if "sources" in known else "ChannelDataset's"
         what = f"a {dataset}, without a loader or of one with num_workers=0: load it there"
-    elif not _is_number(known.get("epoch")):
-        what = f"{', '.join(map(repr, known)) or repr(state):.100}, which names no epoch"
     elif "threads" in known and not _is_whole(known):
         what = "damaged: of its threads, which of them have ended and whose turn it is, something is missing"
-    else:
+    if what is None:
         return
     raise ChannelError(
         f"a ThreadLoader goes on with what a ThreadLoader's state_dict() gave; this is {what}; or begin the epoch anew"

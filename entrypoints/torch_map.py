@@ -14,8 +14,9 @@ from typing import Any, TypeAlias
 
 from torch.utils.data import Dataset, get_worker_info
 
-from entrypoints.channel import find_channel
-from entrypoints.environment import Channel, Environment, load_environment
+from entrypoints.arguments import expect
+from entrypoints.channel import find_channel, known_environment
+from entrypoints.environment import Channel, Environment
 from entrypoints.errors import ChannelError
 from entrypoints.hand_over import shared
 from entrypoints.listing import Keys
@@ -101,7 +102,7 @@ class MountedMapDataset(_MapDataset):
         self, channel: str, transform: Transform | None = None, *, environment: Environment | None = None
     ) -> None:
         self._channel = _channel_read_by(mounted, channel, environment)
-        self._transform = transform
+        self._transform = _known(transform)
         self.keys = Keys(mounted.objects(self._channel))
 
     def _streams(self, places: Sequence[int]) -> Streams:
@@ -122,7 +123,7 @@ class ConnectorMapDataset(_MapDataset):
         self, channel: str, transform: Transform | None = None, *, environment: Environment | None = None
     ) -> None:
         self._channel = _channel_read_by(s3, channel, environment)
-        self._transform = transform
+        self._transform = _known(transform)
         self._objects = s3.objects(self._channel)
         self.keys = Keys(s3.relative_key(self._channel, item.key) for item in self._objects)
 
@@ -131,9 +132,14 @@ class ConnectorMapDataset(_MapDataset):
 
 
 def _channel_read_by(reader: Any, name: str, environment: Environment | None) -> Channel:
-    channel = find_channel(environment or load_environment(), name)
+    channel = find_channel(known_environment(environment), name)
     if reader_of(channel) is not reader:
         raise ChannelError(
             f"channel {name!r} arrives by {channel.mode}, which this dataset does not read; use ChannelDataset"
         )
     return channel
+
+
+def _known(transform: Transform | None) -> Transform | None:
+    expect(transform is None or callable(transform), "transform", transform, "a function of a sample")
+    return transform

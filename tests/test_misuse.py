@@ -1,0 +1,140 @@
+"""What is given wrongly to the public names: one line that says what it was and what to give, before anything is begun.
+
+States of another reader are worse than an error where they are taken for something else: samples would come twice.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+from entrypoints import (
+    ChannelDataset,
+    ChannelError,
+    Environment,
+    MixedDataset,
+    MountedMapDataset,
+    Reading,
+    ThreadLoader,
+    load_environment,
+    open_channel,
+    read_lst,
+)
+from entrypoints.sharding import Share
+
+pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata 0.11 asks torch 2.13 for it
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Environment:
+    """A channel `lines` of 12 lines in 4 objects."""
+    folder = tmp_path / "input/data/lines"
+    folder.mkdir(parents=True)
+    for shard in range(4):
+        (folder / f"{shard}.txt").write_text("".join(f"{shard}-{number}\n" for number in range(3)))
+    (tmp_path / "input/config").mkdir()
+    entry = {"TrainingInputMode": "File", "ContentType": "text/plain"}
+    (tmp_path / "input/config/inputdataconfig.json").write_text(json.dumps({"lines": entry}))
+    return load_environment(str(tmp_path), {})  # a text is a path, too
+
+
+@pytest.mark.parametrize("channel", [None, 3, ["lines"]])
+def test_a_channel_is_a_name(environment: Environment, channel: Any) -> None:
+    for read in (open_channel, ChannelDataset, MountedMapDataset):
+        with pytest.raises(TypeError, match=r"^channel is .*; give a channel's name"):
+            read(channel, environment=environment)
+    with pytest.raises(TypeError, match=r"^channel is Channel\(.*; give a channel's name"):
+        open_channel(environment.channels["lines"], environment=environment)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"format": len}, "^format is .*; give a content type or a short name .*transform="),
+        ({"format": Reading(seed=1)}, "^format is Reading.*; give a content type"),
+        ({"reading": {"seed": 7}}, r"^reading is {'seed': 7}; give a Reading, such as Reading\(seed=7\)"),
+        ({"environment": {}}, "^environment is {}; give what load_environment"),
+        ({"environment": "/opt/ml"}, "^environment is '/opt/ml'; give what load_environment"),
+    ],
+)
+def test_how_a_channel_is_read(environment: Environment, how: dict[str, Any], message: str) -> None:
+    for read in (open_channel, ChannelDataset):
+        with pytest.raises(TypeError, match=message):
+            read("lines", **{"environment": environment, **how})
+
+
+@pytest.mark.parametrize("transform", [3, "decode"])
+def test_a_transform_is_a_function(environment: Environment, transform: Any) -> None:
+    for dataset in (ChannelDataset, MountedMapDataset):
+        with pytest.raises(TypeError, match=r"^transform is .*; give a function of a sample"):
+            dataset("lines", transform=transform, environment=environment)
+
+
+@pytest.mark.parametrize("folder", [3, b"/tmp", ""])
+def test_a_cache_lies_in_a_folder(folder: Any) -> None:
+    with pytest.raises(TypeError, match=r"^cache_dir is .*; give the path of a folder"):
+        Reading(cache_dir=folder)
+
+
+@pytest.mark.parametrize(("index", "count"), [(-1, 2), (2, 2), (0, 0)])
+def test_a_share_is_one_of_its_count(index: int, count: int) -> None:
+    with pytest.raises(ChannelError, match=f"^share {index} of {count}: shares count from 0"):
+        Share(index, count)
+
+
+def test_a_share_is_no_pair(environment: Environment) -> None:
+    with pytest.raises(TypeError, match=r"^share is \(0, 2\); give a Share"):
+        open_channel("lines", environment=environment, share=(0, 2))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [0, 1.5, "4", None, True, float("nan")])
+@pytest.mark.parametrize("name", ["batch_size", "threads", "ahead"])
+def test_a_thread_loaders_numbers_are_whole(environment: Environment, name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"^{name} is .*; give a whole number from 1 on"):
+        ThreadLoader(ChannelDataset("lines", environment=environment), **{name: value})
+
+
+def test_a_thread_loader_collates_by_a_function(environment: Environment) -> None:
+    with pytest.raises(TypeError, match=r"^collate is None; give a function of a list of samples"):
+        ThreadLoader(ChannelDataset("lines", environment=environment), collate=None)  # type: ignore[arg-type]
+
+
+def test_a_mixtures_parts_have_weights(environment: Environment) -> None:
+    with pytest.raises(TypeError, match=r"^parts is \[.*; give the datasets with their weights"):
+        MixedDataset([ChannelDataset("lines", environment=environment)])  # type: ignore[arg-type]
+
+
+def test_a_list_is_named_by_text_too(tmp_path: Path) -> None:
+    (tmp_path / "a.lst").write_text("0\t1\ta.png\n")
+    assert list(read_lst(str(tmp_path / "a.lst"))) == ["a.png"]
+
+
+def test_a_dataset_refuses_the_states_of_others(environment: Environment) -> None:
+    dataset = ChannelDataset("lines", environment=environment)
+    threads = ThreadLoader(dataset, 2, threads=2, collate=list)
+    stateful = StatefulDataLoader(dataset, 2, collate_fn=list)
+    for loader, whose in ((threads, "ThreadLoader"), (stateful, "StatefulDataLoader")):
+        next(iter(loader))
+        fresh = ChannelDataset("lines", environment=environment)
+        with pytest.raises(ChannelError, match=f"this is a {whose}'s: load it there"):
+            fresh.load_state_dict(loader.state_dict())
+        assert sum(1 for _ in fresh) == 12  # it is as it was
+
+
+@pytest.mark.parametrize("state", [None, {}, "x", {"epoch": "1"}, {"epoch": -1}, {"version": 2, "finished": True}])
+def test_a_dataset_refuses_what_is_no_state(environment: Environment, state: Any) -> None:
+    with pytest.raises(ChannelError, match=r"goes on with what a dataset's .* which names no epoch"):
+        ChannelDataset("lines", environment=environment).load_state_dict(state)
+
+
+@pytest.mark.parametrize("damage", [{"object": -5}, {"given": -1}, {"of": [1]}, {"block": None}])
+def test_a_damaged_state_is_refused(environment: Environment, damage: dict[str, Any]) -> None:
+    with open_channel("lines", environment=environment) as samples:
+        next(samples)
+        state = {**samples.state_dict(), **damage}
+    with pytest.raises(ChannelError, match=r"^the state does not go with this reading: .*; begin the epoch anew"):
+        open_channel("lines", environment=environment).load_state_dict(state)
