@@ -67,7 +67,13 @@ def load_checkpoint(place: str | Path, map_location: Any = "cpu") -> Any:
 
 
 def _in_s3(place: str | Path) -> bool:
-    return str(place).startswith("s3://")
+    """Whether it is an object's URI, not a file; ValueError where it names no object."""
+    bucket, _, key = str(place).removeprefix("s3://").partition("/")
+    if not str(place).startswith("s3://"):
+        return False
+    if not bucket or not key:
+        raise ValueError(f"a checkpoint is saved to a file or to s3://bucket/key, not to {place}")
+    return True
 
 
 def _bucket() -> Any:

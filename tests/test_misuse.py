@@ -20,9 +20,12 @@ from entrypoints import (
     MountedMapDataset,
     Reading,
     ThreadLoader,
+    contract,
+    load_checkpoint,
     load_environment,
     open_channel,
     read_lst,
+    save_checkpoint,
 )
 from entrypoints.sharding import Share
 
@@ -138,3 +141,37 @@ def test_a_damaged_state_is_refused(environment: Environment, damage: dict[str, 
         state = {**samples.state_dict(), **damage}
     with pytest.raises(ChannelError, match=r"^the state does not go with this reading: .*; begin the epoch anew"):
         open_channel("lines", environment=environment).load_state_dict(state)
+
+
+@pytest.mark.parametrize("place", ["s3://", "s3://bucket", "s3://bucket/", "s3:///key"])
+def test_a_checkpoint_in_s3_has_a_bucket_and_a_key(place: str) -> None:
+    with pytest.raises(ValueError, match=f"to s3://bucket/key, not to {place}$"):
+        save_checkpoint({}, place)
+    with pytest.raises(ValueError, match=f"to s3://bucket/key, not to {place}$"):
+        load_checkpoint(place)
+
+
+def connector(root: Path, s3_uri: str) -> Environment:
+    entry = {"channel": "s3", "s3_uri": s3_uri, "style": "iterable", "content_type": "text/plain"}
+    return load_environment(root, {f"{contract.CONNECTOR_VARIABLE}0": json.dumps(entry)})
+
+
+@pytest.mark.parametrize("s3_uri", ["http://bucket/prefix", "s3:///prefix", "bucket/prefix", ""])
+def test_a_uri_that_names_no_bucket_is_not_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s3_uri: str
+) -> None:
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    with pytest.raises(ChannelError, match=f"^channel 's3': '{s3_uri}' is no place in S3; give s3://bucket/prefix/"):
+        next(open_channel("s3", environment=connector(tmp_path, s3_uri)))
+
+
+def test_an_endpoint_that_is_none_is_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (
+        ("REGION", "us-east-1"),
+        ("ENDPOINT_URL", "nonsense"),
+        ("ACCESS_KEY_ID", "any"),
+        ("SECRET_ACCESS_KEY", "any"),
+    ):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    with pytest.raises(ChannelError, match=r"no request can be made \(.*nonsense.*\); correct s3_uri, AWS_REGION or"):
+        next(open_channel("s3", environment=connector(tmp_path, "s3://bucket/prefix/")))

@@ -147,7 +147,10 @@ def _next_page(channel: Channel, token: str | None) -> tuple[list[Listed], str |
 
 
 def _bucket_and_prefix(channel: Channel) -> tuple[str, str]:
-    bucket, _, prefix = str(channel.s3_uri).removeprefix("s3://").partition("/")
+    scheme, _, rest = str(channel.s3_uri).partition("://")
+    bucket, _, prefix = rest.partition("/")
+    if scheme != "s3" or not bucket:
+        raise ChannelError(f"channel {channel.name!r}: {channel.s3_uri!r} is no place in S3; give s3://bucket/prefix/")
     return bucket, prefix
 
 

@@ -48,6 +48,10 @@ _CAUSES: tuple[tuple[str, Cause], ...] = (
             False, "there are no credentials", "give the job a role, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         ),
     ),
+    (
+        r"Failed to construct request: (.*)",
+        Cause(False, "no request can be made ({})", "correct s3_uri, AWS_REGION or AWS_ENDPOINT_URL"),
+    ),
     (r"TOKEN_EXPIRED", Cause(True, "the credentials have expired (ExpiredToken)", "renew them")),
     (r"TIME_TOO_SKEWED", Cause(True, "this machine's clock is wrong (403 RequestTimeTooSkewed)", "set it")),
     (
