@@ -12,7 +12,7 @@ import pytest
 
 import aws_stand_in
 import preflight_world
-from entrypoints import contract
+from entrypoints import contract, listing
 from entrypoints.environment import Environment, load_environment
 from launcher.local.s3_server import serve
 
@@ -21,6 +21,14 @@ OPTIONAL = {"fusermount3": "FUSE (package fuse3)", "rclone": "rclone"}
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite-golden", action="store_true", help="write tests/golden anew from the bundled specs")
+
+
+@pytest.fixture(autouse=True)
+def own_listings() -> Iterator[None]:
+    """What a test has listed goes with it: it is kept for a job, and the next test's server may come by the same port."""
+    yield
+    if listing._job is not None:
+        listing._remove(listing._job, os.getpid())
 
 
 @pytest.fixture
