@@ -17,6 +17,11 @@ def whole_number(name: str, value: Any, least: int | None = None) -> int:
     return number
 
 
+def is_count(value: Any) -> bool:
+    """Whether it is a whole number from 0 on, as a state's JSON holds it."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
 def expect(good: bool, name: str, value: Any, remedy: str) -> None:
     """TypeError, which says what was given as `name` and what to give, where that is not `good`."""
     if not good:

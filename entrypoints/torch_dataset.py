@@ -28,7 +28,7 @@ from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import IterableDataset, get_worker_info
 
-from entrypoints.arguments import expect, whole_number
+from entrypoints.arguments import expect, is_count, whole_number
 from entrypoints.channel import check_how, default_share, find_channel, known_environment, open_channel, place_of
 from entrypoints.environment import Environment
 from entrypoints.errors import ChannelError
@@ -256,8 +256,7 @@ def foreign(state: Any) -> str | None:
     known = state if isinstance(state, dict) else {}
     if "_snapshot" in known or "_num_yielded" in known:
         return "a StatefulDataLoader's: load it there"
-    epoch = known.get("epoch")
-    if not isinstance(epoch, int) or isinstance(epoch, bool) or epoch < 0:
+    if not is_count(known.get("epoch")):
         return f"{', '.join(map(repr, known)) or repr(state):.100}, which names no epoch"
     return None
 

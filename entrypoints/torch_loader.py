@@ -25,7 +25,7 @@ import torch
 import torch.distributed
 from torch.utils.data import default_collate
 
-from entrypoints.arguments import expect, whole_number
+from entrypoints.arguments import expect, is_count, whole_number
 from entrypoints.errors import ChannelError
 from entrypoints.mixing import Mixture
 from entrypoints.sample_notes import tell_sample
@@ -199,12 +199,8 @@ def _is_whole(state: State) -> bool:
         isinstance(threads, list)
         and all(isinstance(each, dict) for each in threads)
         and isinstance(ended, list)
-        and all(_is_number(number) and number < len(threads) for number in [*ended, turn])
+        and all(is_count(number) and number < len(threads) for number in [*ended, turn])
     )
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _put(filled: queue.Queue[Any], item: Any, stop: threading.Event) -> bool:
