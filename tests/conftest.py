@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,11 @@ OPTIONAL = {"fusermount3": "FUSE (package fuse3)", "rclone": "rclone"}
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite-golden", action="store_true", help="write tests/golden anew from the bundled specs")
+
+
+def pytest_configure() -> None:
+    """Undo an ignored SIGINT, as a script's `make test &` or nohup leaves it: the tests' children would inherit it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
