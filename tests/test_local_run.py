@@ -87,6 +87,16 @@ def test_file_mode_keeps_relative_keys(here: Path) -> None:
     assert result(here)["TrainingJobStatus"] == "Completed"
 
 
+def test_entries_that_cannot_be_objects_are_left_out_with_a_warning(here: Path) -> None:
+    (here / "data/s3/bucket/train/itself").symlink_to("itself")
+    Path(os.fsdecode(os.fsencode(here) + b"/data/s3/bucket/train/\xff")).touch()
+    script = "import os\nprint(sorted(os.listdir(os.environ['SM_CHANNEL_TRAIN'])))"
+    write_job(here, script, "channels: {train: s3://bucket/train/}")
+    output = launch(here)
+    assert "['0.txt', '1.txt', '2.txt', '3.txt', '4.txt', '5.txt']" in output
+    assert "left out what cannot be in S3: 'itself' (a link that leads nowhere), b'\\xff' (not UTF-8)" in output
+
+
 def test_the_scripts_own_paths_work_unchanged(here: Path) -> None:
     namespaces()
     script = """

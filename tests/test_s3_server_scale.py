@@ -19,7 +19,7 @@ import pytest
 from botocore.config import Config
 
 from launcher.local.s3_server import serve
-from launcher.local.s3_server.listing import make_page
+from launcher.local.s3_server.listing import Walker, make_page
 from launcher.local.s3_server.store import Store
 
 MB = 1 << 20
@@ -121,6 +121,22 @@ def test_a_listing_is_never_stale(tmp_path: Path) -> None:
         (folder / f"{number:03d}").touch()
         os.utime(folder, ns=(now, now))  # as on a file system whose clock is coarse
         assert len(list(store.keys("bucket", "", ""))) == number + 1
+
+
+def test_names_that_cannot_be_keys_are_left_out_and_reported(tmp_path: Path) -> None:
+    folder = tmp_path / "s3/bucket"
+    folder.mkdir(parents=True)
+    (folder / "a").touch()
+    (folder / "itself").symlink_to("itself")
+    (folder / "nowhere").symlink_to("gone")
+    Path(os.fsdecode(os.fsencode(folder) + b"/\xff")).touch()
+    told: list[str] = []
+    walker = Walker(told.append)
+    assert [key for key, _ in walker.walk(str(folder), "", "")] == ["a"]
+    links = "'itself' (a link that leads nowhere), 'nowhere' (a link that leads nowhere)"
+    assert told == [f"{folder}/: left out what cannot be in S3: {links}, b'\\xff' (not UTF-8); rename or remove it"]
+    (tmp_path / "s3/circle").symlink_to("circle")
+    assert list(walker.walk(str(tmp_path / "s3/circle"), "", "")) == []
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -66,7 +66,7 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
     with _signals() as received:
         with ExitStack() as stack:
             embedded = options.data or (None if _reads_s3(plan) else folder)  # without S3, no account is needed either
-            s3 = embedded_store(embedded, run.s3_folder) if embedded else remote_store(plan.spec)
+            s3 = embedded_store(embedded, run.s3_folder, console.warn) if embedded else remote_store(plan.spec)
             store = stack.enter_context(s3)
             _ask_about_size(run, store)
             processes, failures = _prepare(run, store, file_systems, stack)

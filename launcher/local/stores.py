@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,11 +23,12 @@ _PASSED_ON = ("AWS_CA_BUNDLE", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 
 
 @contextmanager
-def embedded_store(data: Path, overlay: Path) -> Iterator[Store]:
+def embedded_store(data: Path, overlay: Path, on_warning: Callable[[str], None] = lambda text: None) -> Iterator[Store]:
     """Serve `data`/s3 on loopback; what the job writes goes to `overlay`."""
-    from launcher.local.s3_server import serve
+    from launcher.local.s3_server import serve_store
+    from launcher.local.s3_server.store import Store as FolderStore
 
-    with serve(data / "s3", overlay) as endpoint:
+    with serve_store(FolderStore(data / "s3", overlay, on_warning)) as endpoint:
         environ = {**_LOCAL_CREDENTIALS, "AWS_REGION": _LOCAL_REGION, "AWS_ENDPOINT_URL": endpoint, **_NO_PROXY}
         yield Store(_client(environ), environ, remote=False)
 

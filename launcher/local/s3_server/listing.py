@@ -11,18 +11,19 @@ read once, not once per page of 1,000. Sizes and times of files are never kept.
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 _MAX_NAME = 255  # bytes, on every file system we know
 _LAST = "\U0010ffff"  # no character sorts after it
 _NAMES_KEPT = 2_000_000  # names in all folders together; some 150 MB
+_NO_FOLDER = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
 _SETTLED_NS = 2_000_000_000  # a folder changed less long ago may change again without a new time: FAT counts in 2 s
 
 
@@ -55,7 +56,9 @@ class _Names:
 class Walker:
     """Walks folders in key order and remembers their sorted names. Safe to use from many threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_omitted: Callable[[str], None] = lambda text: None) -> None:
+        """`on_omitted` is called with a sentence about each folder that holds entries which have no key."""
+        self._on_omitted = on_omitted
         self._kept: dict[str, _Names] = {}
         self._count = 0
         self._lock = threading.Lock()
@@ -63,8 +66,8 @@ class Walker:
     def walk(self, bucket: str, prefix: str, low: str) -> Iterator[tuple[str, str]]:
         """Key and path of every file below the folder `bucket` whose key begins with `prefix` and is at least `low`.
 
-        Links are followed, except round in circles; names that are not UTF-8 have no key. Raises PermissionError for a
-        folder that cannot be read, since a listing that silently lacks keys would be taken for the whole.
+        Links are followed, except round in circles; names that are not UTF-8 have no key and are reported. Raises
+        PermissionError for a folder that cannot be read, since a listing that lacks keys would pass as complete.
         """
         base = prefix[: prefix.rfind("/") + 1]
         if base and not is_plain(base[:-1]):
@@ -78,7 +81,8 @@ class Walker:
         listed = self._names(folder)
         if listed is None or listed.identity in above:
             return
-        for name in islice(listed.names, _first(listed.names, base, low), None):
+        for index in range(_first(listed.names, base, low), len(listed.names)):
+            name = listed.names[index]
             key = base + name
             if not key.startswith(prefix):
                 return
@@ -95,9 +99,15 @@ class Walker:
             if kept is not None and kept.changed == state.st_mtime_ns and kept.identity == identity:
                 return kept
             settled = time.time_ns() - state.st_mtime_ns > _SETTLED_NS
-            found = _Names(state.st_mtime_ns, identity, _scan(folder))
-        except (FileNotFoundError, NotADirectoryError):
+            names, omitted = _scan(folder)
+        except OSError as error:
+            if error.errno not in _NO_FOLDER:
+                raise
             return None
+        if omitted:
+            shown = ", ".join(omitted[:3]) + f" and {len(omitted) - 3} more" * (len(omitted) > 3)
+            self._on_omitted(f"{folder}: left out what cannot be in S3: {shown}; rename or remove it")
+        found = _Names(state.st_mtime_ns, identity, names)
         with self._lock:
             self._count -= len(kept.names) if (kept := self._kept.pop(folder, None)) else 0
             if settled and len(found.names) <= _NAMES_KEPT:
@@ -120,19 +130,30 @@ def _first(names: list[str], base: str, low: str) -> int:
     return index
 
 
-def _scan(folder: str) -> list[str]:
-    names = []
+def _scan(folder: str) -> tuple[list[str], list[str]]:
+    """The names in a folder that can be keys, sorted; and those that cannot, each with the reason."""
+    names, omitted = [], []
     with os.scandir(folder) as entries:
         for entry in entries:
-            name = entry.name
-            if not name.isascii() and not _is_utf8(name):
-                continue
-            if entry.is_dir():
-                names.append(name + "/")
-            elif entry.is_file():  # not a FIFO, not a socket, not a link to nowhere
-                names.append(name)
+            if not entry.name.isascii() and not _is_utf8(entry.name):
+                omitted.append(f"{os.fsencode(entry.name)!r} (not UTF-8)")
+            elif _is(entry.is_dir):
+                names.append(entry.name + "/")
+            elif _is(entry.is_file):  # not a FIFO, not a socket
+                names.append(entry.name)
+            elif entry.is_symlink():
+                omitted.append(f"{entry.name!r} (a link that leads nowhere)")
     names.sort()
-    return names
+    return names, sorted(omitted)
+
+
+def _is(kind: Callable[[], bool]) -> bool:
+    try:
+        return kind()
+    except OSError as error:
+        if error.errno != errno.ELOOP:  # a link to itself, or links in a circle
+            raise
+        return False
 
 
 def _is_utf8(name: str) -> bool:

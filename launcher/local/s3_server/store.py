@@ -66,12 +66,13 @@ class Arrived:
 class Store:
     """Buckets and objects of a data folder under an overlay; either may be missing. Safe to use from many threads."""
 
-    def __init__(self, data: Path, overlay: Path) -> None:
+    def __init__(self, data: Path, overlay: Path, on_omitted: Callable[[str], None] = lambda text: None) -> None:
+        """`on_omitted` is called with a sentence about each listed folder that holds entries which cannot be objects."""
         self._data = str(data.absolute())
         self._overlay = str(overlay.absolute())
         self._own = overlay.absolute() / ".s3"
         self._incoming = self._own / "incoming"
-        self._walker = Walker()
+        self._walker = Walker(on_omitted)
         self._lock = threading.Lock()  # held while something is moved into place or removed, never while bytes arrive
         self._journal = Journal(self._own / "changes.jsonl")
         self.discard_unfinished()
