@@ -1,47 +1,50 @@
-"""One page of YAML into one CreateTrainingJob request, shown, run here, or sent.
+"""Train on Amazon SageMaker from one page of YAML: the Python API of the command `launch`.
 
     import launcher
 
-    spec = launcher.load("job.yaml")                  # SpecError names every problem with its line
-    request = launcher.plan(spec).request             # what boto3's create_training_job(**request) takes
-    request = launcher.plan("job.yaml", name="digits-1").request
+    plan = launcher.plan("job.yaml", name="digits-1", set={"hyperparameters.epochs": 3})
+    plan.request                      # what boto3's create_training_job(**request) takes, once its code is uploaded
+    launcher.check(plan).problems     # asks AWS whether the job can run, and changes nothing
+    job = launcher.submit(plan)       # uploads the code and creates the job
+    launcher.follow(job).status       # shows the job's log until it has ended
 
-`plan` reads the code folder that the spec names, to give the code's place in S3 its digest, and makes up the job's name
-where none is given. It needs no AWS account, no region and no network.
+`launcher.api` documents each function. Names are imported when they are first used, so importing this package is free.
 """
 
 from __future__ import annotations
 
-from os import PathLike
-from pathlib import Path
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from launcher.archive import CodeArchive, read_code
-from launcher.errors import LaunchError, Problem, RefusedError, SpecError
-from launcher.names import job_name
-from launcher.parse import load, parse_spec
-from launcher.plan import Plan, make_plan
-from launcher.spec import JobSpec
+if TYPE_CHECKING:
+    from launcher.api import check, follow, plan, run_local, submit, upload_code
+    from launcher.errors import AccountError, LaunchError, Problem, RefusedError, SpecError
+    from launcher.jobs.outcome import Outcome
+    from launcher.local.workspace import LocalOptions
+    from launcher.parse import load, parse_spec
+    from launcher.planning import Plan, make_plan
+    from launcher.preflight.report import Report
+    from launcher.spec import JobSpec
+    from launcher.submission import Submitted
 
-__all__ = ["JobSpec", "LaunchError", "Plan", "Problem", "SpecError", "load", "make_plan", "parse_spec", "plan"]
+_MODULES = {
+    "launcher.api": ("check", "follow", "plan", "run_local", "submit", "upload_code"),
+    "launcher.errors": ("AccountError", "LaunchError", "Problem", "RefusedError", "SpecError"),
+    "launcher.jobs.outcome": ("Outcome",),
+    "launcher.local.workspace": ("LocalOptions",),
+    "launcher.parse": ("load", "parse_spec"),
+    "launcher.planning": ("Plan", "make_plan"),
+    "launcher.preflight.report": ("Report",),
+    "launcher.spec": ("JobSpec",),
+    "launcher.submission": ("Submitted",),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+__all__ = ["check", "follow", "load", "make_plan", "parse_spec", "plan", "run_local", "submit", "upload_code"]
+__all__ += ["JobSpec", "LocalOptions", "Outcome", "Plan", "Report", "Submitted"]
+__all__ += ["AccountError", "LaunchError", "Problem", "RefusedError", "SpecError"]
 
 
-def plan(
-    spec: JobSpec | str | PathLike[str], *, name: str | None = None, ignore: tuple[str, ...] = (), strict: bool = False
-) -> Plan:
-    """Plan a job from a spec or the path of one.
-
-    `name` is the job's whole name; without it, `training_job_name` is used as it is, or `base_name` with the time and a few
-    random characters behind it. `ignore` names codes of warnings to say nothing of, `strict` makes warnings errors.
-    Raises SpecError with every problem found, RefusedError where files are missing.
-    """
-    if not isinstance(spec, JobSpec):
-        spec = load(str(spec))
-    code: CodeArchive | RefusedError | None = None
-    if spec.code is not None:
-        folder = spec.code.directory
-        try:
-            code = read_code(None if folder is None else Path(spec.folder_of(("code", "directory")), folder))
-        except RefusedError as error:
-            code = error  # one problem among those of the spec
-    wanted = job_name(spec) if name is None else name
-    return make_plan(spec, job_name=wanted, code=code, ignore=ignore, strict=strict)
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULE_OF[name]), name)

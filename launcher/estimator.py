@@ -34,7 +34,7 @@ from launcher.checks.channels import MAX_CHANNELS
 from launcher.errors import Path, RefusedError, dotted
 from launcher.nearest import did_you_mean
 from launcher.part import spec_name
-from launcher.plan import Plan
+from launcher.planning import Plan
 from launcher.request import telling_variables
 from launcher.spec import JobSpec
 

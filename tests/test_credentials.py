@@ -15,7 +15,7 @@ from launcher.aws.account import Account, AwsError, CredentialsError
 from launcher.console import Console
 from launcher.errors import RefusedError
 from launcher.preflight import CHECKS
-from launcher.submit import submit
+from launcher.submission import submit
 from preflight_data import CHANNEL, checked, with_data
 from test_submit import SPEC
 

@@ -17,7 +17,7 @@ from aws_stand_in import StandIn
 from launcher.aws.account import Account
 from launcher.console import Console
 from launcher.errors import AccountError, LaunchError, RefusedError
-from launcher.submit import submit
+from launcher.submission import submit
 
 SPEC = """\
 training_job_name: digits-1

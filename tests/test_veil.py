@@ -19,7 +19,7 @@ from launcher.aws.account import Account, AwsError
 from launcher.aws.veil import Veil, is_secret_name
 from launcher.console import Console
 from launcher.errors import LaunchError
-from launcher.submit import submit
+from launcher.submission import submit
 from test_submit import SPEC
 
 PEM = "-----BEGIN KEY-----\nMIIabc&def<ghi>'\"jkl\nQWERTYUIOPASDFGHJKLZXCVBNM\n-----END KEY-----\n"

@@ -12,7 +12,7 @@ from typing import Any
 
 from launcher.aws.account import AwsError
 from launcher.errors import AccountError, Path, Problem
-from launcher.plan import Plan
+from launcher.planning import Plan
 from launcher.request import spec_path
 
 _MEMBER = re.compile(r"\bat '([A-Za-z]\w*(?:\.\w+)*)' failed")

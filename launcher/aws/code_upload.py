@@ -9,7 +9,7 @@ from entrypoints import contract
 from launcher.aws.account import Account, AwsError
 from launcher.console import Console, human_bytes
 from launcher.errors import RefusedError
-from launcher.plan import Plan
+from launcher.planning import Plan
 from launcher.preflight.threads import start
 from launcher.s3_uri import parse_s3_uri
 

@@ -6,18 +6,15 @@ import json
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
+import launcher
 from launcher import show
 from launcher.aws.account import Account, AwsError
 from launcher.console import Console, say, tell
 from launcher.errors import AccountError, RefusedError
-from launcher.plan import Plan
-
-if TYPE_CHECKING:
-    from launcher.submit import Submitted
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -60,7 +57,7 @@ def _dashed(key: str) -> str:
     return f"--{key.replace('_', '-')}"
 
 
-def carry_out(plan: Plan, account: Callable[[], Account], options: dict[str, Any]) -> int:
+def carry_out(plan: launcher.Plan, account: Callable[[], Account], options: dict[str, Any]) -> int:
     """Do with the plan what `options`, those of `effect_options` and `spec_options`, say; returns the exit code.
 
     `account` is called only where AWS is asked.
@@ -74,10 +71,8 @@ def carry_out(plan: Plan, account: Callable[[], Account], options: dict[str, Any
         return 0
     from launcher.cost import estimate
     from launcher.cost.show import in_short
-    from launcher.submit import veil
 
     console, asked = Console(as_json=as_json), account()
-    veil(plan, asked)
     doubtful = bool(plan.warnings)
     if not options["no_check"]:
         doubtful |= _preflight(plan, asked, console, options)
@@ -90,10 +85,8 @@ def carry_out(plan: Plan, account: Callable[[], Account], options: dict[str, Any
     return _submit(plan, asked, console, options)
 
 
-def _submit(plan: Plan, account: Account, console: Console, options: dict[str, Any]) -> int:
-    from launcher.submit import submit
-
-    job = submit(plan, account, console)
+def _submit(plan: launcher.Plan, account: Account, console: Console, options: dict[str, Any]) -> int:
+    job = launcher.submit(plan, account=account, console=console)
     try:
         return _after_creation(job, account, console, options)
     except (OSError, KeyboardInterrupt):  # nobody reads, or the disk is full: what has been done is to be known
@@ -102,17 +95,16 @@ def _submit(plan: Plan, account: Account, console: Console, options: dict[str, A
         raise
 
 
-def _after_creation(job: Submitted, account: Account, console: Console, options: dict[str, Any]) -> int:
+def _after_creation(job: launcher.Submitted, account: Account, console: Console, options: dict[str, Any]) -> int:
     as_json = options["as_json"]
     by_default = sys.stdout.isatty() and not as_json and not options["wait"]
     follow = by_default if options["follow"] is None else options["follow"]
     console.say(f"created   {job.name} in {job.region}", "green")
     if follow or options["wait"]:
         from launcher.jobs.follow import View
-        from launcher.jobs.follow import follow as follow_job
 
         try:
-            outcome = follow_job(account, job.name, console, View(logs=bool(follow)), is_new=True)
+            outcome = launcher.follow(job, account=account, console=console, view=View(logs=bool(follow)))
         except AwsError as error:  # its creator may not ask for it
             come_back = f"who may ask for it, can with `launch logs {job.name} --follow`"
             if options["wait"] or options["follow"]:
@@ -132,12 +124,10 @@ def _after_creation(job: Submitted, account: Account, console: Console, options:
     return 0
 
 
-def _preflight(plan: Plan, account: Account, console: Console, options: dict[str, Any]) -> bool:
+def _preflight(plan: launcher.Plan, account: Account, console: Console, options: dict[str, Any]) -> bool:
     """Ask AWS, and say what it answered; whether there are warnings. Raises AccountError where the job cannot run."""
-    from launcher.preflight.runner import preflight
-
     with console.progress("asking AWS whether the job can run", counted=False):
-        report = preflight(plan, account, full=options["full"], ignore=options["ignore"])
+        report = launcher.check(plan, account=account, full=options["full"], ignore=options["ignore"])
     stops = any(each.severity == "error" or options["strict"] for each in report.problems)
     if options["as_json"] and options["check"]:
         click.echo(json.dumps(report.as_data(), indent=2))

@@ -69,10 +69,11 @@ def command(spec: str, **options: Any) -> None:
     reading = {key: options[key] for key in ("name", "ignore", "strict")}
     plan = launcher.plan(launcher.load(spec, sets=options["sets"]), **reading)
     if options["local"]:
-        from launcher.local.run import run_local
-        from launcher.local.workspace import LocalOptions
-
         for warning in plan.warnings:
             tell(warning)
-        sys.exit(run_local(plan, LocalOptions(as_json=options["as_json"], yes=options["yes"], **local)))
+        sys.exit(
+            launcher.run_local(
+                plan, options=launcher.LocalOptions(as_json=options["as_json"], yes=options["yes"], **local)
+            )
+        )
     sys.exit(carry_out(plan, lambda: open_account(plan.spec.region, plan.spec.profile), options))

@@ -10,7 +10,7 @@ from typing import Any
 from launcher.aws.veil import HIDDEN, settings_to_hide
 from launcher.aws_model import shapes
 from launcher.errors import Path, dotted
-from launcher.plan import Plan
+from launcher.planning import Plan
 from launcher.request_forms import find_request
 
 _ABSENT = object()

@@ -10,7 +10,7 @@ from launcher.aws.account import Account, AwsError
 from launcher.aws.veil import is_secret_name, settings_to_hide
 from launcher.errors import InputError, RefusedError
 from launcher.nearest import did_you_mean
-from launcher.submit import is_missing
+from launcher.submission import is_missing
 
 _NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")  # TrainingJobName in the service model
 

@@ -20,7 +20,7 @@ from launcher.local.outputs import local_place
 from launcher.local.s3_reading import read_object
 from launcher.local.sandbox import HostProcess
 from launcher.local.workspace import LocalRun
-from launcher.plan import boot_arguments
+from launcher.planning import boot_arguments
 from launcher.request import connector_variables
 from launcher.s3_uri import parse_s3_uri
 

@@ -36,7 +36,7 @@ from launcher.local.sandbox import HostProcess
 from launcher.local.stores import embedded_store, remote_store
 from launcher.local.watch import watch
 from launcher.local.workspace import LocalOptions, LocalRun
-from launcher.plan import Plan
+from launcher.planning import Plan
 
 RUNS_FOLDER = ".launch"
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from launcher.console import Console
 from launcher.local.cluster import Host
-from launcher.plan import Plan
+from launcher.planning import Plan
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from launcher.aws.account import Account, AwsError
 from launcher.checks.rule import Draft
 from launcher.errors import Path, RefusedError
-from launcher.plan import Plan
+from launcher.planning import Plan
 
 Found = tuple[Path, str, str]  # the place in the spec; the code; what is wrong, why, and what to do
 Told = tuple[Path, str]  # a place in the spec; something about it that is worth knowing, or why it could not be asked

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from launcher.aws.account import Account, AwsError, CredentialsError
 from launcher.checks.places import hatch_index, said_at
 from launcher.errors import Path, Problem, RefusedError
-from launcher.plan import Plan
+from launcher.planning import Plan
 from launcher.preflight import CHECKS
 from launcher.preflight.check import Check, Found, Subject, Told, why_not
 from launcher.preflight.report import Outcome, Report

@@ -18,7 +18,7 @@ from launcher.aws.veil import HIDDEN, is_secret_name
 from launcher.aws_model import shapes
 from launcher.console import Console
 from launcher.errors import AccountError, Problem, RefusedError
-from launcher.plan import Plan
+from launcher.planning import Plan
 
 _ATTEMPTS = 4
 _PAUSE_SECONDS = 1.0  # doubled after each attempt; botocore has waited in each of them already
@@ -33,6 +33,7 @@ class Submitted:
     name: str
     arn: str
     region: str
+    profile: str | None = None
 
 
 def submit(plan: Plan, account: Account, console: Console) -> Submitted:
@@ -43,7 +44,7 @@ def submit(plan: Plan, account: Account, console: Console) -> Submitted:
         raise _taken(plan)
     upload_code(plan, account, console)
     arn = _create(plan, account, console)
-    return Submitted(name, arn, account.region)
+    return Submitted(name, arn, account.region, plan.spec.profile)
 
 
 def veil(plan: Plan, account: Account) -> None:

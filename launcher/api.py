@@ -1,0 +1,177 @@
+"""The launcher's functions, as `import launcher` offers them. The commands call the same ones.
+
+Nothing here asks a question. Progress and warnings go to stderr, and a job's own lines to stdout. The account is the one that
+the spec's `region` and `profile` and boto3's usual settings name, unless `account` is passed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from launcher.archive import CodeArchive, read_code
+from launcher.console import Console
+from launcher.errors import RefusedError
+from launcher.names import job_name
+from launcher.parse import load, parse_spec
+from launcher.planning import Plan, make_plan
+from launcher.show import as_yaml
+from launcher.spec import JobSpec
+
+if TYPE_CHECKING:
+    from launcher.aws.account import Account
+    from launcher.jobs.follow import View
+    from launcher.jobs.outcome import Outcome
+    from launcher.local.workspace import LocalOptions
+    from launcher.preflight.report import Report
+    from launcher.submission import Submitted
+
+
+def plan(
+    spec: JobSpec | Mapping[str, Any] | str | PathLike[str],
+    *,
+    name: str | None = None,
+    set: Mapping[str, Any] | None = None,
+    ignore: tuple[str, ...] = (),
+    strict: bool = False,
+) -> Plan:
+    """Plan a job. Needs no AWS account, region or network.
+
+    Args:
+        spec: The path of a spec, its keys and values as a mapping (relative paths then start at the working directory), or
+            what `load` returned.
+        name: The job's whole name. By default `training_job_name` is used as it is, and `base_name` gets the time and four
+            random characters.
+        set: Keys to change, as with `--set`: {"hyperparameters.epochs": 3}. Not for a spec that is loaded already.
+        ignore: Codes of warnings to leave out.
+        strict: Whether warnings are errors.
+
+    Raises:
+        SpecError: The spec is wrong; `problems` has everything that was found.
+        InputError: The spec cannot be read.
+    """
+    sets = [f"{path}={json.dumps(value, ensure_ascii=False)}" for path, value in (set or {}).items()]
+    if isinstance(spec, Mapping):
+        spec = parse_spec(as_yaml(dict(spec)), "<spec>", sets=sets, environ=os.environ)
+    elif not isinstance(spec, JobSpec):
+        spec = load(str(spec), sets=sets)
+    elif sets:
+        raise TypeError("set does not change a spec that is loaded already; pass it to load as sets=['path=value']")
+    code: CodeArchive | RefusedError | None = None
+    if spec.code is not None:
+        folder = spec.code.directory
+        try:
+            code = read_code(None if folder is None else Path(spec.folder_of(("code", "directory")), folder))
+        except RefusedError as error:
+            code = error  # one problem among those of the spec
+    wanted = job_name(spec) if name is None else name
+    return make_plan(spec, job_name=wanted, code=code, ignore=ignore, strict=strict)
+
+
+def check(plan: Plan, *, account: Account | None = None, full: bool = False, ignore: tuple[str, ...] = ()) -> Report:
+    """Ask AWS whether the job can run, and change nothing.
+
+    Args:
+        plan: What `plan` returned.
+        account: Whom to ask.
+        full: Whether prefixes are listed to their end, however long that takes.
+        ignore: Codes of problems to leave out.
+
+    Returns:
+        All problems found; the job can run if `errors` is empty.
+
+    Raises:
+        RefusedError: Nothing could be asked: no credentials, no region or no connection.
+    """
+    from launcher.preflight.runner import preflight
+
+    return preflight(plan, _opened(plan, account), full=full, ignore=ignore)
+
+
+def upload_code(plan: Plan, *, account: Account | None = None, console: Console | None = None) -> str | None:
+    """Upload the code to where the request says, unless it is there already: all that the request needs besides itself.
+
+    Returns:
+        The code's place in S3; None if the job has no code of its own.
+
+    Raises:
+        RefusedError: The code could not be uploaded. Nothing is left half uploaded.
+    """
+    from launcher.aws.code_upload import upload_code
+
+    upload_code(plan, _opened(plan, account), console or Console())
+    return plan.code_uri
+
+
+def submit(plan: Plan, *, account: Account | None = None, console: Console | None = None) -> Submitted:
+    """Upload the code and create the job: exactly `plan.request`, and only once, whatever happens to the connection.
+
+    Raises:
+        AccountError: AWS refuses the request; `problems` names the keys to change.
+        RefusedError: Another reason outside the spec. The message says whether the job exists.
+    """
+    from launcher.submission import submit
+
+    return submit(plan, _opened(plan, account), console or Console())
+
+
+def run_local(plan: Plan, data: str | PathLike[str] | None = None, options: LocalOptions | None = None) -> int:
+    """Run the job on this machine, as `launch --local` does, and follow it to its end.
+
+    Args:
+        plan: What `plan` returned.
+        data: The folder that stands for the cloud: DATA/s3/<bucket>/..., DATA/efs/<fs-id>/, DATA/fsx/<fs-id>/.
+        options: What else the command's options say.
+
+    Returns:
+        The command's exit code: 0 if the training succeeded.
+
+    Raises:
+        RefusedError: The run cannot start.
+    """
+    from launcher.local.run import run_local
+    from launcher.local.workspace import LocalOptions
+
+    options = options or LocalOptions()
+    return run_local(plan, options if data is None else replace(options, data=Path(data)))
+
+
+def follow(
+    job: Submitted | str, *, account: Account | None = None, console: Console | None = None, view: View | None = None
+) -> Outcome:
+    """Show what a job does until it has ended. Ctrl-C ends the following and leaves the job running.
+
+    Args:
+        job: What `submit` returned, or the name of a job.
+        account: Whose job it is; by default that of `submit`.
+        console: Where the lines go.
+        view: Which of the job's lines are shown.
+
+    Returns:
+        How the job ended: `status`, `exit_code`, `metrics` and AWS's whole `description`.
+
+    Raises:
+        RefusedError: There is no such job, or AWS may not be asked.
+    """
+    from launcher.aws.account import Account
+    from launcher.jobs.follow import follow
+
+    if isinstance(job, str):
+        return follow(account or Account(), job, console or Console(), view)
+    account = account or Account(region=job.region, profile=job.profile)
+    return follow(account, job.name, console or Console(), view, is_new=True)
+
+
+def _opened(plan: Plan, account: Account | None) -> Account:
+    """The account, which from now on repeats none of the plan's secrets."""
+    from launcher.aws.account import Account
+    from launcher.submission import veil
+
+    account = account or Account(region=plan.spec.region, profile=plan.spec.profile)
+    veil(plan, account)
+    return account

@@ -1,0 +1,75 @@
+"""The README's recipes, run as they are printed against the stand-in for AWS."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import launcher
+from aws_stand_in import StandIn
+
+README = (Path(launcher.__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def folder(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the README's first spec and its code, and an account with its bucket."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/train.py").touch()
+    (tmp_path / "src/requirements.txt").touch()
+    (tmp_path / "job.yaml").write_text(blocks("yaml", "## What it does")[0])
+    monkeypatch.chdir(tmp_path)
+    aws.client("s3").create_bucket(Bucket="my-bucket")
+    aws.clear_calls()
+    return tmp_path
+
+
+def blocks(language: str, heading: str) -> list[str]:
+    """The code blocks of a language in the section under a heading."""
+    section = README.split(f"\n{heading}\n")[1].split("\n## ")[0]
+    return re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False, timeout=100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def code_of(aws: StandIn, request: dict[str, Any]) -> set[str]:
+    """The names of the objects at the place where the request's code channel says that the code is."""
+    source = request["InputDataConfig"][-1]["DataSource"]["S3DataSource"]
+    bucket, _, prefix = source["S3Uri"].removeprefix("s3://").partition("/")
+    found = aws.client("s3").list_objects_v2(Bucket=bucket, Prefix=prefix).get("Contents", [])
+    return {each["Key"].removeprefix(prefix) for each in found}
+
+
+def test_python_recipe_creates_job_with_code_and_follows_it(aws: StandIn, folder: Path) -> None:
+    aws.script({"after": 0, "status": "Completed", "message": "Training job completed"})
+    (recipe, _) = blocks("python", "## In Python")
+    done = run(sys.executable, "-c", recipe + "print(job.name, outcome.status, outcome.exit_code)\n")
+    assert done.stdout.splitlines()[-1] == "digits-1 Completed 0"
+    (request,) = aws.requests()
+    assert request == launcher.plan("job.yaml", name="digits-1", set={"hyperparameters.epochs": 3}).request
+    assert request["HyperParameters"]["epochs"] == "3"
+    assert code_of(aws, request) == {"boot.py", "code.tar.gz"}
+
+
+def test_boto3_recipe_creates_the_same_job_as_launch(aws: StandIn, folder: Path) -> None:
+    run(sys.executable, "-c", blocks("python", "## In Python")[1])
+    (request,) = aws.requests()
+    assert code_of(aws, request) == {"boot.py", "code.tar.gz"}
+    aws.reset()
+    aws.client("s3").create_bucket(Bucket="my-bucket")
+    run(sys.executable, "-m", "launcher.cli", "job.yaml", "--no-check", "--name", "digits-2")
+    assert aws.requests() == [request]
+
+
+def test_first_spec_draws_no_warning(folder: Path) -> None:
+    done = run(sys.executable, "-m", "launcher.cli", "job.yaml", "--dry-run", "--strict")
+    assert done.stderr == ""
