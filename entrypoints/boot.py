@@ -57,9 +57,9 @@ def main(arguments: Sequence[str]) -> int:
     root = Path(os.environ.get(BASE_DIR_VARIABLE) or here.parents[2]).absolute()
     try:
         asked = _parse(arguments)
-        code_dir = root / CODE_DIR
-        unpack(here / CODE_ARCHIVE, code_dir)
-        _load_package(code_dir / BUNDLE_DIR / BUNDLED_PACKAGE)
+        unpack(here / CODE_ARCHIVE, root / CODE_DIR)
+        _move_bundle(root)
+        _load_package(root / BUNDLE_DIR / BUNDLED_PACKAGE)
         from entrypoints.entry_point import Asked, run_entry_point  # there is none before the unpacking
 
         return run_entry_point(root, os.environ, Asked(asked.entry_point, asked.launcher, asked.requirements))
@@ -110,6 +110,16 @@ def _unpack_member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) ->
     with content, path.open("wb") as file:
         shutil.copyfileobj(content, file)
     path.chmod(member.mode & 0o777)
+
+
+def _move_bundle(root: Path) -> None:
+    """Move the launcher's modules out of the code folder: scripts copy that folder into their models."""
+    bundle, unpacked = root / BUNDLE_DIR, root / CODE_DIR / BUNDLE_DIR
+    if not unpacked.is_dir():
+        raise BootError(f"{CODE_ARCHIVE} does not hold {BUNDLE_DIR}; submit the job by this launcher")
+    if bundle.is_dir():  # the container was started again
+        shutil.rmtree(bundle)
+    unpacked.rename(bundle)
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:

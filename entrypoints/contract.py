@@ -40,7 +40,7 @@ SHARDED = "ShardedByS3Key"
 CODE_CHANNEL = "launcher_code"
 BOOT_FILE = "boot.py"
 CODE_ARCHIVE = "code.tar.gz"
-BUNDLE_DIR = "launcher_bundle"  # in the archive, beside the user's own files: what comes with the launcher
+BUNDLE_DIR = "launcher_bundle"  # the launcher's own modules: a folder of the archive, moved below BASE_DIR by boot.py
 BUNDLED_PACKAGE = "entrypoints"  # the package in it; the entry point `entrypoints/train.py` is its script
 
 # Variables of ours. What a request's Environment carries:

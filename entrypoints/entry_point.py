@@ -121,7 +121,7 @@ def _check(environment: Environment, asked: Asked) -> bool:
         return False
     path = PurePosixPath(asked.entry_point)
     of_bundle = path.parent == PurePosixPath(contract.BUNDLED_PACKAGE) and path.suffix == ".py"
-    if of_bundle and (environment.code_dir / contract.BUNDLE_DIR / path).is_file():
+    if of_bundle and (environment.root / contract.BUNDLE_DIR / path).is_file():
         return True
     raise StartError(f"entry point {asked.entry_point!r} is not in the code; check code.entry_point and code.directory")
 
@@ -173,7 +173,7 @@ def _child_environ(
     child |= variables
     if str(environment.root) != contract.BASE_DIR:
         child[contract.BASE_DIR_VARIABLE] = str(environment.root)
-    modules = [environment.code_dir, environment.code_dir / contract.BUNDLE_DIR]
+    modules = [environment.code_dir, environment.root / contract.BUNDLE_DIR]
     if packages is not None:
         modules.append(packages_folder(packages))
         child["PATH"] = os.pathsep.join([child.get("PATH", os.defpath), str(commands_folder(packages))])

@@ -107,7 +107,7 @@ def test_what_the_script_sees(tmp_path: Path) -> None:
     assert (environ["SM_CHANNELS"], environ["SM_HP_A"], environ["MINE"]) == ('["train"]', "1", "kept")
     assert (environ["MASTER_ADDR"], environ["MASTER_PORT"]) == ("algo-1", "1")  # the job's own Environment wins
     assert environ[contract.BASE_DIR_VARIABLE] == str(root)
-    assert environ["PYTHONPATH"].split(":") == [str(root / "code"), str(root / "code/launcher_bundle"), "/else/where"]
+    assert environ["PYTHONPATH"].split(":") == [str(root / "code"), str(root / "launcher_bundle"), "/else/where"]
 
 
 ODD = {
@@ -155,8 +155,16 @@ def test_a_bundled_script_runs_as_a_module(tmp_path: Path) -> None:
             new.add(bundle, contract.BUNDLE_DIR)
     archive.with_suffix(".new").rename(archive)
     arguments, environ, _ = shown(container.run("entrypoints/show.py"))
-    assert arguments == [str(container.root / "code/launcher_bundle/entrypoints/show.py")]
+    assert arguments == [str(container.root / "launcher_bundle/entrypoints/show.py")]
     assert environ["SM_USER_ENTRY_POINT"] == "entrypoints/show.py"
+
+
+def test_the_code_folder_holds_the_users_files_only(tmp_path: Path) -> None:
+    script = "import os, entrypoints; print(sorted(os.listdir()), entrypoints.load_environment().current_host)"
+    container = Container(tmp_path / "ml", {"train.py": script, "sub/data.txt": ""})
+    for _ in range(2):  # a container that is started again finds the bundle of its first start
+        finished = container.run("train.py")
+        assert (finished.returncode, finished.stdout) == (0, "['sub', 'train.py'] algo-1\n"), finished.stderr
 
 
 def test_names_of_the_users_files_do_not_disturb_the_start(tmp_path: Path) -> None:

@@ -103,7 +103,9 @@ def a_channel_is_free_for_code(draft: Draft) -> Iterator[Found]:
 def toolkit_brings_the_code(draft: Draft) -> Iterator[Found]:
     """Without a channel of its own the code is brought by sagemaker-training, which the image must then hold.
 
-    AWS's images for training hold it; others fail at once, since nothing in them knows `sagemaker_program`.
+    AWS's images for training hold it; others fail at once, since nothing in them knows `sagemaker_program`. The toolkit unpacks
+    the whole archive into /opt/ml/code, so the launcher's modules stay there, in launcher_bundle, beside your files; with a
+    channel of their own they are moved to /opt/ml/launcher_bundle.
     Source: aws/sagemaker-training-toolkit, params.py and entry_point.py.
     """
     if draft.spec.code is not None and by_toolkit(draft):
