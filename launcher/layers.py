@@ -256,7 +256,7 @@ def _veiled(value: Any) -> Veiled:
         for key in place:
             level = level.get(key) if isinstance(level, dict) else None
         for name, setting in level.items() if isinstance(level, dict) else ():
-            if any("${" in text for text in _texts(setting)):
+            if any(found[2] for text in _texts(setting) for found in _VARIABLE.finditer(text)):
                 veiled[member, name] = as_text(setting)
     return veiled
 

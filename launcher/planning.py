@@ -43,10 +43,14 @@ class Plan:
     def veiled_request(self) -> dict[str, Any]:
         """The request with settings that name environment variables as written, `${NAME}`: fit to be shown to anyone."""
         request = dict(self.request)
-        for (member, name), written in self.spec.veiled.items():
-            if name in request.get(member, {}):
-                request[member] = {**request[member], name: written}
+        for member, name in self.masked:
+            request[member] = {**request[member], name: self.spec.veiled[member, name]}
         return request
+
+    @property
+    def masked(self) -> list[tuple[str, str]]:
+        """The settings that `veiled_request` does not show as they are sent: (member, name)."""
+        return [(member, name) for member, name in self.spec.veiled if name in self.request.get(member, {})]
 
 
 def make_plan(

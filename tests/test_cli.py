@@ -142,7 +142,25 @@ def test_secrets_are_shown_only_when_asked(folder: Path, monkeypatch: pytest.Mon
     (folder / "secret.yaml").write_text(laid_over_base("environment: {TOKEN: '${TOKEN}'}"))
     assert "hush" not in launch(folder, "secret.yaml", "--dry-run").stdout
     assert "hush" not in launch(folder, "secret.yaml", "--dry-run", "--json").stdout
-    assert "hush" in launch(folder, "secret.yaml", "--dry-run", "--show-secrets").stdout
+    done = launch(folder, "secret.yaml", "--dry-run", "--show-secrets")
+    assert "hush" in done.stdout
+    assert done.stderr == ""
+
+
+def test_masked_dry_run_says_which_settings_and_what_to_do(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "hush")
+    settings = "environment: {TOKEN: '${TOKEN}', LITERAL: '$${NOT}', MIXED: '$${A} ${TOKEN}'}\n"
+    (folder / "secret.yaml").write_text(laid_over_base(settings + "hyperparameters: {key: '${TOKEN}', plain: x}"))
+    done = launch(folder, "secret.yaml", "--dry-run", "--json")
+    assert json.loads(done.stdout)["Environment"] == {
+        "TOKEN": "${TOKEN}",
+        "LITERAL": "${NOT}",
+        "MIXED": "$${A} ${TOKEN}",
+    }
+    assert done.stderr == (
+        "warning: Environment.TOKEN, Environment.MIXED, HyperParameters.key: masked, so this is not the request to send;"
+        " --show-secrets prints that\n"
+    )
 
 
 def test_completion_knows_the_options(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -32,7 +33,8 @@ def folder(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 def blocks(language: str, heading: str) -> list[str]:
     """The code blocks of a language in the section under a heading."""
     section = README.split(f"\n{heading}\n")[1].split("\n## ")[0]
-    return re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
+    return [text for name, text in found if name == language]
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
@@ -68,6 +70,31 @@ def test_boto3_recipe_creates_the_same_job_as_launch(aws: StandIn, folder: Path)
     aws.client("s3").create_bucket(Bucket="my-bucket")
     run(sys.executable, "-m", "launcher.cli", "job.yaml", "--no-check", "--name", "digits-2")
     assert aws.requests() == [request]
+
+
+def test_cli_recipe_prints_the_request_that_launch_sends(
+    aws: StandIn, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The AWS CLI reads --cli-input-json as boto3's arguments, so boto3 stands for it here."""
+    monkeypatch.setenv("TOKEN", "a-secret")
+    settings = "environment: {LOG_LEVEL: info, TOKEN: '${TOKEN}', LITERAL: '$${NOT}', MIXED: 'a $${NOT} ${TOKEN}'}"
+    (folder / "job.yaml").write_text(
+        (folder / "job.yaml").read_text().replace("environment: {LOG_LEVEL: info}", settings)
+    )
+    (recipe,) = (block for block in blocks("", "## What it does") if "create-training-job" in block)
+    assert recipe.splitlines()[-1] == "aws sagemaker create-training-job --cli-input-json file://request.json"
+    commands = recipe.replace("launch ", f"{sys.executable} -m launcher.cli ").replace(
+        "python -c", f"{sys.executable} -c"
+    )
+    assert run("sh", "-ec", "\n".join(commands.splitlines()[:-1])).stderr.count("masked") == 0
+    request = json.loads((folder / "request.json").read_text())
+    aws.client("sagemaker").create_training_job(**request)
+    assert code_of(aws, request) == {"boot.py", "code.tar.gz"}
+    aws.reset()
+    aws.client("s3").create_bucket(Bucket="my-bucket")
+    run(sys.executable, "-m", "launcher.cli", "job.yaml", "--no-check", "--name", "digits-1")
+    assert aws.requests() == [request]
+    assert request["Environment"]["MIXED"] == "a ${NOT} a-secret"
 
 
 def test_first_spec_draws_no_warning(folder: Path) -> None:

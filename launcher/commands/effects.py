@@ -14,7 +14,7 @@ import launcher
 from launcher import show
 from launcher.aws.account import Account, AwsError
 from launcher.console import Console, say, tell
-from launcher.errors import AccountError, RefusedError
+from launcher.errors import AccountError, RefusedError, dotted
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -66,8 +66,11 @@ def carry_out(plan: launcher.Plan, account: Callable[[], Account], options: dict
         tell(warning)
     as_json = options["as_json"]
     if options["dry_run"]:
-        request = plan.request if options["show_secrets"] else plan.veiled_request()
-        sys.stdout.write(show.as_json(request) if as_json else show.as_yaml(request))
+        shown = plan.request if options["show_secrets"] else plan.veiled_request()
+        sys.stdout.write(show.as_json(shown) if as_json else show.as_yaml(shown))
+        if plan.masked and not options["show_secrets"]:
+            names = ", ".join(map(dotted, plan.masked))
+            say(f"warning: {names}: masked, so this is not the request to send; --show-secrets prints that", "yellow")
         return 0
     from launcher.cost import estimate
     from launcher.cost.show import in_short
