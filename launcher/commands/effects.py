@@ -6,15 +6,17 @@ import json
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 import launcher
 from launcher import show
-from launcher.aws.account import Account, AwsError
 from launcher.console import Console, say, tell
 from launcher.errors import AccountError, RefusedError, dotted
+
+if TYPE_CHECKING:
+    from launcher.aws.account import Account
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -104,6 +106,7 @@ def _after_creation(job: launcher.Submitted, account: Account, console: Console,
     follow = by_default if options["follow"] is None else options["follow"]
     console.say(f"created   {job.name} in {job.region}", "green")
     if follow or options["wait"]:
+        from launcher.aws.account import AwsError
         from launcher.jobs.follow import View
 
         try:

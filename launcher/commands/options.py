@@ -6,11 +6,12 @@ import re
 import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from launcher.aws.account import Account
+if TYPE_CHECKING:
+    from launcher.aws.account import Account
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -47,6 +48,8 @@ def account_options(function: _Function) -> _Function:
 
 def open_account(region: str | None, profile: str | None) -> Account:
     """The account; on a terminal, a person is asked for new credentials when the old have expired."""
+    from launcher.aws.account import Account
+
     return Account(region=region, profile=profile, on_expired=_ask_for_credentials if sys.stdin.isatty() else None)
 
 
