@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ _ORDERS = re.compile(
     r"|\x1b[ -/]*[0-~]?|[\x00-\x08\x0a-\x1f\x7f-\x9f]"
 )
 _COLOUR_ORDER = re.compile(r"\x1b\[[0-9;:]*m")
-_SPACE = {"\r": " ", "\n": " "}  # a progress bar's steps stay apart
+_SPACE = {"\r": " ", "\n": " "}
+_WIPE_LINE = "\r\x1b[K"
 
 
 class Console:
@@ -35,11 +37,15 @@ class Console:
         self._out = sys.stderr if as_json else sys.stdout
         self._lock = threading.Lock()
         self._bars: Any = None  # rich's Progress while one is shown
+        self._state: tuple[str, str] | None = None  # the host whose progress bar is shown, and the bar
+        self._is_drawn = False
+        self._redraws = self._out.isatty() and os.environ.get("TERM") != "dumb"
         self._warned: set[str] = set()
 
     def say(self, text: str = "", colour: str | None = None) -> None:
         """One line of ours."""
-        self._write(click.style(text, fg=colour) if colour else text, sys.stderr)
+        with self._lock:
+            self._write(f"{click.style(text, fg=colour) if colour else text}\n", sys.stderr)
 
     def warn(self, text: str) -> None:
         """Something that is not as it would be in SageMaker; said once, however many hosts find it."""
@@ -49,18 +55,37 @@ class Console:
             self._warned.add(text)
         self.say(f"warning: {text}", "yellow")
 
-    def log(self, prefix: str, line: str, colour: str) -> None:
-        """One line of a host's output."""
-        self._write(f"{click.style(prefix, fg=colour)} {line}", self._out)
+    def log(self, prefix: str, lines: Sequence[str], colour: str, state: str = "") -> None:
+        """Lines of a host's output, in one write. `state` is what a progress bar shows now: on a terminal it follows the
+        lines and is replaced by the host's next call."""
+        prefix = click.style(prefix, fg=colour)
+        with self._lock:
+            if state and self._redraws:
+                width = shutil.get_terminal_size().columns - len(click.unstyle(prefix)) - 2
+                self._state = (prefix, f"{prefix} {without_orders(click.unstyle(state))[:width]}")
+            elif self._state and self._state[0] == prefix:
+                self._wipe()
+                self._state = None
+            self._write("".join(f"{prefix} {_safe(line)}\n" for line in lines), self._out)
 
     def _write(self, text: str, stream: Any) -> None:
-        with self._lock:
-            if self._bars is not None and stream.isatty():
-                from rich.text import Text
+        """Write whole lines, above the state of a progress bar if one is shown. The caller holds the lock."""
+        if self._bars is not None and stream.isatty():
+            from rich.text import Text
 
-                self._bars.console.print(Text.from_ansi(text), soft_wrap=True)
-            else:
-                click.echo(text, file=stream, color=COLOUR)
+            self._bars.console.print(Text.from_ansi(text), soft_wrap=True, end="")
+            return
+        self._wipe()
+        if text:
+            click.echo(text, file=stream, nl=False, color=COLOUR)
+        if self._state:
+            click.echo(self._state[1], file=self._out, nl=False, color=COLOUR)
+            self._is_drawn = True
+
+    def _wipe(self) -> None:
+        if self._is_drawn:
+            click.echo(_WIPE_LINE, file=self._out, nl=False, color=True)
+            self._is_drawn = False
 
     @contextmanager
     def progress(
@@ -104,6 +129,15 @@ class Console:
 def without_orders(text: str) -> str:
     """A job's line as it may reach a terminal: with its colours, but without what moves the cursor or wipes the screen."""
     return _ORDERS.sub(lambda found: found[0] if _COLOUR_ORDER.fullmatch(found[0]) else _SPACE.get(found[0], ""), text)
+
+
+def _safe(line: str) -> str:
+    return line if line.isprintable() else without_orders(line)
+
+
+def last_state(line: bytes) -> bytes:
+    """What a line shows last, if it is rewritten by carriage returns as progress bars are."""
+    return next((part for part in reversed(line.split(b"\r")) if part.strip()), b"")
 
 
 def rich_console(stream: Any) -> Any:

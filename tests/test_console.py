@@ -2,11 +2,75 @@
 
 from __future__ import annotations
 
+import io
+import sys
 import tempfile
 
 import pytest
 
-from launcher.console import rich_console, without_orders
+from launcher.console import Console, last_state, rich_console, without_orders
+
+
+class Terminal(io.StringIO):
+    """A terminal that counts its writes."""
+
+    writes = 0
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        self.writes += 1
+        return super().write(text)
+
+
+def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> tuple[Console, Terminal]:
+    found = Terminal()  # in the test itself: pytest sets both streams again after the fixtures
+    monkeypatch.setattr(sys, "stdout", found)
+    monkeypatch.setattr(sys, "stderr", found)
+    monkeypatch.setattr("launcher.console.COLOUR", False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "30")
+    return Console(), found
+
+
+def screen(text: str) -> list[str]:
+    """The lines that a terminal shows after a text; a wiped line is written again from its beginning."""
+    return [line.rpartition("\r\x1b[K")[2] for line in text.split("\n")]
+
+
+def test_a_hosts_lines_are_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    console, terminal = on_a_terminal(monkeypatch)
+    console.log("algo-1 |", [f"line {number}" for number in range(1000)], "cyan")
+    assert terminal.writes == 1
+    assert terminal.getvalue().count("\n") == 1000
+
+
+def test_a_progress_bar_is_one_updating_line_below_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    console, terminal = on_a_terminal(monkeypatch)
+    console.log("algo-1 |", ["start"], "cyan", state="10%")
+    console.log("algo-1 |", [], "cyan", state="20% " + "#" * 50)
+    assert screen(terminal.getvalue()) == ["algo-1 | start", "algo-1 | 20% ################"]
+    console.log("algo-2 |", ["hello"], "cyan")
+    console.say("stopping")
+    assert screen(terminal.getvalue())[1:] == ["algo-2 | hello", "stopping", "algo-1 | 20% ################"]
+    console.log("algo-1 |", ["100%"], "cyan")
+    assert screen(terminal.getvalue())[1:] == ["algo-2 | hello", "stopping", "algo-1 | 100%", ""]
+
+
+@pytest.mark.parametrize(
+    ("line", "state"),
+    [
+        (b"a\r b\rc", b"c"),
+        (b"100%\r", b"100%"),
+        (b"50%\r   \r", b"50%"),
+        (b"plain", b"plain"),
+        (b"\r", b""),
+        (b"", b""),
+    ],
+)
+def test_last_state_is_the_last_that_is_not_blank(line: bytes, state: bytes) -> None:
+    assert last_state(line) == state
 
 
 def test_a_jobs_lines_give_a_terminal_no_orders() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -240,6 +241,48 @@ def test_a_channel_of_some_groups_is_read_once_by_these(here: Path) -> None:
     reports = [json.loads(line.split("| ", 1)[1]) for line in launch(here).splitlines() if "| {" in line]
     counts = {name: sum(report["count"] for report in reports if report["channel"] == name) for name in "ab"}
     assert counts == {"a": 6, "b": 6}
+
+
+def test_a_progress_bar_leaves_its_last_state_in_files_and_pipes(here: Path) -> None:
+    script = """
+import sys
+for percent in range(0, 101, 10):
+    print(f"\\r{percent}%", end="", flush=True)
+print()
+for size in range(300):  # longer than a line that is kept
+    sys.stdout.write("\\r" + str(size) * 5000)
+print("\\rno line break", end="")
+"""
+    write_job(here, script)
+    assert re.findall(r"algo-1 \| (.*)", launch(here)) == ["100%", "no line break"]
+    assert (here / ".launch/job/algo-1.log").read_text() == "100%\nno line break\n"
+
+
+def test_a_terminal_shows_a_bars_states_and_every_line(here: Path) -> None:
+    script = """
+import os, time
+print("first")
+print("\\r10%\\r50%", end="", flush=True)
+while not os.path.exists("GO"):
+    time.sleep(0.01)
+print("\\r100%")
+for number in range(20_000): print("line", number)
+"""
+    write_job(here, script.replace("GO", str(here / "go")))
+    ours, theirs = pty.openpty()
+    shown = b""
+    environ = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
+    with subprocess.Popen(command(), cwd=here, stdin=theirs, stdout=theirs, stderr=theirs, env=environ):
+        os.close(theirs)
+        with suppress(OSError):  # the terminal has gone
+            while chunk := os.read(ours, 65536):
+                shown += chunk
+                if b"50%" in shown:
+                    (here / "go").touch()
+    os.close(ours)
+    said = re.sub(r"\x1b\[[0-9;]*m", "", shown.decode())
+    lines = re.findall(r"algo-1 \| ([^\r]*)\r\n", said)
+    assert lines == ["first", "100%", *(f"line {number}" for number in range(20_000))]
 
 
 def test_sample_and_instance_count_make_it_small(here: Path) -> None:

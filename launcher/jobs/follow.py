@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.aws.account import Account, AwsError
-from launcher.console import Console, shown_path, without_orders
+from launcher.console import Console, last_state, shown_path
 from launcher.errors import RefusedError
 from launcher.jobs.ending import report
 from launcher.jobs.hosts import reader_of
@@ -111,7 +111,10 @@ class LinePrinter:
 
     def __call__(self, line: Line) -> None:
         colour = self._colours.setdefault(line.host, _COLOURS[len(self._colours) % len(_COLOURS)])
-        self._console.log(f"{line.host} |", without_orders(line.message.rstrip("\r\n")), colour)
+        message = (
+            last_state(line.message.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass").rstrip("\n")
+        )
+        self._console.log(f"{line.host} |", [message], colour)
 
 
 class _Following:

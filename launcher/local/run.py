@@ -70,8 +70,7 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
             store = stack.enter_context(s3)
             _ask_about_size(run, store)
             processes, failures = _prepare(run, store, file_systems, stack)
-            with console.progress("running", counted=False):
-                outcome = watch(processes, run, failures)
+            outcome = watch(processes, run, failures)
             _ignore_signals()  # what follows is short, and must not be cut in half
         return report(
             run, outcome if signal.SIGTERM not in received else replace(outcome, exit_code=StoppedError.exit_code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import threading
@@ -9,9 +10,10 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import IO, Literal
 
 from entrypoints import contract
+from launcher.console import last_state
 from launcher.errors import StoppedError, TrainingFailedError
 from launcher.jobs.metrics import Patterns, patterns, readings
 from launcher.local import sandbox
@@ -19,6 +21,7 @@ from launcher.local.workspace import LocalRun
 
 _COLOURS = ("cyan", "magenta", "green", "blue", "yellow")
 _ABANDONED_SECONDS = 10  # for hosts whose job has failed elsewhere: torchrun may sit in a barrier that nobody will join
+_CHUNK = 1 << 20  # bytes read at once: lines are shown in batches if the job is faster than the terminal
 _LONGEST_LINE = 1 << 20  # bytes; a job that prints no line breaks must not fill the memory
 
 
@@ -44,19 +47,31 @@ class _Watch:
     unheard: dict[str, OSError] = field(default_factory=dict)  # hosts whose lines can no longer be shown or kept
 
     def follow(self, host: str, process: subprocess.Popen[bytes], colour: str) -> None:
-        """Show and keep each line of a host's output, to the last: a job whose pipe nobody empties stands still."""
+        """Show and keep a host's output to its end: a job whose pipe is not emptied blocks."""
         assert process.stdout is not None, "started with a pipe"
+        rest = b""
         with (self.run.folder / f"{host}.log").open("wb", buffering=0) as log:
-            while line := process.stdout.readline(_LONGEST_LINE):
-                text = line.decode("utf-8", "replace").rstrip("\r\n")
-                self._note(text)
-                if host in self.unheard:
-                    continue
-                try:
-                    log.write(line)
-                    self.run.console.log(f"{host} |", text, colour)
-                except OSError as error:  # a full disk, or a terminal that has gone
-                    self.unheard[host] = error
+            while chunk := os.read(process.stdout.fileno(), _CHUNK):
+                *lines, rest = (rest + chunk).split(b"\n")
+                if len(rest) > _LONGEST_LINE:
+                    rest = last_state(rest)
+                    lines, rest = ([*lines, rest], b"") if len(rest) > _LONGEST_LINE else (lines, rest)
+                self._show(host, lines, colour, log, last_state(rest) if b"\r" in rest else b"")
+            self._show(host, [rest] if rest else [], colour, log)
+
+    def _show(self, host: str, lines: list[bytes], colour: str, log: IO[bytes], state: bytes = b"") -> None:
+        """Write whole lines to the terminal and the log; a progress bar's `state` to the terminal only."""
+        shown = [last_state(line) if b"\r" in line else line for line in lines]
+        texts = [line.decode("utf-8", "replace") for line in shown]
+        for text in texts if self.patterns else ():
+            self._note(text)
+        if host in self.unheard:
+            return
+        try:
+            log.write(b"".join(line + b"\n" for line in shown))
+            self.run.console.log(f"{host} |", texts, colour, state.decode("utf-8", "replace"))
+        except OSError as error:  # a full disk, or a terminal that has gone
+            self.unheard[host] = error
 
     def _note(self, text: str) -> None:
         """Keep the metrics of a line."""
