@@ -26,6 +26,8 @@ from importlib import import_module, metadata
 from os import PathLike
 from typing import Any
 
+from pydantic import ValidationError
+
 import launcher
 from entrypoints import contract
 from launcher.checks.channels import MAX_CHANNELS
@@ -123,8 +125,6 @@ class EstimatorInputs:
         return self.inputs if self.sdk.major == 2 else self.input_data_config
 
     def _channel(self, entry: Mapping[str, Any]) -> Any:
-        from pydantic import ValidationError  # the SDK's classes are pydantic's; ours are not
-
         shapes, serializing = import_module(self.sdk.shapes), import_module(self.sdk.serializing)
         try:
             made = shapes.Channel(**_snake_case(entry))
@@ -168,7 +168,7 @@ def estimator_inputs(spec: JobSpec | str | PathLike[str]) -> EstimatorInputs:
     sdk, version = _installed()
     if not isinstance(spec, JobSpec):
         spec = launcher.load(str(spec))
-    plan = launcher.plan(spec.replaced(code=None))
+    plan = launcher.plan(spec.model_copy(update={"code": None}))
     entries = tuple(plan.request.get("InputDataConfig", ()))
     environment = {
         name: text

@@ -136,7 +136,7 @@ def place_of(path: Path, known: Iterable[str]) -> tuple[str, Path] | None:
             if key == "path" and "directory_path" in known:
                 name, example = "directory_path", "/FOLDER"
             return f"write {name}: {example}", above
-        if kinds := [kind for kind, model in KINDS.items() if key in model.fields()]:
+        if kinds := [kind for kind, model in KINDS.items() if key in model.model_fields]:
             return f"it goes with source: {' or '.join(kinds)}", above
     return None
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from entrypoints import contract
 from launcher import show
@@ -19,7 +19,6 @@ from launcher.channels import KINDS
 from launcher.errors import InputError, Path, SpecError
 from launcher.parse import parse_spec
 from launcher.part import Part, aws_name, spec_name
-from launcher.reading import part_in
 from launcher.request import build_request, member_place, telling_variables
 from launcher.request_forms import Found, find_request
 from launcher.request_text import read_text
@@ -76,7 +75,7 @@ def _escaped(value: Any) -> Any:
 def _friendly(request: dict[str, Any]) -> dict[str, Any]:
     """What the keys of a spec can say of a request."""
     spec: dict[str, Any] = {}
-    for key, field in JobSpec.fields().items():
+    for key, field in JobSpec.model_fields.items():
         value: Any = request
         for member in member_place(key):
             value = value.get(member) if isinstance(value, dict) else None
@@ -111,7 +110,7 @@ def _leave_to_channels(spec: dict[str, Any], entries: list[dict[str, Any]]) -> N
 
 def _keyed(value: Any, annotation: Any) -> Any:
     """A member's value with a spec's keys, as far as its class has them; the rest is left to `request:`."""
-    part = part_in(annotation)
+    part = _part_of(annotation)
     if part is None:
         return value
     if isinstance(value, list):
@@ -120,11 +119,19 @@ def _keyed(value: Any, annotation: Any) -> Any:
     if not isinstance(value, dict):
         return value
     names = {spec_name(member): item for member, item in value.items()}
-    return {key: _keyed(names[key], field.annotation) for key, field in part.fields().items() if key in names}
+    return {key: _keyed(names[key], field.annotation) for key, field in part.model_fields.items() if key in names}
 
 
 def _has_keys(value: dict[str, Any], part: type[Part]) -> bool:
-    return all(aws_name(spec_name(member)) == member and spec_name(member) in part.fields() for member in value)
+    return all(aws_name(spec_name(member)) == member and spec_name(member) in part.model_fields for member in value)
+
+
+def _part_of(annotation: Any) -> type[Part] | None:
+    """The class of a spec inside `Part | None` or `tuple[Part, ...] | None`."""
+    if get_origin(annotation) is None and isinstance(annotation, type):
+        return annotation if issubclass(annotation, Part) else None
+    inner = (_part_of(each) for each in get_args(annotation))
+    return next((part for part in inner if part is not None), None)
 
 
 def _tags(tags: Any) -> dict[str, str] | None:
@@ -165,7 +172,7 @@ def _channel(entry: dict[str, Any], mode: Any) -> dict[str, Any] | str | None:
     if kind is None or not _has_keys({**data, **rest}, KINDS[kind]):
         return None
     keys = {spec_name(key): value for key, value in {**data, **rest}.items()}
-    fields = KINDS[kind].fields()
+    fields = KINDS[kind].model_fields
     channel: dict[str, Any] = {"source": kind}
     for key, field in fields.items():
         if key in keys:

@@ -12,7 +12,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path as FilePath
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
 
 from launcher.channels import KINDS
 from launcher.checks import check_spec
@@ -21,13 +23,14 @@ from launcher.errors import MAX_TOLD, InputError, Path, Problem, SpecError, cut,
 from launcher.foreign import as_list, as_mapping, place_of
 from launcher.layers import read_bytes, read_layers
 from launcher.nearest import did_you_mean, nearest
-from launcher.reading import Misfit, is_part, read_part
 from launcher.spec import JobSpec
 from launcher.values import WRONG_TYPE, Plain
 from launcher.yaml_text import MAX_BYTES
 from launcher.yaml_tree import Tree, once_each
 
 _MANY_KEYS = 15  # more than this nobody reads
+_WRONG_FORMS = {"model_type", "model_attributes_type", "dict_type", "tuple_type", "list_type"}
+_Found = tuple[Path, Mapping[str, Any], Mapping[str, Any]]  # where, pydantic's error, and the value that it is about
 
 
 def load(path: str | FilePath, *, sets: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> JobSpec:
@@ -56,34 +59,34 @@ def parse_spec(
         raise SpecError(
             [Problem((), "is not a mapping; a spec is made of `key: value` lines", WRONG_TYPE, location=location)]
         )
-    spec, misfits = read_part(JobSpec, tree.value)
+    spec, found = _validated(tree.value)
     spec._locate, spec._veiled = tree.locate, veiled
-    if not misfits and not tree.problems:
+    if not found and not tree.problems:
         return spec
     # Words for each of thousands, with the nearest name of all that are known, would take their time.
-    first = sorted(misfits, key=lambda each: place_order(tree.locate(each.path)))[:MAX_TOLD]
-    problems = [_located(_problem(each, tree.value), each.value, tree) for each in first]
+    first = sorted(found, key=lambda each: place_order(tree.locate(each[0])))[:MAX_TOLD]
+    problems = [_located(_problem(details, value), details, tree) for _, details, value in first]
     # Of a list with a wrong item nothing is left to judge.
     judged = {
-        _up_to_list(place) for place in (*(each.path for each in misfits), *(each.meant for each in problems)) if place
+        _up_to_list(place) for place in (*(each[0] for each in found), *(each.meant for each in problems)) if place
     }
     # What stood in a list or a mapping of a wrong form may be what is missing beside it, or in what a file was to bring.
-    holed = {each.path[:-1] for each in misfits if each.kind in ("mapping", "list") and len(each.path) > 1}
+    holed = {path[:-1] for path, details, _ in found if details["type"] in _WRONG_FORMS and len(path) > 1}
     more = [
         problem if problem.location else replace(problem, location=tree.locate(problem.path))
         for problem in without_ignored(check_spec(spec), spec, ())
         if not (_within(problem.path, judged) or (problem.path[:-1] in holed and problem.path not in tree.places))
     ]
-    if "extends" in {each.path[0] for each in misfits}:
+    if ("extends",) in {path[:1] for path, _, _ in found}:
         more = []
     known = {problem.location for problem in tree.problems}  # what else is wrong there follows from it
     problems = [problem for problem in problems + more if problem.location not in known]
-    raise SpecError(cut(once_each(in_file_order(problems + tree.problems)), len(misfits) - len(first)))
+    raise SpecError(cut(once_each(in_file_order(problems + tree.problems)), len(found) - len(first)))
 
 
-def _located(problem: Problem, written: Any, tree: Tree) -> Problem:
+def _located(problem: Problem, details: Mapping[str, Any], tree: Tree) -> Problem:
     """The problem at its place, with a remedy that only the place tells."""
-    at = tree.locate(problem.path)
+    at, written = tree.locate(problem.path), details["input"]
     if isinstance(written, Plain) and problem.path in tree.below:
         missing = "; it has no space behind its ':'" if re.match(r"[\w.-]+:[^\s/]", written) else ""
         return replace(problem, message=problem.message + missing, location=tree.below[problem.path])
@@ -100,36 +103,74 @@ def _within(path: Path, places: set[Path]) -> bool:
     return any(path[:length] in places for length in range(1, len(path) + 1))
 
 
-def _problem(misfit: Misfit, spec: Mapping[str, Any]) -> Problem:
-    """A misfit in words."""
-    path, value = misfit.path, misfit.value
-    match misfit.kind:
-        case "unknown-key":
-            hint, meant = _instead(path, misfit.known)
-            meant = meant[:1] if meant[:1] and spec.get(str(meant[0])) is None else meant
+def _validated(value: Mapping[str, Any]) -> tuple[JobSpec, list[_Found]]:
+    """The spec of all that is right in `value`, and pydantic's error for each thing that is not.
+
+    What is wrong is taken out, and the rest validated again, until it stands; each round takes out at least one thing.
+    """
+    wrong: list[_Found] = []
+    while True:
+        try:
+            return JobSpec.model_validate(value), wrong
+        except ValidationError as error:
+            # Of a channel of no kind, no key can be judged: its error stands at the channel, which goes as a whole.
+            found = [(_spec_path(each["loc"]), each, value) for each in error.errors(include_url=False)]
+            lists = {path[:-1] for path, _, _ in found if path and isinstance(path[-1], int)}
+            found = [each for each in found if each[0] not in lists]  # `extends` is no single text either: no news
+            wrong += found
+            value = _without(value, [path for path, _, _ in found])
+
+
+def _without(value: Any, paths: list[Path]) -> Any:
+    """A copy of `value` that lacks what stands at `paths`. A wrong item takes its list along: items have an order."""
+    below: dict[str | int, list[Path]] = {}
+    dropped = set()
+    for path in paths:
+        inner = value.get(path[0])
+        if len(path) > 1 and isinstance(inner, dict) and path[1] in inner:
+            below.setdefault(path[0], []).append(path[1:])
+        else:
+            dropped.add(path[0])
+    return {
+        key: _without(item, below[key]) if key in below else item for key, item in value.items() if key not in dropped
+    }
+
+
+def _problem(details: Mapping[str, Any], value: Mapping[str, Any]) -> Problem:
+    """One of pydantic's errors in our words."""
+    path = _spec_path(details["loc"])
+    match details["type"]:
+        case "extra_forbidden":
+            hint, meant = _instead(path, _known_keys(path[:-1], value))
+            meant = meant[:1] if meant[:1] and value.get(str(meant[0])) is None else meant
             return Problem(path, f"is not a key of {_called(path[:-1])}; {hint}", "unknown-key", meant=meant)
-        case "unknown-source":
-            source = str(value["source"])
+        case "string_type":
+            return Problem(path, "has no value; write it, or '' for an empty text", WRONG_TYPE)
+        case "union_tag_invalid":
+            source = details["ctx"]["tag"]
             message = f"{source!r} is no kind of channel{did_you_mean(source, KINDS)}; one of {', '.join(KINDS)}"
             return Problem((*path, "source"), message, "unknown-source")
-        case "mapping" if path == ("code",):
-            return Problem(path, f"{_what(value)}; write {{directory: FOLDER, entry_point: SCRIPT}}", WRONG_TYPE)
-        case "mapping":
-            message = f"{_what(value)}, but a mapping of `key: value` belongs here{as_mapping(path, value)}"
+        case "model_type" | "model_attributes_type" | "dict_type" if path == ("code",):
+            message = f"{_what(details['input'])}; write {{directory: FOLDER, entry_point: SCRIPT}}"
             return Problem(path, message, WRONG_TYPE)
-        case "list":
-            dash = str(value).startswith("-")
-            example = "; behind the '-' of an item comes a space" if dash else f", {as_list(path, value)}"
-            return Problem(path, f"{_what(value)}, but a list belongs here{example}", WRONG_TYPE)
-        case "one-of":
-            given = "null" if value is None else str(value)
-            message = f"{given!r} is not one of {', '.join(misfit.known)}{did_you_mean(given, misfit.known)}"
+        case "model_type" | "model_attributes_type" | "dict_type":
+            advice = as_mapping(path, details["input"])
+            message = f"{_what(details['input'])}, but a mapping of `key: value` belongs here{advice}"
+            return Problem(path, message, WRONG_TYPE)
+        case "tuple_type" | "list_type":
+            dash = str(details["input"]).startswith("-")
+            example = "; behind the '-' of an item comes a space" if dash else f", {as_list(path, details['input'])}"
+            return Problem(path, f"{_what(details['input'])}, but a list belongs here{example}", WRONG_TYPE)
+        case "literal_error":
+            given = "null" if details["input"] is None else str(details["input"])
+            expected = details["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
+            message = f"{given!r} is not one of {', '.join(expected)}{did_you_mean(given, expected)}"
             return Problem(path, message, "unknown-value")
-        case "wrong-type":
-            return Problem(path, misfit.message, WRONG_TYPE)
+        case _:
+            return Problem(path, details["msg"], details["type"] if details["type"] == WRONG_TYPE else "invalid-value")
 
 
-def _instead(path: Path, known: Sequence[str]) -> tuple[str, Path]:
+def _instead(path: Path, known: list[str]) -> tuple[str, Path]:
     """What to write instead of a key that the mapping around it lacks, and the place that was probably meant."""
     elsewhere = place_of(path, known)
     if elsewhere is not None:
@@ -137,7 +178,7 @@ def _instead(path: Path, known: Sequence[str]) -> tuple[str, Path]:
     where = _mappings_with(str(path[-1]))
     if where and (len(path) == 1 or path[0] != "channels"):
         return f"it belongs under {' or '.join(where)}", ()
-    if len(path) > 1 and str(path[-1]) in JobSpec.fields():
+    if len(path) > 1 and str(path[-1]) in JobSpec.model_fields:
         return "it belongs at the top of the spec", ()
     near = nearest(str(path[-1]), known)
     if near:
@@ -147,17 +188,52 @@ def _instead(path: Path, known: Sequence[str]) -> tuple[str, Path]:
     ), ()
 
 
+def _spec_path(loc: tuple[str | int, ...]) -> Path:
+    """Pydantic's location without what it adds: the kind of a channel or of an image, and `[key]` for a problem of a key."""
+    path = loc[:-1] if loc[-1:] == ("[key]",) else loc
+    if path[:1] == ("extends",):
+        return (*path[:1], *(part for part in path if isinstance(part, int)))
+    if path[:1] == ("image",):
+        return path[:1] + path[2:]
+    return path[:2] + path[3:] if path[:1] == ("channels",) and len(path) > 2 and path[2] in KINDS else path
+
+
 def _mappings_with(key: str) -> list[str]:
     """The mappings of a spec in which a key has its place."""
-    parts = [(name, part) for name, field in JobSpec.fields().items() for part in get_args(field.annotation)]
-    found = [name for name, part in parts if is_part(part) and key in part.fields()]
-    return found + ["a channel"] * any(key in kind.fields() for kind in KINDS.values())
+    fields = JobSpec.model_fields.items()
+    inner = {name: [part for part in map(_model_of, get_args(field.annotation)) if part] for name, field in fields}
+    found = [name for name, parts in inner.items() if any(key in part.model_fields for part in parts)]
+    return found + ["a channel"] * any(key in kind.model_fields for kind in KINDS.values())
+
+
+def _model_of(annotation: Any) -> type[BaseModel] | None:
+    plain = get_origin(annotation) is None and isinstance(annotation, type)
+    return annotation if plain and issubclass(annotation, BaseModel) else None
 
 
 def _called(path: Path) -> str:
     if path and isinstance(path[-1], int):
         return dotted(path[-2:])
     return "a spec" if not path else "a channel" if path[0] == "channels" and len(path) == 2 else str(path[-1])
+
+
+def _known_keys(path: Path, value: Mapping[str, Any]) -> list[str]:
+    """The keys that the mapping at `path` may have."""
+    model: Any = JobSpec
+    if path[:1] == ("channels",):
+        channel = value["channels"][path[1]]
+        model, path = KINDS.get(str(channel.get("source", "S3")), KINDS["S3"]), path[2:]
+    for part in path:
+        if isinstance(part, str):
+            model = _inner_model(model.model_fields[part].annotation)
+    return list(model.model_fields)
+
+
+def _inner_model(annotation: Any) -> type[BaseModel]:
+    """The model inside `Model | None` or `tuple[Model, ...] | None`."""
+    if get_origin(annotation) is None and isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(_inner_model(inner) for inner in get_args(annotation) if inner not in (type(None), ...))
 
 
 def _what(value: Any) -> str:

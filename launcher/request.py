@@ -133,7 +133,7 @@ def training_image(spec: JobSpec) -> tuple[str, ImageError | None]:
 
 def _needs_no_mode(spec: JobSpec) -> bool:
     """Whether the default mode stays away: serverless jobs have no AlgorithmSpecification for it to stand in."""
-    return spec.serverless_job_config is not None and "training_input_mode" not in spec.written
+    return spec.serverless_job_config is not None and "training_input_mode" not in spec.model_fields_set
 
 
 def member_place(key: str) -> tuple[str, ...]:

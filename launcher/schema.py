@@ -11,23 +11,24 @@ import inspect
 import json
 import sys
 import textwrap
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Any
 
 from launcher.aws_model import REQUEST, shapes, violations
 from launcher.channels import KINDS
+from launcher.channels.base import BaseChannel
 from launcher.codes import ignorable
 from launcher.part import Part, aws_name, spec_name
-from launcher.reading import is_part
 from launcher.request import member_place
 from launcher.schema_limits import bounds, map_limits, number_limits, request_members, text_limits, unquoted
 from launcher.spec import JobSpec
-from launcher.values import Choice
 
 
 def schema() -> dict[str, Any]:
     """The whole schema, JSON Schema 2020-12."""
-    definitions = {part.__name__: _definition(part) for part in _parts()}
-    made = definitions.pop(JobSpec.__name__)
+    made = JobSpec.model_json_schema()
+    definitions: dict[str, Any] = made.pop("$defs")
+    for name, part in _parts().items():
+        _describe(definitions.get(name, made), part)
     for key, field in made["properties"].items():
         if key == "tags":
             map_limits(field["anyOf"][0], "TagKey", "TagValue", shapes()["TagList"])
@@ -68,51 +69,15 @@ def schema() -> dict[str, Any]:
     }
 
 
-def _parts() -> list[type[Part]]:
-    """Every class of a spec; those that others are derived from are none that a spec holds."""
-    found: list[type[Part]] = [Part]
-    for part in found:
-        found += part.__subclasses__()
-    return sorted((part for part in found if not part.__subclasses__()), key=lambda part: part.__name__)
-
-
-def _definition(part: type[Part]) -> dict[str, Any]:
-    """The schema of a class, without the limits of AWS."""
-    properties = {}
-    for name, field in part.fields().items():
-        default = {} if field.default is None else {"default": field.default}
-        properties[name] = {**_of_type(field.annotation), **default}
-    required = [name for name, field in part.fields().items() if field.is_required]
-    definition = {
-        "additionalProperties": False,
-        "description": part.__doc__,
-        "properties": properties,
-        **({"required": required} if required else {}),
-        "type": "object",
-    }
-    _describe(definition, part)
-    return definition
-
-
-def _of_type(annotation: Any) -> dict[str, Any]:
-    origin, inner = get_origin(annotation), get_args(annotation)
-    if annotation is type(None):
-        return {"type": "null"}
-    if is_part(annotation):
-        return {"$ref": f"#/$defs/{annotation.__name__}"}
-    if origin is Annotated and isinstance(inner[1], Choice):
-        return {"anyOf": [_of_type(option) for option in inner[1].options]}
-    if origin is Annotated:
-        types, pattern = inner[1].types, inner[1].pattern
-        return {"type": list(types) if len(types) > 1 else types[0], **({"pattern": pattern} if pattern else {})}
-    if origin is Literal:
-        return {"type": "string", **({"enum": list(inner)} if len(inner) > 1 else {"const": inner[0]})}
-    if origin is tuple:
-        return {"type": "array", "items": _of_type(inner[0])}
-    if origin is dict:
-        return {"type": "object", "additionalProperties": _of_type(inner[1])}
-    options = [option for each in inner for option in (lambda made: made.get("anyOf", [made]))(_of_type(each))]
-    return {"anyOf": options} if options else {}
+def _parts() -> dict[str, type[Part]]:
+    """Every class of a spec by its name."""
+    found: dict[str, type[Part]] = {}
+    todo: list[type[Part]] = [Part]
+    while todo:
+        for part in todo.pop().__subclasses__():
+            found[part.__name__] = part
+            todo.append(part)
+    return {name: part for name, part in found.items() if part not in (BaseChannel,)}
 
 
 def _describe(definition: dict[str, Any], part: type[Part]) -> None:
@@ -125,7 +90,7 @@ def _describe(definition: dict[str, Any], part: type[Part]) -> None:
         for field, text in zip(tree.body, tree.body[1:], strict=False):
             if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
                 assert isinstance(field.target, ast.Name), "a field has a plain name"
-                if field.target.id in definition["properties"]:
+                if field.target.id in definition.get("properties", {}):
                     definition["properties"][field.target.id]["description"] = str(text.value.value)
 
 
@@ -229,7 +194,7 @@ def _of_a_whole_job() -> dict[str, Any]:
     """
     kinds = []
     for source, kind in KINDS.items():
-        entry = kind(source=source).input_data_config("name", "File")
+        entry = kind.model_validate({"source": source}).input_data_config("name", "File")
         lacks = [spec_name(str(each.path[-1])) for each in violations(entry, "Channel")] if entry else ["s3_uri"]
         kinds.append({"if": _of_kind(source), "then": {"required": lacks}})
     channel = {"if": {"type": "object"}, "then": {"allOf": kinds}}

@@ -9,24 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path as FilePath
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Discriminator, PrivateAttr, Tag
 
 from launcher import parts
 from launcher.channels import Channel
 from launcher.errors import Location, Path
 from launcher.part import Part
-from launcher.values import Boolean, Choice, Setting, Text
+from launcher.values import Boolean, Setting, Text
 
 if TYPE_CHECKING:
     ImageOrUri = parts.Image | str
-    OneOrMore = tuple[str, ...] | str
 else:
     ImageOrUri = Annotated[
-        Any, Choice(lambda value: parts.Image if isinstance(value, dict) else Text, (parts.Image, Text))
-    ]
-    OneOrMore = Annotated[
-        Any, Choice(lambda value: Text if isinstance(value, str) else tuple[Text, ...], (tuple[Text, ...], Text))
+        Annotated[parts.Image, Tag("image")] | Annotated[Text, Tag("uri")],
+        Discriminator(lambda value: "image" if isinstance(value, dict | parts.Image) else "uri"),
     ]
 
 
@@ -98,13 +96,13 @@ class JobSpec(Part):
     channels: dict[Text, Channel] | None = None
     request: dict[Text, Any] | None = None
     """Whatever else the request shall say, by its own member names; merged last. `null` deletes a member."""
-    extends: OneOrMore | None = None
+    extends: tuple[Text, ...] | Text | None = None
     """A spec, or several, that this one is laid over; paths start at this file."""
     ignore: tuple[Text, ...] | None = None
     """Codes of warnings, and of values that the installed botocore does not know, to say nothing of."""
 
-    _veiled: Mapping[tuple[str, str], str] = MappingProxyType({})
-    _locate: Callable[[Path], Location | None] | None = None
+    _veiled: dict[tuple[str, str], str] = PrivateAttr(default_factory=dict)
+    _locate: Callable[[Path], Location | None] | None = PrivateAttr(default=None)
 
     def locate(self, path: Path) -> Location | None:
         """Where `path`, or the nearest thing around it, stands in the file this spec was read from."""

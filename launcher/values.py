@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 WRONG_TYPE = "wrong-type"
 INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,18}(_[0-9]{1,18}){0,6})")  # of 64 bits; longer ones Python refuses, too
@@ -25,27 +27,6 @@ _SIZE = re.compile(r"([0-9]{1,9}) ?(GB|TB)")
 _MAX_DIGITS = 19  # of a 64-bit integer; Python itself refuses to read more than 4,300
 
 
-class WrongTypeError(ValueError):
-    """A value that does not fit its field; the message says what it is and what to write."""
-
-
-class Leaf(NamedTuple):
-    """How a single value is read, and how JSON Schema describes it."""
-
-    read: Callable[[object], object]
-    """Returns the value, or raises WrongTypeError."""
-    types: tuple[str, ...]
-    pattern: str | None = None
-
-
-class Choice(NamedTuple):
-    """A field whose type depends on what is written."""
-
-    choose: Callable[[Any], Any]
-    """Returns the type for a value, or None if it names a kind that does not exist."""
-    options: tuple[Any, ...]
-
-
 class Plain(str):
     """An unquoted scalar of a YAML file, exactly as written."""
 
@@ -55,12 +36,14 @@ class Plain(str):
 def as_text(value: object) -> str:
     """A string as AWS takes it: what is written, to the letter; lists and maps as JSON.
 
-    Raises WrongTypeError for null, which has no text.
+    Raises PydanticCustomError `wrong-type` for null, which has no text.
     """
     if isinstance(value, str):
         return str(value)
     if value is None:
-        raise WrongTypeError("has no value; write it behind the colon, or '' for an empty text, or 'null' in quotes")
+        raise PydanticCustomError(
+            WRONG_TYPE, "has no value; write it behind the colon, or '' for an empty text, or 'null' in quotes"
+        )
     return as_json(value)
 
 
@@ -82,21 +65,18 @@ def as_json(value: object) -> str:
 def _text(value: object) -> object:
     if isinstance(value, dict | list):
         kind = "a mapping" if isinstance(value, dict) else "a list"
-        raise WrongTypeError(f"is {kind}, but a single text belongs here")
-    if value is None:
-        raise WrongTypeError("has no value; write it, or '' for an empty text")
-    return as_text(value)
+        raise PydanticCustomError(WRONG_TYPE, "is {kind}, but a single text belongs here", {"kind": kind})
+    return None if value is None else as_text(value)
 
 
 def _integer(value: object, example: str = "2") -> object:
     if isinstance(value, Plain) and INTEGER.fullmatch(value) and len(value) <= _MAX_DIGITS:
         return int(value)
-    if isinstance(value, int) and not isinstance(value, bool):
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
     if isinstance(value, Plain) and re.fullmatch(r"[-+]?[1-9][0-9_]*", value) and len(value) > _MAX_DIGITS:
-        raise WrongTypeError(f"has {len(value):,} digits, but numbers go up to {2**63 - 1:,}")
-    what, advice = _described(value, example)
-    raise WrongTypeError(f"{what}, but a whole number belongs here{advice}")
+        raise PydanticCustomError(WRONG_TYPE, f"has {len(value):,} digits, but numbers go up to {2**63 - 1:,}")
+    raise PydanticCustomError(WRONG_TYPE, "{what}, but a whole number belongs here{advice}", _described(value, example))
 
 
 def _seconds(value: object) -> object:
@@ -104,7 +84,10 @@ def _seconds(value: object) -> object:
     if isinstance(value, str) and (found := _DURATION.fullmatch(value)):
         return sum(int(count or 0) * unit for count, unit in zip(found.groups(), _UNITS.values(), strict=True))
     if isinstance(value, str) and (meant := _duration_meant(value)):
-        raise WrongTypeError(f"{_described(value)[0]}, but seconds or a duration belong here; write {meant}")
+        what = _described(value, "")["what"]
+        raise PydanticCustomError(
+            WRONG_TYPE, "{what}, but seconds or a duration belong here; write {meant}", {"what": what, "meant": meant}
+        )
     return _integer(value, "3600, 90m or 12h")
 
 
@@ -136,25 +119,25 @@ def _gigabytes(value: object) -> object:
 def _boolean(value: object) -> object:
     if isinstance(value, Plain) and value in BOOLEANS:
         return BOOLEANS[value]
-    if isinstance(value, bool):
+    if value is None or isinstance(value, bool):
         return value
-    what, advice = _described(value)
+    context = _described(value, "")
     if isinstance(value, str) and value.lower() in _OLD_BOOLEANS:
-        advice = f"; write {_OLD_BOOLEANS[value.lower()]}"
-    raise WrongTypeError(f"{what}, but true or false belongs here{advice}")
+        context["advice"] = f"; write {_OLD_BOOLEANS[value.lower()]}"
+    raise PydanticCustomError(WRONG_TYPE, "{what}, but true or false belongs here{advice}", context)
 
 
-def _described(value: object, example: str = "") -> tuple[str, str]:
+def _described(value: object, example: str) -> dict[str, Any]:
     """The words for a value that does not fit: what it is, and what to write."""
     if isinstance(value, Plain):
         shown = str(value) if len(value) <= 40 else f"{value[:37]}..."
         number = _whole_number(value) if example else None
         advice = f"; write {number}" if number is not None else f", such as {example}" if example else ""
-        return f"is {shown!r}", advice
+        return {"what": f"is {shown!r}", "advice": advice}
     if isinstance(value, str):
-        return f"is the text {value!r} in quotes", "; write it without quotes"
+        return {"what": f"is the text {value!r} in quotes", "advice": "; write it without quotes"}
     kind = "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list) else repr(value)
-    return f"is {kind}", f", such as {example}" if example else ""
+    return {"what": f"is {kind}", "advice": f", such as {example}" if example else ""}
 
 
 def _whole_number(value: str) -> int | None:
@@ -169,11 +152,25 @@ def _whole_number(value: str) -> int | None:
     return None
 
 
+def _setting(value: object) -> object:
+    return as_text(value)
+
+
+_SCALAR = {"type": ["string", "number", "boolean"]}
+
 # Fields of a spec are of these types. Each may be null, which suppresses a default.
-Text = Annotated[str, Leaf(_text, ("string", "number", "boolean"))]
-Integer = Annotated[int, Leaf(_integer, ("integer",))]
-Boolean = Annotated[bool, Leaf(_boolean, ("boolean",))]
-Seconds = Annotated[int, Leaf(_seconds, ("integer", "string"), f"^{_DURATION.pattern}$")]
-Gigabytes = Annotated[int, Leaf(_gigabytes, ("integer", "string"), f"^{_SIZE.pattern}$")]
+Text = Annotated[str, BeforeValidator(_text), WithJsonSchema(_SCALAR)]
+Integer = Annotated[int, BeforeValidator(_integer), WithJsonSchema({"type": "integer"})]
+Boolean = Annotated[bool, BeforeValidator(_boolean), WithJsonSchema({"type": "boolean"})]
+Seconds = Annotated[
+    int, BeforeValidator(_seconds), WithJsonSchema({"type": ["integer", "string"], "pattern": f"^{_DURATION.pattern}$"})
+]
+Gigabytes = Annotated[
+    int, BeforeValidator(_gigabytes), WithJsonSchema({"type": ["integer", "string"], "pattern": f"^{_SIZE.pattern}$"})
+]
 # A hyperparameter or an environment variable: anything but null, sent as text.
-Setting = Annotated[str, Leaf(as_text, ("string", "number", "boolean", "array", "object"))]
+Setting = Annotated[
+    str,
+    BeforeValidator(_setting),
+    WithJsonSchema({"type": ["string", "number", "boolean", "array", "object"]}),
+]

@@ -65,7 +65,7 @@ def job_of(file: Path) -> dict[str, Any]:
     import launcher
 
     spec = launcher.load(str(file if file.suffix == ".yaml" else file.parent / "plain.yaml"))
-    return launcher.plan(spec.replaced(code=None)).request
+    return launcher.plan(spec.model_copy(update={"code": None})).request
 
 
 def fit(file: Path, session: Any) -> None:

@@ -118,7 +118,7 @@ def test_a_spec_runs_here(name: str, workplace: Path) -> None:
     read_here = read(name, workplace)
     assert set(read_here) == {(channel, epoch) for channel in spec.all_channels for epoch in range(epochs)}
     for (channel, _), reading in read_here.items():
-        told = dict(spec.all_channels[channel])
+        told = spec.all_channels[channel].model_dump()
         assert reading.mode == ("S3Connector" if told["source"] == "S3Connector" else told["input_mode"] or "File")
         assert reading.count > 0
         assert reading == read_here[channel, 0]  # every epoch brings the same samples

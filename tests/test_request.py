@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,8 +15,7 @@ from launcher.channels import KINDS
 from launcher.checks import check_spec
 from launcher.checks.examples import BASE, laid_over_base
 from launcher.errors import Path, dotted
-from launcher.part import Part, spec_name
-from launcher.reading import read_part
+from launcher.part import spec_name
 from launcher.request import build_request, spec_path
 from launcher.spec import JobSpec
 
@@ -72,7 +72,7 @@ def test_every_member_has_a_key() -> None:
     }
     spec["channels"], expected = {}, []
     for source, member in sources.items():
-        taken = {name: value for name, value in common.items() if spec_name(name) in KINDS[source].fields()}
+        taken = {name: value for name, value in common.items() if spec_name(name) in KINDS[source].model_fields}
         data = dict(channel["DataSource"][member])
         if "FileSystemType" in data:
             data["FileSystemType"] = source
@@ -82,18 +82,17 @@ def test_every_member_has_a_key() -> None:
         spec["channels"][source] = {"source": source, **keys}
     request["InputDataConfig"] = expected
     job_name = spec.pop("training_job_name")
-    assert build_request(read_part(JobSpec, spec)[0], job_name) == request
+    assert build_request(JobSpec.model_validate(spec), job_name) == request
     assert set(common) == {
-        member for source in sources for member in common if spec_name(member) in KINDS[source].fields()
+        member for source in sources for member in common if spec_name(member) in KINDS[source].model_fields
     }
 
 
 def places(value: Any, path: Path = ()) -> Iterator[Path]:
     yield path
-    if isinstance(value, dict | list | tuple | Part):
-        for key, item in enumerate(value) if isinstance(value, list | tuple) else dict(value).items():
-            if item is not None:
-                yield from places(item, (*path, key))
+    if isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from places(item, (*path, key))
 
 
 def test_every_place_of_a_request_leads_back_into_its_spec() -> None:
@@ -103,7 +102,7 @@ def test_every_place_of_a_request_leads_back_into_its_spec() -> None:
     )
     spec = parse_spec(text, "job.yaml")
     request = launcher.plan(spec, name="one").request
-    written = set(places(spec))
+    written = set(places(json.loads(spec.model_dump_json(exclude_none=True))))
     for place in places(request):
         assert not place or spec_path(place, request, spec) in written | {
             ("base_name",),
@@ -184,6 +183,7 @@ def test_sizes() -> None:
 
 
 def test_a_serverless_job_has_no_mode() -> None:
-    job = {"base_name": "a", "serverless_job_config": {"base_model_arn": "arn", "job_type": "FineTuning"}}
-    spec, _ = read_part(JobSpec, job)
+    spec = JobSpec.model_validate(
+        {"base_name": "a", "serverless_job_config": {"base_model_arn": "arn", "job_type": "FineTuning"}}
+    )
     assert "AlgorithmSpecification" not in build_request(spec, "one")

@@ -15,7 +15,6 @@ from launcher.checks import RULES, check_spec
 from launcher.checks.built_in_facts import BUILT_INS
 from launcher.checks.rule import Draft
 from launcher.names import job_name
-from launcher.reading import read_part
 from launcher.spec import JobSpec
 
 SECRET = "hunter2-"
@@ -78,12 +77,6 @@ def spoiled(request: Any, chance: Random) -> Any:
     return [spoiled(inner, chance) for inner in request] if isinstance(request, list) else request
 
 
-def spec_of(data: dict[str, Any]) -> JobSpec:
-    spec, misfits = read_part(JobSpec, data)
-    assert misfits == []
-    return spec
-
-
 CODE = CodeArchive((("train.py", False, b"print()"),))
 SEEDS = {"seed": st.integers(0, 2**32), "odds": st.sampled_from([0.2, 0.5, 0.8, 1])}
 MANY = settings(max_examples=150, deadline=None, derandomize=True)
@@ -92,7 +85,7 @@ MANY = settings(max_examples=150, deadline=None, derandomize=True)
 @given(**SEEDS)
 @MANY
 def test_no_rule_raises(seed: int, odds: float) -> None:
-    spec = spec_of({"base_name": "a", "region": "eu-west-1", "enable_network_isolation": True})
+    spec = JobSpec.model_validate({"base_name": "a", "region": "eu-west-1", "enable_network_isolation": True})
     draft = Draft(spec, value(REQUEST, Random(seed), odds))
     for rule in RULES:
         for path, message in rule.find(draft):
@@ -104,7 +97,7 @@ def test_no_rule_raises(seed: int, odds: float) -> None:
 @MANY
 def test_every_finding_has_a_place(seed: int, odds: float) -> None:
     """The same by way of a spec that says it all in `request:`, with the model's own findings and their remedies."""
-    spec = spec_of({"base_name": "a", "request": value(REQUEST, Random(seed), odds)})
+    spec = JobSpec.model_validate({"base_name": "a", "request": value(REQUEST, Random(seed), odds)})
     for problem in check_spec(spec):
         assert problem.path
         assert SECRET not in problem.message
@@ -115,7 +108,7 @@ def test_every_finding_has_a_place(seed: int, odds: float) -> None:
 def test_wrong_types_reach_no_rule(seed: int, odds: float) -> None:
     chance = Random(seed)
     request = {key: spoiled(inner, chance) for key, inner in value(REQUEST, chance, odds).items()}
-    spec = spec_of({"base_name": "a", "request": request})
+    spec = JobSpec.model_validate({"base_name": "a", "request": request})
     assert all(isinstance(problem.message, str) for problem in check_spec(spec))
 
 
@@ -128,7 +121,7 @@ def test_the_code_joins_any_request(delivery: str, wrong: bool, seed: int, odds:
     if wrong:
         request = {key: spoiled(inner, chance) for key, inner in request.items()}
     code = {"directory": "src", "entry_point": "train.py", "delivery": delivery}
-    spec = spec_of({"base_name": "a", "region": "eu-west-1", "request": request, "code": code})
+    spec = JobSpec.model_validate({"base_name": "a", "region": "eu-west-1", "request": request, "code": code})
     known = {str(problem) for problem in check_spec(spec)}
     try:
         told = make_plan(spec, job_name=job_name(spec), code=CODE).warnings
@@ -150,7 +143,7 @@ def test_code_joins_right_requests_too() -> None:
         fields |= {"image": "123456789012.dkr.ecr.eu-west-1.amazonaws.com/a:1", "resource_config": machine}
         chosen = {"base_name": "a", "code": {"directory": "src", "entry_point": "train.py"}, "request": request}
         try:
-            planned += bool(make_plan(spec_of({**fields, **chosen}), job_name="one", code=CODE))
+            planned += bool(make_plan(JobSpec.model_validate({**fields, **chosen}), job_name="one", code=CODE))
         except SpecError as error:
             assert error.problems
     assert planned
@@ -158,7 +151,7 @@ def test_code_joins_right_requests_too() -> None:
 
 def test_the_walk_meets_most_rules() -> None:
     """A fuzz that breaks no rule would prove nothing."""
-    spec = spec_of({"base_name": "a", "region": "eu-west-1"})
+    spec = JobSpec.model_validate({"base_name": "a", "region": "eu-west-1"})
     met = set()
     for seed in range(600):
         draft = Draft(spec, value(REQUEST, Random(seed), (0.5, 0.8)[seed % 2]))

@@ -93,7 +93,7 @@ TOP = SCHEMA["properties"]
 # Left out: texts that other keys decide about (the job's name is checked as the whole name, an image is looked up).
 KEYS = [
     key
-    for key in JobSpec.fields()
+    for key in JobSpec.model_fields
     if key not in ("base_name", "training_job_name", "extends", "request", "image", "ignore")
 ]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Union
+
+from pydantic import Discriminator, Tag
 
 from launcher.channels.base import BaseChannel
 from launcher.channels.dataset import DatasetChannel
@@ -10,7 +12,6 @@ from launcher.channels.efs import EFSChannel
 from launcher.channels.fsx_lustre import FSxLustreChannel
 from launcher.channels.s3 import S3Channel
 from launcher.channels.s3_connector import S3ConnectorChannel
-from launcher.values import Choice
 
 KINDS: dict[str, type[BaseChannel]] = {  # the value of a channel's `source` -> what may be written
     "S3": S3Channel,
@@ -21,13 +22,18 @@ KINDS: dict[str, type[BaseChannel]] = {  # the value of a channel's `source` -> 
 }
 
 
-def kind_of(channel: Any) -> type[BaseChannel] | None:
-    """The kind of a channel as written: S3 if it names none; None if it names one that does not exist."""
-    source = channel.get("source") if isinstance(channel, dict) else None
-    return KINDS.get("S3" if source is None else str(source))
+def source_of(value: Any) -> str:
+    """The kind of a channel as written; S3 where it does not say, as in the shorthand."""
+    if isinstance(value, BaseChannel):
+        return str(value.source)
+    source = value.get("source") if isinstance(value, dict) else None
+    return "S3" if source is None else str(source)
 
 
 if TYPE_CHECKING:
     Channel = BaseChannel
 else:
-    Channel = Annotated[Any, Choice(kind_of, tuple(KINDS.values()))]
+    Channel = Annotated[
+        Union[tuple(Annotated[kind, Tag(source)] for source, kind in KINDS.items())],  # noqa: UP007 - made from a table
+        Discriminator(source_of),
+    ]

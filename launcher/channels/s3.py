@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
+from pydantic import model_validator
+
 from launcher.channels.base import BaseChannel
 from launcher.part import Part
 from launcher.values import Boolean, Integer, Text
@@ -59,6 +61,11 @@ class S3Channel(BaseChannel):
     model_access_config: ModelAccessConfig | None = None
     hub_access_config: HubAccessConfig | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _shorthand(cls, value: Any) -> Any:
+        return {"s3_uri": value} if isinstance(value, str) else value
+
     def input_data_config(self, name: str, training_input_mode: str | None) -> dict[str, Any]:
         values = {key: value for key, value in self if key != "source"}
         return self._entry(name, {**values, "input_mode": self._mode(training_input_mode)})
@@ -68,4 +75,4 @@ class S3Channel(BaseChannel):
         return f"{self.s3_uri} by {self._mode(training_input_mode) or 'File'}{sharded}"
 
     def _mode(self, training_input_mode: str | None) -> str | None:
-        return self.input_mode if "input_mode" in self.written else training_input_mode
+        return self.input_mode if "input_mode" in self.model_fields_set else training_input_mode

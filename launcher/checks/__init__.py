@@ -127,7 +127,7 @@ def _of_the_job(violation: Violation, request: dict[str, Any], spec: JobSpec) ->
     match violation.path:
         case ("InputDataConfig", int(index), "InputMode") if "InputDataConfig" not in (spec.request or {}):
             channel = spec.all_channels[request["InputDataConfig"][index]["ChannelName"]]
-            return "input_mode" not in channel.written
+            return "input_mode" not in channel.model_fields_set
     return False
 
 
