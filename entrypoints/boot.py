@@ -1,6 +1,7 @@
 """The first program of the container: unpacks the code that lies beside it and runs the entry point.
 
     python3 /…/input/data/launcher_code/boot.py <entry point> [--launcher torchrun] [--requirements <file>]
+        [--argument-style json]
 
 It is PID 1 of whatever image the job names, so it needs nothing but Python's standard library, and none of this
 project's modules before it has unpacked them: those it loads by their place, not by `import` from a path, because the
@@ -62,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
         _load_package(root / BUNDLE_DIR / BUNDLED_PACKAGE)
         from entrypoints.entry_point import Asked, run_entry_point  # there is none before the unpacking
 
-        return run_entry_point(root, os.environ, Asked(asked.entry_point, asked.launcher, asked.requirements))
+        return run_entry_point(root, os.environ, Asked(**vars(asked)))
     except BootError as error:
         print(f"boot: {error}", file=sys.stderr, flush=True)
         _write_failure(root, str(error))
@@ -127,6 +128,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("entry_point", help="a file of the code, or entrypoints/<name>.py for a bundled script")
     parser.add_argument("--launcher", choices=["python", "torchrun"], default="python")
     parser.add_argument("--requirements", help="a file of the code, for pip")
+    parser.add_argument("--argument-style", choices=["toolkit", "json"], default="toolkit")
     return parser.parse_args(arguments)
 
 

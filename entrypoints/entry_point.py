@@ -21,9 +21,10 @@ from pathlib import Path, PurePosixPath
 from entrypoints import contract
 from entrypoints.environment import ConfigError, Environment, load_environment
 from entrypoints.failure import failure_text, fitted, how_it_ended, write_failure
+from entrypoints.hyperparameters import command_line_arguments
 from entrypoints.process import Outcome, run_program
 from entrypoints.requirements import commands_folder, install_requirements, packages_folder
-from entrypoints.sagemaker_variables import Machine, command_line_arguments, count_machine, sagemaker_variables
+from entrypoints.sagemaker_variables import Machine, count_machine, sagemaker_variables
 
 GRACE_SECONDS = contract.STOP_SECONDS - 5  # so that we can still say why before SageMaker kills us, too
 HOST_SECONDS = 300  # a cluster's names do not resolve before all its hosts are up
@@ -37,6 +38,7 @@ class Asked:
     entry_point: str  # a path in the code; entrypoints/<name>.py is a script of the bundle
     launcher: str = "python"  # python | torchrun
     requirements: str | None = None  # a path in the code
+    argument_style: str = "toolkit"  # of hyperparameters.ARGUMENT_STYLES
 
 
 class StartError(Exception):
@@ -63,7 +65,7 @@ def run_entry_point(root: Path, environ: Mapping[str, str], asked: Asked) -> int
                 write_failure(failure_file, _pip_failure(asked.requirements, pip))
                 return pip.exit_code
         machine = count_machine(environment.current_instance_type)
-        variables = sagemaker_variables(environment, environ, machine, asked.entry_point)
+        variables = sagemaker_variables(environment, environ, machine, asked.entry_point, asked.argument_style)
         script = (
             ["-m", f"{contract.BUNDLED_PACKAGE}.{Path(asked.entry_point).stem}"] if bundled else [asked.entry_point]
         )
@@ -72,7 +74,8 @@ def run_entry_point(root: Path, environ: Mapping[str, str], asked: Asked) -> int
             if len(environment.hosts) > 1 and contract.MASTER_ADDR_VARIABLE not in environ:
                 wait_for_hosts(environment.hosts, HOST_SECONDS)
             script = [*_torchrun(variables, machine), *script]
-        command = [*_interpreter(asked), *script, *command_line_arguments(environment)]
+        arguments = command_line_arguments(environment.hyperparameters, asked.argument_style)
+        command = [*_interpreter(asked), *script, *arguments]
         outcome = _run(command, _child_environ(environment, environ, variables, packages), environment.code_dir)
     except (StartError, ConfigError) as error:
         print(f"boot: {error}", file=sys.stderr, flush=True)

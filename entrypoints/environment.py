@@ -22,6 +22,7 @@ from typing import Any
 from entrypoints import contract
 from entrypoints.errors import ConfigError as ConfigError
 from entrypoints.groups import sharers
+from entrypoints.hyperparameters import decoded
 from entrypoints.told import attribute_names, shuffled_channels
 
 MODES = ("File", "FastFile", "Pipe")
@@ -159,7 +160,7 @@ def load_environment(root: str | Path | None = None, environ: Mapping[str, str] 
     return Environment(
         root=root,
         job_name=environ.get("TRAINING_JOB_NAME"),
-        hyperparameters={name: _decoded(value) for name, value in raw_hyperparameters.items()},
+        hyperparameters={name: decoded(value) for name, value in raw_hyperparameters.items()},
         raw_hyperparameters={
             name: value if isinstance(value, str) else json.dumps(value) for name, value in raw_hyperparameters.items()
         },
@@ -204,16 +205,6 @@ def _read_object(path: Path) -> dict[str, Any]:
     if content is not None and not isinstance(content, dict):
         raise ConfigError(f"{path} holds a JSON {type(content).__name__} where an object belongs")
     return content or {}
-
-
-def _decoded(value: object) -> object:
-    """A hyperparameter's value as the toolkit and SDK v3 read it: as JSON where it is JSON, else the string itself."""
-    if not isinstance(value, str):
-        return value  # local set-ups write numbers
-    try:
-        return json.loads(value)
-    except (ValueError, RecursionError):
-        return value
 
 
 def _hosts(resource_config: Mapping[str, Any], path: Path) -> tuple[tuple[str, ...], str]:

@@ -23,23 +23,15 @@ from typing import Any
 
 from entrypoints import contract
 from entrypoints.environment import Environment
-
-# Hyperparameters by which the SDK speaks to the toolkit, not the user to the script. The toolkit knows these itself and
-# hands all others that begin with the prefix to the framework (SM_FRAMEWORK_PARAMS).
-TOOLKIT_PREFIX = "sagemaker_"
-TOOLKIT_HYPERPARAMETERS = frozenset(
-    {
-        "sagemaker_program",
-        "sagemaker_submit_directory",
-        "sagemaker_enable_cloudwatch_metrics",
-        "sagemaker_region",
-        "sagemaker_container_log_level",
-        "sagemaker_job_name",
-        "default_user_module_name",
-        "_tuning_objective_metric",
-        "sagemaker_s3_output",
-    }
+from entrypoints.hyperparameters import (
+    TOOLKIT_HYPERPARAMETERS,
+    TOOLKIT_PREFIX,
+    command_line_arguments,
+    hyperparameter_variables,
+    text,
+    user_hyperparameters,
 )
+
 # Each of these makes this host's own group the one that trains in a distributed way.
 DISTRIBUTIONS = (
     "sagemaker_mpi_enabled",
@@ -80,56 +72,37 @@ def sagemaker_variables(
     environ: Mapping[str, str],
     machine: Machine,
     entry_point: str | None = None,
+    argument_style: str = "toolkit",
 ) -> dict[str, str]:
     """Every variable that toolkit 5.1.4 or SDK v3 would set in this container.
 
     `environ` is what the container was started with: a few values come from there. `entry_point` is the script that is
     run; without one, the toolkit's own sources (SAGEMAKER_PROGRAM, the hyperparameter sagemaker_program) are asked.
+    `argument_style` is the form of SM_HPS, SM_HP_* and SM_USER_ARGS (`hyperparameters`).
     """
     told = _toolkit_properties(environment, environ, machine, entry_point)
-    user_hyperparameters = told["hyperparameters"]
     values: dict[str, Any] = {
         "hosts": told["hosts"],
         "network_interface_name": told["network_interface_name"],
-        "hps": user_hyperparameters,
         "framework_params": told["additional_framework_parameters"],
         "channels": sorted(environment.input_data_config),
         "training_env": told,
-        "user_args": command_line_arguments(environment),
+        "user_args": command_line_arguments(environment.hyperparameters, argument_style),
     }
     values |= {name: told[name] for name in _PLAIN}
     if told["topology"]:
         values["topology"] = told["topology"]
     values |= {f"channel_{name}": path for name, path in told["channel_input_dirs"].items()}
-    values |= {f"hp_{name}": value for name, value in user_hyperparameters.items()}
-    variables = {f"SM_{name.upper()}": _text(value) for name, value in values.items()}
+    variables = {f"SM_{name.upper()}": text(value) for name, value in values.items()}
+    variables |= hyperparameter_variables(environment.hyperparameters, argument_style)
 
     sagemaker_hyperparameters = environment.hyperparameters
     variables["CURRENT_HOST"] = environment.current_host
-    variables["SAGEMAKER_JOB_NAME"] = _text(sagemaker_hyperparameters.get("sagemaker_job_name"))
+    variables["SAGEMAKER_JOB_NAME"] = text(sagemaker_hyperparameters.get("sagemaker_job_name"))
     region = environ.get("AWS_DEFAULT_REGION") or environ.get("AWS_REGION")
-    variables["SAGEMAKER_REGION"] = _text(sagemaker_hyperparameters.get("sagemaker_region", region))
+    variables["SAGEMAKER_REGION"] = text(sagemaker_hyperparameters.get("sagemaker_region", region))
 
-    for name, text in _sdk_variables(environment, environ, told["user_entry_point"]).items():
-        variables.setdefault(name, text)
-    return variables
-
-
-def command_line_arguments(environment: Environment) -> list[str]:
-    """The hyperparameters as the toolkit hands them to the script, sorted by name.
-
-    `--name value`, `-n value` for a name of one letter; a map as `k=v,k2=v2`, None as an empty argument, anything else
-    as Python writes it (`True`, `[1, 2]`).
-    """
-    arguments = []
-    for name, value in sorted(_user_hyperparameters(environment).items()):
-        if isinstance(value, dict):
-            text = ",".join(f"{key}={item}" for key, item in sorted(value.items()))
-        else:
-            text = "" if value is None else str(value)
-        dashes = ("", "-", "--")[min(len(name), 2)]
-        arguments += [dashes + name, text]
-    return arguments
+    return {**_sdk_variables(environment, environ, told["user_entry_point"]), **variables}
 
 
 # Properties of the toolkit's Environment that become variables under their own names.
@@ -202,7 +175,7 @@ def _toolkit_properties(
         "distribution_instance_groups": distribution_groups,
         "framework_module": environ.get("SAGEMAKER_TRAINING_MODULE"),
         "hosts": hosts,
-        "hyperparameters": _user_hyperparameters(environment),
+        "hyperparameters": user_hyperparameters(parameters),
         "input_config_dir": str(environment.config_dir),
         "input_data_config": environment.input_data_config,
         "input_dir": str(environment.input_dir),
@@ -239,7 +212,7 @@ def _sdk_variables(environment: Environment, environ: Mapping[str, str], entry_p
     rank, so a script that uses both sees one order. The first host, SM_MASTER_ADDR, is rank 0 of that order.
     """
     hosts = sorted(environment.hosts)
-    variables = {
+    return {
         "SM_INPUT_DATA_DIR": str(environment.data_dir),
         "SM_OUTPUT_FAILURE": str(environment.failure_file),
         "SM_MASTER_ADDR": environ.get(contract.MASTER_ADDR_VARIABLE) or hosts[0],
@@ -247,29 +220,8 @@ def _sdk_variables(environment: Environment, environ: Mapping[str, str], entry_p
         "SM_HOST_COUNT": str(len(hosts)),
         "SM_CURRENT_HOST_RANK": str(hosts.index(environment.current_host)),
         "SM_SOURCE_DIR": str(environment.code_dir),
-        "SM_ENTRY_SCRIPT": _text(entry_point),
+        "SM_ENTRY_SCRIPT": text(entry_point),
     }
-    # A shell cannot read SM_HP_LEARNING-RATE, so SDK v3 folds the hyphen.
-    for name, value in _user_hyperparameters(environment).items():
-        variables[f"SM_HP_{name.replace('-', '_').upper()}"] = _text(value)
-    return variables
-
-
-def _user_hyperparameters(environment: Environment) -> dict[str, Any]:
-    return {
-        name: value
-        for name, value in environment.hyperparameters.items()
-        if name not in TOOLKIT_HYPERPARAMETERS and not name.startswith(TOOLKIT_PREFIX)
-    }
-
-
-def _text(value: object) -> str:
-    """A value as the toolkit writes it into a variable."""
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return value
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def _output(*command: str) -> str:

@@ -183,6 +183,8 @@ def boot_arguments(code: Code) -> list[str]:
         arguments += ["--launcher", code.launcher]
     if code.requirements is not None:
         arguments += ["--requirements", code.requirements]
+    if code.argument_style != "toolkit":
+        arguments += ["--argument-style", code.argument_style]
     return arguments
 
 

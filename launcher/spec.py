@@ -39,6 +39,8 @@ class Code(Part):
     """A requirements file of that folder, installed before the start."""
     launcher: Literal["python", "torchrun"] = "python"
     """`python`, or `torchrun` to run torch's launcher across all hosts."""
+    argument_style: Literal["toolkit", "json"] = "toolkit"
+    """The form of hyperparameters as arguments and SM_HP_*: Python's, as SDK v2 passes them, or `json`, as SDK v3 does."""
     delivery: Literal["auto", "channel", "submit_directory"] = "auto"
     """`channel`: a channel of its own; `submit_directory`: by the toolkit in the image; `auto`: a channel while one is free."""
     s3_uri: Text | None = None

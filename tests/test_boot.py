@@ -110,6 +110,14 @@ def test_what_the_script_sees(tmp_path: Path) -> None:
     assert environ["PYTHONPATH"].split(":") == [str(root / "code"), str(root / "launcher_bundle"), "/else/where"]
 
 
+def test_argument_style_json_reaches_the_script(tmp_path: Path) -> None:
+    parameters = {"flag": "true", "b": '{"x": [1]}'}
+    container = Container(tmp_path / "ml", {"train.py": SHOW}, hyperparameters=parameters)
+    arguments, environ, _ = shown(container.run("train.py", "--argument-style", "json"))
+    assert arguments[1:] == ["--flag", "true", "--b", '{"x": [1]}']
+    assert (environ["SM_HP_B"], environ["SM_HPS"]) == ('{"x": [1]}', '{"flag": true, "b": {"x": [1]}}')
+
+
 ODD = {
     "quote": 'it\'s "so"',
     "dollar": "$HOME `id` $(id) %s ~ * \\",

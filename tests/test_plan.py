@@ -101,6 +101,12 @@ def test_the_code_takes_a_channel_of_its_own(job: Path) -> None:
     assert plan.request["AlgorithmSpecification"]["ContainerArguments"] == ["train.py"]
 
 
+def test_argument_style_json_is_an_argument_of_the_container(job: Path) -> None:
+    job.write_text(laid_over_base("code: {directory: src, entry_point: train.py, argument_style: json}"))
+    algorithm = launcher.plan(job, name="one").request["AlgorithmSpecification"]
+    assert algorithm["ContainerArguments"] == ["train.py", "--argument-style", "json"]
+
+
 def test_the_digest_follows_the_content_only(job: Path) -> None:
     first = launcher.plan(job, name="one").code
     script = job.parent / "src" / "train.py"

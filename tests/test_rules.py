@@ -17,7 +17,7 @@ from launcher.checks.rule import Rule
 from launcher.images import resolve_image
 
 # Examples that cannot be without another rule's word.
-ALONGSIDE = {"code-requirements-toolkit": {"code-needs-toolkit"}}
+ALONGSIDE = {code: {"code-needs-toolkit"} for code in ("code-requirements-toolkit", "code-arguments-toolkit")}
 
 
 def found_by(overlay: str) -> dict[str, list[str]]:
@@ -250,3 +250,35 @@ def test_every_built_in_algorithm_is_recognised() -> None:
         image = resolve_image(wanted, region="us-east-1", instance_type=instance)
         machine = f"resource_config: {{instance_type: {instance}, instance_count: 1, volume_size_in_gb: 9}}"
         assert "built-in-channel-missing" in found_by(f"image: {image}\nchannels: null\n{machine}"), name
+
+
+@pytest.mark.parametrize(
+    ("style", "value", "arrives"),
+    [
+        ("toolkit", "1e-3", "'0.001'"),
+        ("toolkit", "{a: 1, b: x}", '\'a=1,b=x\'; code.argument_style: json passes \'{"a": 1, "b": "x"}\''),
+        ("toolkit", """'{"x": "y"}'""", "'x=y'; code.argument_style: json"),
+        ("toolkit", "[a]", """"['a']"; code.argument_style: json passes"""),
+        ("toolkit", "'null'", "''"),
+        *(
+            ("toolkit", value, None)
+            for value in ("0.001", "012", "true", "no", "[1, 2]", "text", "'{broken'", "'True'")
+        ),
+        ("json", "1e-3", "'0.001'"),
+        ("json", """'{"x":"y"}'""", """'{"x": "y"}'"""),
+        ("json", """'"5"'""", "'5'"),
+        *(("json", value, None) for value in ("{a: 1, b: [x]}", "[a]", "true", "'True'", "'null'", "0.5")),
+    ],
+)
+def test_hyperparameter_that_arrives_changed_draws_a_warning(style: str, value: str, arrives: str | None) -> None:
+    overlay = f"code: {{entry_point: train.py, argument_style: {style}}}\nhyperparameters: {{h: {value}}}"
+    found = [message for message in messages_of(overlay) if message.endswith("[hyperparameter-changed]")]
+    assert len(found) == (arrives is not None)
+    assert all(f"arrives in the script as {arrives}" in message for message in found)
+
+
+def test_hyperparameter_that_arrives_changed_is_named_without_a_variables_value() -> None:
+    overlay = "code: {entry_point: train.py}\nhyperparameters: {key: '${KEY}'}"
+    spec = parse_spec(laid_over_base(overlay), environ={"KEY": "123e4567"})
+    (message,) = [str(problem) for problem in check_spec(spec) if problem.code == "hyperparameter-changed"]
+    assert "hyperparameters.key" in message and "123e4567" not in message and "inf" not in message

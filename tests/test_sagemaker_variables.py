@@ -11,7 +11,8 @@ import pytest
 
 from entrypoints import contract
 from entrypoints.environment import Environment, load_environment
-from entrypoints.sagemaker_variables import Machine, command_line_arguments, count_machine, sagemaker_variables
+from entrypoints.hyperparameters import command_line_arguments
+from entrypoints.sagemaker_variables import Machine, count_machine, sagemaker_variables
 
 CASES = json.loads((Path(__file__).parent / "data" / "toolkit_variables.json").read_text(encoding="utf-8"))["cases"]
 # What SDK v3 tells a script of hyperparameters that are the toolkit's own; the toolkit keeps them to itself and wins.
@@ -27,10 +28,10 @@ def container(root: Path, files: dict[str, Any], environ: dict[str, str] | None 
     return load_environment(root, environ or {})
 
 
-def variables_of(case: dict[str, Any], root: Path) -> dict[str, str]:
+def variables_of(case: dict[str, Any], root: Path, style: str = "toolkit") -> dict[str, str]:
     environment = container(root, case["files"], case["environ"])
     machine = Machine(case["cpus"], case["gpus"], int(case["toolkit"]["SM_NUM_NEURONS"]))
-    return sagemaker_variables(environment, case["environ"], machine)
+    return sagemaker_variables(environment, case["environ"], machine, argument_style=style)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
@@ -42,7 +43,7 @@ def test_every_variable_of_the_toolkit_has_the_toolkits_value(case: dict[str, An
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
 def test_arguments_are_the_toolkits(case: dict[str, Any], tmp_path: Path) -> None:
-    assert command_line_arguments(container(tmp_path, case["files"])) == case["arguments"]
+    assert command_line_arguments(container(tmp_path, case["files"]).hyperparameters, "toolkit") == case["arguments"]
 
 
 SDK_CASES = [case for case in CASES if case["sdk"]]
@@ -55,6 +56,19 @@ def test_further_variables_of_the_sdk_have_the_sdks_value(case: dict[str, Any], 
     expected = {name: case["sdk"][name].replace("{root}", str(tmp_path)) for name in further}
     assert {name: variables.get(name) for name in expected} == expected
     assert {"SM_INPUT_DATA_DIR", "SM_MASTER_ADDR", "SM_MASTER_PORT", "SM_HOST_COUNT", "SM_CURRENT_HOST_RANK"} <= further
+
+
+@pytest.mark.parametrize("case", SDK_CASES, ids=[case["name"] for case in SDK_CASES])
+def test_argument_style_json_passes_what_the_sdks_driver_passes(case: dict[str, Any], tmp_path: Path) -> None:
+    variables = variables_of(case, tmp_path / "variables", "json")
+    told, expected = (
+        {name: text for name, text in each.items() if name.startswith(("SM_HPS", "SM_HP_"))}
+        for each in (variables, case["sdk"])
+    )
+    assert told == expected
+    arguments = command_line_arguments(container(tmp_path, case["files"]).hyperparameters, "json")
+    assert arguments == case["sdk_arguments"]
+    assert json.loads(variables["SM_USER_ARGS"]) == arguments
 
 
 def test_nothing_is_set_that_neither_of_them_sets(tmp_path: Path) -> None:

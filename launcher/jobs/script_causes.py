@@ -52,7 +52,7 @@ SCRIPT_CAUSES: tuple[Row, ...] = (
         r"error: (?P<object>unrecognized arguments: .{1,200}|the following arguments are required: .{1,200}"
         r"|argument \S+: invalid .{1,200})",
         "the script does not take its hyperparameters: {object}",
-        "make hyperparameters and the script's arguments agree; each becomes --name value",
+        "make hyperparameters and the script's arguments agree; each becomes --name value, in the form of code.argument_style",
     ),
     row(
         "pipe-stalled",

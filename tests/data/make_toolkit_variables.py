@@ -34,14 +34,17 @@ print(json.dumps({"toolkit": variables, "arguments": told.to_cmd_args()}))
 
 ASK_SDK = """
 import json, logging, os, sys
-sys.path.insert(0, os.path.join(sys.argv[1], "container_drivers", "scripts"))
-import environment
+drivers = os.path.join(sys.argv[1], "container_drivers")
+sys.path[:0] = [os.path.join(drivers, "scripts"), os.path.join(drivers, "distributed_drivers")]
+import basic_script_driver, environment
 logging.disable(logging.CRITICAL)
 told = {}
 environment.log_env_variables = lambda env_vars_dict: told.update(env_vars_dict)
 files = json.load(open(sys.argv[2]))
 environment.set_env(files["resourceconfig"], files["inputdataconfig"], files["hyperparameters"], os.devnull)
-print(json.dumps({name: environment.safe_serialize(value) for name, value in told.items()}))
+variables = {name: environment.safe_serialize(value) for name, value in told.items()}
+os.environ |= {"SM_ENTRY_SCRIPT": "train.py", "SM_HPS": variables["SM_HPS"]}
+print(json.dumps({"sdk": variables, "sdk_arguments": basic_script_driver.create_commands()[2:]}))
 """
 
 
@@ -133,6 +136,9 @@ CASES = [
             "broken": '{"a": 1',
             "version": "1.2.3",
             "digits": "9" * 40,
+            "quoted-true": '"true"',
+            "quoted-map": '"{\\"b\\":1,\\"a\\":[null]}"',
+            "compact": '{"é":[1,2]}',
         },
     ),
     case(
@@ -271,9 +277,9 @@ def ask(each: dict[str, Any], toolkit: str, sdk: str) -> dict[str, Any]:
             (Path(folder) / "files.json").write_text(json.dumps(each["files"]))
             environ.setdefault("TRAINING_JOB_NAME", "job")  # SDK v3 fails without
             answer = run(["-c", ASK_SDK, sdk, str(Path(folder) / "files.json")], environ)
-            result["sdk"] = json.loads(answer.replace("/opt/ml", "{root}"))
+            result |= json.loads(answer.replace("/opt/ml", "{root}"))
         else:
-            result["sdk"] = {}
+            result |= {"sdk": {}, "sdk_arguments": []}
         result["cpus"] = int(result["toolkit"]["SM_NUM_CPUS"])
         return result
 
