@@ -181,13 +181,15 @@ def _name(item: Any) -> str | None:
 
 def as_list(path: Path, value: Any) -> str:
     """`such as [...]` for what is no list where one belongs, made of the value where that is possible."""
-    if path == ("metric_definitions",) and isinstance(value, Mapping) and value:
-        return f"such as [{{name: {_scalar(str(next(iter(value)))[:40])}, regex: ...}}]"
-    if path[-1:] == ("instance_groups",) and isinstance(value, Mapping) and value:
-        name = _scalar(str(next(iter(value)))[:40])
-        return f"such as [{{instance_group_name: {name}, instance_type: ..., instance_count: 1}}]"
     if path == ("extends",) and not isinstance(value, str):
         return "such as [base.yaml]"
+    if isinstance(value, Mapping) and value:
+        first = _scalar(str(next(iter(value)))[:40])
+        if path == ("metric_definitions",) and "regex" not in value:
+            return f"such as [{{name: {first}, regex: ...}}]"
+        if path[-1:] == ("instance_groups",) and "instance_type" not in value:
+            return f"such as [{{instance_group_name: {first}, instance_type: ..., instance_count: 1}}]"
+        return f"such as [{{{first}: ...{', ...' if len(value) > 1 else ''}}}]"
     if isinstance(value, str) and 0 < len(value) <= 120:
         separator = r"\s*,\s*|\s+" if path[:1] != ("extends",) else r"\s*,\s*"
         return f"such as [{', '.join(_scalar(word) for word in re.split(separator, value.strip()) if word)}]"

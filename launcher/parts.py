@@ -132,7 +132,7 @@ class CollectionConfiguration(Part):
     """A collection of tensors that the debugger keeps."""
 
     collection_name: Text | None = None
-    collection_parameters: dict[Text, Setting] | None = None
+    collection_parameters: dict[Text, Text] | None = None
 
 
 class DebugHookConfig(Part):
@@ -140,7 +140,7 @@ class DebugHookConfig(Part):
 
     s3_output_path: Text | None = None
     local_path: Text | None = None
-    hook_parameters: dict[Text, Setting] | None = None
+    hook_parameters: dict[Text, Text] | None = None
     collection_configurations: tuple[CollectionConfiguration, ...] | None = None
 
 
@@ -153,7 +153,7 @@ class RuleConfiguration(Part):
     s3_output_path: Text | None = None
     instance_type: Text | None = None
     volume_size_in_gb: Gigabytes | None = None
-    rule_parameters: dict[Text, Setting] | None = None
+    rule_parameters: dict[Text, Text] | None = None
 
 
 class TensorBoardOutputConfig(Part):

@@ -48,6 +48,7 @@ ROWS: list[tuple[str, str, str]] = [
     ("role_arn: 'arn:aws:iam::123456789012:role/mine '  # <-", "aws-pattern", "delete the space"),
     # the image, its registry and its region
     ("image: pytorch/pytorch:2.8.0  # <-", "image-registry", "copy it to a repository of yours"),
+    ("image: registry.example.com:5000/team/train:1  # <-", "image-registry", "training_repository_access_mode: Vpc"),
     ("image: 1234567890.dkr.ecr.eu-west-1.amazonaws.com/mine:1  # <-", "image-registry", "accounts have 12"),
     (f"image: {MINE}/MyImage:1  # <-", "image-registry", "write 'myimage'"),
     (f"image: https://{MINE}/mine:1  # <-", "image-uri", f"write {MINE}/mine:1"),
@@ -97,6 +98,11 @@ ROWS: list[tuple[str, str, str]] = [
         "debugger-s3-uri",
         "write s3://bucket/debug/",
     ),
+    (train("s3_uri: https://s3.eu-west-1.amazonaws.com/bucket/train/  # <-"), "s3-uri-https", "write 's3://bucket/train/'"),
+    ("output_data_config:\n  s3_output_path: https://bucket.s3.amazonaws.com/out/  # <-", "s3-uri-https", "'s3://bucket/out/'"),
+    ("checkpoint_config:\n  s3_uri: https://s3.amazonaws.com/bucket/a/  # <-", "s3-uri-https", "write 's3://bucket/a/'"),
+    ("output_data_config:\n  s3_output_path: s3://bucket/out/\n  kms_key_id: my-key-alias  # <-", "kms-key-form",
+     "write 'alias/my-key-alias'"),
     # how a channel arrives
     (train("s3_uri: s3://bucket/train/", "input_mode: fastfile  # <-"), "aws-enum", "did you mean FastFile?"),
     (train("s3_uri: s3://bucket/train/", "compression_type: Gzip  # <-"), "channel-gzip-needs-pipe", "use Pipe"),
@@ -114,6 +120,10 @@ ROWS: list[tuple[str, str, str]] = [
     (EFS + "fsap-0123456789abcdef0  # <-", "aws-max", "an access point"),
     (EFS.replace("/data", "data  # <-") + "fs-0123456789abcdef0", "directory-path-absolute", "write '/data'"),
     (EFS.replace("EFS", "FSxLustre").replace("/data", "/fsx/data  # <-") + "fs-0123456789abcdef0", "fsx-mount-name", "MountName"),
+    (EFS.replace("EFS", "FSxLustre").replace("/data", "/train  # <-") + "fs-0123456789abcdef0", "fsx-mount-name",
+     "write '/MOUNTNAME/train'"),
+    (EFS.replace("EFS", "FSxLustre").replace("/data", "train  # <-") + "fs-0123456789abcdef0", "directory-path-absolute",
+     "write '/MOUNTNAME/train'"),
     (EFS.replace("EFS", "FSx  # <-") + "fs-0123456789abcdef0", "unknown-source", "did you mean FSxLustre?"),
     ("channels:\n  my train data: s3://bucket/train/  # <-", "aws-pattern", "hyphens"),
     ("channels:\n  train: s3://bucket/a/\n  train: s3://bucket/b/  # <-", "duplicate-key", "delete one"),
@@ -161,6 +171,11 @@ ROWS: list[tuple[str, str, str]] = [
     (VPC.replace("[subnet-0123456789abcdef0]", "'subnet-01234567,subnet-89abcdef'").strip() + "  # <-", "wrong-type",
      "such as [subnet-01234567, subnet-89abcdef]"),
     # what a script or an algorithm is told
+    ("debug_hook_config:\n  s3_output_path: s3://b/d/\n  collection_configurations:  # <-\n    collection_name: losses",
+     "wrong-type", "such as [{collection_name: ...}]"),
+    ("debug_hook_config:\n  s3_output_path: s3://b/d/\n  collection_configurations:\n    - collection_name: losses\n"
+     "      collection_parameters:\n        losses: {save_interval: 10}  # <-", "wrong-type", "a single text"),
+    ("metric_definitions: {name: loss, regex: '(.)'}  # <-", "wrong-type", "such as [{name: ..., ...}]"),
     ("metric_definitions:\n  - name: loss\n    regex: 'loss=[0-9.]+'  # <-", "metric-regex-group", "parentheses"),
     ("metric_definitions:\n  - name: loss\n    regex: 'loss=([0-9.]+'  # <-", "metric-regex", "missing )"),
     ("metric_definitions:  # <-\n  loss: loss=([0-9.]+)", "wrong-type", "such as [{name: loss, regex: ...}]"),

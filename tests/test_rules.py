@@ -118,7 +118,6 @@ FINE = {
     "channels: {a: {s3_uri: s3://b/a/, shuffle_config: {seed: 1}, s3_data_distribution_type: ShardedByS3Key},"
     " b: {s3_uri: s3://b/b/, input_mode: FastFile, shuffle_config: {seed: 1}},"
     " c: {s3_uri: s3://b/c/, input_mode: Pipe, shuffle_config: {seed: 1}, s3_data_distribution_type: ShardedByS3Key}}",
-    "a URI by https": "channels: {a: https://s3.eu-west-1.amazonaws.com/bucket/a/}",
     "a key with //": "channels: {a: {s3_uri: s3://bucket/a//b/, input_mode: Pipe}}",
     "a manifest in a stream": "channels: {a: {s3_uri: s3://b/m.json, s3_data_type: ManifestFile, input_mode: Pipe}}",
     "None as a text": "channels: {a: {s3_uri: s3://b/a/, compression_type: None, record_wrapper_type: None}}",

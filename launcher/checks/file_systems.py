@@ -7,6 +7,9 @@ from collections.abc import Iterator
 
 from launcher.checks.rule import Draft, Found, Rule
 
+_SHOWS_MOUNT_NAME = "(`aws fsx describe-file-systems` shows it as MountName)"
+_WORDS = ("datasets", "examples", "imagenet", "training")  # names of folders that look like mount names
+
 
 def file_systems_need_a_vpc(draft: Draft) -> Iterator[Found]:
     """EFS and FSx are reached through the job's own network.
@@ -45,18 +48,19 @@ def directory_path_is_absolute(draft: Draft) -> Iterator[Found]:
     for entry in draft.entries:
         path = entry.get("DirectoryPath")
         if path is not None and not path.startswith("/"):
-            yield entry.path("directory_path"), f"{path!r} is not a full path; write {'/' + path!r}"
+            on_fsx = entry.get("FileSystemType") == "FSxLustre"
+            full = f"'/MOUNTNAME/{path}' {_SHOWS_MOUNT_NAME}" if on_fsx else repr(f"/{path}")
+            yield entry.path("directory_path"), f"{path!r} is not a full path; write {full}"
 
 
 def fsx_mount_name(draft: Draft) -> Iterator[Found]:
     """FSx paths begin with the file system's mount name, which is `fsx` on Scratch_1 file systems only.
 
-    The mount name of others is made by FSx, of at most 8 characters, and shown by DescribeFileSystems; it is not known
-    offline, so this is a warning.
+    The mount name of others is made by FSx and shown by DescribeFileSystems: 8 lower-case letters and digits at random, such as
+    `2p3fhbmv`. It is not known offline, so this is a warning.
     Source: developer guide, model-access-training-data, tip; aws/amazon-sagemaker-examples PR 2183; FSx API reference,
     LustreFileSystemConfiguration.MountName.
     """
-    shows = "(`aws fsx describe-file-systems` shows it as MountName)"
     for entry in draft.entries:
         path = entry.get("DirectoryPath") or ""
         if entry.get("FileSystemType") != "FSxLustre" or not path.startswith("/"):
@@ -64,11 +68,11 @@ def fsx_mount_name(draft: Draft) -> Iterator[Found]:
         if re.match(r"/fsx(/|$)", path):
             yield (
                 entry.path("directory_path"),
-                f"{path!r} is right on SCRATCH_1 file systems only; others have a mount name of their own {shows}",
+                f"{path!r} is right on SCRATCH_1 file systems only; others have a mount name of their own {_SHOWS_MOUNT_NAME}",
             )
-        elif not re.match(r"/[A-Za-z0-9_-]{1,8}(/|$)", path):
-            message = f"{path!r} does not begin with a mount name of at most 8 characters, as FSx paths do {shows}"
-            yield entry.path("directory_path"), message
+        elif not re.match(r"/[a-z0-9]{8}(/|$)", path) or path.split("/")[1] in _WORDS:
+            example = f"write '/MOUNTNAME{path.rstrip('/')}' {_SHOWS_MOUNT_NAME}"
+            yield entry.path("directory_path"), f"{path!r} does not begin with the file system's mount name; {example}"
 
 
 def shuffling_needs_objects(draft: Draft) -> Iterator[Found]:

@@ -11,6 +11,7 @@ from launcher.images import image_region, is_of_aws, known_regions, registry_dom
 from launcher.nearest import did_you_mean
 from launcher.parts import Image
 
+_PUBLIC_REGISTRIES = ("docker.io", "ghcr.io", "gcr.io", "nvcr.io", "public.ecr.aws", "quay.io")
 _REGION = re.compile(r"[a-z]{2,4}(?:-[a-z]+)+-\d")
 # AWS's deep learning containers for training and for inference name both, and their processor, in repository and tag.
 _OF_AWS = re.compile(r".*/(?:huggingface-)?(?:pytorch|tensorflow|mxnet)-(training|inference)[a-z0-9-]*:(.*)", re.DOTALL)
@@ -41,7 +42,7 @@ def image_is_a_registry_path(draft: Draft) -> Iterator[Found]:
 def image_is_in_the_registry(draft: Draft) -> Iterator[Found]:
     """SageMaker pulls from private repositories of ECR, and from other registries only through the job's VPC.
 
-    Images of Docker Hub and public.ecr.aws have to be copied. An account has twelve digits, and a repository no capitals. A
+    Images of public registries have to be copied. An account has twelve digits, and a repository no capitals. A
     placeholder can be filled in later, so this is a warning.
     Source: as of image-uri; developer guide, docker-containers-adapt-your-own-private-registry; aws/sagemaker-python-sdk issue
     57 (an account of ten digits); ECR API reference, CreateRepository.
@@ -51,9 +52,12 @@ def image_is_in_the_registry(draft: Draft) -> Iterator[Found]:
     if not image or mode == "Vpc" or re.search("[{<$]", image) or any(image_is_a_registry_path(draft)):
         return
     if in_ecr is None:
+        host, slash, _ = image.partition("/")
+        private = slash and re.search("[.:]", host) and not host.endswith(_PUBLIC_REGISTRIES)
+        vpc = "for a private registry add training_image_config: {training_repository_access_mode: Vpc}; else "
         yield (
             ("image",),
-            f"{_short(image)} does not lie in ECR; copy it to a repository of yours:"
+            f"{_short(image)} is not in ECR; {vpc if private else ''}copy it to a repository of yours:"
             " 123456789012.dkr.ecr.REGION.amazonaws.com/NAME:TAG",
         )
     elif re.fullmatch(r"\d+", in_ecr[1]) and len(in_ecr[1]) != 12:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from entrypoints import contract
@@ -21,6 +22,23 @@ def no_key_in_one_zone(draft: Draft) -> Iterator[Found]:
             ("output_data_config", "kms_key_id"),
             f"is not supported in the directory bucket {bucket(place)}, which S3 encrypts itself; delete it",
         )
+
+
+def key_has_a_form_of_kms(draft: Draft) -> Iterator[Found]:
+    """A KMS key is named by its id, its ARN, or an alias that begins with `alias/`; the pattern takes any word.
+
+    Placeholders can be filled in later, so this is a warning.
+    Source: OutputDataConfig.KmsKeyId in the service model, which lists the four forms; KMS developer guide, find-cmk-id-arn.
+    """
+    for key, member in (
+        (("output_data_config", "kms_key_id"), "OutputDataConfig.KmsKeyId"),
+        (("resource_config", "volume_kms_key_id"), "ResourceConfig.VolumeKmsKeyId"),
+    ):
+        name = draft.get(member)
+        if name and not re.match(
+            r"arn:|alias/|mrk-[0-9a-f]{32}$|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$|[{<$]", name
+        ):
+            yield key, f"{name!r} is neither a key's id nor its ARN; if it is an alias, write {'alias/' + name!r}"
 
 
 def checkpoints_have_a_folder_of_their_own(draft: Draft) -> Iterator[Found]:
@@ -67,6 +85,13 @@ _CHECKPOINTS = "checkpoint_config: {s3_uri: s3://bucket/checkpoints/, local_path
 _KEY = "kms_key_id: 1234abcd-12ab-34cd-56ef-1234567890ab"
 
 RULES = (
+    Rule(
+        "kms-key-form",
+        "warning",
+        key_has_a_form_of_kms,
+        wrong="output_data_config: {s3_output_path: s3://bucket/out/, kms_key_id: my-key-alias}",
+        right="output_data_config: {s3_output_path: s3://bucket/out/, kms_key_id: alias/my-key-alias}",
+    ),
     Rule(
         "output-kms-key-in-one-zone",
         "error",

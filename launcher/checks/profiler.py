@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from launcher.checks.rule import Draft, Found, Rule
+from launcher.errors import Path
 
 _INTERVALS = (100, 200, 500, 1000, 5000, 60000)  # milliseconds
 _LISTS = (
@@ -70,6 +71,30 @@ def debugger_or_checkpoints(draft: Draft) -> Iterator[Found]:
         yield ("debug_hook_config",), "does not work on several instances with checkpoint_config; delete one of them"
 
 
+def parameters_are_named(draft: Draft) -> Iterator[Found]:
+    """Parameters of the debugger and of rules are written as `name: value`.
+
+    `{name: save_interval, value: 10}` would be two parameters, called `name` and `value`, which nothing reads.
+    Source: DebugHookConfig and DebugRuleConfiguration in the service model (maps of names to values).
+    """
+    for path, parameters in _parameters(draft):
+        given = {name.lower(): value for name, value in parameters.items()}
+        name = given.get("name", given.get("key"))
+        if name is not None and given.keys() in ({"name", "value"}, {"key", "value"}):
+            yield path, f"has parameters called {' and '.join(parameters)}; write {{{name}: {given['value']}}}"
+
+
+def _parameters(draft: Draft) -> Iterator[tuple[Path, Mapping[str, str]]]:
+    hook: Path = ("debug_hook_config",)
+    yield (*hook, "hook_parameters"), draft.get("DebugHookConfig.HookParameters") or {}
+    for index, each in enumerate(draft.get("DebugHookConfig.CollectionConfigurations") or ()):
+        place: Path = (*hook, "collection_configurations", index, "collection_parameters")
+        yield place, each.get("CollectionParameters", {})
+    for key, member in _LISTS:
+        for index, rule in enumerate(draft.request.get(member, ())):
+            yield (key, index, "rule_parameters"), rule.get("RuleParameters", {})
+
+
 def _rules(first: str, second: str) -> str:
     rules = "".join(
         f"  - {{rule_configuration_name: {name}, rule_evaluator_image: rules:1}}\n" for name in (first, second)
@@ -81,6 +106,10 @@ _PROFILER_RULE = "profiler_rule_configurations: [{rule_configuration_name: a, ru
 _HOOK = (
     "debug_hook_config: {s3_output_path: s3://bucket/debug/}\n"
     "resource_config: {instance_type: ml.m5.large, instance_count: 2, volume_size_in_gb: 10}\n"
+)
+_COLLECTION = (
+    "debug_hook_config: {s3_output_path: s3://bucket/debug/, collection_configurations: [{collection_name: losses,"
+    " collection_parameters: {%s}}]}"
 )
 
 RULES = (
@@ -105,5 +134,12 @@ RULES = (
         debugger_or_checkpoints,
         wrong=_HOOK + "checkpoint_config: {s3_uri: s3://bucket/checkpoints/}\n",
         right=_HOOK,
+    ),
+    Rule(
+        "debugger-parameters",
+        "warning",
+        parameters_are_named,
+        wrong=_COLLECTION % "name: save_interval, value: 10",
+        right=_COLLECTION % "save_interval: 10",
     ),
 )

@@ -108,12 +108,24 @@ def debugger_knows_no_https(draft: Draft) -> Iterator[Found]:
     """The debugger takes the host of an https URI for the bucket.
 
     A job whose hook wrote to https://s3-us-west-2.amazonaws.com/bucket/... failed with "Unable to upload file to
-    s3://s3-us-west-2.amazonaws.com/bucket/...". Channels and outputs can be named by https.
+    s3://s3-us-west-2.amazonaws.com/bucket/...".
     Source: aws/amazon-sagemaker-examples issue 3881.
     """
     uri = draft.get("DebugHookConfig.S3OutputPath") or ""
     if uri.startswith("https://") and _s3_host(uri):
         yield ("debug_hook_config", "s3_output_path"), f"{uri!r} is not understood by the debugger; write {_plain(uri)}"
+
+
+def documented_as_s3(draft: Draft) -> Iterator[Found]:
+    """A place in S3 is written as s3://bucket/key; an https address may be taken for a bucket of its host's name.
+
+    The pattern of S3Uri takes https, and every page of the guide writes s3. The debugger is known to take the host for the
+    bucket (debugger-s3-uri), so this is a warning. Readers in the container know s3 only.
+    Source: S3DataSource.S3Uri in the service model; developer guide, model-access-training-data.
+    """
+    for path, uri in uris(draft):
+        if uri.startswith("https://") and _s3_host(uri) and path[0] != "debug_hook_config":
+            yield path, f"{uri!r} may be read as a bucket named {bucket(uri)}; write {_plain(uri)!r}"
 
 
 def _s3_host(uri: str) -> re.Match[str] | None:
@@ -150,7 +162,14 @@ RULES = (
         "error",
         uri_names_a_place,
         wrong=_OUT % "s3://s3://bucket/out/",
-        right=_OUT % "https://s3.eu-west-1.amazonaws.com/bucket/out/",
+        right=_OUT % "s3://bucket/out/",
+    ),
+    Rule(
+        "s3-uri-https",
+        "warning",
+        documented_as_s3,
+        wrong=_OUT % "https://s3.eu-west-1.amazonaws.com/bucket/out/",
+        right=_OUT % "s3://bucket/out/",
     ),
     Rule(
         "s3-bucket-name",
