@@ -108,16 +108,29 @@ def upload_code(plan: Plan, *, account: Account | None = None, console: Console 
     return plan.code_uri
 
 
-def submit(plan: Plan, *, account: Account | None = None, console: Console | None = None) -> Submitted:
+def submit(
+    plan: Plan, *, yes: bool = False, account: Account | None = None, console: Console | None = None
+) -> Submitted:
     """Upload the code and create the job: exactly `plan.request`, and only once, whatever happens to the connection.
+
+    Args:
+        plan: What `plan` returned.
+        yes: Whether the job may cost more than the `max_cost` of its spec or of the user's settings.
+        account: Where to create it.
+        console: Where progress and warnings go.
 
     Raises:
         AccountError: AWS refuses the request; `problems` names the keys to change.
-        RefusedError: Another reason outside the spec. The message says whether the job exists.
+        RefusedError: The job may cost more than `max_cost`, or another reason outside the spec. The message says whether
+            the job exists.
     """
+    from launcher.cost.limit import refuse_above_limit
     from launcher.submission import submit
 
-    return submit(plan, _opened(plan, account), console or Console())
+    account = _opened(plan, account)
+    if not yes:
+        refuse_above_limit(plan, account.region)
+    return submit(plan, account, console or Console())
 
 
 def run_local(plan: Plan, data: str | PathLike[str] | None = None, options: LocalOptions | None = None) -> int:

@@ -135,6 +135,6 @@ class TrainingFailedError(LaunchError):
 
 
 class StoppedError(LaunchError):
-    """The training was stopped before its end, by its time limit or by a signal."""
+    """The training was stopped before its end, by its time limit or by a signal; or a person said no before its start."""
 
     exit_code = 5

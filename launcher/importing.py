@@ -79,7 +79,7 @@ def _friendly(request: dict[str, Any]) -> dict[str, Any]:
         value: Any = request
         for member in member_place(key):
             value = value.get(member) if isinstance(value, dict) else None
-        if key in ("channels", "request", "extends", "ignore"):
+        if key in ("channels", "request", "extends", "ignore", "max_cost"):
             continue
         if key == "tags":
             value = _tags(request.get("Tags"))

@@ -39,6 +39,7 @@ _OURS = {
     "code",
     "request",
     "ignore",
+    "max_cost",
     "extends",
 }  # no member of their own
 

@@ -178,7 +178,7 @@ def _is_limited(node: dict[str, Any]) -> bool:
     """Whether it is a single value, and not any text will do."""
     if node.get("type") in ("object", "array", "null") or "$ref" in node:
         return False
-    return node.get("type") in ("integer", "boolean") or not {
+    return node.get("type") in ("integer", "number", "boolean") or not {
         "enum",
         "const",
         "pattern",

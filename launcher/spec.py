@@ -17,7 +17,7 @@ from launcher import parts
 from launcher.channels import Channel
 from launcher.errors import Location, Path
 from launcher.part import Part
-from launcher.values import Boolean, Setting, Text
+from launcher.values import Boolean, Dollars, Setting, Text
 
 if TYPE_CHECKING:
     ImageOrUri = parts.Image | str
@@ -102,6 +102,8 @@ class JobSpec(Part):
     """A spec, or several, that this one is laid over; paths start at this file."""
     ignore: tuple[Text, ...] | None = None
     """Codes of warnings, and of values that the installed botocore does not know, to say nothing of."""
+    max_cost: Dollars | None = None
+    """US dollars. A submission that may cost more needs an agreement: an answer, or `--yes`; 100 where nothing is set."""
 
     _veiled: dict[tuple[str, str], str] = PrivateAttr(default_factory=dict)
     _locate: Callable[[Path], Location | None] | None = PrivateAttr(default=None)

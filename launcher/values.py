@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
+from decimal import Decimal
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, WithJsonSchema
@@ -23,6 +24,7 @@ _OLD_BOOLEANS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off":
 _OLD_BOOLEANS |= {"1": "true", "0": "false"}
 _DURATION = re.compile(r"(?=[0-9])(?:([0-9]{1,9})d)?(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s)?")
 _UNITS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}  # seconds
+_DOLLARS = re.compile(r"(0|[1-9][0-9]{0,11})(\.[0-9]{1,20})?")
 _SIZE = re.compile(r"([0-9]{1,9}) ?(GB|TB)")
 _MAX_DIGITS = 19  # of a 64-bit integer; Python itself refuses to read more than 4,300
 
@@ -116,6 +118,17 @@ def _gigabytes(value: object) -> object:
     return _integer(value, "50, 100GB or 2TB")
 
 
+def _dollars(value: object) -> object:
+    if isinstance(value, Plain) and _DOLLARS.fullmatch(value):
+        return Decimal(value)
+    if value is None or isinstance(value, Decimal):
+        return value
+    context = {"what": _described(value, "")["what"]}
+    raise PydanticCustomError(
+        WRONG_TYPE, "{what}, but a number of US dollars belongs here, such as 100 or 99.50", context
+    )
+
+
 def _boolean(value: object) -> object:
     if isinstance(value, Plain) and value in BOOLEANS:
         return BOOLEANS[value]
@@ -168,6 +181,7 @@ Seconds = Annotated[
 Gigabytes = Annotated[
     int, BeforeValidator(_gigabytes), WithJsonSchema({"type": ["integer", "string"], "pattern": f"^{_SIZE.pattern}$"})
 ]
+Dollars = Annotated[Decimal, BeforeValidator(_dollars), WithJsonSchema({"type": "number", "minimum": 0})]
 # A hyperparameter or an environment variable: anything but null, sent as text.
 Setting = Annotated[
     str,

@@ -32,7 +32,7 @@ _OPTIONS = (
     click.option(
         "--show-secrets", is_flag=True, help="Show the values of ${NAME}, and what else is hidden of settings."
     ),
-    click.option("--yes", is_flag=True, help="Ask nothing."),
+    click.option("--yes", is_flag=True, help="Agree to every question, whatever the job may cost."),
 )
 
 
@@ -74,24 +74,19 @@ def carry_out(plan: launcher.Plan, account: Callable[[], Account], options: dict
             names = ", ".join(map(dotted, plan.masked))
             say(f"warning: {names}: masked, so this is not the request to send; --show-secrets prints that", "yellow")
         return 0
-    from launcher.cost import estimate
-    from launcher.cost.show import in_short
+    from launcher.commands.agreement import agreed
 
-    console, asked = Console(as_json=as_json), account()
-    doubtful = bool(plan.warnings)
+    console, asked, report = Console(as_json=as_json), account(), None
     if not options["no_check"]:
-        doubtful |= _preflight(plan, asked, console, options)
+        report = _preflight(plan, asked, console, options)
         if options["check"]:
             return 0
-    if (found := estimate(plan.request, asked.region)) is not None:
-        console.say(f"cost      {in_short(found)}")
-    if doubtful and not options["yes"] and sys.stdin.isatty() and not click.confirm("Submit all the same?", err=True):
-        raise RefusedError("not submitted")
-    return _submit(plan, asked, console, options)
+    yes = options["yes"] or agreed(plan, asked.region, console, report)
+    return _submit(plan, asked, console, {**options, "yes": yes})
 
 
 def _submit(plan: launcher.Plan, account: Account, console: Console, options: dict[str, Any]) -> int:
-    job = launcher.submit(plan, account=account, console=console)
+    job = launcher.submit(plan, yes=options["yes"], account=account, console=console)
     try:
         return _after_creation(job, account, console, options)
     except (OSError, KeyboardInterrupt):  # nobody reads, or the disk is full: what has been done is to be known
@@ -130,8 +125,8 @@ def _after_creation(job: launcher.Submitted, account: Account, console: Console,
     return 0
 
 
-def _preflight(plan: launcher.Plan, account: Account, console: Console, options: dict[str, Any]) -> bool:
-    """Ask AWS, and say what it answered; whether there are warnings. Raises AccountError where the job cannot run."""
+def _preflight(plan: launcher.Plan, account: Account, console: Console, options: dict[str, Any]) -> launcher.Report:
+    """Ask AWS, and print what it answered. Raises AccountError if the job cannot run."""
     with console.progress("asking AWS whether the job can run", counted=False):
         report = launcher.check(plan, account=account, full=options["full"], ignore=options["ignore"])
     stops = any(each.severity == "error" or options["strict"] for each in report.problems)
@@ -139,11 +134,11 @@ def _preflight(plan: launcher.Plan, account: Account, console: Console, options:
         click.echo(json.dumps(report.as_data(), indent=2))
         if stops:
             raise click.exceptions.Exit(AccountError.exit_code)
-        return False
+        return report
     for line in report.lines():
         say(line)
     if stops:
         raise AccountError(report.problems)
     for problem in report.problems:
         tell(problem)
-    return bool(report.problems)
+    return report

@@ -194,17 +194,22 @@ def cluster_of(resources: Mapping[str, Any], region: str | None, lookup: Lookup 
     return _cluster(choices[0], resources, region, lookup)
 
 
-def _left_out(request: Mapping[str, Any]) -> list[str]:
-    """What this job has and the estimate does not count.
+def uncounted_rules(request: Mapping[str, Any]) -> list[str]:
+    """The rules of the debugger and the profiler that cost something themselves, which no estimate counts.
 
     Built-in rules run "at no additional cost" (developer guide, "Use built-in profiler rules managed by Amazon SageMaker
     Debugger"); a rule that names an instance type is a processing job of one's own.
     """
     rules = [rule for member in _RULES for rule in request.get(member, ()) if rule.get("InstanceType")]
-    found = [
+    return [
         f"the processing job of rule {rule.get('RuleConfigurationName', '?')} on {rule['InstanceType']}"
         for rule in rules
     ]
+
+
+def _left_out(request: Mapping[str, Any]) -> list[str]:
+    """What this job has and the estimate does not count."""
+    found = uncounted_rules(request)
     sources = [channel.get("DataSource", {}) for channel in request.get("InputDataConfig", ())]
     if any("FileSystemDataSource" in source for source in sources):
         found.append("the file system that it reads")

@@ -29,8 +29,8 @@ def as_text(found: Estimate, name: str) -> list[str]:
             *_end(found),
         ]
     lines.append(_line("per hour", _per_hour(per_hour)))
-    limit = duration(found.max_seconds) + (", AWS's default" if found.is_default_time else "")
-    lines.append(_line("training", f"{_at(found.most_for_training)}, for {limit} (max_runtime_in_seconds)"))
+    longest = duration(found.max_seconds) + (", AWS's default" if found.is_default_time else "")
+    lines.append(_line("training", f"{_at(found.most_for_training)}, for {longest} (max_runtime_in_seconds)"))
     if found.keep_alive_seconds:
         kept = duration(found.keep_alive_seconds)
         lines.append(_line("warm pool", f"{_at(found.most_for_keep_alive)}, for {kept} without another job"))
@@ -43,15 +43,28 @@ def as_text(found: Estimate, name: str) -> list[str]:
     return [*lines, *_end(found)]
 
 
-def in_short(found: Estimate) -> str:
-    """The most that the job can cost, in one line."""
-    machines = " or ".join(
+def machines(found: Estimate) -> str:
+    """The job's instances: `2 x ml.g5.xlarge`."""
+    return " or ".join(
         " and ".join(f"{each.count} x {each.instance_type}" for each in cluster.instances) for cluster in found.clusters
     )
+
+
+def limit(found: Estimate) -> str:
+    """How long the job can run."""
+    return f"{duration(found.max_seconds)}{' (AWS default)' if found.is_default_time else ''}"
+
+
+def in_short(found: Estimate) -> str:
+    """The most that the job can cost, in one line."""
     if found.maximum is None:
         return f"unknown, since no price is known for {', '.join(found.unknown)}"
-    limit = f"{duration(found.max_seconds)}{' (AWS default)' if found.is_default_time else ''}"
-    return f"{at_most(found.maximum)}, an estimate: {machines} for {limit}; `launch cost` tells more"
+    prices = {each.price.region for cluster in found.clusters for each in cluster.instances if each.price is not None}
+    elsewhere = "".join(f", at {region}'s prices" for region in sorted(prices - {found.region}) if found.region)
+    return (
+        f"{at_most(found.maximum)}, an estimate{elsewhere}: {machines(found)} for {limit(found)};"
+        " `launch cost` tells more"
+    )
 
 
 def as_data(found: Estimate) -> dict[str, Any]:

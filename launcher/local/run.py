@@ -185,7 +185,7 @@ def _ask_about_size(run: LocalRun, store: Store) -> None:
     import click
 
     if not click.confirm("Go on?", err=True):
-        raise RefusedError("not started")
+        raise StoppedError("not started")
 
 
 def _is_read_from_store(entry: dict[str, Any]) -> bool:

@@ -1,0 +1,75 @@
+"""The question before a submission: what will run, on which data, at what price, and whether that is meant."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Iterator
+
+import click
+
+import launcher
+from entrypoints import contract
+from launcher.console import Console
+from launcher.cost import estimate
+from launcher.cost.estimate import why_not
+from launcher.cost.limit import limit_of, objection
+from launcher.cost.show import in_short, limit, machines
+from launcher.errors import StoppedError
+from launcher.jobs.times import duration
+
+_MOST_CHANNELS = 4  # that are named
+
+
+def agreed(plan: launcher.Plan, region: str, console: Console, report: launcher.Report | None) -> bool:
+    """Show what the job can cost. On a terminal, ask about what is above `max_cost`, and about warnings.
+
+    Returns:
+        Whether the user has been asked, and has agreed.
+
+    Raises:
+        StoppedError: The answer is no.
+        KeyboardInterrupt: There is no answer.
+    """
+    reason, lines = None, list(_lines(plan, region, report))
+    doubtful = bool(plan.warnings or (report and report.problems))
+    if sys.stdin.isatty():
+        reason = objection(plan.request, region, limit_of(plan.spec))
+    if not sys.stdin.isatty() or not (reason or doubtful):
+        console.say(lines[-1])
+        return False
+    for line in lines:
+        console.say(line)
+    if reason:
+        console.say(f"this needs your agreement: {reason}", "yellow")
+    try:
+        answer = click.confirm("Submit it?" if reason else "Submit all the same?", err=True)
+    except click.Abort:
+        raise KeyboardInterrupt("interrupted; nothing was created") from None
+    if not answer:
+        raise StoppedError("not submitted; nothing was created")
+    return True
+
+
+def _lines(plan: launcher.Plan, region: str, report: launcher.Report | None) -> Iterator[str]:
+    """What runs, where, on which data, for how long at most, and at what price."""
+    spec, request = plan.spec, plan.request
+    algorithm = request.get("AlgorithmSpecification", {})
+    image = algorithm.get("TrainingImage") or algorithm.get("AlgorithmName") or "a container of SageMaker's choice"
+    words = [*algorithm.get("ContainerEntrypoint", ()), *algorithm.get("ContainerArguments", ())]
+    program = spec.code.entry_point if spec.code else textwrap.shorten(" ".join(words), 80, placeholder=" ...")
+    yield f"runs      {f'{program} in ' if program else ''}{image}"
+    found, notes = estimate(request, region), report.notes if report else ()
+    where = next((text for path, text in notes if not path), f"region {region}")
+    yield f"on        {f'{machines(found)}; ' if found else ''}{where}"
+    sizes = {path[1]: f" ({text})" for path, text in notes if path[:1] == ("channels",)}
+    data = [
+        f"{name}: {channel.described(spec.training_input_mode)}{sizes.get(name, '')}"
+        for name, channel in spec.all_channels.items()
+        if name != contract.CODE_CHANNEL
+    ]
+    rest = [f"{len(data) - _MOST_CHANNELS} more"] if len(data) > _MOST_CHANNELS else []
+    yield f"data      {'; '.join([*data[:_MOST_CHANNELS], *rest]) or 'none'}"
+    warm = f", then kept warm for {duration(found.keep_alive_seconds)}" if found and found.keep_alive_seconds else ""
+    yield f"time      {f'at most {limit(found)}{warm}' if found else 'as the spec says'}"
+    yield f"cost      {in_short(found) if found else f'unknown: {why_not(request)}'}"

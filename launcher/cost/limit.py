@@ -1,0 +1,98 @@
+"""`max_cost`: how many US dollars a job may cost before a person has to agree.
+
+The spec's own `max_cost` counts first, then LAUNCH_MAX_COST, then `max_cost` in the user's configuration file, then $100.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import click
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from launcher.cost.estimate import estimate, uncounted_rules, why_not
+from launcher.cost.money import at_most, dollars
+from launcher.errors import InputError, RefusedError, SpecError, dotted
+from launcher.planning import Plan
+from launcher.spec import JobSpec
+from launcher.values import Dollars
+from launcher.yaml_tree import read_tree
+
+VARIABLE = "LAUNCH_MAX_COST"
+DEFAULT = Decimal(100)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The most that a job may cost without an answer."""
+
+    usd: Decimal
+    source: str | None
+    """Where a person has set it; None for the default."""
+
+    def __str__(self) -> str:
+        return f"max_cost {dollars(self.usd)} ({self.source or 'the default'})"
+
+
+class _Settings(BaseModel):
+    """The user's configuration file."""
+
+    model_config = ConfigDict(extra="forbid")
+    max_cost: Dollars | None = None
+
+
+def limit_of(spec: JobSpec) -> Limit:
+    """The limit for a job. Raises SpecError or InputError if the user's setting is wrong."""
+    if spec.max_cost is not None:
+        return Limit(spec.max_cost, str(spec.locate(("max_cost",)) or "the spec"))
+    path = Path(click.get_app_dir("sagemaker-launch"), "config.yaml")
+    usd, source = None, VARIABLE
+    if value := os.environ.get(VARIABLE):
+        usd = _max_cost(f"max_cost: {value}", VARIABLE)
+    elif path.exists():
+        usd, source = _max_cost(path.read_bytes(), str(path)), str(path)
+    return Limit(DEFAULT, None) if usd is None else Limit(usd, source)
+
+
+def _max_cost(text: str | bytes, source: str) -> Decimal | None:
+    try:
+        return _Settings.model_validate(read_tree(text, source).value).max_cost
+    except SpecError as error:
+        if error.problems[0].code == "yaml-empty":
+            return None
+        raise
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = f"{source}: {dotted(first['loc'])}" if first["loc"] else source
+        wrong = first["msg"] if first["loc"] == ("max_cost",) else "is not a setting; write max_cost: 100"
+        raise InputError(f"{place}: {wrong}") from None
+
+
+def objection(request: Mapping[str, Any], region: str | None, limit: Limit) -> str | None:
+    """Why the job needs a person's agreement; None if it stays below the limit or is paid for in advance."""
+    if request.get("ResourceConfig", {}).get("TrainingPlanArn"):
+        return None
+    found = estimate(request, region)
+    if found is None:
+        return f"what it can cost is unknown: {why_not(request)}"
+    unknown = [f"no price is known for {name}" for name in found.unknown]
+    unknown += [f"{rule} is not counted" for rule in uncounted_rules(request)]
+    if unknown or found.maximum is None:
+        return f"what it can cost is unknown: {', '.join(unknown)}"
+    return f"it can cost {at_most(found.maximum)}, more than {limit}" if found.maximum[1] > limit.usd else None
+
+
+def refuse_above_limit(plan: Plan, region: str | None) -> None:
+    """Raise RefusedError if the job may cost more than a limit that a person has set; the default refuses nothing."""
+    limit = limit_of(plan.spec)
+    if limit.source is not None and (reason := objection(plan.request, region, limit)) is not None:
+        name = plan.request["TrainingJobName"]
+        raise RefusedError(
+            f"{name}: {reason}; nothing was created. Raise max_cost, lower stopping_condition.max_runtime_in_seconds,"
+            f" or agree with --yes (in Python, submit(plan, yes=True))"
+        )

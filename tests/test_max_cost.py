@@ -1,0 +1,228 @@
+"""`max_cost`: no job is created that may cost more than a person has agreed to."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+import launcher
+from aws_stand_in import StandIn
+from launcher.commands.agreement import agreed
+from launcher.console import Console
+from launcher.cost.limit import VARIABLE, limit_of, objection
+from launcher.errors import InputError, RefusedError
+from launcher.preflight.report import Outcome
+
+SPEC = """\
+base_name: digits
+image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/trainer:1
+role_arn: arn:aws:iam::123456789012:role/training
+region: us-east-1
+resource_config: {instance_type: ml.p5.48xlarge, instance_count: 16}
+stopping_condition: {max_runtime_in_seconds: 28d}
+output_data_config: {s3_output_path: s3://my-bucket/out/}
+container_entrypoint: [python3, train.py]
+channels:
+  train: {s3_uri: s3://my-bucket/train/, input_mode: FastFile}
+  list: {source: EFS, file_system_id: fs-0123456789abcdef0, directory_path: /lists}
+  a: s3://my-bucket/a/
+  b: s3://my-bucket/b/
+  c: {source: S3Connector, s3_uri: s3://my-bucket/c/}
+vpc_config: {security_group_ids: [sg-0123456789abcdef0], subnets: [subnet-0123456789abcdef0]}
+"""
+SMALL = ("--set", "resource_config.instance_type=ml.g5.xlarge", "--set", "stopping_condition.max_runtime_in_seconds=1h")
+UNKNOWN = ("--set", "resource_config.instance_type=ml.new1.large", "--ignore", "aws-enum")
+
+
+@pytest.fixture(autouse=True)
+def folder(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the spec of a job that may cost $680,558.60, and no setting of the user's."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "job.yaml").write_text(SPEC)
+    return tmp_path
+
+
+def setting(text: str) -> Path:
+    """Write the user's configuration file."""
+    file = Path(click.get_app_dir("sagemaker-launch"), "config.yaml")
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    return file
+
+
+def launch(*arguments: str, answer: str | None = None) -> tuple[int, str]:
+    """The exit code and what was printed; with an answer, on a terminal whose user types it."""
+    command = [sys.executable, "-m", "launcher.cli", *arguments, "--no-follow"]
+    if answer is None:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100
+        )
+        return done.returncode, done.stdout
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        os.close(theirs)
+        os.write(ours, answer.encode())
+        output, _ = process.communicate(timeout=100)
+        os.close(ours)
+    return process.returncode, output
+
+
+def test_terminal_shows_plan_and_creates_nothing_after_no(aws: StandIn) -> None:
+    code, output = launch("job.yaml", "--no-check", "--name", "one", answer="n\n")
+    assert code == 5
+    assert output.endswith("not submitted; nothing was created\n")
+    assert output.splitlines()[:6] == [
+        "runs      python3 train.py in 123456789012.dkr.ecr.us-east-1.amazonaws.com/trainer:1",
+        "on        16 x ml.p5.48xlarge; region us-east-1",
+        "data      train: s3://my-bucket/train/ by FastFile; list: fs-0123456789abcdef0:/lists on EFS, ro;"
+        " a: s3://my-bucket/a/ by File; b: s3://my-bucket/b/ by File; 1 more",
+        "time      at most 28 d",
+        "cost      at most $680,558.60, an estimate: 16 x ml.p5.48xlarge for 28 d; `launch cost` tells more",
+        "this needs your agreement: it can cost at most $680,558.60, more than max_cost $100.00 (the default)",
+    ]
+    assert aws.requests() == []
+
+
+def test_ctrl_c_at_the_question_creates_nothing(aws: StandIn) -> None:
+    code, output = launch("job.yaml", "--no-check", "--name", "one", answer="\x04")
+    assert (code, output.splitlines()[-1]) == (130, "interrupted; nothing was created")
+    assert aws.requests() == []
+
+
+def test_yes_is_asked_for_or_given(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert launch("job.yaml", "--no-check", "--name", "one", answer="y\n")[0] == 0
+    monkeypatch.setenv(VARIABLE, "5")
+    assert launch("job.yaml", "--no-check", "--name", "two", "--yes")[0] == 0
+    assert len(aws.requests()) == 2
+
+
+def test_plan_shows_what_preflight_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    notes = [((), "account 123456789012, region us-east-1"), (("channels", "train", "s3_uri"), "8 objects, 1.6 MB")]
+    report = launcher.Report([Outcome("prefixes", 0.1, [], notes, [], True)], 0.1)
+    assert agreed(launcher.plan("job.yaml"), "us-east-1", Console(), report)
+    shown = capsys.readouterr().err
+    assert "on        16 x ml.p5.48xlarge; account 123456789012, region us-east-1\n" in shown
+    assert "data      train: s3://my-bucket/train/ by FastFile (8 objects, 1.6 MB); list: " in shown
+
+
+def test_small_job_is_not_asked_about(aws: StandIn) -> None:
+    code, output = launch("job.yaml", "--no-check", "--name", "one", *SMALL, answer="")
+    assert (code, "agreement" in output) == (0, False)
+    assert len(aws.requests()) == 1
+
+
+def test_unknown_price_is_asked_about(aws: StandIn) -> None:
+    code, output = launch("job.yaml", "--no-check", "--name", "one", *UNKNOWN, answer="n\n")
+    assert code == 5
+    assert "what it can cost is unknown: no price is known for ml.new1.large" in output
+    assert aws.requests() == []
+
+
+def test_without_terminal_only_a_given_limit_refuses(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert launch("job.yaml", "--no-check", "--name", "one")[0] == 0
+    monkeypatch.setenv(VARIABLE, "680558")
+    code, output = launch("job.yaml", "--no-check", "--name", "two")
+    assert code == 3
+    assert "it can cost at most $680,558.60, more than max_cost $680,558.00 (LAUNCH_MAX_COST)" in output
+    code, output = launch("job.yaml", "--no-check", "--name", "two", *UNKNOWN)
+    assert (code, "what it can cost is unknown" in output) == (3, True)
+    assert launch("job.yaml", "--no-check", "--name", "two", "--set", "max_cost=680559")[0] == 0
+    assert [request["TrainingJobName"] for request in aws.requests()] == ["one", "two"]
+
+
+def test_rerun_follows_the_same_rule(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    aws.client("sagemaker").create_training_job(**launcher.plan("job.yaml", name="one").request)
+    assert launch("rerun", "one", "--no-check", answer="n\n")[0] == 5
+    assert launch("rerun", "one", "--no-check", "--set", "max_cost=5")[0] == 3
+    assert len(aws.requests()) == 1
+
+
+def test_python_submit_refuses_above_a_given_limit(aws: StandIn) -> None:
+    plan = launcher.plan("job.yaml", name="one", set={"max_cost": 5})
+    with pytest.raises(RefusedError, match=r"max_cost \$5.00 \(--set max_cost:1:1\); nothing was created"):
+        launcher.submit(plan)
+    assert aws.requests() == []
+    assert launcher.submit(plan, yes=True).name == "one"
+
+
+def test_spec_counts_before_variable_before_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec, own = launcher.parse_spec("base_name: x"), launcher.parse_spec("base_name: x\nmax_cost: 1.5", "job.yaml")
+    assert (limit_of(spec).usd, limit_of(spec).source) == (100, None)
+    file = setting("max_cost: 30")
+    assert (limit_of(spec).usd, limit_of(spec).source) == (30, str(file))
+    monkeypatch.setenv(VARIABLE, "20")
+    assert (limit_of(spec).usd, limit_of(spec).source) == (20, VARIABLE)
+    assert (str(limit_of(own).usd), limit_of(own).source) == ("1.5", "job.yaml:2:1")
+    file.write_text("# max_cost: 30")
+    monkeypatch.setenv(VARIABLE, "")
+    assert limit_of(spec).source is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("max_cost: lots", "config.yaml: max_cost: is 'lots', but a number of US dollars"),
+        ("mx: 5", "config.yaml: mx: is not a setting; write max_cost: 100"),
+        ("[5]", "config.yaml: is not a setting; write max_cost: 100"),
+    ],
+)
+def test_wrong_setting_is_one_error(folder: Path, text: str, message: str) -> None:
+    setting(text)
+    with pytest.raises(InputError, match=message):
+        limit_of(launcher.parse_spec("base_name: x"))
+
+
+@pytest.mark.parametrize("value", ["-5", "$5", "'5'", "1e3", "many", "[5]", "true"])
+def test_max_cost_that_is_not_a_number_is_refused(value: str) -> None:
+    with pytest.raises(launcher.SpecError, match=r"max_cost: is .*but a number of US dollars belongs here"):
+        launcher.parse_spec(f"max_cost: {value}")
+
+
+RULE = {"RuleConfigurationName": "r", "InstanceType": "ml.p3.2xlarge"}
+
+
+@pytest.mark.parametrize(
+    ("resources", "more", "reason"),
+    [
+        ({"InstanceType": "ml.g5.xlarge"}, {}, None),
+        (
+            {"InstanceType": "ml.g5.xlarge"},
+            {"DebugRuleConfigurations": [RULE]},
+            "the processing job of rule r on ml.p3",
+        ),
+        (
+            {"InstancePreferences": [{"InstanceType": "ml.g5.xlarge"}, {"InstanceType": "ml.p5.48xlarge"}]},
+            {},
+            "more than",
+        ),
+        ({"InstanceType": "ml.p5.48xlarge", "TrainingPlanArn": "arn:aws:sagemaker:::training-plan/p"}, {}, None),
+        ({}, {"ServerlessJobConfig": {}}, "unknown: a serverless job is paid for by the tokens"),
+        ({}, {}, "unknown: the request names no instance type"),
+    ],
+)
+def test_objection_names_what_is_above_the_limit_or_unknown(
+    resources: dict[str, Any], more: dict[str, Any], reason: str | None
+) -> None:
+    request = {"ResourceConfig": {"InstanceCount": 2, **resources}, **more}
+    found = objection(request, "us-east-1", limit_of(launcher.parse_spec("base_name: x")))
+    assert reason in found if reason and found else found is reason
