@@ -7,9 +7,10 @@ import random
 import shutil
 import struct
 import subprocess
+import tempfile
 import tracemalloc
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -55,8 +56,23 @@ class Pieces(io.BytesIO):
         return super().readinto(buffer[:5])
 
 
-def archive(files: Iterable[tuple[str, bytes]], method: int = zipfile.ZIP_DEFLATED, comment: bytes = b"") -> bytes:
-    stream = io.BytesIO()
+class Pipe(io.BytesIO):
+    """A stream of which zipfile knows no place: it writes CRCs and sizes after the members."""
+
+    def seekable(self) -> bool:
+        return False
+
+    def tell(self) -> int:
+        raise io.UnsupportedOperation
+
+
+def archive(
+    files: Iterable[tuple[str, bytes]],
+    method: int = zipfile.ZIP_DEFLATED,
+    comment: bytes = b"",
+    stream: io.BytesIO | None = None,
+) -> bytes:
+    stream = stream or io.BytesIO()
     with zipfile.ZipFile(stream, "w", method) as output:
         for name, data in files:
             output.writestr(name, data)
@@ -74,19 +90,9 @@ def test_what_zipfile_writes(method: int, stream: type[io.BytesIO]) -> None:
     assert list(zip_members.split(stream(archive(FILES, method, b"a comment PK\5\6" + bytes(30))))) == SAMPLES
 
 
-def test_members_written_to_a_stream_that_cannot_seek() -> None:
-    class Pipe(io.BytesIO):
-        def seekable(self) -> bool:
-            return False
-
-        def tell(self) -> int:
-            raise io.UnsupportedOperation
-
-    pipe = Pipe()
-    with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED) as output:  # sizes come behind the members
-        for name, data in FILES:
-            output.writestr(name, data)
-    assert read(pipe.getvalue()) == SAMPLES
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_members_written_to_a_stream_that_cannot_seek(method: int) -> None:
+    assert read(archive(FILES, method, stream=Pipe())) == SAMPLES
 
 
 def test_zip64(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,20 +211,65 @@ def test_cut_anywhere_is_an_error() -> None:
             read(data[:size])
 
 
-@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-def test_a_flipped_bit_anywhere_is_an_error_or_changes_nothing(method: int) -> None:
-    data = bytearray(archive([*FILES[:2], *FILES[3:4]], method))
-    expected = read(bytes(data))
-    seen = 0
+# One bit makes `n0.jpg` a hidden file and the empty `dir.o` a directory.
+FLIPPED = [("n0.jpg", b"\xff\xd8"), ("._n.jpg", b"h"), ("dir.o", b""), ("ü.t", b"u"), ("__MACOSX/x", b"m")]
+
+
+def by_infozip(*arguments: str) -> bytes:
+    """What `zip` writes of FLIPPED and of a file whose name is in an old code."""
+    if shutil.which("zip") is None:
+        pytest.skip("needs zip")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, data in [*FLIPPED, ("latin\udce9.x", b"l")]:
+            file = Path(folder, "in", name)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
+        subprocess.run(["zip", "-qr", *arguments, "../x.zip", "."], cwd=f"{folder}/in", check=True)
+        return Path(folder, "x.zip").read_bytes()
+
+
+def by_own_writer() -> bytes:
+    stream = io.BytesIO()
+    zip_write.write(stream, [{"__key__": "n0", "jpg": b"\xff\xd8", "cls": b"3"}, {"__key__": "ü", "t": b""}])
+    return stream.getvalue()
+
+
+ARCHIVES: dict[str, Callable[[], bytes]] = {
+    "own": by_own_writer,
+    "stored": lambda: archive(FLIPPED, zipfile.ZIP_STORED),
+    "deflated": lambda: archive(FLIPPED),
+    "in another order": lambda: archive([*FLIPPED[::2], *FLIPPED[1::2]]),
+    "stored, to a pipe": lambda: archive(FLIPPED, zipfile.ZIP_STORED, stream=Pipe()),
+    "deflated, to a pipe": lambda: archive(FLIPPED, stream=Pipe()),
+    "zip": by_infozip,
+    "zip -fd": lambda: by_infozip("-fd"),  # sizes come behind the members
+    "zip -fz": lambda: by_infozip("-fz"),  # zip64
+}
+
+
+@pytest.mark.parametrize("name", ARCHIVES)
+def test_flipped_bit_is_an_error_or_changes_nothing(name: str) -> None:
+    data = bytearray(ARCHIVES[name]())
+    expected, table = read(bytes(data)), data.index(b"PK\1\2")
+    errors = 0
     for place in range(len(data)):
-        for bit in (place % 8, 5):
+        for bit in range(8) if place >= table else (place % 8, 6):
             data[place] ^= 1 << bit
             try:
-                assert read(bytes(data)) == expected
+                assert read(bytes(data)) == expected, (place, bit)
             except CorruptError:
-                seen += 1
+                errors += 1
             data[place] ^= 1 << bit
-    assert seen > len(data)
+    assert errors > len(data)
+
+
+@pytest.mark.parametrize("stream", [io.BytesIO, Pipe])
+def test_zeroed_crc_and_sizes_in_the_table_are_an_error(stream: type[io.BytesIO]) -> None:
+    data = bytearray(archive(FILES[:2], zipfile.ZIP_STORED, stream=stream()))
+    entry = data.index(b"PK\1\2")
+    data[entry + 16 : entry + 28] = bytes(12)
+    with pytest.raises(CorruptError, match=r"object 'k.zip', byte 0: .* member 'a/1.jpg' and the table differ"):
+        read(bytes(data))
 
 
 def test_sizes_beyond_all_archives(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,7 +284,7 @@ def test_sizes_beyond_all_archives(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_bomb_is_not_unpacked() -> None:
     data = bytearray(archive([("a.txt", bytes(100 << 20))]))
-    for place in (data.rindex(b"PK\1\2") + 24,):
+    for place in (22, data.rindex(b"PK\1\2") + 24):
         struct.pack_into("<I", data, place, 1000)
     tracemalloc.start()
     with pytest.raises(CorruptError, match="has 1001 bytes, and the table says 1000"):

@@ -8,7 +8,8 @@ stands where its first member does. Directories, hidden files (`members.py`) and
 The table stands at the end, so a zip is read from files and through the connector; a Pipe joins objects and cannot bring
 it, unless it wraps them as RecordIO. Stored, deflated and bzip2 members are read; encrypted ones, other methods and
 symbolic links are refused. Python's zipfile is not used: it takes an archive that lies inside of another, or the last of
-joined ones, for the whole, and keeps a kilobyte for each member. Here sizes, names, CRCs and the table must agree.
+joined ones, for the whole, and keeps a kilobyte for each member. Here each member's header must agree with the table in name,
+size and CRC, also where the member is passed over: one damaged bit in the table could hide any file.
 
 Source: PKWARE APPNOTE.TXT 6.3. Writing is in `zip_write.py`; the table is read by `zip_table.py`.
 """
@@ -22,13 +23,14 @@ import zlib
 from array import array
 from collections.abc import Iterator
 from contextlib import closing
+from heapq import merge
 from itertools import pairwise
 
 from entrypoints.errors import corrupt
 from entrypoints.records.cursor import Cursor
 from entrypoints.records.seeking import SeekableFile
 from entrypoints.records.window import CHUNK, Window
-from entrypoints.records.zip_table import Entry, Table, read_table
+from entrypoints.records.zip_table import Entry, Table, name_of, read_table
 from entrypoints.sample import DATA, KEY, ByteStream, Sample
 
 BOUNDARIES = False  # the table of joined archives is the last one's
@@ -36,6 +38,8 @@ BOUNDARIES = False  # the table of joined archives is the last one's
 NO_DATA = "__MACOSX/"  # what macOS knows of the files
 _NO_DATA = NO_DATA.encode()
 _LOCAL = struct.Struct("<4sHHHHHIIIHH")
+_SIZES_FOLLOW = 0x8  # flag: the CRC and the sizes are in a descriptor after the content, not in the header
+_IN_EXTRA = 0xFFFFFFFF  # a size of zip64
 _STORED, _DEFLATED, _BZIP2 = 0, 8, 12
 _METHODS = {1: "shrunk", 6: "imploded", 9: "deflate64", 14: "LZMA", 93: "Zstandard", 95: "XZ", 98: "PPMd", 99: "AES"}
 
@@ -56,6 +60,9 @@ def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = No
         end = 0  # the position behind the last member
         for place, position in _places(table, cursor.start):
             entry = table.entry(place)
+            if not _is_file(entry.raw_name):
+                reader.go_to_content(entry)  # or a damaged name in the table would hide a file
+                continue
             group, field = _sample_of(entry.name)
             if sample and sample[KEY] != group:
                 cursor.position = position
@@ -80,29 +87,36 @@ def _sample_of(name: str) -> tuple[str, str]:
 
 
 def _places(table: Table, start: int) -> Iterator[tuple[int, int]]:
-    """Where in the table the members stand that are files, those of a sample beside each other, and their positions."""
-    if start > 0:  # noted where the order is the table's, so it need not be found out again
-        for place, name in table.names(start):
-            if _is_file(name):
-                yield place, place
+    """Yield where in the table each entry is, those of a sample beside each other, and its position.
+
+    What is passed over (`_is_file`) is among them; where the order is not the table's, it comes last.
+    """
+    if start > 0:  # noted when the order was the table's, so there is no need to work it out again
+        for place, _ in table.names(start):
+            yield place, place
         return
     places = array("Q")
     ranks = array("Q")
+    others = array("Q")
     first: dict[bytes, int] = {}
     for place, name in table.names():
         if _is_file(name):
             dot = name.find(b".", name.rfind(b"/") + 1)
             ranks.append(first.setdefault(name if dot < 0 else name[:dot], len(first)))
             places.append(place)
+        else:
+            others.append(place)
     del first
     if start == 0 and all(rank <= after for rank, after in pairwise(ranks)):
-        for place in places:
+        for place in merge(places, others):
             yield place, place
         return
     table.check_start(-start, len(places))
     order = sorted(range(len(places)), key=ranks.__getitem__)
     for number in range(-start, len(places)):
         yield places[order[number]], -number
+    for place in others:
+        yield place, -len(places)
 
 
 def _is_file(name: bytes) -> bool:
@@ -118,16 +132,38 @@ class _Members:
         self._window = Window(file)
         file.seek(0)
 
-    def read(self, entry: Entry) -> bytes:
-        """A member's content, checked against its CRC; the archive's `entry` says what it is."""
+    def go_to_content(self, entry: Entry) -> int:
+        """Go to where a member's content begins, and return the flags in its header.
+
+        Raises CorruptError unless the header says of the member what the table says.
+        """
         self._go_to(entry.offset)
-        window = self._window
-        header = window.take(_LOCAL.size)
+        take = self._window.take
+        header = take(_LOCAL.size)
         if len(header) < _LOCAL.size or not header.startswith(b"PK\3\4"):
             raise corrupt(self._key, entry.offset, f"here should be the header of member {entry.name!r}")
-        _, _, flags, method, _, _, _, _, _, name_size, extra_size = _LOCAL.unpack(header)
-        if window.take(name_size) != entry.raw_name or method != entry.method or window.skip(extra_size) < extra_size:
+        fields: tuple[int, ...] = _LOCAL.unpack(header)
+        _, _, flags, method, _, _, crc, packed_size, size, name_size, extra_size = fields
+        name, extra = take(name_size), take(extra_size)
+        agrees = (
+            name == entry.raw_name
+            and method == entry.method
+            and len(extra) == extra_size
+            and (name.isascii() or name_of(name, extra, flags) == entry.name)
+        )
+        if agrees and not flags & _SIZES_FOLLOW:
+            agrees = (
+                crc == entry.crc
+                and (packed_size == entry.packed_size or packed_size == _IN_EXTRA)
+                and (size == entry.size or size == _IN_EXTRA)
+            )
+        if not agrees:
             raise corrupt(self._key, entry.offset, f"the header of member {entry.name!r} and the table differ")
+        return flags
+
+    def read(self, entry: Entry) -> bytes:
+        """Return a member's content, which must agree with its CRC; the archive's `entry` says what it is."""
+        flags = self.go_to_content(entry)
         if (flags | entry.flags) & 0x41:
             raise corrupt(self._key, entry.offset, f"member {entry.name!r} is encrypted: write it without a password")
         if entry.is_link:
@@ -136,16 +172,18 @@ class _Members:
                 entry.offset,
                 f"member {entry.name!r} is a symbolic link: write the file itself (zip without -y)",
             )
-        if method not in (_STORED, _DEFLATED, _BZIP2):
+        if entry.method not in (_STORED, _DEFLATED, _BZIP2):
             raise corrupt(
                 self._key,
                 entry.offset,
-                f"member {entry.name!r} is compressed by method {method} ({_METHODS.get(method, 'unknown')}), which is "
-                "not read here: write it stored or deflated",
+                f"member {entry.name!r} is compressed by method {entry.method} ({_METHODS.get(entry.method, 'unknown')}), "
+                "which is not read here: write it stored or deflated",
             )
-        packed = window.take(entry.packed_size)
+        packed = self._window.take(entry.packed_size)
         if len(packed) < entry.packed_size:
             raise corrupt(self._key, entry.offset, f"the archive ends inside of member {entry.name!r}")
+        if flags & _SIZES_FOLLOW and not self._is_described(entry):
+            raise corrupt(self._key, entry.offset, f"the descriptor after member {entry.name!r} and the table differ")
         data = self._unpacked(entry, packed)
         if len(data) != entry.size:
             raise corrupt(
@@ -154,6 +192,19 @@ class _Members:
         if zlib.crc32(data) != entry.crc:
             raise corrupt(self._key, entry.offset, f"the CRC of member {entry.name!r} is wrong: it is damaged")
         return data
+
+    def _is_described(self, entry: Entry) -> bool:
+        """Whether a descriptor follows that agrees with the table; its signature may be left out."""
+        take = self._window.take
+        crc = take(4)
+        if crc == b"PK\7\x08":
+            crc = take(4)
+        if crc != struct.pack("<I", entry.crc):
+            return False
+        sizes = take(8)
+        if sizes == struct.pack("<II", entry.packed_size & _IN_EXTRA, entry.size & _IN_EXTRA):
+            return True
+        return sizes + take(8) == struct.pack("<QQ", entry.packed_size, entry.size)
 
     def _unpacked(self, entry: Entry, packed: bytes) -> bytes:
         if entry.method == _STORED:

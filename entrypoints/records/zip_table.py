@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from entrypoints.errors import CorruptError, corrupt
 from entrypoints.records.seeking import SeekableFile
@@ -19,15 +19,14 @@ _END = struct.Struct("<4s4H2IH")  # signature, disks, entries, size and place of
 _LOCATOR = struct.Struct("<4sIQI")
 _END64 = struct.Struct("<4sQHHIIQQQQ")
 _ENTRY = struct.Struct("<4s6H3I5H2I")
-_LENGTHS = struct.Struct("<I3H")  # of an entry, from byte 24 on: content, name, extra fields, comment
+_LENGTHS = struct.Struct("<3H")  # of an entry, from byte 28 on: name, extra fields, comment
 _MAX_COMMENT = 0xFFFF
 _UTF8 = 0x800  # flag: the name is UTF-8
 _UNIX, _DARWIN = 3, 19
 _LINK = 0o120000
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """What the table says of one member."""
 
     name: str
@@ -78,11 +77,9 @@ class Table:
         while place < end:
             if place + fixed > end or data[place : place + 4] != b"PK\1\2":
                 raise self._corrupt(place, "here should be an entry of the table")
-            size, name_size, extra_size, comment_size = lengths(data, place + 24)
+            name_size, extra_size, comment_size = lengths(data, place + 28)
             after = place + fixed + name_size
             name = data[place + fixed : after]
-            if size and name.endswith(b"/"):
-                raise self._corrupt(place, f"{name!r} is a directory, and has {size} bytes")
             yield place, name
             place = after + extra_size + comment_size
             count += 1
@@ -100,9 +97,12 @@ class Table:
         if offset + self._before + packed >= self._start:  # its header takes some, too
             raise self._corrupt(place, "this entry's member would reach into the table")
         start = place + _ENTRY.size
+        raw_name = self._data[start : start + name_size]
+        if size and raw_name.endswith(b"/"):
+            raise self._corrupt(place, f"{raw_name!r} is a directory, and has {size} bytes")
         return Entry(
-            name=self._name(place, fields),
-            raw_name=self._data[start : start + name_size],
+            name=name_of(raw_name, self._extra(place, fields), flags),
+            raw_name=raw_name,
             flags=flags,
             method=method,
             crc=crc,
@@ -124,7 +124,9 @@ class Table:
     def _widened(self, place: int, fields: tuple[int, ...]) -> list[int]:
         """The fields, with those of 64 bits in their places; source: APPNOTE 4.5.3."""
         wide = list(fields)
-        extra = self._extra(place, fields, 1)
+        if 0xFFFFFFFF not in wide:
+            return wide
+        extra = _part(self._extra(place, fields), 1)
         at = 0
         for number in (9, 8, 16):
             if wide[number] == 0xFFFFFFFF and extra is not None:
@@ -134,33 +136,38 @@ class Table:
                 at += 8
         return wide
 
-    def _extra(self, place: int, fields: tuple[int, ...], wanted: int) -> bytes | None:
-        """An entry's extra field of that number, if it has one."""
-        at = place + _ENTRY.size + fields[10]
-        end = at + fields[11]
-        while at + 4 <= end:
-            number, size = struct.unpack_from("<HH", self._data, at)
-            if number == wanted:
-                return self._data[at + 4 : min(at + 4 + size, end)]
-            at += 4 + size
-        return None
-
-    def _name(self, place: int, fields: tuple[int, ...]) -> str:
-        raw = self._data[place + _ENTRY.size : place + _ENTRY.size + fields[10]]
-        if raw.isascii():
-            return raw.decode("ascii")
-        # Info-ZIP puts the name in UTF-8 beside one in the old code, whose CRC says whether it still belongs to it.
-        unicode = self._extra(place, fields, 0x7075)
-        if unicode is not None and unicode[:5] == struct.pack("<BI", 1, zlib.crc32(raw)):
-            raw = unicode[5:]
-        try:
-            # Many tools write UTF-8 and do not say so; text in the old code is hardly ever UTF-8 by chance.
-            return raw.decode("utf-8")
-        except UnicodeDecodeError:
-            return raw.decode("utf-8", "surrogateescape") if fields[3] & _UTF8 else raw.decode("cp437")
+    def _extra(self, place: int, fields: tuple[int, ...]) -> bytes:
+        start = place + _ENTRY.size + fields[10]
+        return self._data[start : start + fields[11]]
 
     def _corrupt(self, place: int, reason: str) -> CorruptError:
         return corrupt(self._key, self._start + place, reason)
+
+
+def name_of(raw: bytes, extra: bytes, flags: int) -> str:
+    """Return a member's name, given as the table or the member's own header has it, with the extra fields and flags there."""
+    if raw.isascii():
+        return raw.decode("ascii")
+    # Info-ZIP writes the UTF-8 name beside the one in the old code, with the CRC of the latter.
+    unicode = _part(extra, 0x7075)
+    if unicode is not None and unicode[:5] == struct.pack("<BI", 1, zlib.crc32(raw)):
+        raw = unicode[5:]
+    try:
+        # Many tools write UTF-8 without setting the flag; text in the old code is hardly ever UTF-8 by chance.
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return raw.decode("utf-8", "surrogateescape") if flags & _UTF8 else raw.decode("cp437")
+
+
+def _part(extra: bytes, wanted: int) -> bytes | None:
+    """Return the content of the extra field of that number, if there is one."""
+    at = 0
+    while at + 4 <= len(extra):
+        number, size = struct.unpack_from("<HH", extra, at)
+        if number == wanted:
+            return extra[at + 4 : at + 4 + size]
+        at += 4 + size
+    return None
 
 
 def read_table(file: SeekableFile, key: str | None) -> Table:
