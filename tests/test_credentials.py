@@ -17,6 +17,7 @@ from launcher.errors import RefusedError
 from launcher.preflight import CHECKS
 from launcher.submission import submit
 from preflight_data import CHANNEL, checked, with_data
+from test_aws_stand_in_faults import ASKED
 from test_submit import SPEC
 
 CHANNELS = CHANNEL.replace("}}", "}, more: s3://data/train/deep/}")
@@ -123,11 +124,41 @@ def test_an_input_that_boto3_refuses_was_not_sent(aws: StandIn) -> None:
     assert not caught.value.may_have_happened
 
 
-def test_an_answer_that_is_none_of_aws(aws: StandIn) -> None:
+def test_refusal_that_is_not_aws_is_named_so(aws: StandIn) -> None:
     for message in ("<?xml version='1.0'?><Error/>", "<html>", ""):
         aws.refuse("sts:GetCallerIdentity", "", message)
-        with pytest.raises(AwsError, match="the answer is none of AWS's"):
+        with pytest.raises(AwsError, match="the answer is not AWS's"):
             Account().call("sts", "get_caller_identity")
+
+
+@pytest.mark.parametrize("kind", ["html", "truncated"])
+@pytest.mark.parametrize("service", ASKED)
+def test_answer_that_is_not_the_services_is_retried_and_then_refused(aws: StandIn, service: str, kind: str) -> None:
+    operation, parameters = ASKED[service]
+    account = Account()
+    whole = account.call(service, operation, **parameters)
+    aws.fault(kind, f"{service}:*", count=4)
+    again = account.call(service, operation, **parameters)
+    assert {**again, "ResponseMetadata": None} == {**whole, "ResponseMetadata": None}
+    aws.fault(kind, f"{service}:*", count=-1)
+    # botocore itself recognises half of an XML document, and only of S3's.
+    with pytest.raises(AwsError, match=r"the answer is not AWS's; check the endpoint|\[500\]") as caught:
+        account.call(service, operation, **parameters)
+    assert caught.value.is_passing
+
+
+@pytest.mark.parametrize("operation", ["head_object", "put_object", "get_object"])
+def test_login_page_in_place_of_an_object_is_not_believed(aws: StandIn, operation: str) -> None:
+    aws.client("s3").create_bucket(Bucket="data")
+    aws.fault("html", "s3:*", count=-1)
+    with pytest.raises(AwsError, match="the answer is not AWS's"):
+        Account().call("s3", operation, Bucket="data", Key="a", **({"Body": b"b"} if "put" in operation else {}))
+
+
+def test_login_page_in_place_of_every_answer_is_nobody_to_ask(aws: StandIn) -> None:
+    aws.fault("html", "*", count=-1)
+    with pytest.raises(RefusedError, match="AWS cannot be reached: the answer is not AWS's"):
+        checked(CHANNELS, checks=CHECKS)
 
 
 def _credential_process(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:

@@ -192,6 +192,41 @@ def test_a_lost_connection_is_waited_out(
     assert err.count("AWS answers again") == 1
 
 
+@pytest.mark.parametrize("kind", ["truncated", "html"])
+def test_follow_survives_answers_that_are_not_the_services(
+    aws: StandIn, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    job(aws)
+    lines = [f"line {number}" for number in range(3000)]
+    aws.log("cats-1", lines)
+    aws.job("cats-1", "Completed")
+    for operation in ("GetLogEvents", "DescribeLogStreams"):
+        aws.fault(kind, f"logs:{operation}", nth=2, count=10)
+    aws.fault(kind, "sagemaker:DescribeTrainingJob", count=6)
+    assert followed().exit_code == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines() == [f"algo-1 | {line}" for line in lines]
+    assert "The job does not depend on this; after Ctrl-C, `launch logs cats-1 --follow` resumes" in err
+
+
+def test_lines_that_are_throttled_for_long_are_reported_beside_statuses_that_are_not(
+    aws: StandIn, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds + 0.1))
+    job(aws)
+    aws.log("cats-1", ["a line"])
+    aws.fault("throttle", "logs:*", count=200)
+    aws.script({"status": "Training", "after": 0}, {"status": "Completed", "after": 10})
+    aws.job("cats-1", "Completed")
+    assert followed().exit_code == 0
+    err = capsys.readouterr().err
+    assert err.count("Rate exceeded [ThrottlingException]; trying again until it works") == 1
+    assert err.count("AWS answers again") == 1
+
+
 def test_there_is_no_such_job_or_host(aws: StandIn) -> None:
     job(aws, hosts=2)
     with pytest.raises(RefusedError, match=r"no training job 'cats-2'.*did you mean"):
@@ -286,7 +321,7 @@ def test_ctrl_c_leaves_the_job_running(aws: StandIn) -> None:
         lambda pid: os.kill(pid, signal.SIGINT),
     )
     assert code == 130
-    assert "cats-1 goes on; `launch logs cats-1 --follow` comes back to it" in shown
+    assert "cats-1 continues; `launch logs cats-1 --follow` comes back to it" in shown
     assert "\x1b[36malgo-1 |\x1b[0m loss=0.5" in shown  # each host in its colour
     assert re.search(r"loss +0\.125 +0\.125 +0\.5 +2", shown)  # the table of metrics
     assert "StopTrainingJob" not in {call["operation"] for call in aws.calls()}

@@ -83,7 +83,7 @@ def test_ctrl_c_before_a_new_job_has_been_described(aws: StandIn) -> None:
     code, out, err = interrupted(calls(aws, "DescribeTrainingJob", 2), "--wait", "--json")
     aws.clear_faults()
     assert (code, json.loads(out)["ExitCode"]) == (130, 130)
-    assert "digits-1 goes on; `launch logs digits-1 --follow` comes back to it" in err
+    assert "digits-1 continues; `launch logs digits-1 --follow` comes back to it" in err
     assert "stopped" not in err
 
 
@@ -125,7 +125,7 @@ def test_who_may_create_but_not_describe(aws: StandIn) -> None:
     done = launch("job.yaml", "--no-check", "--wait", "--name", "digits-2")
     assert done.returncode == 3
     assert "created   digits-2" in done.stderr
-    assert "digits-2 has been created and goes on, but cannot be followed" in done.stderr
+    assert "digits-2 has been created and continues, but cannot be followed" in done.stderr
     assert "`launch logs digits-2 --follow`" in done.stderr
 
 
@@ -146,7 +146,7 @@ def into(target: str, *arguments: str) -> tuple[int, str]:
 @pytest.mark.parametrize("buffered", ["", "1"])
 def test_a_job_that_was_created_is_told_though_nobody_reads(buffered: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONUNBUFFERED", buffered)
-    exists = "exists and goes on; `launch logs"
+    exists = "exists and continues; `launch logs"
     code, err = into("pipe", "job.yaml", "--no-check")
     assert (code, exists in err) == (141, True)
     code, err = into("full", "job.yaml", "--no-check", "--name", "digits-2", "--json")
@@ -167,4 +167,4 @@ def test_a_reader_of_a_new_jobs_lines_has_had_enough(aws: StandIn) -> None:
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60)
     assert done.returncode == 141
     assert done.stdout.startswith("algo-1 | x")
-    assert "digits-1 exists and goes on" in done.stderr
+    assert "digits-1 exists and continues" in done.stderr

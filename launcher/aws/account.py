@@ -19,6 +19,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
+from launcher.aws import answers
 from launcher.aws.refusals import (
     HAVE_EXPIRED,
     AwsError,
@@ -48,6 +49,12 @@ _TOKENS = {
 _NEXT_TOKEN = ("NextToken", "NextToken")
 
 
+class _Own(threading.local):
+    """What each thread knows of its own call, botocore's retries included."""
+
+    is_in_doubt = False  # whether an attempt may have had its effect though nothing says so
+
+
 class Account:
     """The clients of one account and region, made when first asked for; any thread may call.
 
@@ -71,6 +78,7 @@ class Account:
         self._generation = 0  # of credentials
         self._keys: tuple[str, str] | None = None
         self._over: tuple[float, CredentialsError] | None = None  # since when nothing can be asked, and why
+        self._own = _Own()
 
     @property
     def region(self) -> str:
@@ -88,10 +96,18 @@ class Account:
         return answer
 
     def attempt(self, service: str, operation: str, do: Callable[[Any], Any]) -> Any:
-        """What `do` gives, which is handed boto3's client: for what is more than one call, such as reading a body.
+        """Return what `do` returns, which gets boto3's client: for more than one call, such as one and reading its body.
 
-        It is done again from its beginning where credentials had expired. Raises AwsError.
+        It is done again from its beginning if the credentials had expired. Raises AwsError.
         """
+        self._own.is_in_doubt = False
+        try:
+            return self._attempt(service, operation, do)
+        except AwsError as error:
+            error.was_in_doubt = self._own.is_in_doubt
+            raise
+
+    def _attempt(self, service: str, operation: str, do: Callable[[Any], Any]) -> Any:
         call = f"{service}:{_in_camel_case(operation)}"
         for renewals in range(_MOST_RENEWALS + 1):
             self._refuse_if_over()
@@ -144,6 +160,7 @@ class Account:
                     raise RefusedError(
                         f"{service} cannot be reached: {one_line(self.veil.over(str(error)))}; check AWS's variables"
                     ) from None
+                answers.refuse_foreign_answers(client)
                 client.meta.events.register("needs-retry", self._hear)
                 self._clients[service] = client
             return self._clients[service]
@@ -172,8 +189,10 @@ class Account:
         self._keys = _keys_of(self._open(), self.veil)
 
     def _hear(self, response: Any, caught_exception: Exception | None, **_: Any) -> None:
-        """Called by botocore after each attempt of a call, of which it makes several before it tells anybody."""
-        if response is not None:
+        """Called by botocore after each attempt of a call, of which it makes several before it returns or raises."""
+        is_answered = response is not None and not answers.is_foreign(response[1])
+        self._own.is_in_doubt |= not is_answered or response[0].status_code >= 500
+        if is_answered:
             code = (response[1].get("Error") or {}).get("Code") or ""
             if code == "400":
                 return  # to HEAD: it may be just that
@@ -181,8 +200,8 @@ class Account:
                 self.answered, self.silence = True, ""
             elif not self.answered:
                 self.silence = HAVE_EXPIRED
-        elif caught_exception is not None and not self.answered:
-            reason = one_line(self.veil.over(str(caught_exception)))
+        elif not self.answered:
+            reason = one_line(self.veil.over(str(caught_exception or answers.FOREIGN)))
             self.silence = f"AWS cannot be reached: {reason}; look at the network, proxies and AWS_ENDPOINT_URL"
 
     def _named(self, error: AwsError) -> AwsError:

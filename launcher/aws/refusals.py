@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from launcher.aws.answers import FOREIGN
 from launcher.aws.veil import Veil
 from launcher.errors import RefusedError
 
 _NO_ANSWER = 0
-_NOT_AWS = "the answer is none of AWS's; look at the endpoint and at proxies"
 # https://docs.aws.amazon.com/STS/latest/APIReference/CommonErrors.html, and S3's and EC2's own names for the same.
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired", "InvalidToken")
 _DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403")
@@ -31,6 +31,7 @@ class AwsError(RefusedError):
         self.call = call  # as IAM writes it: `sagemaker:CreateTrainingJob`
         self.code = code  # AWS's own: `ResourceInUse`; empty where no answer came
         self.status = status  # HTTP's; 0 where no answer came
+        self.was_in_doubt = False  # whether an earlier attempt of this call may have had its effect
 
     @property
     def is_denied(self) -> bool:
@@ -53,21 +54,26 @@ class AwsError(RefusedError):
         return self.code in _THROTTLED
 
     @property
-    def may_have_happened(self) -> bool:
-        """Whether the call may have had its effect all the same: no answer came, or one that the service did not mean."""
+    def is_unanswered(self) -> bool:
+        """Whether no answer came, or one that the service did not mean."""
         return self.status == _NO_ANSWER or self.status >= 500
+
+    @property
+    def may_have_happened(self) -> bool:
+        """Whether the call may have had its effect, now or in an earlier attempt whose answer was lost."""
+        return self.is_unanswered or self.was_in_doubt
 
     @property
     def is_passing(self) -> bool:
         """Whether the same question may well be answered some time later."""
-        return self.is_throttled or self.may_have_happened
+        return self.is_throttled or self.is_unanswered
 
 
 class CredentialsError(AwsError):
     """Nothing can be asked: the credentials have expired, or there is none that could be had."""
 
     is_expired = True
-    may_have_happened = False
+    is_unanswered = False
 
 
 def expired(error: AwsError) -> CredentialsError:
@@ -87,7 +93,7 @@ def translated(do: Callable[[Any], Any], client: Any, call: str, veil: Veil) -> 
         code, status = said.get("Code") or "", error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         text = veil.over(str(said.get("Message") or code))
         if not text or "<?xml" in text or text.lstrip().startswith("<"):
-            text, code = f"{_NOT_AWS} (HTTP {status})", ""
+            text, code = f"{FOREIGN} (HTTP {status})", ""
         said_by = f" [{one_line(code)}]" if code else ""
         raise AwsError(f"{call}: {one_line(text)}{said_by}", call=call, code=code, status=status) from None
     except ParamValidationError as error:  # it was not sent
@@ -98,7 +104,7 @@ def translated(do: Callable[[Any], Any], client: Any, call: str, veil: Veil) -> 
             raise no_credentials(error, veil) from None
         raise AwsError(f"{call}: no answer: {one_line(veil.over(str(error)))}", call=call) from None
     except ResponseParserError:
-        raise AwsError(f"{call}: {_NOT_AWS}", call=call) from None
+        raise AwsError(f"{call}: {FOREIGN}", call=call) from None
 
 
 def of_credentials(error: Exception) -> bool:

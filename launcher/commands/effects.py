@@ -13,7 +13,7 @@ import click
 import launcher
 from launcher import show
 from launcher.console import Console, say, tell
-from launcher.errors import AccountError, RefusedError, dotted
+from launcher.errors import AccountError, LaunchError, RefusedError, dotted
 
 if TYPE_CHECKING:
     from launcher.aws.account import Account
@@ -89,9 +89,10 @@ def _submit(plan: launcher.Plan, account: Account, console: Console, options: di
     job = launcher.submit(plan, yes=options["yes"], account=account, console=console)
     try:
         return _after_creation(job, account, console, options)
-    except (OSError, KeyboardInterrupt):  # nobody reads, or the disk is full: what has been done is to be known
+    except BaseException as error:  # the job exists, whatever happens here
         with suppress(OSError):
-            console.say(f"{job.name} exists and goes on; `launch logs {job.name} --follow` follows it", "yellow")
+            if not isinstance(error, LaunchError):
+                console.say(f"{job.name} exists and continues; `launch logs {job.name} --follow` follows it", "yellow")
         raise
 
 
@@ -109,7 +110,7 @@ def _after_creation(job: launcher.Submitted, account: Account, console: Console,
         except AwsError as error:  # its creator may not ask for it
             come_back = f"who may ask for it, can with `launch logs {job.name} --follow`"
             if options["wait"] or options["follow"]:
-                message = f"{job.name} has been created and goes on, but cannot be followed: {error}; {come_back}"
+                message = f"{job.name} has been created and continues, but cannot be followed: {error}; {come_back}"
                 raise RefusedError(message) from None
             console.warn(f"the job cannot be followed: {error}; {come_back}")
         else:

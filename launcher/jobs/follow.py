@@ -31,6 +31,7 @@ from launcher.jobs.streams import Line, Selection
 _DESCRIBE_SECONDS = 5.0
 _ROUND_SECONDS = 1.0
 _REMEMBERED_LINES = 300
+_THROTTLED_SECONDS = 60.0  # how long without an answer is worth a word
 _LONG_AGO_SECONDS = 180.0  # a job that ended before that has no more lines to wait for
 _COLOURS = ("cyan", "magenta", "green", "blue", "yellow")
 
@@ -72,7 +73,7 @@ def follow(account: Account, name: str, console: Console, view: View | None = No
         raise RefusedError(f"{error}; the job is not touched by this: {come_back}" if known else str(error)) from None
     outcome = following.outcome(interrupted=interrupted) if following else Outcome(description, interrupted=True)
     if interrupted:
-        goes_on = "goes on" if is_new or following else "is not touched"
+        goes_on = "continues" if is_new or following else "is not touched"
         console.say(
             f"{name} {goes_on}; `launch logs {name} --follow` comes back to it, `launch stop {name}` ends it", "yellow"
         )
@@ -93,13 +94,18 @@ def _first_description(account: Account, name: str, console: Console) -> Mapping
             if not error.is_passing:
                 raise
             if not troubled:
-                console.say(f"{error}; trying again until it works", "yellow")
+                console.say(_waiting(error, name), "yellow")
             troubled = True
             time.sleep(_ROUND_SECONDS)
         else:
             if troubled:
                 console.say("AWS answers again", "yellow")
             return description
+
+
+def _waiting(error: AwsError, name: str) -> str:
+    resume = f"`launch logs {name} --follow` resumes"
+    return f"{error}; trying again until it works. The job does not depend on this; after Ctrl-C, {resume}"
 
 
 class LinePrinter:
@@ -131,7 +137,8 @@ class _Following:
         self._statuses = Statuses(self._say)
         self._last: deque[str] = deque(maxlen=_REMEMBERED_LINES)
         self._next_describe = time.monotonic() + _DESCRIBE_SECONDS
-        self._troubled = False
+        self._troubled: set[str] = set()  # what cannot be asked: `status`, `lines`
+        self._last_good: dict[str, float] = {}  # when each was last answered
 
     def to_the_end(self) -> None:
         """Rounds until the job has ended and its last line has been shown."""
@@ -163,9 +170,9 @@ class _Following:
         except AwsError as error:
             if not error.is_passing:
                 raise
-            self._tell_trouble(error)
+            self._tell_trouble("status", error)
         else:
-            self._tell_trouble(None)
+            self._tell_trouble("status", None)
 
     def _round(self) -> None:
         """Fetch and show once; without lines where they may not be read."""
@@ -179,7 +186,7 @@ class _Following:
             self._logs = None
             self._say(f"warning: {error}; without its lines, the job's statuses are shown", "yellow")
             return
-        self._tell_trouble(self._logs.trouble)
+        self._tell_trouble("lines", self._logs.trouble)
         self._show(self._logs.ripe())
 
     def _drain(self) -> None:
@@ -212,7 +219,7 @@ class _Following:
             logs.read()
             if logs.at_end:
                 return logs.last_new != before
-            self._tell_trouble(logs.trouble)
+            self._tell_trouble("lines", logs.trouble)
 
     def _show(self, lines: Iterable[Line]) -> None:
         remaining = iter(lines)
@@ -226,14 +233,19 @@ class _Following:
                 self._last.append(line.message)
                 line = next(remaining, None)
 
-    def _tell_trouble(self, error: AwsError | None) -> None:
-        """Say once that AWS cannot be reached, and once that it can again; being throttled is our own affair."""
-        if error is not None and not error.is_throttled and not self._troubled:
-            self._troubled = True
-            self._say(f"{error}; trying again until it works", "yellow")
-        elif error is None and self._troubled:
-            self._troubled = False
-            self._say("AWS answers again", "yellow")
+    def _tell_trouble(self, what: str, error: AwsError | None) -> None:
+        """Say once that something cannot be asked, and once that it can again; to be throttled is normal for a while."""
+        now = time.monotonic()
+        if error is None:
+            if what in self._troubled:
+                self._troubled.remove(what)
+                self._say("AWS answers again", "yellow")
+            self._last_good[what] = now
+        elif what not in self._troubled:
+            silent = now - self._last_good.setdefault(what, now)
+            if not error.is_throttled or silent > _THROTTLED_SECONDS:
+                self._troubled.add(what)
+                self._say(_waiting(error, self._name), "yellow")
 
     def _say(self, text: str, colour: str) -> None:
         with self.table.aside():

@@ -2,8 +2,9 @@
 
 Kinds: `reset` (the connection is reset before the call has an effect), `reset-after` (it has its effect, then the connection is
 reset without an answer), `hang` (it has its effect, and the answer comes after `seconds`), `500-after` (it has its effect, and a
-500 is the answer), `throttle`, `500`, `expired`, `denied` (each refused in the protocol's own form, without effect), and
-`refuse` (with a `code`, a `message` and a `status` of the test's own).
+500 is the answer), `truncated` (it has its effect, and half of the answer's body arrives), `html` (a login page with status 200
+answers in the service's place, without effect), `throttle`, `500`, `expired`, `denied` (each refused in the protocol's own form,
+without effect), and `refuse` (with a `code`, a `message` and a `status` of the test's own).
 """
 
 from __future__ import annotations
@@ -18,7 +19,19 @@ from typing import Any
 from aws_stand_in.errors import Refusal, refusal_of
 from aws_stand_in.wire import Call
 
-KINDS = ("reset", "reset-after", "hang", "500-after", "throttle", "500", "expired", "denied", "refuse")
+KINDS = (
+    "reset",
+    "reset-after",
+    "hang",
+    "500-after",
+    "truncated",
+    "html",
+    "throttle",
+    "500",
+    "expired",
+    "denied",
+    "refuse",
+)
 FOREVER = -1
 
 

@@ -8,6 +8,7 @@ import os
 import socket
 import struct
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -17,6 +18,7 @@ from aws_stand_in.state import State
 from aws_stand_in.wire import Call, read_call
 
 _BEFORE = ("throttle", "500", "expired", "denied", "refuse")
+_LOGIN = Answer(200, b"<html><body>Please log in.</body></html>", {"Content-Type": "text/html", "ETag": '"1"'})
 _OF_ONE_HOP = ("connection", "transfer-encoding", "keep-alive", "date", "server", "content-length")
 
 
@@ -77,11 +79,12 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if fault is not None and fault.kind in _BEFORE:
                 raise fault.refusal(call)
-            answer = state.answer(call)
+            answer = _LOGIN if fault is not None and fault.kind == "html" else state.answer(call)
             if answer is None:
                 answer = self._moto(call.body)
                 self.server.moto_is_clean &= not call.writes
-            state.seen(call, answer)
+            if answer is not _LOGIN:
+                state.seen(call, answer)
             if fault is not None and fault.kind == "500-after":
                 raise fault.refusal(call)
         except Refusal as refusal:
@@ -94,6 +97,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if fault is not None and fault.kind == "hang":
             state.faults.hang(fault.seconds)
+        if fault is not None and fault.kind == "truncated":
+            answer = replace(answer, body=answer.body[: len(answer.body) // 2])
         self._send(answer)
 
     def _body(self) -> bytes:

@@ -11,6 +11,7 @@ import threading
 import time
 import uuid
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, Protocol
 
 from aws_stand_in.ecr import Images
@@ -76,8 +77,10 @@ class State:
             return None
         with nullcontext() if call.service == "iam" else self._lock:  # iam keeps nothing, and asks moto meanwhile
             said = service.answer(call)
-        if said is None or isinstance(said, Answer):
-            return said
+        if isinstance(said, Answer):  # S3's
+            return replace(said, headers={"x-amz-request-id": str(uuid.uuid4()), **said.headers})
+        if said is None:
+            return None
         headers = {"Content-Type": "application/x-amz-json-1.1", "x-amzn-RequestId": str(uuid.uuid4())}
         return Answer(200, json.dumps(said).encode(), headers)
 

@@ -1,0 +1,70 @@
+"""Recognise answers that are not the service's own: a login page, a proxy's error, or half of a JSON document.
+
+botocore reads such an answer, if its status is 200, as one without members. These handlers of botocore's events turn it into
+a 502, the status with which a gateway reports an invalid answer: botocore then retries the call, and raises ClientError if
+no retry helps.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from xml.etree import ElementTree
+
+FOREIGN = "the answer is not AWS's; check the endpoint and proxies"
+_STATUS = 502
+_REQUEST_ID = ("x-amzn-requestid", "x-amz-request-id")  # each answer of each service has one of them
+
+
+def refuse_foreign_answers(client: Any) -> None:
+    """Let a client of boto3 refuse such answers."""
+    service = client.meta.service_model.service_id.hyphenize()
+    # Wildcards come before botocore's own handler of S3's answers, which parses each one as a whole.
+    client.meta.events.register("before-parse.*.*", _refuse)
+    client.meta.events.register_first(f"needs-retry.{service}", _pass_status_on)  # before botocore decides
+
+
+def is_foreign(parsed: Mapping[str, Any]) -> bool:
+    """Whether a parsed answer was refused here."""
+    return bool(parsed.get("Error", {}).get("Message") == FOREIGN)
+
+
+def _refuse(
+    operation_model: Any, response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any
+) -> None:
+    status = response_dict["status_code"]
+    has_id = any(name in response_dict["headers"] for name in _REQUEST_ID)
+    if status < 300:
+        is_own = has_id and _is_whole(operation_model, response_dict["body"])
+    else:
+        is_own = has_id or 400 <= status < 500
+    if not is_own:
+        if operation_model.has_streaming_output and status < 300:
+            response_dict["body"].close()
+        response_dict["status_code"], response_dict["body"] = _STATUS, b""
+        customized_response_dict["Error"] = {"Code": "", "Message": FOREIGN}
+
+
+def _is_whole(operation: Any, body: Any) -> bool:
+    """Whether a body is a complete document with what the operation returns."""
+    output = operation.output_shape
+    if output is None or operation.has_streaming_output:
+        return True
+    if all("location" in member.serialization for member in output.members.values()):
+        return True  # all of it is in the headers
+    is_policy = output.serialization.get("payload") == "Policy"  # a bucket's, the one JSON document that S3 sends
+    try:
+        if not is_policy and "json" not in operation.service_model.resolved_protocol:
+            return ElementTree.fromstring(body) is not None
+        said = json.loads(body)
+    except (ValueError, ElementTree.ParseError):
+        return False
+    required = {output.members[name].serialization.get("name", name) for name in output.required_members}
+    return isinstance(said, dict) and (not required or not required.isdisjoint(said))
+
+
+def _pass_status_on(response: tuple[Any, Mapping[str, Any]] | None, **_: Any) -> None:
+    """Let botocore, which looks at the status of HTTP, see the one that the answer was given here."""
+    if response is not None and is_foreign(response[1]):
+        response[0].status_code = _STATUS
