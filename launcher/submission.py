@@ -34,6 +34,8 @@ class Submitted:
     arn: str
     region: str
     profile: str | None = None
+    was_found: bool = False
+    """Whether another submission of the same request, at the same time, has created it."""
 
 
 def submit(plan: Plan, account: Account, console: Console) -> Submitted:
@@ -43,8 +45,7 @@ def submit(plan: Plan, account: Account, console: Console) -> Submitted:
     if _look_up(account, name) is not None:
         raise _taken(plan)
     upload_code(plan, account, console)
-    arn = _create(plan, account, console)
-    return Submitted(name, arn, account.region, plan.spec.profile)
+    return _create(plan, account, console)
 
 
 def veil(plan: Plan, account: Account) -> None:
@@ -58,8 +59,8 @@ def veil(plan: Plan, account: Account) -> None:
             account.veil.add(value, written)
 
 
-def _create(plan: Plan, account: Account, console: Console) -> str:
-    """The ARN of the one job that the request made, in however many attempts."""
+def _create(plan: Plan, account: Account, console: Console) -> Submitted:
+    """The one job that the request made, in however many attempts."""
     name = plan.request["TrainingJobName"]
     try:
         return _create_once(plan, account, console)
@@ -68,29 +69,26 @@ def _create(plan: Plan, account: Account, console: Console) -> str:
         raise KeyboardInterrupt(f"interrupted while the job was being created; {told}") from None
 
 
-def _create_once(plan: Plan, account: Account, console: Console) -> str:
-    request = plan.request
-    name, unsure = request["TrainingJobName"], False
+def _create_once(plan: Plan, account: Account, console: Console) -> Submitted:
+    name, unsure = plan.request["TrainingJobName"], False
     for attempt in range(_ATTEMPTS):
         if attempt:
             time.sleep(_PAUSE_SECONDS * 2 ** (attempt - 1))
         try:
-            answer = account.call("sagemaker", "create_training_job", **request)
-            if "TrainingJobArn" not in answer:  # what stands in between may answer anything
-                raise AwsError("the answer is none of AWS's; look at the endpoint", call="sagemaker:CreateTrainingJob")
-            return str(answer["TrainingJobArn"])
+            answer = account.call("sagemaker", "create_training_job", **plan.request)
+            return Submitted(name, str(answer["TrainingJobArn"]), account.region, plan.spec.profile)
         except AwsError as error:
-            # The name was free a moment ago. That it is taken now may be botocore's own second attempt after a lost answer.
-            unsure = unsure or error.may_have_happened or error.code in _TAKEN
-            if not unsure and error.is_expired:
-                raise RefusedError(f"{error}; no job {name} was created") from None
-            if not unsure and not error.is_throttled:
-                raise placed(error, plan) from None
-            last = error
-        if unsure and (job := _look_up_after(account, name, last)) is not None:
-            if not is_of_request(job, request):
+            last, is_taken = error, error.code in _TAKEN
+        unsure = unsure or last.may_have_happened
+        if (unsure or is_taken) and (job := _look_up_after(account, name, last)) is not None:
+            if not is_of_request(job, plan.request):
                 raise _taken(plan)
-            return str(job["TrainingJobArn"])
+            # The name was free a moment ago. If no answer of ours was lost, another submission has taken it since.
+            return Submitted(name, str(job["TrainingJobArn"]), account.region, plan.spec.profile, was_found=not unsure)
+        if last.is_expired:
+            raise RefusedError(f"{last}; no job {name} was created")
+        if not last.is_passing and not is_taken:
+            raise placed(last, plan)
         console.warn(f"{last}; no job {name} exists yet, trying again")
     raise RefusedError(f"{last}; no job {name} was created. Try again later: the same command is safe to repeat")
 

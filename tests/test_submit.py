@@ -35,7 +35,7 @@ channels:
 """
 CODE_CALLS = ["s3:HeadObject", "s3:HeadObject", "s3:PutObject", "s3:PutObject"]
 CALLS = ["sagemaker:DescribeTrainingJob", *CODE_CALLS, "sagemaker:CreateTrainingJob"]
-FAULTS = ("reset", "reset-after", "throttle", "500", "500-after", "expired")
+FAULTS = ("reset", "reset-after", "throttle", "500", "500-after", "truncated", "html", "expired")
 
 
 @pytest.fixture
@@ -104,12 +104,66 @@ def test_one_job_exists_after_any_fault_at_any_call(aws: StandIn, plan: launcher
         aws.fault(kind, nth=number)
         assert submitted(plan).endswith(f":training-job/{name}"), call
         assert aws.requests() == [*before, plan.request], call
-        refused_anyway = kind == "500-after" and number == 1  # an effect that is a refusal is the answer
+        # An effect that is a refusal is the answer; what has no body cannot be truncated.
+        is_harmless = (kind == "500-after" and number == 1) or (kind == "truncated" and call.startswith("s3:"))
         called = [f"{each['service']}:{each['operation']}" for each in aws.calls()]
-        assert (called != CALLS) is not refused_anyway, f"no fault at {call}"
+        assert (called != CALLS) is not is_harmless, f"no fault at {call}"
 
 
-@pytest.mark.parametrize("kind", ["reset", "500", "throttle"])
+@pytest.mark.parametrize("lost", ["reset-after", "500-after", "truncated"])
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("ResourceLimitExceeded", "The account-level service limit 'ml.m5.large for training job usage' is 1"),
+        ("AccessDeniedException", "is not authorized to perform: sagemaker:CreateTrainingJob"),
+        ("ValidationException", "No S3 objects found"),
+        ("ThrottlingException", "Rate exceeded"),
+        ("ResourceInUse", "exists"),
+    ],
+)
+def test_job_whose_answer_was_lost_is_found_whatever_a_retry_was_told(
+    aws: StandIn, plan: launcher.Plan, lost: str, code: str, message: str
+) -> None:
+    """botocore retries inside one call, so the lost answer shows only in the number of attempts."""
+    aws.fault(lost, "sagemaker:CreateTrainingJob")
+    aws.refuse("sagemaker:CreateTrainingJob", code, message, nth=2, count=-1)
+    job = submit(plan, _account(os.environ["AWS_ENDPOINT_URL"]), Console())
+    assert (job.arn.endswith(":training-job/digits-1"), job.was_found) == (True, False)
+    assert aws.requests() == [plan.request]
+
+
+def test_refusal_of_a_retry_is_reported_if_no_job_exists(aws: StandIn, plan: launcher.Plan) -> None:
+    aws.fault("reset", "sagemaker:CreateTrainingJob")
+    aws.refuse("sagemaker:CreateTrainingJob", "ResourceLimitExceeded", "the service limit is 0", nth=2, count=-1)
+    with pytest.raises(AccountError, match=r"the service limit is 0.*Service Quotas"):
+        submitted(plan)
+    assert [call["operation"] for call in aws.calls("TrainingJob")][-1] == "DescribeTrainingJob"
+
+
+def test_lost_answer_and_expired_credentials_leave_open_whether_the_job_exists(
+    aws: StandIn, plan: launcher.Plan
+) -> None:
+    aws.fault("reset-after", "sagemaker:CreateTrainingJob")
+    aws.fault("expired", "sagemaker:*", nth=3, count=-1)
+    with pytest.raises(RefusedError, match=r"could not be asked.*launch status digits-1"):
+        submit(plan, Account(region="us-east-1"), Console())
+
+
+def test_of_two_identical_submissions_one_says_that_it_found_the_job(aws: StandIn, plan: launcher.Plan) -> None:
+    """The other one takes the name between this one's look-up and its CreateTrainingJob."""
+    aws.client("sagemaker").create_training_job(**plan.request)
+    aws.refuse("sagemaker:DescribeTrainingJob", "ValidationException", "Requested resource not found.", count=2)
+    done = launch("job.yaml", "--no-check", "--json")
+    assert (done.returncode, json.loads(done.stdout)["Created"]) == (0, False), done.stderr
+    assert "found     digits-1 in us-east-1: another submission of the same request created it" in done.stderr
+    assert "created   digits-1" not in done.stderr
+    assert aws.requests() == [plan.request]
+    done = launch("job.yaml", "--no-check", "--json", "--name", "digits-2")
+    assert json.loads(done.stdout)["Created"] is True
+    assert "created   digits-2" in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["reset", "500", "throttle", "html"])
 def test_what_never_works_makes_no_job_and_says_so(aws: StandIn, plan: launcher.Plan, kind: str) -> None:
     aws.fault(kind, "sagemaker:CreateTrainingJob", count=-1)
     with pytest.raises(RefusedError, match="no job digits-1 was created"):

@@ -100,7 +100,10 @@ def _after_creation(job: launcher.Submitted, account: Account, console: Console,
     as_json = options["as_json"]
     by_default = sys.stdout.isatty() and not as_json and not options["wait"]
     follow = by_default if options["follow"] is None else options["follow"]
-    console.say(f"created   {job.name} in {job.region}", "green")
+    if job.was_found:
+        console.say(f"found     {job.name} in {job.region}: another submission of the same request created it", "green")
+    else:
+        console.say(f"created   {job.name} in {job.region}", "green")
     if follow or options["wait"]:
         from launcher.aws.account import AwsError
         from launcher.jobs.follow import View
@@ -120,7 +123,8 @@ def _after_creation(job: launcher.Submitted, account: Account, console: Console,
     else:
         console.say(f"follow    launch logs {job.name} --follow")
     if as_json:
-        click.echo(json.dumps({"TrainingJobName": job.name, "TrainingJobArn": job.arn, "Region": job.region}, indent=2))
+        said = {"TrainingJobName": job.name, "TrainingJobArn": job.arn, "Region": job.region}
+        click.echo(json.dumps({**said, "Created": not job.was_found}, indent=2))
     else:
         click.echo(job.name)
     return 0
