@@ -73,12 +73,20 @@ def plan(
     return make_plan(spec, job_name=wanted, code=code, ignore=ignore, strict=strict)
 
 
-def check(plan: Plan, *, account: Account | None = None, full: bool = False, ignore: tuple[str, ...] = ()) -> Report:
+def check(
+    plan: Plan,
+    *,
+    account: Account | None = None,
+    console: Console | None = None,
+    full: bool = False,
+    ignore: tuple[str, ...] = (),
+) -> Report:
     """Ask AWS whether the job can run, and change nothing.
 
     Args:
         plan: What `plan` returned.
         account: Whom to ask.
+        console: Where progress is reported if `full` takes long.
         full: Whether prefixes are listed to their end, however long that takes.
         ignore: Codes of problems to leave out.
 
@@ -88,9 +96,10 @@ def check(plan: Plan, *, account: Account | None = None, full: bool = False, ign
     Raises:
         RefusedError: Nothing could be asked: no credentials, no region or no connection.
     """
-    from launcher.preflight.runner import preflight
+    from launcher.preflight.runner import DEADLINE, preflight
 
-    return preflight(plan, _opened(plan, account), full=full, ignore=ignore)
+    deadline = None if full else DEADLINE
+    return preflight(plan, _opened(plan, account), ignore=ignore, deadline=deadline, console=console or Console())
 
 
 def upload_code(plan: Plan, *, account: Account | None = None, console: Console | None = None) -> str | None:

@@ -133,7 +133,7 @@ def _after_creation(job: launcher.Submitted, account: Account, console: Console,
 def _preflight(plan: launcher.Plan, account: Account, console: Console, options: dict[str, Any]) -> launcher.Report:
     """Ask AWS, and print what it answered. Raises AccountError if the job cannot run."""
     with console.progress("asking AWS whether the job can run", counted=False):
-        report = launcher.check(plan, account=account, full=options["full"], ignore=options["ignore"])
+        report = launcher.check(plan, account=account, console=console, full=options["full"], ignore=options["ignore"])
     stops = any(each.severity == "error" or options["strict"] for each in report.problems)
     if options["as_json"] and options["check"]:
         click.echo(json.dumps(report.as_data(), indent=2))

@@ -16,9 +16,11 @@ from launcher.aws.account import Account, AwsError
 from launcher.checks.rule import Draft
 from launcher.errors import Path, RefusedError
 from launcher.planning import Plan
+from launcher.s3_uri import Place
 
 Found = tuple[Path, str, str]  # the place in the spec; the code; what is wrong, why, and what to do
 Told = tuple[Path, str]  # a place in the spec; something about it that is worth knowing, or why it could not be asked
+Progress = tuple[int, int | None]  # objects looked at; how many there are, if that is known
 Severity = Literal["error", "warning"]
 _UNKNOWN_CALL = (  # codes of endpoints that speak to us, but do not know what we ask
     "NotImplemented",
@@ -46,6 +48,7 @@ class _Answers:
     """What has been answered, and since when there have been questions; shared by all checks."""
 
     by_question: dict[str, Future[Any]] = field(default_factory=dict)
+    progress: dict[Place, Progress] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
     started: float = field(default_factory=time.monotonic)
 
@@ -79,6 +82,11 @@ class Subject:
     def request(self) -> Mapping[str, Any]:
         """The request that would be sent."""
         return self.plan.request
+
+    @property
+    def progress(self) -> dict[Place, Progress]:
+        """How far the prefixes and manifests that take long are looked through; any thread sets its own."""
+        return self._answers.progress
 
     @property
     def seconds(self) -> float:

@@ -144,6 +144,8 @@ def _list(subject: Subject, place: Place) -> Listing:
             found.add(each)
         if not page.get("IsTruncated"):
             break
+        subject.progress[place] = found.count, None
+    subject.progress[place] = found.count, found.count
     return found
 
 

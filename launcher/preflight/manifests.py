@@ -101,7 +101,7 @@ def _read(subject: Subject, place: Place, hosts: int) -> Named | None:
             raise
         raise FormError(str(error)) from error
     keys = [prefix + each for each in entries if not each.endswith("/")]
-    return _look_at(subject, [Place(bucket, key) for key in keys], hosts)
+    return _look_at(subject, [Place(bucket, key) for key in keys], hosts, place)
 
 
 def _is_of_the_store(error: RefusedError) -> bool:
@@ -110,7 +110,7 @@ def _is_of_the_store(error: RefusedError) -> bool:
     return isinstance(error.__cause__, BotoCoreError | ClientError)
 
 
-def _look_at(subject: Subject, places: Sequence[Place], hosts: int) -> Named:
+def _look_at(subject: Subject, places: Sequence[Place], hosts: int, manifest: Place) -> Named:
     """Ask for each object, or for some of them; those that are missing are told, in their order."""
     named = Named(len(places), host_bytes=[0] * hosts)
     chosen = range(len(places)) if subject.full else _spread(len(places), _LOOKED_AT)
@@ -135,6 +135,7 @@ def _look_at(subject: Subject, places: Sequence[Place], hosts: int) -> Named:
             named.bytes += size
             named.host_bytes[index % hosts] += size
         named.looked_at += 1
+        subject.progress[manifest] = named.looked_at, len(chosen)
     named.missing = [places[index] for index in sorted(missing)]
     return named
 
@@ -199,7 +200,7 @@ def _of_augmented(subject: Subject, entry: Entry, place: Place) -> Iterator[Foun
                     )
                 references.append(reference)
     if references:
-        yield from _missing(subject, path, _look_at(subject, references, 1), f"the first lines of {place} name")
+        yield from _missing(subject, path, _look_at(subject, references, 1, place), f"the first lines of {place} name")
 
 
 def _beginning(subject: Subject, place: Place, size: int) -> list[dict[str, Any]]:

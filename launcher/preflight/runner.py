@@ -7,19 +7,22 @@ to ask, for want of credentials or of a region, there is an error, since the sub
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 
 from launcher.aws.account import Account, AwsError, CredentialsError
 from launcher.checks.places import hatch_index, said_at
+from launcher.console import Console
 from launcher.errors import Path, Problem, RefusedError
 from launcher.planning import Plan
 from launcher.preflight import CHECKS
-from launcher.preflight.check import Check, Found, Subject, Told, why_not
+from launcher.preflight.check import Check, Found, Progress, Subject, Told, why_not
 from launcher.preflight.report import Outcome, Report
 from launcher.preflight.threads import start
 
 _LOOK_SECONDS = 0.1
+PROGRESS_SECONDS = 10.0
 DEADLINE = 5.0  # seconds, unless prefixes are listed to their ends
 
 
@@ -45,21 +48,32 @@ def preflight(
     plan: Plan,
     account: Account,
     *,
-    full: bool = False,
     ignore: tuple[str, ...] = (),
     checks: tuple[Check, ...] = CHECKS,
-    deadline: float = DEADLINE,
+    deadline: float | None = DEADLINE,
+    console: Console | None = None,
 ) -> Report:
-    """What can be known of a plan by asking AWS, read-only; within `deadline` seconds, unless `full`.
+    """Ask AWS, read-only, what can be known of a plan.
 
-    `ignore` names codes to say nothing of, besides the spec's own. Raises RefusedError where there is nobody to ask: no
-    credentials, no region, or credentials that have expired.
+    Args:
+        plan: What is checked.
+        account: Whom to ask.
+        ignore: Codes to leave out, besides the spec's own.
+        checks: The checks to make.
+        deadline: Seconds after which what is unanswered is reported so. None lists each prefix to its end.
+        console: Where the progress is reported if there is no deadline.
+
+    Raises:
+        RefusedError: Nobody can be asked: no credentials, no region, or credentials that have expired.
     """
     began = time.monotonic()
-    subject = Subject(plan, account, full)
+    subject = Subject(plan, account, full=deadline is None)
     runs = [_Run(check, subject.for_one_check()) for check in checks]
     under_way = [start(run) for run in runs]
-    _wait(set(under_way), account, None if full else began + deadline, deadline)
+    if deadline is None:
+        _wait_to_the_end(set(under_way), subject, console)
+    else:
+        _wait(set(under_way), account, began + deadline, deadline)
     refused = [error for run in under_way if (error := _refusal(run)) is not None]
     _refuse_if_nobody(account, refused, [run for run in runs if run.subject.has_asked])
     silent = {*(plan.spec.ignore or ()), *ignore}
@@ -79,18 +93,51 @@ def _refuse_if_nobody(account: Account, refused: list[RefusedError], needed: lis
         raise RefusedError(account.silence)
 
 
-def _wait(waiting: set[Future[None]], account: Account, until: float | None, longer: float) -> None:
+def _wait_to_the_end(waiting: set[Future[None]], subject: Subject, console: Console | None) -> None:
+    """Until all have ended; every few seconds, say how far the listings are."""
+    due = time.monotonic() + PROGRESS_SECONDS
+    while waiting:
+        ended, waiting = wait(waiting, max(0.0, due - time.monotonic()), FIRST_COMPLETED)
+        if _has_nobody(ended):
+            return
+        if time.monotonic() >= due:
+            due = time.monotonic() + PROGRESS_SECONDS
+            if console is not None and subject.progress:
+                console.say(f"listed    {described(subject.progress.values())}")
+
+
+def described(progress: Iterable[Progress]) -> str:
+    """How many objects have been looked at, and what is left of it as far as that is known."""
+    counts = list(progress)
+    left = sum(total - done for done, total in counts if total is not None)
+    unknown = sum(total is None for _, total in counts)
+    words = [f"{sum(done for done, _ in counts):,} objects"]
+    if left:
+        words.append(f"{left:,} more are named by manifests")
+    if unknown:
+        words.append(
+            f"{unknown} prefixes are not at their end yet" if unknown > 1 else "1 prefix is not at its end yet"
+        )
+    return "; ".join(words)
+
+
+def _wait(waiting: set[Future[None]], account: Account, until: float, longer: float) -> None:
     """Until all have ended, or the time is over; so much longer, if by then there has been no answer at all, as on a busy
     machine, since the first one may be that there is nobody to ask."""
     while waiting:
-        left = None if until is None else until - time.monotonic()
-        if left is not None and left <= 0:
+        left = until - time.monotonic()
+        if left <= 0:
             if account.answered or left <= -longer:
                 return
             left = _LOOK_SECONDS
         ended, waiting = wait(waiting, left, FIRST_COMPLETED)
-        if any(isinstance(_refusal(run), CredentialsError) for run in ended):
-            return  # no other question has an answer either
+        if _has_nobody(ended):
+            return
+
+
+def _has_nobody(ended: set[Future[None]]) -> bool:
+    """Whether there are no credentials, so that no other question has an answer either."""
+    return any(isinstance(_refusal(run), CredentialsError) for run in ended)
 
 
 def _refusal(ended: Future[None]) -> RefusedError | None:
@@ -101,7 +148,7 @@ def _refusal(ended: Future[None]) -> RefusedError | None:
     raise error
 
 
-def _outcome(run: _Run, ended: Future[None], silent: set[str], deadline: float) -> Outcome:
+def _outcome(run: _Run, ended: Future[None], silent: set[str], deadline: float | None) -> Outcome:
     spec, index = run.subject.plan.spec, hatch_index(run.subject.plan.spec)
 
     def problem(path: Path, code: str, message: str) -> Problem:
@@ -115,13 +162,15 @@ def _outcome(run: _Run, ended: Future[None], silent: set[str], deadline: float) 
         return sorted(placed, key=lambda each: (at.line, at.column) if (at := spec.locate(each[0])) else (0, 0))
 
     not_asked = in_order(run.subject.not_asked)
-    if not ended.done():
+    if not ended.done() and deadline is not None:
         not_asked.append(((), f"no answer in {deadline:g} s"))
     elif (error := _refusal(ended)) is not None:
         not_asked.append(((), why_not(error)))
     notes = in_order(run.subject.notes)
     is_needed = run.subject.has_asked or bool(run.found)
-    return Outcome(run.check.name, run.seconds if ended.done() else deadline, problems, notes, not_asked, is_needed)
+    return Outcome(
+        run.check.name, run.seconds if ended.done() else deadline or 0.0, problems, notes, not_asked, is_needed
+    )
 
 
 def _printable(text: str) -> str:
