@@ -154,7 +154,12 @@ def test_a_job_that_was_created_is_told_though_nobody_reads(buffered: str, monke
     assert into("closed", "job.yaml", "--no-check", "--name", "digits-3")[0] == 0
     code, err = into("pipe", "job.yaml", "--no-check", "--name", "digits-1", "--json")  # the error, too, is for nobody
     assert (code, "exists and" in err) == (141, False)
-    for arguments in (["list"], ["list", "--json"], ["status", "digits-1", "--json"], ["job.yaml", "--dry-run"]):
+    for arguments in (
+        ["list"],
+        ["list", "--json"],
+        ["status", "digits-1", "--json"],
+        ["job.yaml", "--dry-run", "--show-secrets"],
+    ):
         assert into("pipe", *arguments) == (141, ""), arguments
     assert into("pipe", "cost", "job.yaml") == (141, "")
     assert into("pipe", "job.yaml", "--check", "--json")[0] == 141
