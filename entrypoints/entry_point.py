@@ -1,19 +1,20 @@
 """Runs the user's entry point as the sagemaker-training toolkit does, and keeps its exit code and the reason of a failure.
 
-A `.py` file runs by this Python and a `.sh` file by bash, in the code folder, with the hyperparameters as arguments and
-every SM_* variable set; with torchrun where asked, on as many hosts as the job has. No shell reads any of it, so that a
-quote, a newline or a `$` in a hyperparameter arrives as it was written. Nothing here prints a value: hyperparameters
-and variables hold secrets.
+A `.py` file runs by this Python, in a folder that is a package as its module (`python -m`); any other file by itself, or by bash
+if it does not say what runs it. It starts in the code folder, with the hyperparameters as arguments and every SM_* variable set;
+with torchrun where asked, on as many hosts as the job has. No shell reads any of it, so that a quote, a newline or a `$` in a
+hyperparameter arrives as it was written. Nothing here prints a value: hyperparameters and variables hold secrets.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path, PurePosixPath
@@ -23,7 +24,7 @@ from entrypoints.environment import ConfigError, Environment, load_environment
 from entrypoints.failure import failure_text, fitted, how_it_ended, write_failure
 from entrypoints.hyperparameters import command_line_arguments
 from entrypoints.process import Outcome, run_program
-from entrypoints.requirements import commands_folder, install_requirements, packages_folder
+from entrypoints.requirements import commands_folder, install, install_package, is_package, packages_folder
 from entrypoints.sagemaker_variables import Machine, count_machine, sagemaker_variables
 
 GRACE_SECONDS = contract.STOP_SECONDS - 5  # so that we can still say why before SageMaker kills us, too
@@ -56,26 +57,20 @@ def run_entry_point(root: Path, environ: Mapping[str, str], asked: Asked) -> int
         bundled = _check(environment, asked)
         for directory in (environment.model_dir, environment.output_data_dir):
             directory.mkdir(parents=True, exist_ok=True)  # scripts write there without asking
-        packages = None
-        if asked.requirements is not None:
-            packages = root / contract.PACKAGES_DIR
-            print(f"boot: installing {asked.requirements}", flush=True)
-            pip = install_requirements(asked.requirements, packages, environment.code_dir, environ, GRACE_SECONDS)
+        packages = root / contract.PACKAGES_DIR
+        for what, pip in _installations(environment, environ, asked, packages):
             if pip.exit_code != 0:
-                write_failure(failure_file, _pip_failure(asked.requirements, pip))
+                write_failure(failure_file, _pip_failure(what, pip))
                 return pip.exit_code
         machine = count_machine(environment.current_instance_type)
         variables = sagemaker_variables(environment, environ, machine, asked.entry_point, asked.argument_style)
-        script = (
-            ["-m", f"{contract.BUNDLED_PACKAGE}.{Path(asked.entry_point).stem}"] if bundled else [asked.entry_point]
-        )
+        command = _program(environment, asked, packages, bundled=bundled)
         if asked.launcher == "torchrun":
             _check_torch(packages)
             if len(environment.hosts) > 1 and contract.MASTER_ADDR_VARIABLE not in environ:
                 wait_for_hosts(environment.hosts, HOST_SECONDS)
-            script = [*_torchrun(variables, machine), *script]
-        arguments = command_line_arguments(environment.hyperparameters, asked.argument_style)
-        command = [*_interpreter(asked), *script, *arguments]
+            command[1:1] = _torchrun(variables, machine)
+        command += command_line_arguments(environment.hyperparameters, asked.argument_style)
         outcome = _run(command, _child_environ(environment, environ, variables, packages), environment.code_dir)
     except (StartError, ConfigError) as error:
         print(f"boot: {error}", file=sys.stderr, flush=True)
@@ -84,6 +79,19 @@ def run_entry_point(root: Path, environ: Mapping[str, str], asked: Asked) -> int
     if outcome.exit_code != 0:
         write_failure(failure_file, _failure(asked.entry_point, outcome))
     return outcome.exit_code
+
+
+def _installations(
+    environment: Environment, environ: Mapping[str, str], asked: Asked, packages: Path
+) -> Iterator[tuple[str, Outcome]]:
+    """Install what the script needs, one after the other: what was installed, and how pip ended."""
+    if asked.requirements is not None:
+        print(f"boot: installing {asked.requirements}", flush=True)
+        wanted = ["-r", asked.requirements]
+        yield asked.requirements, install(wanted, packages, environment.code_dir, environ, GRACE_SECONDS)
+    if is_package(environment.code_dir) and not asked.entry_point.endswith(".sh"):  # the toolkit's exception
+        print("boot: installing the package in the code folder", flush=True)
+        yield "the package in the code folder", install_package(packages, environment.code_dir, environ, GRACE_SECONDS)
 
 
 def wait_for_hosts(hosts: Iterable[str], seconds: float) -> None:
@@ -119,7 +127,7 @@ def _check(environment: Environment, asked: Asked) -> bool:
     if asked.requirements is not None and not (environment.code_dir / asked.requirements).is_file():
         raise StartError(f"requirements {asked.requirements!r} are not in the code; check code.requirements")
     if asked.launcher == "torchrun" and not asked.entry_point.endswith(".py"):
-        raise StartError(f"torchrun runs a Python file, not {asked.entry_point!r}; use launcher python for it")
+        raise StartError(f"torchrun runs .py files only, not {asked.entry_point!r}; use launcher python for it")
     if (environment.code_dir / asked.entry_point).is_file():
         return False
     path = PurePosixPath(asked.entry_point)
@@ -129,19 +137,47 @@ def _check(environment: Environment, asked: Asked) -> bool:
     raise StartError(f"entry point {asked.entry_point!r} is not in the code; check code.entry_point and code.directory")
 
 
-def _check_torch(packages: Path | None) -> None:
-    paths = [*([str(packages_folder(packages))] if packages else []), *sys.path]
-    if PathFinder.find_spec("torch", paths) is None:
+def _check_torch(packages: Path) -> None:
+    if PathFinder.find_spec("torch", [str(packages_folder(packages)), *sys.path]) is None:
         raise StartError(
             f"launcher torchrun needs the Python module torch, which {sys.executable} does not have; "
             "use an image with PyTorch or add torch to the requirements"
         )
 
 
-def _interpreter(asked: Asked) -> list[str]:
-    if asked.entry_point.endswith(".sh"):
-        return [shutil.which("bash") or "sh"]
-    return [sys.executable]
+def _program(environment: Environment, asked: Asked, packages: Path, *, bundled: bool) -> list[str]:
+    """The command that runs the entry point, without its arguments."""
+    if bundled:
+        return [sys.executable, "-m", f"{contract.BUNDLED_PACKAGE}.{Path(asked.entry_point).stem}"]
+    file = environment.code_dir / asked.entry_point
+    if asked.entry_point.endswith(".py"):
+        module = _module(environment.code_dir, file, packages) if is_package(environment.code_dir) else None
+        return [sys.executable, *(["-m", module] if module else [asked.entry_point])]
+    with file.open("rb") as opened:
+        line, _, _ = opened.read(4096).partition(b"\n")
+    if not line.startswith(b"#!") and b"\0" not in line:  # neither a script that names its interpreter nor a binary
+        return [shutil.which("bash") or "sh", asked.entry_point]
+    if line.startswith(b"#!") and line.endswith(b"\r"):
+        raise StartError(
+            f"{asked.entry_point} has Windows line ends, so its first line names no program; save it with LF"
+        )
+    interpreter = os.fsdecode(line[2:].split()[0]) if line.startswith(b"#!") and line[2:].split() else None
+    if interpreter is not None and not Path(interpreter).is_file():
+        raise StartError(
+            f"{asked.entry_point} is to be run by {interpreter}, which is not here; correct its first line"
+        )
+    file.chmod(file.stat().st_mode | 0o111)
+    return [f"./{asked.entry_point}"]
+
+
+def _module(code_dir: Path, file: Path, packages: Path) -> str | None:
+    """The dotted name of a file of the installed package, whose relative imports work under that name only."""
+    names, folder = [file.stem], file.parent
+    while folder != code_dir and (folder / "__init__.py").is_file():
+        names.insert(0, folder.name)
+        folder = folder.parent
+    found = PathFinder.find_spec(names[0], [str(code_dir), str(packages_folder(packages))])
+    return ".".join(names) if len(names) > 1 and found is not None else None
 
 
 def _torchrun(variables: Mapping[str, str], machine: Machine) -> list[str]:
@@ -161,7 +197,7 @@ def _torchrun(variables: Mapping[str, str], machine: Machine) -> list[str]:
 
 
 def _child_environ(
-    environment: Environment, environ: Mapping[str, str], variables: Mapping[str, str], packages: Path | None
+    environment: Environment, environ: Mapping[str, str], variables: Mapping[str, str], packages: Path
 ) -> dict[str, str]:
     """The entry point's variables: the container's, SM_*, and where to find modules, commands and each other."""
     child = {
@@ -177,7 +213,7 @@ def _child_environ(
     if str(environment.root) != contract.BASE_DIR:
         child[contract.BASE_DIR_VARIABLE] = str(environment.root)
     modules = [environment.code_dir, environment.root / contract.BUNDLE_DIR]
-    if packages is not None:
+    if packages.is_dir():
         modules.append(packages_folder(packages))
         child["PATH"] = os.pathsep.join([child.get("PATH", os.defpath), str(commands_folder(packages))])
     inherited = [environ["PYTHONPATH"]] if environ.get("PYTHONPATH") else []
@@ -216,11 +252,10 @@ def _failure(program: str, outcome: Outcome) -> str:
     return failure_text(program, outcome.exit_code, outcome.stderr)
 
 
-def _pip_failure(requirements: str, pip: Outcome) -> str:
+def _pip_failure(what: str, pip: Outcome) -> str:
     if pip.stopped_by is not None:
-        return f"installing {requirements} was stopped by {pip.stopped_by.name}"
-    lines = pip.stderr.splitlines()
-    reason = next(
-        (line for line in lines if line.startswith("ERROR: ")), lines[-1] if lines else "pip does not say why"
-    )
-    return fitted(f"installing {requirements} {how_it_ended(pip.exit_code)}: {reason}", pip.stderr)
+        return f"installing {what} was stopped by {pip.stopped_by.name}"
+    of_build = re.search(r"^ +(\S.*)\n +\[end of output\]", pip.stderr, re.MULTILINE)  # the last line of what failed
+    lines = [line for line in pip.stderr.splitlines() if line.startswith("ERROR: ")]
+    reason = of_build[1] if of_build else lines[0] if lines else "pip does not say why"
+    return fitted(f"installing {what} {how_it_ended(pip.exit_code)}: {reason}", pip.stderr)

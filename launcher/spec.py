@@ -34,7 +34,7 @@ class Code(Part):
     directory: Text | None = None
     """The folder to send; relative to the spec's file. Without it only the bundled scripts travel."""
     entry_point: Text | None = None
-    """A `.py` or `.sh` file of that folder, or a bundled script: `entrypoints/train.py`, `entrypoints/read_channels.py`."""
+    """A `.py` file or program of that folder, or a bundled script: `entrypoints/train.py`, `entrypoints/read_channels.py`."""
     requirements: Text | None = None
     """A requirements file of that folder, installed before the start."""
     launcher: Literal["python", "torchrun"] = "python"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from entrypoints import boot, contract
+from entrypoints import boot, contract, requirements
 from entrypoints.entry_point import StartError, wait_for_hosts
 from launcher.archive import read_code
 
@@ -57,6 +58,10 @@ class Container:
         process = self.start(*arguments, **environ)
         output, errors = process.communicate(timeout=120)
         return subprocess.CompletedProcess(arguments, process.returncode, output, errors)
+
+    @property
+    def archive(self) -> Path:
+        return self.root / contract.DATA_DIR / contract.CODE_CHANNEL / contract.CODE_ARCHIVE
 
     @property
     def failure(self) -> str | None:
@@ -138,6 +143,101 @@ def test_odd_characters_survive(entry_point: str, tmp_path: Path) -> None:
     assert json.loads(environ["SM_HPS"]) == ODD
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "arguments"),
+    [
+        ("executable train", f"#!{sys.executable}\n{SHOW}", ["./executable train", "-n", "a b"]),
+        ("own.sh", f"#!{sys.executable}\n{SHOW}", ["./own.sh", "-n", "a b"]),  # by what its first line names
+        (
+            "plain",
+            f'w=(a b)\nexec {sys.executable} -c "{SHOW.strip()}" "${{w[1]}}" "$@"',
+            ["-c", "b", "-n", "a b"],
+        ),  # by bash
+    ],
+)
+def test_any_file_can_be_the_entry_point(name: str, content: str, arguments: list[str], tmp_path: Path) -> None:
+    container = Container(tmp_path / "ml", {name: content}, hyperparameters={"n": "a b"})  # not executable yet
+    told, environ, directory = shown(container.run(name))
+    assert (told, directory, environ["SM_USER_ENTRY_POINT"]) == (arguments, str(container.root / "code"), name)
+
+
+def test_options_in_a_shell_scripts_first_line_count(tmp_path: Path) -> None:
+    finished = Container(tmp_path / "ml", {"train.sh": "#!/bin/sh -e\nfalse\necho went on"}).run("train.sh")
+    assert (finished.returncode, finished.stdout) == (1, "")
+
+
+def test_a_binary_can_be_the_entry_point(tmp_path: Path) -> None:
+    container = Container(tmp_path / "ml", {"train.py": ""}, hyperparameters={"name": "value"})
+    echo = shutil.which("echo")
+    assert echo is not None
+    with tarfile.open(container.archive, "w:gz") as tar:
+        tar.add(echo, "train")
+        tar.add(Path(contract.__file__).parent, f"{contract.BUNDLE_DIR}/{contract.BUNDLED_PACKAGE}")
+    assert container.run("train").stdout == "--name value\n"
+
+
+SRC_LAYOUT = {
+    "pyproject.toml": '[build-system]\nrequires = ["setuptools>=40"]\nbuild-backend = "setuptools.build_meta"\n'
+    '[project]\nname = "example-of-ours"\nversion = "0.7"\n[project.scripts]\nexample-command = "example.train:command"\n',
+    "src/example/__init__.py": "",
+    "src/example/data.py": "NAME = 'brought'",
+    "src/example/train.py": "import importlib.metadata, os, subprocess\nfrom .data import NAME\n"
+    "def command(): print('command ran', flush=True)\n"
+    "if __name__ == '__main__':\n"
+    "    subprocess.run(['example-command'], check=True)\n"
+    "    print(NAME, importlib.metadata.version('example-of-ours'), sorted(os.listdir()))\n",
+}
+
+
+def test_a_package_with_a_src_layout_is_installed_without_a_network(tmp_path: Path) -> None:
+    container = Container(tmp_path / "ml", SRC_LAYOUT)
+    finished = container.run("src/example/train.py", PIP_NO_INDEX="1")
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert finished.stdout.splitlines()[-2:] == ["command ran", "brought 0.7 ['pyproject.toml', 'src']"]
+
+
+def test_a_package_that_cannot_be_installed_is_the_failure(tmp_path: Path) -> None:
+    code = {"setup.py": "raise SystemExit('no build today')", "train.py": "print('never')", "train.sh": "echo ran"}
+    container = Container(tmp_path / "ml", code)
+    finished = container.run("train.py", PIP_NO_INDEX="1")
+    assert finished.returncode == 1 and "never" not in finished.stdout
+    reason = "installing the package in the code folder ended with exit code 1: no build today"
+    assert str(container.failure).partition("\n")[0] == reason
+    assert container.run("train.sh").stdout == "ran\n"  # the toolkit does not install for a shell script, either
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"setup.py": ""}, True),
+        ({"pyproject.toml": "[build-system]\nrequires = []"}, True),
+        ({"pyproject.toml": "[project]\nname = 'x'", "src/x.py": ""}, True),
+        ({"pyproject.toml": "[project]\nname = 'x'", "train.py": ""}, False),
+        ({"pyproject.toml": "[tool.ruff]\nline-length = 100", "src/x.py": ""}, False),
+        ({"sub/setup.py": ""}, False),
+    ],
+)
+def test_what_is_a_package(files: dict[str, str], expected: bool, tmp_path: Path) -> None:
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    assert requirements.is_package(tmp_path) is expected
+
+
+@pytest.mark.parametrize(
+    ("requires", "expected"),
+    [
+        ('["setuptools>=40.8", "pytest"]', True),
+        ('[\n  "pytest >=1.0,<999",\n]  # comment', True),
+        ('["setuptools>=4000"]', False),
+        ('["no-such-backend-of-ours[toml]"]', False),
+    ],
+)
+def test_what_the_image_lacks_for_a_build_has_to_be_fetched(requires: str, expected: bool, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(f"[build-system]\nrequires = {requires}\n")
+    assert requirements.image_can_build(tmp_path) is expected
+
+
 def test_what_no_variable_can_hold_is_left_out(tmp_path: Path) -> None:
     parameters = {f"p{number}": "x" * 2500 for number in range(60)} | {"a=b": "1"}
     container = Container(tmp_path / "ml", {"train.py": SHOW}, hyperparameters=parameters)
@@ -154,7 +254,7 @@ def test_a_bundled_script_runs_as_a_module(tmp_path: Path) -> None:
     bundle = tmp_path / "ml-bundle"  # a bundle with one script more, so that this test depends on no other script
     (bundle / "entrypoints").mkdir(parents=True)
     (bundle / "entrypoints" / "show.py").write_text("import entrypoints.contract\n" + SHOW)
-    archive = container.root / contract.DATA_DIR / contract.CODE_CHANNEL / contract.CODE_ARCHIVE
+    archive = container.archive
     with tarfile.open(archive) as tar:
         members = [(member, tar.extractfile(member)) for member in tar.getmembers()]
         with tarfile.open(archive.with_suffix(".new"), "w:gz") as new:
@@ -257,14 +357,22 @@ def test_how_it_ends(script: str, exit_code: int, failure: str | None, tmp_path:
         (["entrypoints/missing.py"], "entry point 'entrypoints/missing.py' is not in the code"),
         (["../../input/data/launcher_code/boot.py"], "is not a path inside the code"),
         (["train.py", "--requirements", "missing.txt"], "requirements 'missing.txt' are not in the code"),
-        (["train.sh", "--launcher", "torchrun"], "torchrun runs a Python file, not 'train.sh'"),
+        (["train.sh", "--launcher", "torchrun"], "torchrun runs .py files only, not 'train.sh'"),
+        (["crlf", "--launcher", "python"], "crlf has Windows line ends"),
+        (["nowhere"], "nowhere is to be run by /no/such/python, which is not here"),
         (["train.py", "--launcher", "torchrun"], "needs the Python module torch"),
         (["train.py", "--launcher", "mpirun"], "invalid choice: 'mpirun'"),
         ([], "the following arguments are required: entry_point"),
     ],
 )
 def test_what_cannot_start_is_one_line(arguments: list[str], reason: str, tmp_path: Path) -> None:
-    container = Container(tmp_path / "ml", {"train.py": "print('never')", "train.sh": "echo never"})
+    code = {
+        "train.py": "print('never')",
+        "train.sh": "echo never",
+        "crlf": "#!/bin/sh\r\n",
+        "nowhere": "#!/no/such/python",
+    }
+    container = Container(tmp_path / "ml", code)
     container.flags = ["-S"]  # without site-packages, so without torch
     finished = container.run(*arguments)
     assert (finished.returncode, finished.stdout) == (1, "")
@@ -276,7 +384,7 @@ def test_damaged_files_of_the_container_are_named(tmp_path: Path) -> None:
     container = Container(tmp_path / "ml", {"train.py": "print('never')"}, hyperparameters=[1])
     assert container.run("train.py").returncode == 1
     assert "hyperparameters.json holds a JSON list" in str(container.failure)
-    archive = container.root / contract.DATA_DIR / contract.CODE_CHANNEL / contract.CODE_ARCHIVE
+    archive = container.archive
     archive.write_bytes(archive.read_bytes()[:-100])
     assert container.run("train.py").returncode == 1
     assert "code.tar.gz is damaged" in str(container.failure)

@@ -20,24 +20,32 @@ BOUNDED = (
 
 
 def entry_point_can_be_run(draft: Draft) -> Iterator[Found]:
-    """The entry point is run by Python or bash, so its name must end in .py or .sh, and it lies inside the folder.
+    """The entry point is a file inside the folder: a .py file, or a program of any name, such as an executable `train`.
 
-    The sagemaker-training toolkit and the SageMaker SDK know the same two kinds. torchrun starts Python scripts only.
+    A .py file runs by the image's Python, any other file by what its `#!` line names, else by bash; binaries run by themselves.
+    torchrun starts .py files only. A folder with setup.py, or with a pyproject.toml that has [build-system] (or [project] and a
+    `src` folder), is installed with pip before the start, unless the entry point is a .sh file; a .py file of the installed
+    package runs as its module.
+
+    The sagemaker-training toolkit accepts the same, but for this: with setup.py in the folder it runs every name that does not end
+    in .sh as a Python module, pyproject.toml alone does not make it install anything, and names consist of letters, digits and
+    `. _ + - /`. SDK v3's ModelTrainer accepts .py and .sh files only.
+    Source: sagemaker-training 5.1.4, _entry_point_type.py and process.py; sagemaker-train 1.27.0, basic_script_driver.py.
     """
     code = draft.spec.code
     if code is None:
         return
     if code.entry_point is None:
         yield ("code", "entry_point"), "is missing; write the script to run, such as train.py or entrypoints/train.py"
-    elif not code.entry_point.endswith((".py", ".sh")):
-        yield ("code", "entry_point"), f"{code.entry_point!r} is neither a .py nor a .sh file"
+    elif code.entry_point.endswith(".ipynb"):
+        yield (
+            ("code", "entry_point"),
+            f"{code.entry_point!r} is a notebook, which does not run by itself; save it as a .py file",
+        )
     elif code.entry_point.startswith(("/", "~")) or ".." in code.entry_point.split("/"):
         yield ("code", "entry_point"), f"{code.entry_point!r} is outside code.directory; write a path inside it"
-    elif code.entry_point.endswith(".sh") and code.launcher == "torchrun":
-        yield (
-            ("code", "launcher"),
-            "torchrun runs Python scripts, not .sh files; use launcher: python or a .py entry point",
-        )
+    elif not code.entry_point.endswith(".py") and code.launcher == "torchrun":
+        yield ("code", "launcher"), "torchrun runs .py files only; use launcher: python or a .py entry point"
 
 
 def code_or_container_entrypoint(draft: Draft) -> Iterator[Found]:
