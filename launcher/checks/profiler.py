@@ -81,7 +81,7 @@ def parameters_are_named(draft: Draft) -> Iterator[Found]:
         given = {name.lower(): value for name, value in parameters.items()}
         name = given.get("name", given.get("key"))
         if name is not None and given.keys() in ({"name", "value"}, {"key", "value"}):
-            yield path, f"has parameters called {' and '.join(parameters)}; write {{{name}: {given['value']}}}"
+            yield path, f"has parameters called {' and '.join(parameters)}; write {{{name}: ...}}"
 
 
 def _parameters(draft: Draft) -> Iterator[tuple[Path, Mapping[str, str]]]:
