@@ -74,7 +74,7 @@ def parse_spec(
     holed = {path[:-1] for path, details, _ in found if details["type"] in _WRONG_FORMS and len(path) > 1}
     more = [
         problem if problem.location else replace(problem, location=tree.locate(problem.path))
-        for problem in without_ignored(check_spec(spec), spec, ())
+        for problem in without_ignored(check_spec(spec, unknown=judged), spec, ())
         if not (_within(problem.path, judged) or (problem.path[:-1] in holed and problem.path not in tree.places))
     ]
     if ("extends",) in {path[:1] for path, _, _ in found}:

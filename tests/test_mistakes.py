@@ -252,6 +252,20 @@ ROWS: list[tuple[str, str, str]] = [
      "aws-max", "at most 9,223,372,036,854,775,807"),
     (train("s3_uri: s3://bucket/train/", "input_mode: Pipe", "shuffle_config:", "  seed: 18446744073709551615  # <-"),
      "wrong-type", "9,223,372,036,854,775,807"),
+    # what follows from a mistake is not reported as another
+    ("enable_managed_spot_training: yes  # <-\ncheckpoint_config: {s3_uri: s3://bucket/checkpoints/}\n"
+     "stopping_condition: {max_runtime_in_seconds: 60, max_wait_time_in_seconds: 60}", "wrong-type", "write true"),
+    (train("s3_uri: s3://bucket/train/", "input_mod: Pipe  # <-", "compression_type: Gzip"), "unknown-key", "input_mode?"),
+    (train("s3_uri: s3://bucket/train/", "input_mode: pipe  # <-", "compression_type: Gzip"), "aws-enum", "mean Pipe?"),
+    ("vpc_conf: {subnets: [subnet-0123456789abcdef0]}  # <-\n" + EFS.replace(VPC, "") + "fs-0123456789abcdef0", "unknown-key",
+     "vpc_config?"),
+    ("vpc_config: subnet-0123456789abcdef0  # <-\n" + EFS.replace(VPC, "") + "fs-0123456789abcdef0", "wrong-type",
+     "security_group_ids"),
+    ("resource_config: {instance_type: ml.m5.large, instance_count: one, volume_size_in_gb: 9}  # <-\n"
+     + train("s3_uri: s3://bucket/train/", "s3_data_distribution_type: ShardedByS3Key"), "wrong-type", "a whole number"),
+    ("code: {entry_point: entrypoints/train.py}\nchannels:\n"
+     + "".join(f"  c{n}: s3://bucket/c{n}/\n" for n in range(20)) + "  more: s3://bucket/more/  # <-",
+     "channels-at-most-20", "S3Connector"),
     # what the image's registry tells of the region
     (
         "resource_config:\n  instance_type: ml.p5.48xlarge\n  instance_count: 1\n"

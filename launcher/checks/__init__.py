@@ -5,6 +5,7 @@ A new rule is one function and one row of a subject's `RULES`; a new subject is 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from launcher.aws_model import Violation, shown, violations
@@ -29,13 +30,13 @@ from launcher.checks import (
     volumes,
     warm_pools,
 )
-from launcher.checks.places import hatch_index, said_at, without
+from launcher.checks.places import follows, hatch_index, member_path, said_at, watched, without
 from launcher.checks.remedies import example, remedy
 from launcher.checks.rule import Draft, Rule
 from launcher.errors import Location, Path, Problem
 from launcher.images import WANTED as IMAGE_KEYS
 from launcher.names import MadeName, beginning
-from launcher.request import build_request, key_path, member_place, spec_path, training_image
+from launcher.request import build_request, key_path, spec_path, training_image
 from launcher.spec import JobSpec
 
 _SHORT_FORMS = ("RoleArn", "FileSystemId")  # what is too short or too long for these is of another form altogether
@@ -63,10 +64,15 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def check_spec(spec: JobSpec, job_name: str | None = None) -> list[Problem]:
+def check_spec(spec: JobSpec, job_name: str | None = None, unknown: Iterable[Path] = ()) -> list[Problem]:
     """Every problem of a spec that can be known offline: the service model's limits first, then the rules'.
 
-    A `job_name` that is not made from the spec is one that was given in place of the spec's, and is blamed for itself.
+    A rule that looks at something that is wrong already says nothing of it: what it would find follows from the first error.
+
+    Args:
+        spec: The spec; of one with errors, what is left without them.
+        job_name: The job's whole name. One that is not made from the spec is `--name`, and its problems have its place.
+        unknown: Places of the spec that were left out because of their errors.
     """
     given = job_name if job_name is not None and not isinstance(job_name, MadeName) else None
     made = "name" if spec.base_name is None else beginning(spec.base_name)
@@ -88,30 +94,26 @@ def check_spec(spec: JobSpec, job_name: str | None = None) -> list[Problem]:
             if given is not None and violation.path == ("TrainingJobName",) and path[0] != "request":
                 path, location = (), Location("--name", 1, 1, given)
             problems.append(Problem(path, message, violation.code, location=location))
-    mistyped = [found.path for found in broken if found.code == "aws-type"]
-    judged = {path for path in (key_path(path, request, spec) for path in mistyped) if _is_of_names(path)}
-    if (unknown := training_image(spec)[1]) is not None:
-        path = ("image", unknown.key) if unknown.key in IMAGE_KEYS else _IMAGE_PLACES.get(unknown.key, ("image",))
-        problems.append(Problem(path, str(unknown), "image-unknown", location=spec.locate(path)))
+    if (missing := training_image(spec)[1]) is not None:
+        path = ("image", missing.key) if missing.key in IMAGE_KEYS else _IMAGE_PLACES.get(missing.key, ("image",))
+        problems.append(Problem(path, str(missing), "image-unknown", location=spec.locate(path)))
     strange = [found.path for found in broken if found.code in ("aws-type", "aws-unknown-member")]
-    draft, index = Draft(spec, without(request, strange), given is not None), hatch_index(spec)
+    right, index = without(request, strange), hatch_index(spec)
+    wrong = {member_path(path, spec, right): path for path in unknown}
+    wrong |= {each.path: key_path(each.path, request, spec) for each in broken if each.code != "aws-required"}
+    wrong = {
+        place: path for place, path in wrong.items() if place and all(isinstance(part, str | int) for part in path)
+    }
+    draft, asked = Draft(spec, right, given is not None), set[Path]()
     for rule in RULES:
+        if wrong:  # a draft keeps what it has looked at, so each rule gets its own
+            asked = set()
+            draft = Draft(spec, watched(right, wrong, asked), given is not None)
         for path, message in rule.find(draft):
-            if path not in judged and not _is_inside(path, mistyped):
+            if not any(follows(path, place) for place in asked):
                 place = said_at(path, spec, index)
                 problems.append(Problem(place, message, rule.code, rule.severity, spec.locate(place)))
     return problems
-
-
-def _is_inside(path: Path, mistyped: list[Path]) -> bool:
-    """Whether the member of a key stands in one that has a wrong type, so that nothing is known of it."""
-    member = member_place(str(path[0]))
-    return any(member[: len(wrong)] == wrong for wrong in mistyped)
-
-
-def _is_of_names(path: Path) -> bool:
-    """Whether every part can be looked up; the name of a channel may be of a wrong type, too."""
-    return all(isinstance(part, str | int) for part in path)
 
 
 def _without_secret(violation: Violation, request: dict[str, Any], spec: JobSpec) -> str:

@@ -6,6 +6,7 @@ request's own names, and a channel as one of a list.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from launcher.errors import Path
@@ -67,6 +68,71 @@ def _held(value: Any, path: Path) -> Path:
             return path[:depth]
         value = value[part]
     return path
+
+
+class _Watched(dict[str, Any]):
+    """A mapping in which some members are unknown; it notes which of these are asked for."""
+
+    def __init__(self, known: dict[str, Any], unknown: Mapping[Any, Path], asked: set[Path]) -> None:
+        super().__init__(known)
+        self._unknown, self._asked = unknown, asked
+
+    def __contains__(self, member: object) -> bool:
+        if member in self._unknown:
+            self._asked.add(self._unknown[member])
+        return super().__contains__(member)
+
+    def __getitem__(self, member: str) -> Any:
+        self.__contains__(member)
+        return super().__getitem__(member)
+
+    def get(self, member: str, default: Any = None) -> Any:
+        return super().get(member, default) if member in self else default
+
+
+def watched(value: Any, unknown: Mapping[Path, Path], asked: set[Path]) -> Any:
+    """A copy of a request, or of a part of it, that adds to `asked` the unknown places that are looked at.
+
+    `unknown` has each place that holds something else than was meant, with its place in the spec, which `asked` gets.
+    """
+    below: dict[str | int, dict[Path, Path]] = {}
+    for place, written in unknown.items():
+        below.setdefault(place[0], {})[place[1:]] = written
+    if isinstance(value, list):
+        return [
+            watched(item, below[at], asked) if at in below and () not in below[at] else item
+            for at, item in enumerate(value)
+        ]
+    inner = {key for key, places in below.items() if () not in places and isinstance(value.get(key), dict | list)}
+    copy = {key: watched(item, below[key], asked) if key in inner else item for key, item in value.items()}
+    return _Watched(
+        copy, {key: next(iter(places.values())) for key, places in below.items() if key not in inner}, asked
+    )
+
+
+def follows(path: Path, unknown: Path) -> bool:
+    """Whether a finding at `path` of a rule that asked for the unknown place may follow from it.
+
+    What is not known of one channel says nothing of another.
+    """
+    return not path[:1] == unknown[:1] == ("channels",) or path[:2] == unknown[:2]
+
+
+def member_path(path: Path, spec: JobSpec, request: dict[str, Any]) -> Path:
+    """The place in the request of a place in the spec's own keys, whether or not anything is there."""
+    key, *rest = path
+    if key == "request":
+        return tuple(rest)
+    names = [aws_name(part) if isinstance(part, str) else part for part in rest]
+    if key != "channels" or not rest:
+        return (*member_place(str(key)), *names)
+    entries = request.get("InputDataConfig")
+    for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+        if isinstance(entry, dict) and entry.get("ChannelName") == rest[0]:
+            channel = spec.all_channels.get(str(rest[0]))
+            above = channel.PLACES.get(str(rest[1]), ()) if channel and len(rest) > 1 else ()
+            return ("InputDataConfig", index, *above, *names[1:])
+    return ("InputDataConfig",)
 
 
 def without(value: Any, paths: list[Path]) -> Any:

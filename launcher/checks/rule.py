@@ -8,7 +8,7 @@ does not know: what is wrong in this way is taken out before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
@@ -32,6 +32,8 @@ class Entry:
 
     name: str
     request: Mapping[str, Any]
+    job: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """The AlgorithmSpecification, whose mode counts for channels that name none."""
 
     def path(self, key: str) -> Path:
         """The place of one of this channel's keys in the spec."""
@@ -48,7 +50,7 @@ class Entry:
         for level in (self.request, source.get("S3DataSource", {}), source.get("FileSystemDataSource", {})):
             if member in level:
                 return level[member]
-        return None
+        return self.job.get("TrainingInputMode") if member == "InputMode" else None
 
     @property
     def is_file_system(self) -> bool:
@@ -84,15 +86,13 @@ class Draft:
 
     @cached_property
     def entries(self) -> Sequence[Entry]:
-        """The channels that SageMaker brings, each with its mode filled in from the job's.
+        """The channels that SageMaker brings.
 
         Not more than can be meant: a file of 1 MB can hold ten thousand, and to judge each would take seconds.
         """
-        job_mode = self.get("AlgorithmSpecification.TrainingInputMode")
-        return [
-            Entry(entry.get("ChannelName", ""), {**entry, "InputMode": entry.get("InputMode", job_mode)})
-            for entry in self.request.get("InputDataConfig", ())[:_MANY_CHANNELS]
-        ]
+        job = self.get("AlgorithmSpecification") or {}
+        entries = self.request.get("InputDataConfig", ())[:_MANY_CHANNELS]
+        return [Entry(entry.get("ChannelName", ""), entry, job) for entry in entries]
 
     def entry(self, name: str) -> Entry | None:
         """The channel of a name."""
