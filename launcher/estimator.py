@@ -21,7 +21,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from importlib import import_module, metadata
 from os import PathLike
 from typing import Any
@@ -87,9 +87,16 @@ class EstimatorInputs:
     environment: Mapping[str, str]
     """What the container has to be told besides: where the S3Connector channels lie, and which attributes the channels of
     augmented manifests send. The trainer's `environment` needs them."""
-    sdk: Sdk = field(repr=False)
-    version: str
-    """The installed SDK's."""
+
+    @property
+    def sdk(self) -> Sdk:
+        """What the installed SDK is like. Raises ImportError if none is installed, RefusedError if it is of another major."""
+        return _installed()[0]
+
+    @property
+    def version(self) -> str:
+        """The installed SDK's version. Raises as `sdk` does."""
+        return _installed()[1]
 
     @property
     def input_data_config(self) -> list[Any]:
@@ -160,12 +167,11 @@ class EstimatorInputs:
 
 
 def estimator_inputs(spec: JobSpec | str | PathLike[str]) -> EstimatorInputs:
-    """The channels of a spec, or of the file of one, for the SDK that is installed here.
+    """The channels of a spec, or of the file of one, for the SDK that is installed here; `entries` needs none.
 
-    Raises ImportError where none is, SpecError with every problem of the spec, RefusedError for an SDK of another major.
-    Warns (UserWarning) of what the trainer must be given besides, and of what planning warns about the channels.
+    Raises SpecError with every problem of the spec. Warns (UserWarning) of what the trainer must be given besides, and of what
+    planning warns about the channels.
     """
-    sdk, version = _installed()
     if not isinstance(spec, JobSpec):
         spec = launcher.load(str(spec))
     plan = launcher.plan(spec.model_copy(update={"code": None}))
@@ -175,7 +181,7 @@ def estimator_inputs(spec: JobSpec | str | PathLike[str]) -> EstimatorInputs:
         for name, text in plan.request.get("Environment", {}).items()
         if name.startswith(contract.CONNECTOR_VARIABLE)
     } | telling_variables(entries)
-    made = EstimatorInputs(entries, environment, sdk, version)
+    made = EstimatorInputs(entries, environment)
     for warning in _left_to_the_owner(plan, made):
         warnings.warn(warning, stacklevel=2)
     return made
@@ -217,11 +223,15 @@ def _left_to_the_owner(plan: Plan, made: EstimatorInputs) -> Iterator[str]:
             "open_channel finds the names of an augmented manifest's attributes, and which Pipes are shuffled, in environment "
             "variables: give the trainer environment={**inputs.environment}"
         )
+    try:
+        sdk = made.sdk
+    except (ImportError, RefusedError):  # the entries need no SDK
+        return
     mode = plan.request.get("AlgorithmSpecification", {}).get("TrainingInputMode", "File")
     without = [entry["ChannelName"] for entry in made.entries if "InputMode" not in entry]
     if without and mode != "File":
-        yield f"{', '.join(without)}: no input mode of its own; give the trainer {made.sdk.mode_parameter}={mode!r}"
-    own = made.sdk.own_channels
+        yield f"{', '.join(without)}: no input mode of its own; give the trainer {sdk.mode_parameter}={mode!r}"
+    own = sdk.own_channels
     if twice := [name for name in names if name in own]:
         yield f"{', '.join(twice)}: ModelTrainer adds a channel of this name for its source_code; choose another name"
     if own and len(names) + len(own) > MAX_CHANNELS:

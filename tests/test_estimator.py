@@ -286,11 +286,16 @@ def test_objects_are_the_sdks_own(major: int, tmp_path: Path) -> None:
     )
 
 
+def test_entries_need_no_sdk(tmp_path: Path) -> None:
+    file = write(tmp_path, "channels: {a: {s3_uri: s3://bucket/a/, input_mode: Pipe}}\n")
+    assert list(estimator_inputs(file).entries) == launcher.plan(file).request["InputDataConfig"]
+
+
 def test_without_the_sdk_its_extra_is_named(tmp_path: Path) -> None:
     with pytest.raises(
         ImportError, match=r"^sagemaker is not installed.*pip install 'sagemaker-launch\[sdk\]'$"
     ) as told:
-        estimator_inputs(write(tmp_path, ""))
+        estimator_inputs(write(tmp_path, "")).channels()
     assert told.value.name == "sagemaker"
 
 
@@ -310,7 +315,7 @@ def test_the_installed_major_is_found(install: Any, tmp_path: Path, name: str, v
 def test_another_major_is_refused(install: Any, tmp_path: Path, name: str, version: str) -> None:
     install(name, version)
     with pytest.raises(RefusedError, match=rf"^{name} {version} is installed, but .* 2 and 3: pip install"):
-        estimator_inputs(write(tmp_path, ""))
+        estimator_inputs(write(tmp_path, "")).channels()
 
 
 AUGMENTED = (
