@@ -17,14 +17,19 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from launcher.commands import COMMANDS
+from launcher.commands.completion import codes, examples, one_of
 from launcher.console import say, tell
 from launcher.errors import LaunchError, ProblemsError
 from launcher.nearest import did_you_mean
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _SPEC_ENDINGS = (".yaml", ".yml", ".json")
 _OF_OUTPUT = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -61,6 +66,17 @@ class _SpecOrCommand(click.Group):
             return None
         command: click.Command = importlib.import_module(COMMANDS[cmd_name]).command
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Offer the commands and, beside them, the specs of this folder; what begins like neither is left to the shell."""
+        from click.shell_completion import CompletionItem
+
+        found = super().shell_complete(ctx, incomplete)
+        if not incomplete.startswith("-"):
+            names = sorted(file.name for file in Path().iterdir() if _is_spec(file.name))
+            shown = (name for name in names if name.startswith(incomplete) and (incomplete or name[0] != "."))
+            found += map(CompletionItem, shown)
+        return found or [CompletionItem(incomplete, type="file")]
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args[0] not in COMMANDS:
@@ -124,17 +140,32 @@ def _import(context: click.Context, option: click.Parameter, file: str | None) -
         context.exit()
 
 
+_FILE = click.Path(allow_dash=True)
 _AT_ONCE: dict[str, Any] = {"is_eager": True, "expose_value": False}
 
 
 @click.group(cls=_SpecOrCommand, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
 @click.version_option(package_name="sagemaker-launch", prog_name="launch")
-@click.option("--import", metavar="FILE", callback=_import, help="Print the spec for a request.", **_AT_ONCE)
 @click.option(
-    "--explain", metavar="CODE", callback=_explain, help="Tell the whole story of a problem's code.", **_AT_ONCE
+    "--import", type=_FILE, metavar="FILE", callback=_import, help="Print the spec for a request.", **_AT_ONCE
+)
+@click.option(
+    "--explain",
+    metavar="CODE",
+    callback=_explain,
+    shell_complete=one_of(codes),
+    help="Tell the whole story of a problem's code.",
+    **_AT_ONCE,
 )
 @click.option("--schema", is_flag=True, callback=_schema, help="Print the spec's JSON Schema, for editors.", **_AT_ONCE)
-@click.option("--example", metavar="NAME", callback=_example, help="Print a commented spec to start from.", **_AT_ONCE)
+@click.option(
+    "--example",
+    metavar="NAME",
+    callback=_example,
+    shell_complete=one_of(examples),
+    help="Print a commented spec to start from.",
+    **_AT_ONCE,
+)
 def cli() -> None:
     """Train on SageMaker from one page of YAML: launch SPEC [OPTIONS].
 

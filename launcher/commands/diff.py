@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 import launcher
+from launcher.commands.completion import job_names
 from launcher.commands.options import json_option, open_account, spec_options
 from launcher.console import COLOUR, say
 from launcher.errors import dotted
@@ -15,7 +16,7 @@ from launcher.errors import dotted
 
 @click.command("diff", short_help="Show what of a spec differs from a job that ran.")
 @click.argument("spec", type=click.Path(dir_okay=False, allow_dash=True))
-@click.argument("name")
+@click.argument("name", shell_complete=job_names)
 @spec_options
 @click.option("--show-secrets", is_flag=True, help="Show the values of ${NAME}, and what else is hidden of settings.")
 @json_option

@@ -11,13 +11,14 @@ from typing import Any
 import click
 
 from launcher.aws.account import Account, AwsError
+from launcher.commands.completion import job_names
 from launcher.commands.options import account_options, json_option, moment_of, open_account
 from launcher.console import Console, shown_path
 from launcher.jobs.streams import Line, Selection
 
 
 @click.command("logs", short_help="Show what a job has said, and follow it to its end.")
-@click.argument("name")
+@click.argument("name", shell_complete=job_names)
 @click.option("--follow/--no-follow", default=False, help="Go on until the job has ended, and say how it did.")
 @click.option("--since", metavar="AGE", help="Leave out what is older: 10m, 2h, 1d.")
 @click.option("--host", metavar="HOST", help="One host's lines only: algo-2.")

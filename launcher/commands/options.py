@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from launcher.commands.completion import ignorable_codes, one_of
+
 if TYPE_CHECKING:
     from launcher.aws.account import Account
 
@@ -21,7 +23,11 @@ _SPEC = (
         "--set", "sets", multiple=True, metavar="PATH=VALUE", help="Set a key of the spec. Can be given again."
     ),
     click.option(
-        "--ignore", multiple=True, metavar="CODE", help="Say nothing of warnings with this code. Can be given again."
+        "--ignore",
+        multiple=True,
+        metavar="CODE",
+        shell_complete=one_of(ignorable_codes),
+        help="Say nothing of warnings with this code. Can be given again.",
     ),
     click.option("--strict", is_flag=True, help="Stop at warnings, too."),
 )

@@ -13,6 +13,7 @@ import click
 import launcher
 from launcher import show
 from launcher.aws.veil import HIDDEN, settings_to_hide
+from launcher.commands.completion import job_names
 from launcher.commands.effects import carry_out, effect_options, refuse_contradictions
 from launcher.commands.options import account_options, json_option, open_account, spec_options
 from launcher.console import say
@@ -23,7 +24,7 @@ _MADE_UP = re.compile(r"-\d{8}-\d{6}-[0-9a-z]{4}$")  # what launcher.names puts 
 
 
 @click.command("rerun", short_help="Submit a job's request again, under a new name.")
-@click.argument("name")
+@click.argument("name", shell_complete=job_names)
 @click.option("--name", "new_name", metavar="NAME", help="The new job's whole name.")
 @spec_options
 @effect_options

@@ -6,6 +6,7 @@ import json
 
 import click
 
+from launcher.commands.completion import job_names
 from launcher.commands.options import account_options, json_option, open_account
 from launcher.console import Console
 from launcher.jobs.ending import report
@@ -16,7 +17,7 @@ from launcher.jobs.statuses import Statuses
 
 
 @click.command("status", short_help="Show how a job stands, or how it ended.")
-@click.argument("name")
+@click.argument("name", shell_complete=job_names)
 @account_options
 @json_option
 def command(name: str, region: str | None, profile: str | None, as_json: bool) -> None:

@@ -7,6 +7,7 @@ import json
 import click
 
 from launcher.aws.account import AwsError
+from launcher.commands.completion import job_names
 from launcher.commands.options import account_options, json_option, open_account
 from launcher.console import say
 from launcher.jobs.lookup import describe
@@ -14,7 +15,7 @@ from launcher.jobs.outcome import ENDED
 
 
 @click.command("stop", short_help="Stop a job; what it has saved is kept.")
-@click.argument("name")
+@click.argument("name", shell_complete=job_names)
 @account_options
 @json_option
 def command(name: str, region: str | None, profile: str | None, as_json: bool) -> None:

@@ -1,0 +1,62 @@
+"""What a shell offers after Tab besides commands and options.
+
+Nothing here prints or fails: if AWS does not answer, nothing is offered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import click
+
+from launcher.errors import LaunchError
+
+_SECONDS = 3.0  # that a person waits for names of jobs
+_Offer = Callable[[click.Context, click.Parameter, str], list[str]]
+
+
+def one_of(names: Callable[[], Iterable[str]]) -> _Offer:
+    """Offer those of the names that begin with what is typed."""
+    return lambda context, parameter, typed: [name for name in names() if name.startswith(typed)]
+
+
+def codes() -> Iterable[str]:
+    """Every code that `--explain` knows."""
+    from launcher.codes import all_codes
+
+    return dict.fromkeys(all_codes())
+
+
+def ignorable_codes() -> Iterable[str]:
+    """Every code that `--ignore` takes."""
+    from launcher.codes import ignorable
+
+    return dict.fromkeys(ignorable())
+
+
+def examples() -> Iterable[str]:
+    """The names that `--example` takes."""
+    import channel_specs
+
+    return channel_specs.names()
+
+
+def job_names(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
+    """Offer the latest training jobs of the account, or after `stop` those that run, if AWS names them in time."""
+    from concurrent.futures import TimeoutError as TooLate
+
+    from launcher.aws.account import Account
+    from launcher.jobs.lookup import jobs
+    from launcher.preflight.threads import start
+
+    status = "InProgress" if context.command.name == "stop" else None
+
+    def ask() -> list[str]:
+        account = Account(region=context.params.get("region"), profile=context.params.get("profile"))
+        found = [each["TrainingJobName"] for each in jobs(account, status=status, contains=typed or None, limit=100)]
+        return [name for name in found if name.startswith(typed)]
+
+    try:
+        return start(ask).result(timeout=_SECONDS)
+    except (TooLate, LaunchError):
+        return []

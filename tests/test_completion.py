@@ -1,0 +1,103 @@
+"""What a shell offers after Tab, asked as click's scripts for bash, zsh and fish ask."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import channel_specs
+import launcher
+from aws_stand_in import StandIn
+from launcher.checks.examples import BASE
+from launcher.commands import COMMANDS
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("job.yaml", "spec.yml", "request.json", ".hidden.yaml", "train.py"):
+        (tmp_path / name).write_text(BASE)
+    monkeypatch.chdir(tmp_path)
+
+
+def offered(line: str, shell: str = "bash") -> list[str]:
+    """What the program answers the shell for `launch LINE`: `type,value` for bash."""
+    words = ["launch", *shlex.split(line), *([""] if line.endswith(" ") or not line else [])]
+    typed = words[-1] if shell == "fish" else str(len(words) - 1)
+    about = {"_LAUNCH_COMPLETE": f"{shell}_complete", "COMP_WORDS": " ".join(words), "COMP_CWORD": typed}
+    done = subprocess.run(
+        [sys.executable, "-m", "launcher"], env={**os.environ, **about}, capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+    return done.stdout.split("\n")[:-1] if done.stdout.strip() else []
+
+
+def test_launch_offers_commands_and_specs() -> None:
+    commands = [f"plain,{name}" for name in COMMANDS]
+    assert offered("") == [*commands, "plain,job.yaml", "plain,request.json", "plain,spec.yml"]
+    assert offered("s") == ["plain,status", "plain,stop", "plain,spec.yml"]
+    assert offered(".") == ["plain,.hidden.yaml"]
+    assert offered("folder/") == ["file,folder/"]
+
+
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [
+        ("--import ", ["file,"]),
+        ("run ", ["file,"]),
+        ("--example s3-pipe-t", ["plain,s3-pipe-tar"]),
+        ("--explain disk-too", ["plain,disk-too-small"]),
+        ("job.yaml --ignore max-runtime-s", ["plain,max-runtime-short"]),
+        ("run --dry", ["plain,--dry-run"]),
+        ("job.yaml --dry", ["plain,--dry-run"]),
+    ],
+)
+def test_what_is_offered_after(line: str, answer: list[str]) -> None:
+    assert offered(line) == answer
+
+
+def test_every_example_is_offered() -> None:
+    assert offered("--example ") == [f"plain,{name}" for name in channel_specs.names()]
+
+
+def test_zsh_and_fish_are_answered_too() -> None:
+    assert offered("j", "zsh")[:2] == ["plain", "job.yaml"]
+    assert offered("j", "fish") == ["plain,job.yaml"]
+
+
+def test_jobs_are_offered_where_a_name_belongs(aws: StandIn) -> None:
+    for name in ("one", "other", "two"):
+        aws.client("sagemaker").create_training_job(**launcher.plan("job.yaml", name=name).request)
+    aws.job("one", "Completed")
+    for command in ("status", "logs", "rerun", "diff job.yaml"):
+        assert sorted(offered(f"{command} o")) == ["plain,one", "plain,other"]
+    assert sorted(offered("stop ")) == ["plain,other", "plain,two"]
+    offered("status --region eu-west-1 o")
+    assert [call["region"] for call in aws.calls("sagemaker:ListTrainingJobs")][-1] == "eu-west-1"
+    assert aws.writing_calls() == ["sagemaker:CreateTrainingJob"] * 3
+
+
+def test_nothing_is_offered_if_aws_refuses_or_hangs(aws: StandIn) -> None:
+    aws.deny("sagemaker:ListTrainingJobs")
+    assert offered("status ") == []
+    aws.clear_faults()
+    aws.fault("hang", "sagemaker:ListTrainingJobs")
+    assert offered("status ") == []
+    aws.clear_faults()
+
+
+def test_bash_completes_a_spec(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The function of the script that the README has people source, called as bash calls it."""
+    script = """
+        eval "$(_LAUNCH_COMPLETE=bash_source launch)"
+        COMP_WORDS=(launch jo) COMP_CWORD=1
+        _launch_completion launch
+        echo "${COMPREPLY[@]}"
+    """
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("job.yaml\n", "")
