@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -176,3 +177,43 @@ def test_a_closed_pipe_is_no_error(folder: Path) -> None:
     done = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True, check=False)
     assert done.stdout == "{\n"
     assert done.stderr == ""
+
+
+ENTRY = re.search(
+    r'^launch = "([\w.]+):(\w+)"$',
+    (Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8"),
+    re.MULTILINE,
+)
+INTERRUPT = """\
+import os, signal, sys, time
+
+class Dropped:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
+
+def interrupt(event, arguments):
+    if event == "import" and arguments[0] == {module!r}:
+        {action}
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.addaudithook(interrupt)
+sys.argv = ["launch", "-", "--dry-run"]
+from {entry} import {function}
+{function}()
+"""
+
+
+@pytest.mark.parametrize("module", ["launcher.cli", "click", "launcher.errors", "launcher.commands.options", "yaml"])
+@pytest.mark.parametrize("action", ["os.kill(os.getpid(), signal.SIGINT)", "Dropped()"])
+def test_ctrl_c_during_an_import_ends_quietly_with_130(module: str, action: str) -> None:
+    """`Dropped` is interrupted inside its destructor, where Python drops the exception; then the spec is waited for."""
+    assert ENTRY is not None
+    program = INTERRUPT.format(module=module, action=action, entry=ENTRY[1], function=ENTRY[2])
+    command = [sys.executable, "-c", program]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as process:
+        code = process.wait(60)
+        out, err = process.communicate()
+    assert (code, out) == (130, "")
+    assert err.strip() in ("", "interrupted")
