@@ -201,6 +201,20 @@ def test_max_cost_that_is_not_a_number_is_refused(value: str) -> None:
 RULE = {"RuleConfigurationName": "r", "InstanceType": "ml.p3.2xlarge"}
 
 
+def test_price_of_another_region_counts_twice() -> None:
+    """ml.g5.xlarge costs $1.408 an hour in us-east-1, so 40 hours are $56.32; sa-east-1's price is not in the table."""
+    request = {
+        "ResourceConfig": {"InstanceType": "ml.g5.xlarge", "InstanceCount": 1},
+        "StoppingCondition": {"MaxRuntimeInSeconds": 40 * 3600},
+    }
+    limit = limit_of(launcher.parse_spec("base_name: x"))
+    assert objection(request, "us-east-1", limit) is None
+    assert objection(request, "sa-east-1", limit) == (
+        "it can cost at most $56.32 at us-east-1's prices, and up to twice that in sa-east-1, more than max_cost $100.00"
+        " (the default)"
+    )
+
+
 @pytest.mark.parametrize(
     ("resources", "more", "reason"),
     [

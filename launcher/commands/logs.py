@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+import launcher
 from launcher.aws.account import Account, AwsError
 from launcher.commands.completion import job_names
 from launcher.commands.options import account_options, json_option, moment_of, open_account
@@ -46,10 +47,11 @@ def command(name: str, **options: Any) -> None:
 
 
 def _follow(account: Account, name: str, console: Console, selection: Selection, options: dict[str, Any]) -> int:
-    from launcher.jobs.follow import View, follow
+    from launcher.jobs.follow import View
 
     on_line = _print_json if options["as_json"] else None
-    outcome = follow(account, name, console, View(selection=selection, on_line=on_line, plot=options["plot"]))
+    view = View(selection=selection, on_line=on_line, plot=options["plot"])
+    outcome = launcher.follow(name, account=account, console=console, view=view)
     if options["as_json"]:
         click.echo(json.dumps(outcome.as_data()))
     return outcome.exit_code

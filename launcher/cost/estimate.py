@@ -118,6 +118,12 @@ class Estimate:
         return tuple(dict.fromkeys(each.instance_type for cluster in self.clusters for each in cluster.instances))
 
     @property
+    def borrowed_from(self) -> tuple[str, ...]:
+        """The regions whose prices stand in for those of the job's region, which are not known."""
+        prices = [each.price for cluster in self.clusters for each in cluster.instances if each.price is not None]
+        return tuple(sorted({price.region for price in prices} - {self.region})) if self.region else ()
+
+    @property
     def unknown(self) -> tuple[str, ...]:
         """The types whose price is not known."""
         rows = [each for cluster in self.clusters for each in cluster.instances if each.price is None]

@@ -74,7 +74,10 @@ def _max_cost(text: str | bytes, source: str) -> Decimal | None:
 
 
 def objection(request: Mapping[str, Any], region: str | None, limit: Limit) -> str | None:
-    """Why the job needs a person's agreement; None if it stays below the limit or is paid for in advance."""
+    """Why the job needs a person's agreement; None if it stays below the limit or is paid for in advance.
+
+    If only us-east-1's price is known, the job's region may cost more: in the bundled table up to 1.63 times (ap-south-1).
+    """
     if request.get("ResourceConfig", {}).get("TrainingPlanArn"):
         return None
     found = estimate(request, region)
@@ -84,7 +87,11 @@ def objection(request: Mapping[str, Any], region: str | None, limit: Limit) -> s
     unknown += [f"{rule} is not counted" for rule in uncounted_rules(request)]
     if unknown or found.maximum is None:
         return f"what it can cost is unknown: {', '.join(unknown)}"
-    return f"it can cost {at_most(found.maximum)}, more than {limit}" if found.maximum[1] > limit.usd else None
+    elsewhere = (
+        f" at {found.borrowed_from[0]}'s prices, and up to twice that in {region}" if found.borrowed_from else ""
+    )
+    most = found.maximum[1] * (2 if elsewhere else 1)
+    return f"it can cost {at_most(found.maximum)}{elsewhere}, more than {limit}" if most > limit.usd else None
 
 
 def refuse_above_limit(plan: Plan, region: str | None) -> None:

@@ -59,8 +59,7 @@ def in_short(found: Estimate) -> str:
     """The most that the job can cost, in one line."""
     if found.maximum is None:
         return f"unknown, since no price is known for {', '.join(found.unknown)}"
-    prices = {each.price.region for cluster in found.clusters for each in cluster.instances if each.price is not None}
-    elsewhere = "".join(f", at {region}'s prices" for region in sorted(prices - {found.region}) if found.region)
+    elsewhere = "".join(f", at {region}'s prices" for region in found.borrowed_from)
     return (
         f"{at_most(found.maximum)}, an estimate{elsewhere}: {machines(found)} for {limit(found)};"
         " `launch cost` tells more"
