@@ -8,7 +8,7 @@ import pytest
 
 from job_failure_lines import LINES
 from job_failure_reasons import JOB, REASONS
-from launcher.jobs.failures import CAUSES, likely_cause
+from launcher.jobs.failures import CAUSES, headline, likely_cause
 
 
 @pytest.mark.parametrize(("code", "reason", "named"), REASONS)
@@ -42,8 +42,8 @@ def check(code: str, description: dict[str, Any], lines: tuple[str, ...], named:
 
 
 def test_every_row_has_an_example() -> None:
-    statuses = {"max-runtime", "max-wait-time", "spot-interruption"}
-    assert {row.code for row in CAUSES} <= {code for code, *_ in REASONS} | {code for code, *_ in LINES} | statuses
+    elsewhere = {"max-runtime", "max-wait-time", "spot-interruption", "pipe-as-folder"}  # in tests of their own
+    assert {row.code for row in CAUSES} <= {code for code, *_ in REASONS} | {code for code, *_ in LINES} | elsewhere
 
 
 def test_sentences_read_well_without_facts() -> None:
@@ -52,6 +52,47 @@ def test_sentences_read_well_without_facts() -> None:
         assert bare is None
         assert "  " not in row.cause + row.remedy
         assert not row.remedy.endswith(".")
+
+
+PIPES = {
+    "AlgorithmSpecification": {"TrainingInputMode": "Pipe"},
+    "InputDataConfig": [{"ChannelName": "train"}, {"ChannelName": "lists", "InputMode": "File"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/opt/ml/input/data/train'", "pipe-as-folder"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/opt/ml/input/data/train/a.csv'", "pipe-as-folder"),
+        ("NotADirectoryError: [Errno 20] Not a directory: '/opt/ml/input/data/train_0'", "pipe-as-folder"),
+        ("ls: cannot access '/opt/ml/input/data/train': No such file or directory", "pipe-as-folder"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/opt/ml/input/data/train_7'", "data-missing"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/opt/ml/input/data/lists/a.lst'", "data-missing"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/opt/ml/input/data/other'", "data-missing"),
+    ],
+)
+def test_only_a_pipe_opened_as_a_folder_gets_the_hint(line: str, code: str) -> None:
+    found = likely_cause({**JOB, **PIPES, "FailureReason": "AlgorithmError: , exit code: 1"}, (line,))
+    assert found is not None and found.code == code
+    assert "/opt/ml/input/data/train_0" in found.remedy or code != "pipe-as-folder"
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        (
+            "AlgorithmError: ValueError: why\n\nTraceback (most recent call last):\n  File",
+            "AlgorithmError: ValueError: why",
+        ),
+        ("AlgorithmError: ValueError: why\n\n...\n    x = y\nValueError: why", "AlgorithmError: ValueError: why"),
+        ("AlgorithmError: failed: why\nTraceback (most recent call last):\n  File", "AlgorithmError: failed: why"),
+        ("Framework Error: \nTraceback (most recent call last):\nValueError: why", None),
+        ("ClientError: one\n\ntwo", None),
+    ],
+)
+def test_headline_leaves_out_the_traceback_only(reason: str, shown: str | None) -> None:
+    assert headline(reason) == (shown or " ".join(reason.split()))
 
 
 @pytest.mark.parametrize("status", ["Completed", "InProgress", "Stopped"])

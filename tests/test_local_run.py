@@ -307,6 +307,42 @@ def test_a_failure_becomes_the_reason(here: Path) -> None:
     assert not (here / ".launch/job/s3/bucket/out/job/output/model.tar.gz").exists()
 
 
+def test_a_failure_is_shown_once_with_its_likely_cause(here: Path) -> None:
+    write_job(here, "import no_such_module_of_ours")
+    output = launch(here, code=4)
+    assert output.count("Traceback (most recent call last)") == 1
+    assert "  reason   ModuleNotFoundError: No module named 'no_such_module_of_ours'\n" in output
+    assert (
+        "  likely   the image has no module no_such_module_of_ours, and neither has the code [missing-module]\n"
+        in output
+    )
+    assert "  remedy   name its package in code.requirements" in output
+    assert "Traceback" in result(here)["FailureReason"]
+    assert result(here)["LikelyCause"]["Code"] == "missing-module"
+
+
+@pytest.mark.parametrize("options", [[], ["--no-namespaces"]])
+def test_a_pipe_that_is_opened_as_a_folder_gets_a_hint(options: list[str], here: Path) -> None:
+    if not options:
+        namespaces()
+    overlay = "channels: {train: {s3_uri: s3://bucket/train/, input_mode: Pipe, content_type: text/csv}}"
+    write_job(here, "import os\nos.listdir(os.environ['SM_CHANNEL_TRAIN'])", overlay)
+    output = launch(here, *options, code=4)
+    assert (
+        "  likely   the channel train is a Pipe: it has no folder /opt/ml/input/data/train [pipe-as-folder]\n" in output
+    )
+    assert "read /opt/ml/input/data/train_0 as one stream" in output
+
+
+def test_temporary_files_of_a_failed_job_are_removed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(here / "tmp"))
+    # torchrun's own folder, torchelastic_*, and one of the script's.
+    write_job(here, "import tempfile\nprint('made', tempfile.mkdtemp())\nraise ValueError", code=", launcher: torchrun")
+    assert f"algo-1 | made {here}/tmp/launch-" in launch(here, code=4)
+    assert list((here / "tmp").iterdir()) == []
+
+
 def test_one_failed_host_ends_the_others(here: Path) -> None:
     script = "import os, sys, time\nif os.environ['SM_CURRENT_HOST'] == 'algo-2': sys.exit(7)\ntime.sleep(100)"
     overlay = "resource_config: {instance_type: ml.m5.large, instance_count: 2, volume_size_in_gb: 9}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -20,10 +21,13 @@ class Row:
     remedy: str
     in_lines: bool = True  # else only AWS's own words are held against it
     in_warnings: bool = False  # whether its words are as sure where a program tells them as a warning
+    input_mode: str | None = (
+        None  # the mode of the {channel} that the pattern finds; of other channels the row says nothing
+    )
 
 
-def row(code: str, pattern: str, cause: str, remedy: str, *, in_lines: bool = True, in_warnings: bool = False) -> Row:
-    return Row(code, re.compile(pattern, re.IGNORECASE | re.MULTILINE), cause, remedy, in_lines, in_warnings)
+def row(code: str, pattern: str, cause: str, remedy: str, *, in_lines: bool = True, **more: Any) -> Row:
+    return Row(code, re.compile(pattern, re.IGNORECASE | re.MULTILINE), cause, remedy, in_lines, **more)
 
 
 AWS_CAUSES: tuple[Row, ...] = (

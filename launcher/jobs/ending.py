@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from launcher.console import Console
-from launcher.jobs.failures import likely_cause
+from launcher.jobs.failures import headline, likely_cause
 from launcher.jobs.hosts import hosts_of
 from launcher.jobs.outcome import Outcome
 from launcher.jobs.times import duration
@@ -32,7 +32,7 @@ def facts(outcome: Outcome, region: str) -> Iterator[tuple[str, str]]:
     for name, value in {**final, **outcome.metrics}.items():
         yield "metric", f"{name} = {value:.6g}" if math.isfinite(value) else f"{name} = {value}"
     if reason := description.get("FailureReason"):
-        yield "reason", " ".join(reason.split())
+        yield "reason", headline(reason)
     elif outcome.status == "Stopped" and (secondary := description.get("SecondaryStatus")) != "Stopped":
         yield "reason", str(secondary)
     if cause := likely_cause(description, outcome.last_lines):

@@ -22,8 +22,10 @@ _CERTAIN = tuple(row for row in CAUSES if row.in_warnings)
 _ECHOES = ("terminated",)  # which a job is for reasons that its lines tell better
 _KILLED = re.compile(r"Root Cause \(first observed failure\):(?:\n.*){1,6}?exitcode *: *(?P<signal>-9|-11|-4)\b")
 _EXIT = re.compile(r"exit code:? (?P<code>-?\d+)|ExitCode (?P<code2>-?\d+)", re.IGNORECASE)
-
-
+# A traceback below its exception, as our boot.py writes it, perhaps cut; or below a sentence of the script's own.
+_DETAILS = re.compile(
+    r"\n\n(?=Traceback \(most recent call last\)|\.\.\.\n)|(?<![: ])\n(?=Traceback \(most recent call last\))"
+)
 _ONE_HOST = {"peers": "the processes of the host", "open": "look for the first process that failed"}
 
 
@@ -120,11 +122,26 @@ def _of_texts(
     """The first row that fits the first text that any fits; `lines` may name what the text does not."""
     for text in texts:
         for row in rows:
-            if found := row.pattern.search(text):
+            if (found := row.pattern.search(text)) and _is_of_mode(row, found, description):
                 if row.in_lines and not any(found.groupdict().values()):
                     found = row.pattern.search("\n".join(sober(lines))) or found
                 return _cause(row, found, description)
     return None
+
+
+def _is_of_mode(row: Row, found: re.Match[str], description: Mapping[str, Any]) -> bool:
+    """Whether the channel that a row has found arrives in the mode that the row is about."""
+    if row.input_mode is None:
+        return True
+    job_mode = (description.get("AlgorithmSpecification") or {}).get("TrainingInputMode")
+    channels = description.get("InputDataConfig") or ()
+    modes = {channel.get("ChannelName"): channel.get("InputMode") or job_mode for channel in channels}
+    return any(modes.get(name) == row.input_mode for name in (found["channel"], found["channel2"]) if name)
+
+
+def headline(reason: str) -> str:
+    """A FailureReason in one line, without the traceback that follows what it says: the job's log has it."""
+    return " ".join(_DETAILS.split(reason.strip())[0].split())
 
 
 def _perhaps(cause: Cause | None) -> Cause | None:

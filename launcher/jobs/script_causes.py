@@ -8,6 +8,7 @@ from __future__ import annotations
 from launcher.jobs.causes import Row, row
 
 _CODE = "/opt/ml/(code|input/data/code)"
+_DATA, _CHANNEL = "/opt/ml/input/data/", r"[\w.-]*\w"
 
 SCRIPT_CAUSES: tuple[Row, ...] = (
     row(
@@ -60,6 +61,15 @@ SCRIPT_CAUSES: tuple[Row, ...] = (
         r"pipe channel timed out",
         "a Pipe channel was not read to its end, or its data could not be streamed",
         "open the next epoch's FIFO only after closing the last, check manifest and record format, or use FastFile",
+    ),
+    row(
+        "pipe-as-folder",
+        rf"(FileNotFoundError|cannot access).{{0,120}}?(?P<path>{_DATA}(?P<channel>{_CHANNEL}))"
+        rf"|NotADirectoryError.{{0,80}}?(?P<path2>{_DATA}(?P<channel2>{_CHANNEL}?))_\d+\b",
+        "the channel {channel} is a Pipe: it has no folder {path}",
+        "read {path}_0 as one stream, in the next epoch {path}_1 and so on, as entrypoints.open_channel does; or set the channel's"
+        " input_mode: FastFile",
+        input_mode="Pipe",
     ),
     row(
         "data-missing",

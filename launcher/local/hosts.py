@@ -32,7 +32,6 @@ _PASSED_ON = (
     "LC_ALL",
     "TZ",
     "LD_LIBRARY_PATH",
-    "TMPDIR",
     "VIRTUAL_ENV",
     "OMP_NUM_THREADS",
     "CUDA_VISIBLE_DEVICES",
@@ -76,8 +75,8 @@ def restore_checkpoints(run: LocalRun, store: Store) -> None:
         unfinished.replace(target)
 
 
-def prepare_host(run: LocalRun, host: Host, store: Store, binds: tuple[BindMount, ...]) -> HostProcess:
-    """Write the host's files and say how to start it."""
+def prepare_host(run: LocalRun, host: Host, store: Store, binds: tuple[BindMount, ...], temporary: str) -> HostProcess:
+    """Write the host's files and return how to start it. `temporary` is the folder for its temporary files."""
     root, folder = run.root(host), run.host_folder(host)
     for name in (*_FOLDERS, "../home", "../stage"):
         (root / name).resolve().mkdir(parents=True, exist_ok=True)
@@ -92,7 +91,7 @@ def prepare_host(run: LocalRun, host: Host, store: Store, binds: tuple[BindMount
         root=root,
         stage=folder / "stage",
         command=_command(run, root),
-        environ=_environ(run, host, store),
+        environ={"TMPDIR": temporary, **_environ(run, host, store)},
         binds=(*binds, *_checkpoints(run, root)),
         etc_hosts=etc_hosts,
     )

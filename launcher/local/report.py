@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 from pathlib import Path
 from typing import Any
 
+from entrypoints import contract
+from entrypoints.failure import shell_code
 from launcher.console import human_bytes, shown_path
+from launcher.jobs.failures import Cause, headline, likely_cause
 from launcher.local import outputs
 from launcher.local.watch import Outcome
 from launcher.local.workspace import LocalRun
+
+_LAST_BYTES = 64 * 1024  # of a host's log, where a failure's cause is looked for
 
 
 def announce(run: LocalRun) -> None:
@@ -31,10 +37,12 @@ def report(run: LocalRun, outcome: Outcome) -> int:
     with run.console.progress("packing what the job left (cannot be stopped)", counted=False):
         artifacts = outputs.collect_outputs(run.plan.request, roots, run.s3_folder, failed=outcome.status == "Failed")
     reason = outcome.reason or (outputs.failure_reason(roots, outcome.exit_codes) if outcome.status == "Failed" else "")
+    cause = _likely_cause(run, outcome, reason) if outcome.status == "Failed" and not outcome.reason else None
     result: dict[str, Any] = {
         "TrainingJobName": run.plan.request["TrainingJobName"],
         "TrainingJobStatus": outcome.status,
         "FailureReason": reason,
+        **({"LikelyCause": {"Code": cause.code, "Cause": cause.cause, "Remedy": cause.remedy}} if cause else {}),
         "TrainingTimeInSeconds": round(outcome.seconds, 1),
         # JSON has no NaN, and a training that diverged has nothing else to report.
         "Metrics": {name: value if math.isfinite(value) else None for name, value in outcome.metrics.items()},
@@ -51,13 +59,32 @@ def report(run: LocalRun, outcome: Outcome) -> int:
     return outcome.exit_code
 
 
+def _likely_cause(run: LocalRun, outcome: Outcome, reason: str) -> Cause | None:
+    """Look the failure up as that of a job in AWS; None if nothing is known beyond the script's own words."""
+    index = next((index for index, code in enumerate(outcome.exit_codes) if code), 0)
+    text = f"AlgorithmError: {reason}, exit code: {shell_code(outcome.exit_codes[index])}"
+    with (run.folder / f"{run.hosts[index].name}.log").open("rb") as log:
+        log.seek(max(0, log.seek(0, os.SEEK_END) - _LAST_BYTES))
+        lines = log.read().decode("utf-8", "replace")
+    # Without namespaces the script has other paths than those that the causes know.
+    text, lines = (each.replace(str(run.root(run.hosts[index])), contract.BASE_DIR) for each in (text, lines))
+    machine = {"InstanceType": "this machine", "InstanceCount": len(run.hosts)}
+    job = {**run.plan.request, "TrainingJobStatus": "Failed", "FailureReason": text, "ResourceConfig": machine}
+    cause = likely_cause(job, lines.splitlines())
+    return cause if cause and cause.code != "script-failed" else None
+
+
 def _summarise(run: LocalRun, result: dict[str, Any], outcome: Outcome) -> None:
     say = run.console.say
     colour = {"Completed": "green", "Failed": "red"}.get(result["TrainingJobStatus"], "yellow")
     say()
     say(f"{result['TrainingJobName']}: {result['TrainingJobStatus']} after {result['TrainingTimeInSeconds']} s", colour)
     if result["FailureReason"]:
-        say(f"  reason   {result['FailureReason']}")
+        first, _, _ = result["FailureReason"].partition("\n\n")  # the lines above have the rest
+        say(f"  reason   {headline(first)}")
+    if cause := result.get("LikelyCause"):
+        say(f"  likely   {cause['Cause']} [{cause['Code']}]")
+        say(f"  remedy   {cause['Remedy']}")
     for name, value in outcome.metrics.items():
         say(f"  metric   {name} = {value:g}")
     for name, path in result["Artifacts"].items():

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Any
 
@@ -122,7 +123,9 @@ def _bring(run: LocalRun, host: Host, road: Road, stack: ExitStack) -> HostProce
             )
             delivery.scratch.mkdir(parents=True, exist_ok=True)
             binds += stack.enter_context(provide(delivery))
-    return prepare_host(run, host, road.store, _placed(run, binds, stack))
+    # Not below the run's folder: sockets in it, as multiprocessing makes them, have short paths.
+    temporary = stack.enter_context(TemporaryDirectory(prefix="launch-", ignore_cleanup_errors=True))
+    return prepare_host(run, host, road.store, _placed(run, binds, stack), temporary)
 
 
 def _taken(folder: Path) -> RefusedError:
