@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from launcher.archive import CodeArchive, read_code
+from launcher.code_files import CodeError
 from launcher.console import Console
-from launcher.errors import RefusedError
 from launcher.names import job_name
 from launcher.parse import load, parse_spec
 from launcher.planning import Plan, make_plan
@@ -62,12 +62,13 @@ def plan(
         spec = load(str(spec), sets=sets)
     elif sets:
         raise TypeError("set does not change a spec that is loaded already; pass it to load as sets=['path=value']")
-    code: CodeArchive | RefusedError | None = None
+    code: CodeArchive | CodeError | None = None
     if spec.code is not None:
         folder = spec.code.directory
         try:
-            code = read_code(None if folder is None else Path(spec.folder_of(("code", "directory")), folder))
-        except RefusedError as error:
+            directory = None if folder is None else Path(spec.folder_of(("code", "directory")), folder)
+            code = read_code(directory, spec.code.include or (), spec.code.exclude or ())
+        except CodeError as error:
             code = error  # one problem among those of the spec
     wanted = job_name(spec) if name is None else name
     return make_plan(spec, job_name=wanted, code=code, ignore=ignore, strict=strict)

@@ -1,96 +1,182 @@
-"""The code that travels: which files, in which archive, under which digest.
+"""The code that travels with a job: its files, the digest that names it, and the archive that is uploaded.
 
-The archive is reproducible: the same files give the same bytes on any machine, whatever their times and owners, so a
-digest names the code. It covers names, modes and contents rather than the compressed bytes, which differ between versions
-of zlib.
+The archive is reproducible: the same files give the same bytes on any machine, whatever their times and owners. The digest
+covers names, modes and contents rather than the compressed bytes, which differ between versions of zlib.
+
+No file is ever held in memory as a whole. Sizes come from `stat`, so that what is too large is refused before any of it is
+read; contents are hashed in pieces for the digest, and read a second time for the archive, which is refused if a file
+has changed since then.
 """
 
 from __future__ import annotations
 
-import fnmatch
 import gzip
 import hashlib
-import io
+import heapq
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
+from typing import BinaryIO
 
 from entrypoints import contract
-from launcher.errors import RefusedError
+from launcher.code_files import CodeError, FileRules, FoundFile, unreadable
+from launcher.console import human_bytes
 from launcher.nearest import did_you_mean
 
-EXCLUDED = (
-    *("__pycache__", "*.pyc", ".git", ".hg", ".svn", ".venv", "venv", "node_modules", ".launch"),
-    *(".ipynb_checkpoints", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".DS_Store", "*.egg-info"),
+MAX_BYTES = 250_000_000  # before compression; more is data, and would be sent again with every change of the code
+MAX_FILES = 20_000
+_PIECE = 1 << 22  # bytes
+_BUNDLE = f"{contract.BUNDLE_DIR}/"
+_REMEDY = "put data in a channel, and leave it out here with code.exclude, .launchignore or .gitignore"
+_KEY_ID = re.compile(rb"(?<![A-Z0-9])A(?:KI|SI)A[A-Z0-9]{16}(?![A-Z0-9])")
+# 40 characters of base64 with lower case, upper case and a digit, which a path, a word or a Git commit rarely is.
+_SECRET_KEY = re.compile(
+    rb"(?<![A-Za-z0-9/+])(?=[^a-z]{0,39}[a-z])(?=[^A-Z]{0,39}[A-Z])(?=[^0-9]{0,39}[0-9])[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=])"
 )
-MAX_BYTES = 250_000_000  # more is data that was put beside the code, and would be sent with every change of it
+
+
+@dataclass(frozen=True)
+class CodeFile(FoundFile):
+    """A file of the archive."""
+
+    sha256: str = field(repr=False)
+
+    def changed(self) -> CodeError:
+        """The error for a file that is not what was hashed."""
+        return CodeError(f"{self.path}: has changed since it was first read; start again when nothing writes to it")
 
 
 @dataclass(frozen=True)
 class CodeArchive:
-    """The files of the user's folder and of the bundled package: (path in the archive, executable, content), sorted."""
+    """The files of the user's folder and of the bundled package, sorted by name."""
 
-    files: tuple[tuple[str, bool, bytes], ...]
+    files: tuple[CodeFile, ...]
+    aws_keys: tuple[str, ...] = ()
+    """Where AWS secret access keys seem to be in the user's files: `config.py:12`."""
+    left_out: tuple[str, ...] = ()
+    """Files and folders of the user's that were left out since they usually hold secrets."""
+    rules: FileRules | None = field(default=None, compare=False, repr=False)
 
     @cached_property
     def digest(self) -> str:
         """SHA-256, in hex, of everything that travels, boot.py included."""
         sha = hashlib.sha256()
-        for name, executable, content in self.files:
-            encoded = name.encode()
-            sha.update(b"%d:%b%d%d:" % (len(encoded), encoded, executable, len(content)))
-            sha.update(content)
+        for file in self.files:
+            name = file.name.encode()
+            sha.update(b"%d:%b%d%b" % (len(name), name, file.executable, file.sha256.encode()))
         return sha.hexdigest()
 
     def names(self) -> set[str]:
         """The paths in the archive."""
-        return {name for name, _, _ in self.files}
+        return {file.name for file in self.files}
 
     def boot(self) -> bytes:
-        """The script that starts the container; it travels beside the archive, and in it."""
-        boot = f"{contract.BUNDLE_DIR}/{contract.BUNDLED_PACKAGE}/{contract.BOOT_FILE}"
-        return next(content for name, _, content in self.files if name == boot)
+        """The script that starts the container; it travels beside the archive, and in it. Raises CodeError as below."""
+        name = f"{_BUNDLE}{contract.BUNDLED_PACKAGE}/{contract.BOOT_FILE}"
+        file = next(file for file in self.files if file.name == name)
+        with _opened(file) as opened:
+            content = opened.read()
+        if hashlib.sha256(content).hexdigest() != file.sha256:
+            raise file.changed()
+        return content
 
-    def tar_gz(self) -> bytes:
-        """The archive's bytes."""
+    def write_tar_gz(self, target: BinaryIO) -> None:
+        """Write the archive. Raises CodeError if a file is not what it was when the digest was made."""
         import tarfile  # a dry run needs the digest only
 
-        buffer = io.BytesIO()
         with (
-            gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0, compresslevel=6) as zipped,
+            gzip.GzipFile(filename="", fileobj=target, mode="wb", mtime=0, compresslevel=6) as zipped,
             tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as tar,
         ):
-            for name, executable, content in self.files:
-                member = tarfile.TarInfo(name)
-                member.size, member.mode = len(content), 0o755 if executable else 0o644
-                tar.addfile(member, io.BytesIO(content))
-        return buffer.getvalue()
+            for file in self.files:
+                member = tarfile.TarInfo(file.name)
+                member.size, member.mode = file.size, 0o755 if file.executable else 0o644
+                with _opened(file) as opened:
+                    content = _Hashed(opened, file)
+                    tar.addfile(member, content)  # type: ignore[arg-type]  # of a file, addfile calls read alone
+                    if opened.read(1) or content.sha256.hexdigest() != file.sha256:
+                        raise file.changed()
+
+    def described(self) -> str | None:
+        """The user's part in a line: how many files, how many bytes before compression; None if nothing of it travels."""
+        sizes = [file.size for file in self.files if not file.name.startswith(_BUNDLE)]
+        if not sizes:
+            return None
+        shown = [*self.left_out[:3], *([f"{len(self.left_out) - 3:,} more"] if len(self.left_out) > 3 else [])]
+        left_out = f"; left out {', '.join(shown)} (code.include sends them)" if shown else ""
+        return f"{len(sizes):,} file{'s' * (len(sizes) > 1)}, {human_bytes(sum(sizes))}{left_out}"
 
 
-def read_code(directory: Path | None) -> CodeArchive:
-    """Collect the user's folder (None: nothing of the user's) and the bundled package.
+class _Hashed:
+    """A file as `tarfile` reads it, which keeps the digest of what has been read. Raises CodeError at an early end."""
 
-    Raises RefusedError where the folder is missing or holds what cannot travel.
+    def __init__(self, opened: BinaryIO, file: CodeFile) -> None:
+        self._opened, self._file, self.sha256 = opened, file, hashlib.sha256()
+
+    def read(self, size: int) -> bytes:
+        content = self._opened.read(size)
+        self.sha256.update(content)
+        if len(content) < size:
+            raise self._file.changed()
+        return content
+
+
+def read_code(directory: Path | None, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> CodeArchive:
+    """Find and hash what travels: the user's folder and the bundled package.
+
+    Args:
+        directory: The user's folder; None if only the bundled scripts travel.
+        include: Patterns as in a `.gitignore` for what travels although something leaves it out.
+        exclude: Patterns for what is left out.
+
+    Raises:
+        CodeError: The folder is missing, too large, or holds what cannot travel.
     """
-    files: dict[str, Path] = {}
+    found: list[FoundFile] = []
+    left_out: list[str] = []
+    rules = None
     if directory is not None:
         if not os.path.isdir(directory):  # noqa: PTH112 - Path.is_dir raises for a path that is too long
             near = did_you_mean(directory.name, _folders_beside(directory))
-            raise RefusedError(
+            raise CodeError(
                 f"{directory}: code.directory is no folder{near}; write the path of the folder that holds the entry point"
             )
-        files.update(_walk(directory))
-        if any(name.split("/")[0] == contract.BUNDLE_DIR for name in files):
-            raise RefusedError(
-                f"{directory / contract.BUNDLE_DIR}: this name is taken by the launcher's own part of the archive"
-            )
-    bundled = Path(contract.__file__).parent
-    files.update({f"{contract.BUNDLE_DIR}/{contract.BUNDLED_PACKAGE}/{name}": file for name, file in _walk(bundled)})
-    return CodeArchive(
-        tuple((name, os.access(file, os.X_OK), file.read_bytes()) for name, file in sorted(files.items()))
-    )
+        rules = FileRules(directory, include, exclude)
+        found = list(islice(rules.walk(left_out), MAX_FILES + 1))
+        _refuse_too_much(directory, found)
+        if any(file.name.startswith(_BUNDLE) for file in found):
+            raise CodeError(f"{directory / _BUNDLE}: this name is taken by the launcher's own part of the archive")
+    aws_keys: list[str] = []
+    files = [_hashed(file, aws_keys) for file in found]
+    package = Path(contract.__file__).parent
+    for path in package.rglob("*.py"):
+        name = f"{_BUNDLE}{contract.BUNDLED_PACKAGE}/{path.relative_to(package).as_posix()}"
+        files.append(_hashed(FoundFile(name, str(path), False, path.stat().st_size), []))
+    files.sort(key=lambda file: file.name)
+    return CodeArchive(tuple(files), tuple(sorted(aws_keys)), tuple(sorted(left_out)), rules)
+
+
+def _refuse_too_much(directory: Path, found: Sequence[FoundFile]) -> None:
+    total = sum(file.size for file in found)
+    if total > MAX_BYTES:
+        largest = heapq.nlargest(5, found, key=lambda file: file.size)
+        raise CodeError(
+            f"{directory}: {human_bytes(total)} would travel with the code, and the limit is {human_bytes(MAX_BYTES)}; the largest"
+            f" files are {', '.join(f'{file.name} ({human_bytes(file.size)})' for file in largest)}; {_REMEDY}",
+            "code-too-large",
+        )
+    if len(found) > MAX_FILES:
+        fullest = Counter(file.name.rpartition("/")[0] or "." for file in found).most_common(5)
+        raise CodeError(
+            f"{directory}: more than {MAX_FILES:,} files would travel with the code, which is the limit; most of them are in"
+            f" {', '.join(f'{folder} ({count:,})' for folder, count in fullest)}; {_REMEDY}",
+            "code-too-large",
+        )
 
 
 def _folders_beside(directory: Path) -> list[str]:
@@ -100,26 +186,38 @@ def _folders_beside(directory: Path) -> list[str]:
         return []
 
 
-def _walk(directory: Path, above: tuple[Path, ...] = (), name: str = "") -> Iterator[tuple[str, Path]]:
-    """Every file to send with its path below the code folder; links are followed, but into no folder that is being walked."""
-    real = directory.resolve()
-    if real in above:
-        return
+def _hashed(found: FoundFile, aws_keys: list[str]) -> CodeFile:
+    """The file with its digest; `aws_keys` gets the places of AWS keys in its first piece."""
+    sha, size = hashlib.sha256(), 0
+    with _opened(found) as opened:
+        while piece := opened.read(_PIECE):
+            if not size:
+                aws_keys += [f"{found.name}:{line}" for line in _lines_with_keys(piece)]
+            sha.update(piece)
+            size += len(piece)
+            if size > found.size:  # it grows, perhaps without an end
+                break
+    file = CodeFile(found.name, found.path, found.executable, found.size, sha.hexdigest())
+    if size != found.size:
+        raise file.changed()
+    return file
+
+
+def _opened(file: FoundFile) -> BinaryIO:
     try:
-        entries = sorted(directory.iterdir())
+        return Path(file.path).open("rb", buffering=0)
     except OSError as error:
-        raise RefusedError(f"{directory}: cannot be read: {error.strerror}; it would travel with the code") from None
-    for entry in entries:
-        path = f"{name}{entry.name}"
-        if _excluded(entry.name):
-            continue
-        if not path.isprintable() or any("\ud800" <= letter <= "\udfff" for letter in path):
-            raise RefusedError(f"{path!r} in {directory}: is no name for a file that travels; rename it")
-        if entry.is_dir():
-            yield from _walk(entry, (*above, real), f"{path}/")
-        elif entry.is_file():
-            yield path, entry
+        raise unreadable(file.path, error) from None
 
 
-def _excluded(name: str) -> bool:
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in EXCLUDED)
+def _lines_with_keys(content: bytes) -> Iterator[int]:
+    """The numbers of the lines that hold an AWS secret access key; none of a binary file.
+
+    Text that merely looks like one counts only if an access key id is in the same file, or the line itself says "secret".
+    """
+    if b"\0" in content or not (b"AKIA" in content or b"ASIA" in content or b"secret" in content.lower()):
+        return
+    has_id = _KEY_ID.search(content) is not None
+    for number, line in enumerate(content.splitlines(), 1):
+        if _SECRET_KEY.search(line) and (has_id or b"secret" in line.lower()):
+            yield number

@@ -45,7 +45,13 @@ OTHER_CODES = {
     "ignore-code": "What `ignore` names is no code, or an error that cannot be ignored.",
     "code-unreadable": "The code folder is missing, or holds what cannot be read.",
     "code-file-missing": "The code folder lacks a file that the spec names.",
+    "code-too-large": "More than 250 MB, or more than 20,000 files, would travel with the code.",
     "aws-refused": "AWS refused the request; the message is AWS's own.",
+}
+
+# Warnings that are no rule's, since they are about files.
+OTHER_WARNINGS = {
+    "code-aws-keys": "An AWS secret access key seems to be in a file that travels with the code.",
 }
 
 # Errors that can be ignored all the same: the service may be newer than the installed model.
@@ -66,11 +72,11 @@ def preflight_codes() -> Mapping[str, tuple[str, str]]:
 
 def all_codes() -> tuple[str, ...]:
     """Every code that `--explain` knows."""
-    return (*(rule.code for rule in RULES), *OTHER_CODES, *preflight_codes())
+    return (*(rule.code for rule in RULES), *OTHER_CODES, *OTHER_WARNINGS, *preflight_codes())
 
 
 def _ignorable_offline() -> tuple[str, ...]:
-    return (*(rule.code for rule in RULES if rule.severity == "warning"), *IGNORABLE_ERRORS)
+    return (*(rule.code for rule in RULES if rule.severity == "warning"), *OTHER_WARNINGS, *IGNORABLE_ERRORS)
 
 
 def without_ignored(problems: list[Problem], spec: JobSpec, ignore: tuple[str, ...]) -> list[Problem]:
@@ -93,8 +99,9 @@ def explanation(code: str) -> str | None:
     if code in STORIES:
         more = STORIES[code]
         return _told(code, "error", f"{OTHER_CODES[code]}\n\n{more.text}", more.wrong, more.right)
-    if code in OTHER_CODES:
-        return f"{code} (error)\n\n{OTHER_CODES[code]}\n"
+    for severity, table in (("error", OTHER_CODES), ("warning", OTHER_WARNINGS)):
+        if code in table:
+            return f"{code} ({severity})\n\n{table[code]}\n"
     for rule in RULES:
         if rule.code == code:
             story = "\n".join(line.strip() for line in (rule.find.__doc__ or "").strip().splitlines())

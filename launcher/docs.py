@@ -13,7 +13,7 @@ from typing import Any
 
 import channel_specs
 from launcher.checks import RULES
-from launcher.codes import OTHER_CODES
+from launcher.codes import OTHER_CODES, OTHER_WARNINGS
 from launcher.preflight import CHECKS
 
 
@@ -60,7 +60,8 @@ def _option_help(option: Any) -> str:
 def codes_table() -> str:
     """Every code, a row each: the rules in the order in which they are checked, then the others."""
     rows = [f"| `{rule.code}` | {rule.severity} | {_first_paragraph(rule.find)} |" for rule in RULES]
-    rows += [f"| `{code}` | error | {text} |" for code, text in OTHER_CODES.items()]
+    for severity, table in (("error", OTHER_CODES), ("warning", OTHER_WARNINGS)):
+        rows += [f"| `{code}` | {severity} | {text} |" for code, text in table.items()]
     return "\n".join(["| code | severity | why |", "|---|---|---|", *rows])
 
 

@@ -16,8 +16,9 @@ from launcher.archive import CodeArchive
 from launcher.aws_model import REQUEST, shapes, shown, violations
 from launcher.checks import check_spec
 from launcher.checks.channels import MAX_CHANNELS
+from launcher.code_files import CodeError
 from launcher.codes import without_ignored
-from launcher.errors import Path, Problem, RefusedError, SpecError, cut, in_file_order
+from launcher.errors import Path, Problem, SpecError, cut, in_file_order
 from launcher.nearest import did_you_mean
 from launcher.request import build_request, groups_of
 from launcher.spec import Code, JobSpec
@@ -57,7 +58,7 @@ def make_plan(
     spec: JobSpec,
     *,
     job_name: str,
-    code: CodeArchive | RefusedError | None = None,
+    code: CodeArchive | CodeError | None = None,
     ignore: tuple[str, ...] = (),
     strict: bool = False,
 ) -> Plan:
@@ -70,10 +71,14 @@ def make_plan(
     problems, uri = check_spec(spec, job_name), None
     request = build_request(spec, job_name)
     if spec.code is not None:
-        found: list[_Found] = [(("code", "directory"), "code-unreadable", str(code))]
+        found: list[_Found] = []
         if isinstance(code, CodeArchive):
             uri = _code_uri(request, spec.code, code)
             found = [*_missing_files(spec.code, code), *_broken_limits(spec.code, request, uri)]
+            problems += _warnings(spec, code)
+        else:
+            error = code or CodeError("has not been read; give make_plan what read_code returns")
+            found.append((("code", error.key), error.code, str(error)))
         told = {problem.path for problem in problems if problem.severity == "error"}
         for path, name, message in found:
             if path not in told:  # of a wrong file name all the rest follows
@@ -96,10 +101,24 @@ def _missing_files(code: Code, archive: CodeArchive) -> Iterator[_Found]:
         if name is None or name in names or (key == "entry_point" and ours + name in names):
             continue
         message = f"{name!r} is none of the bundled scripts; name its folder with directory, such as directory: src"
-        if code.directory is not None:
+        if archive.rules is not None and (why := archive.rules.why_left_out(name)):
+            message = f"{name!r} {why}; add it to code.include"
+        elif code.directory is not None:
             near = did_you_mean(name, [each.removeprefix(ours) for each in names])
             message = f"{name!r} is not in {code.directory}{near}"
         yield ("code", key), "code-file-missing", message
+
+
+def _warnings(spec: JobSpec, archive: CodeArchive) -> Iterator[Problem]:
+    """What is probably wrong with files that travel."""
+    if archive.aws_keys:
+        path = ("code", "directory")
+        more = f" and {len(archive.aws_keys) - 5:,} more places" if len(archive.aws_keys) > 5 else ""
+        message = (
+            f"{', '.join(archive.aws_keys[:5])}{more}: AWS secret access keys seem to be there, and would be stored in S3 with the"
+            " code; delete them, since the job has its role's own credentials, or leave the files out with code.exclude"
+        )
+        yield Problem(path, message, "code-aws-keys", "warning", location=spec.locate(path))
 
 
 def _broken_limits(code: Code, request: dict[str, Any], uri: str) -> Iterator[_Found]:

@@ -33,6 +33,10 @@ class Code(Part):
 
     directory: Text | None = None
     """The folder to send; relative to the spec's file. Without it only the bundled scripts travel."""
+    include: tuple[Text, ...] | None = None
+    """Patterns as in a .gitignore: what they match travels, even if a default or an ignore file leaves it out."""
+    exclude: tuple[Text, ...] | None = None
+    """Patterns as in a .gitignore: what they match does not travel."""
     entry_point: Text | None = None
     """A `.py` file or program of that folder, or a bundled script: `entrypoints/train.py`, `entrypoints/read_channels.py`."""
     requirements: Text | None = None

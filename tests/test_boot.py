@@ -38,7 +38,8 @@ class Container:
         channel.mkdir(parents=True)
         (root / contract.CONFIG_DIR).mkdir(parents=True)
         (channel / contract.BOOT_FILE).write_bytes(archive.boot())
-        (channel / contract.CODE_ARCHIVE).write_bytes(archive.tar_gz())
+        with (channel / contract.CODE_ARCHIVE).open("wb") as file:
+            archive.write_tar_gz(file)
         for name, content in files.items():
             (root / contract.CONFIG_DIR / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
 

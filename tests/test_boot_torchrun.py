@@ -25,7 +25,8 @@ def start(root: Path, script: str, *arguments: str, environ: dict[str, str], **f
     (source / "train.py").write_text(script)
     archive = read_code(source)
     (channel / contract.BOOT_FILE).write_bytes(archive.boot())
-    (channel / contract.CODE_ARCHIVE).write_bytes(archive.tar_gz())
+    with (channel / contract.CODE_ARCHIVE).open("wb") as file:
+        archive.write_tar_gz(file)
     for name, content in files.items():
         (root / contract.CONFIG_DIR / f"{name}.json").write_text(json.dumps(content))
     return subprocess.Popen(

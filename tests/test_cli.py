@@ -13,7 +13,7 @@ import pytest
 import channel_specs
 from launcher.checks import RULES
 from launcher.checks.examples import BASE, laid_over_base
-from launcher.codes import OTHER_CODES, explanation
+from launcher.codes import OTHER_CODES, OTHER_WARNINGS, explanation
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_a_missing_file_is_one_line(folder: Path) -> None:
     assert done.stderr == "nowhere.yaml: cannot be read: No such file or directory; check the path\n"
 
 
-@pytest.mark.parametrize("code", [*(rule.code for rule in RULES), *OTHER_CODES])
+@pytest.mark.parametrize("code", [*(rule.code for rule in RULES), *OTHER_CODES, *OTHER_WARNINGS])
 def test_every_code_can_be_explained(code: str) -> None:
     story = explanation(code)
     assert story is not None

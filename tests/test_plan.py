@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -115,7 +116,10 @@ def test_the_digest_follows_the_content_only(job: Path) -> None:
     (job.parent / "src" / "__pycache__" / "train.pyc").write_bytes(b"x")
     assert first is not None
     assert launcher.plan(job, name="one").code == first
-    assert first.tar_gz() == read_code(job.parent / "src").tar_gz()
+    archives = [io.BytesIO(), io.BytesIO()]
+    first.write_tar_gz(archives[0])
+    read_code(job.parent / "src").write_tar_gz(archives[1])
+    assert archives[0].getvalue() == archives[1].getvalue()
     script.write_text("print('other')\n")
     changed = launcher.plan(job, name="one").code
     assert changed is not None
@@ -262,7 +266,7 @@ def test_planning_is_pure(job: Path) -> None:
     """A dry run opens no socket, writes no file and imports nothing heavy, with an environment that names nothing."""
     program = """
 import os, sys
-heavy = {"boto3", "botocore", "sagemaker", "torch", "rich", "s3torchconnector", "launcher.aws.account"}
+heavy = {"boto3", "botocore", "sagemaker", "torch", "rich", "s3torchconnector", "pathspec", "launcher.aws.account"}
 def audit(event, args):
     if event.startswith("socket.") or event in ("os.mkdir", "os.remove", "os.rename", "subprocess.Popen"):
         raise RuntimeError(f"{event} {args}")
@@ -280,7 +284,7 @@ finally:
         [sys.executable, "-c", program, str(job)], env={}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert done.stderr == "[]\n"
+    assert done.stderr == "code      1 file, 18 bytes\n[]\n"
     assert yaml.safe_load(done.stdout) == launcher.plan(job, name="one").request
 
 
@@ -408,5 +412,5 @@ def test_links_in_a_circle_end(tmp_path: Path) -> None:
         (tmp_path / name / "file.py").touch()
         for number in range(3):
             (tmp_path / name / f"to-{other}-{number}").symlink_to(tmp_path / other)
-    names = [name for name, _, _ in read_code(tmp_path).files if not name.startswith("launcher_bundle")]
+    names = [name for name in read_code(tmp_path).names() if not name.startswith("launcher_bundle")]
     assert len(names) == 2 + 2 * 3

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from launcher import SpecError, make_plan
-from launcher.archive import CodeArchive
+from launcher.archive import CodeArchive, CodeFile
 from launcher.aws_model import REQUEST, shapes
 from launcher.checks import RULES, check_spec
 from launcher.checks.built_in_facts import BUILT_INS
@@ -77,7 +77,7 @@ def spoiled(request: Any, chance: Random) -> Any:
     return [spoiled(inner, chance) for inner in request] if isinstance(request, list) else request
 
 
-CODE = CodeArchive((("train.py", False, b"print()"),))
+CODE = CodeArchive((CodeFile("train.py", "src/train.py", False, 7, 64 * "0"),))
 SEEDS = {"seed": st.integers(0, 2**32), "odds": st.sampled_from([0.2, 0.5, 0.8, 1])}
 MANY = settings(max_examples=150, deadline=None, derandomize=True)
 

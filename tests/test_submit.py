@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -76,7 +77,8 @@ def test_the_request_is_the_plans_and_the_code_lies_where_it_says(aws: StandIn, 
     key = plan.code_uri.removeprefix("s3://mine/")
     s3 = aws.client("s3")
     assert s3.get_object(Bucket="mine", Key=f"{key}boot.py")["Body"].read() == plan.code.boot()
-    assert s3.get_object(Bucket="mine", Key=f"{key}code.tar.gz")["Body"].read() == plan.code.tar_gz()
+    plan.code.write_tar_gz(archive := io.BytesIO())
+    assert s3.get_object(Bucket="mine", Key=f"{key}code.tar.gz")["Body"].read() == archive.getvalue()
 
 
 def test_code_that_did_not_change_is_not_uploaded_again(aws: StandIn, plan: launcher.Plan) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from entrypoints import contract
+from launcher.archive import CodeArchive
 from launcher.aws.account import Account, AwsError
 from launcher.console import Console, human_bytes
 from launcher.errors import RefusedError
@@ -27,12 +30,27 @@ def upload_code(plan: Plan, account: Account, console: Console) -> None:
     if not missing:
         console.say(f"code      unchanged, at {plan.code_uri}")
         return
-    contents = {name: plan.code.boot() if name == contract.BOOT_FILE else plan.code.tar_gz() for name in missing}
-    total = sum(map(len, contents.values()))
-    with console.progress("uploading the code", total=total) as advance:
-        for name, content in contents.items():
-            _put(account, place.bucket, place.key + name, content, _encryption(plan), advance)
+    with TemporaryDirectory() as folder:
+        files = [_written(plan.code, Path(folder, name)) for name in missing]
+        total = sum(file.stat().st_size for file in files)
+        with console.progress("uploading the code", total=total) as advance:
+            for file in files:
+                _put(account, place.bucket, place.key + file.name, file, _encryption(plan), advance)
     console.say(f"code      {human_bytes(total)} uploaded to {plan.code_uri}")
+
+
+def _written(code: CodeArchive, file: Path) -> Path:
+    """One of the two objects, as a file to send. Raises RefusedError if the disk is full, or the code has changed."""
+    try:
+        with file.open("wb") as target:
+            if file.name == contract.BOOT_FILE:
+                target.write(code.boot())
+            else:
+                code.write_tar_gz(target)
+    except OSError as error:
+        message = f"{file.parent}: the code archive cannot be written: {error.strerror}; free some space, or set TMPDIR"
+        raise RefusedError(message) from None
+    return file
 
 
 def _exists(account: Account, bucket: str, key: str) -> bool:
@@ -48,13 +66,13 @@ def _exists(account: Account, bucket: str, key: str) -> bool:
 
 
 def _put(
-    account: Account, bucket: str, key: str, content: bytes, encryption: dict[str, str], advance: Callable[[int], None]
+    account: Account, bucket: str, key: str, file: Path, encryption: dict[str, str], advance: Callable[[int], None]
 ) -> None:
     """One PUT, after which the object is there whole or not at all, in a thread that Ctrl-C need not wait for."""
 
     def upload() -> None:
-        body = _Counted(content, advance)
-        account.call("s3", "put_object", Bucket=bucket, Key=key, Body=body, **encryption)
+        with _Counted(file, advance) as body:
+            account.call("s3", "put_object", Bucket=bucket, Key=key, Body=body, **encryption)
 
     try:
         start(upload).result()
@@ -62,11 +80,11 @@ def _put(
         raise _refused(error, bucket) from None
 
 
-class _Counted(io.BytesIO):
+class _Counted(io.FileIO):
     """Tells how far it has been read; back, too, where it is read once for its checksum and again to be sent."""
 
-    def __init__(self, content: bytes, advance: Callable[[int], None]) -> None:
-        super().__init__(content)
+    def __init__(self, file: Path, advance: Callable[[int], None]) -> None:
+        super().__init__(file)
         self._advance, self._told = advance, 0
 
     def read(self, size: int | None = -1, /) -> bytes:

@@ -73,6 +73,7 @@ def carry_out(plan: launcher.Plan, account: Callable[[], Account], options: dict
         if plan.masked and not options["show_secrets"]:
             names = ", ".join(map(dotted, plan.masked))
             say(f"warning: {names}: masked, so this is not the request to send; --show-secrets prints that", "yellow")
+        _say_code(plan)
         return 0
     from launcher.commands.agreement import agreed
 
@@ -81,8 +82,14 @@ def carry_out(plan: launcher.Plan, account: Callable[[], Account], options: dict
         report = _preflight(plan, asked, console, options)
         if options["check"]:
             return 0
+    _say_code(plan)
     yes = options["yes"] or agreed(plan, asked.region, console, report)
     return _submit(plan, asked, console, {**options, "yes": yes})
+
+
+def _say_code(plan: launcher.Plan) -> None:
+    if plan.code is not None and (described := plan.code.described()) is not None:
+        say(f"code      {described}")
 
 
 def _submit(plan: launcher.Plan, account: Account, console: Console, options: dict[str, Any]) -> int:

@@ -50,7 +50,8 @@ def write_code(run: LocalRun, host: Host) -> None:
     if not uploaded.is_dir():
         uploaded.mkdir(parents=True)
         (uploaded / contract.BOOT_FILE).write_bytes(run.plan.code.boot())
-        (uploaded / contract.CODE_ARCHIVE).write_bytes(run.plan.code.tar_gz())
+        with (uploaded / contract.CODE_ARCHIVE).open("wb") as file:
+            run.plan.code.write_tar_gz(file)
     shutil.copytree(uploaded, run.root(host) / contract.DATA_DIR / contract.CODE_CHANNEL)
 
 

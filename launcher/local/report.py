@@ -29,6 +29,8 @@ def announce(run: LocalRun) -> None:
     width = max(map(len, spec.all_channels), default=0)
     for name, channel in spec.all_channels.items():
         run.console.say(f"  {name:{width}}  {channel.described(spec.training_input_mode)}")
+    if run.plan.code is not None and (code := run.plan.code.described()) is not None:
+        run.console.say(f"  code: {code}")
 
 
 def report(run: LocalRun, outcome: Outcome) -> int:

@@ -1,0 +1,270 @@
+"""Which files of a code folder travel with the job, decided by names and `stat` before any content is read.
+
+Left out are caches, what usually holds secrets, what `code.exclude` matches, and what `.launchignore` and `.gitignore` files
+ignore. A `.gitignore` counts if the folder is in a git work tree, from the tree's root down. As in git, the file nearest to
+a name decides, and a `.launchignore` outranks every `.gitignore`; unlike in git, a file that is tracked although it is
+ignored is left out. `code.include` outranks all of these.
+"""
+
+from __future__ import annotations
+
+import errno
+import fnmatch
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from launcher.errors import RefusedError
+
+CACHES = (
+    *("__pycache__", "*.pyc", ".git", ".hg", ".svn", ".venv", "venv", "node_modules", ".launch"),
+    *(".ipynb_checkpoints", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".DS_Store", "*.egg-info"),
+)
+SECRETS = (".env*", "*.pem", ".aws", ".ssh")
+# Private keys as ssh-keygen names them. With another ending, id_* is code or data: id_map.json, id_lookup.py.
+KEY_FILE = re.compile(r"id_[^.]+(\.pub)?")
+IGNORE_FILES = (".launchignore", ".gitignore")  # the first decides
+
+_BY_DEFAULT = re.compile("|".join(fnmatch.translate(pattern) for pattern in (*CACHES, *SECRETS)))
+_SECRET = re.compile("|".join(fnmatch.translate(pattern) for pattern in SECRETS))
+_NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # links that lead nowhere are skipped
+_BY_RULES, _INCLUDED = "", "included"  # what becomes of what travels
+_LARGEST_IGNORE_FILE = 1_000_000  # bytes
+
+
+class CodeError(RefusedError):
+    """The code cannot travel as it is; `key` of the spec's `code` is where to change that."""
+
+    def __init__(self, message: str, code: str = "code-unreadable", key: str = "directory") -> None:
+        super().__init__(message)
+        self.code, self.key = code, key
+
+
+@dataclass(frozen=True)
+class FoundFile:
+    """A file that travels, as `stat` sees it."""
+
+    name: str  # below the code folder, with slashes
+    path: str
+    executable: bool
+    size: int  # bytes
+
+
+class _Patterns:
+    """Lines in the grammar of .gitignore files, asked about single entries while their folders are walked.
+
+    `pathspec` translates the lines, but its verdicts are for whole paths: a pattern that matches a folder decides on all
+    below it, which git leaves to the walk. Its expressions have one group, which such a match alone fills.
+    """
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        """Raises ValueError for what is not a pattern."""
+        from pathspec import GitIgnoreSpec  # takes 20 ms
+
+        lines = [line for line in map(str.rstrip, lines) if line and not line.startswith("#")]
+        bare = [line[:-1] if line.endswith("/") and line.strip("!/") else line for line in lines]
+        self._patterns = list(zip(lines, bare, GitIgnoreSpec.from_lines(bare).patterns, strict=True))
+
+    def verdict(self, path: str) -> tuple[bool | None, str]:
+        """Whether `path`, with a final slash if it is a folder, is matched itself (None: by no line), and the line that decides."""
+        name = path.rstrip("/")
+        for line, bare, pattern in reversed(self._patterns):
+            if (line == bare or name != path) and (found := pattern.match_file(name)) and not found.match.lastindex:
+                return pattern.include, line
+        return None, ""
+
+
+@dataclass(frozen=True)
+class _IgnoreFile:
+    shown: str
+    kind: str  # one of IGNORE_FILES
+    patterns: _Patterns
+    above: str = ""  # for a file above the code folder: the way from it to the code folder, with a final slash
+    below: int = 0  # for a file in the code folder: how many characters of a name lead to the file's own folder
+
+    def verdict(self, name: str) -> tuple[bool | None, str]:
+        return self.patterns.verdict(self.above + name[self.below :])
+
+
+class FileRules:
+    """What decides whether a file of one code folder travels; pure once `walk` has read the ignore files."""
+
+    def __init__(self, directory: Path, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> None:
+        """Read the ignore files above the folder. Raises CodeError if one is unreadable or a pattern is none."""
+        self._directory = directory
+        self._include, self._exclude = _spec_patterns("include", include), _spec_patterns("exclude", exclude)
+        self._include_lines = include
+        self._work_tree, above = self._ignore_files_above()
+        self._ignoring: dict[str, tuple[_IgnoreFile, ...]] = {"": above}  # folder -> those that count there
+
+    def walk(self, left_out: list[str]) -> Iterator[FoundFile]:
+        """Yield every file that travels, in no promised order; `left_out` gets the names that look like secrets.
+
+        Links are followed, except into a folder that is being walked. Raises CodeError for what cannot travel.
+        """
+        todo: list[tuple[str, str, tuple[tuple[int, int], ...], str]] = [(str(self._directory), "", (), _BY_RULES)]
+        while todo:
+            folder, name, above, fate = todo.pop()
+            entries, identity = _listed(folder)
+            if identity in above:
+                continue
+            self._read_ignore_files(name, entries)
+            for entry in entries:
+                path, status = name + entry.name, _status(entry)
+                if status is None:
+                    continue
+                is_folder = stat.S_ISDIR(status.st_mode)
+                path += "/" * is_folder
+                own = self._fate(path, fate)
+                travels = own in (_BY_RULES, _INCLUDED)
+                if is_folder and (travels or any(_leads_below(pattern, path) for pattern in self._include_lines)):
+                    todo.append((entry.path, path, (*above, identity), own))
+                elif travels and stat.S_ISREG(status.st_mode):
+                    yield FoundFile(_sendable(path, folder), entry.path, bool(status.st_mode & 0o100), status.st_size)
+                elif not travels and _is_secret(path):
+                    left_out.append(path)
+
+    def why_left_out(self, name: str) -> str | None:
+        """Why a file of the code folder does not travel; None if no rule leaves it out."""
+        fate = _BY_RULES
+        for end in (*(found.end() for found in re.finditer("/", name)), len(name)):
+            fate = self._fate(name[:end], fate)
+        return None if fate in (_BY_RULES, _INCLUDED) else fate
+
+    def _fate(self, path: str, above: str) -> str:
+        """What becomes of a file, or of a folder if `path` ends in a slash: `_BY_RULES`, `_INCLUDED`, or why it is left out.
+
+        `above` is what becomes of the folder around it.
+        """
+        included, line = self._include.verdict(path) if self._include else (None, "")
+        if included or (above == _INCLUDED and included is None):
+            return _INCLUDED
+        if above == _INCLUDED:
+            return f"is left out by {line!r} in code.include"
+        return above or self._reason(path)
+
+    def _reason(self, path: str) -> str:
+        folder, _, base = path.rstrip("/").rpartition("/")
+        if _BY_DEFAULT.match(base) or _is_secret(path):
+            return "is left out by default"
+        if self._exclude is not None and self._exclude.verdict(path)[0]:
+            return "is left out by code.exclude"
+        for file in self._ignoring.get(folder and f"{folder}/", ()):
+            ignored, pattern = file.verdict(path)
+            if ignored is not None:
+                return f"is left out by {pattern!r} in {file.shown}" if ignored else _BY_RULES
+        return _BY_RULES
+
+    def _read_ignore_files(self, name: str, entries: Sequence[os.DirEntry[str]]) -> None:
+        """Find what counts in the folder `name`: what counts in the one above it, behind its own."""
+        kinds = IGNORE_FILES if self._work_tree else IGNORE_FILES[:1]
+        files = [Path(entry.path) for entry in entries if entry.name in kinds and entry.is_file()]
+        own = [_ignore_file(file, below=len(name)) for file in files]
+        inherited = self._ignoring[name and name[: name.rstrip("/").rfind("/") + 1]]
+        self._ignoring[name] = tuple(sorted([*own, *inherited], key=lambda file: IGNORE_FILES.index(file.kind)))
+
+    def _ignore_files_above(self) -> tuple[bool, tuple[_IgnoreFile, ...]]:
+        """Whether the folder is in a git work tree, and the tree's .gitignore files above the folder, the nearest first.
+
+        If they ignore the folder itself, none of them counts: it was named to be sent.
+        """
+        folder = self._directory.resolve()
+        root = next((each for each in (folder, *folder.parents) if (each / ".git").exists()), None)
+        if root is None:
+            return False, ()
+        parents = folder.parents[: len(folder.parts) - len(root.parts)]
+        found = {
+            parent: _ignore_file(parent / ".gitignore", above=f"{folder.relative_to(parent).as_posix()}/")
+            for parent in parents
+            if (parent / ".gitignore").is_file()
+        }
+        for each in (folder, *parents[:-1]):
+            verdicts = (
+                file.patterns.verdict(f"{each.relative_to(parent).as_posix()}/")[0]
+                for parent, file in found.items()
+                if parent in each.parents
+            )
+            if next((verdict for verdict in verdicts if verdict is not None), False):
+                return True, ()
+        return True, tuple(found.values())
+
+
+def _listed(folder: str) -> tuple[list[os.DirEntry[str]], tuple[int, int]]:
+    """A folder's entries by name, and what identifies it whatever links lead to it."""
+    try:
+        with os.scandir(folder) as found:
+            entries, status = sorted(found, key=lambda entry: entry.name), os.stat(folder)  # noqa: PTH116 - as scandir
+    except OSError as error:
+        raise unreadable(folder, error) from None
+    return entries, (status.st_dev, status.st_ino)
+
+
+def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
+    try:
+        return entry.stat()
+    except OSError as error:
+        if error.errno in _NOWHERE:
+            return None
+        raise unreadable(entry.path, error) from None
+
+
+def unreadable(path: str, error: OSError) -> CodeError:
+    """The error for what would travel and cannot be read."""
+    return CodeError(f"{path}: cannot be read: {error.strerror}; make it readable, or leave it out with code.exclude")
+
+
+def _sendable(path: str, folder: str) -> str:
+    if not path.isprintable() or any("\ud800" <= letter <= "\udfff" for letter in path):
+        raise CodeError(f"{path!r} in {folder}: is no name for a file that travels; rename it")
+    return path
+
+
+def _is_secret(path: str) -> bool:
+    base = path.rstrip("/").rpartition("/")[2]
+    return bool(_SECRET.match(base) or (not path.endswith("/") and KEY_FILE.fullmatch(base)))
+
+
+def _spec_patterns(key: str, lines: Sequence[str]) -> _Patterns | None:
+    if wrong := [line for line in lines if not _is_pattern(line)]:
+        raise CodeError(f"{wrong[0]!r} is not a pattern as in .gitignore; correct it", "invalid-value", key)
+    return _Patterns(lines) if lines else None
+
+
+def _is_pattern(line: str) -> bool:
+    try:
+        _Patterns([line])
+    except ValueError:
+        return False
+    return bool(line)
+
+
+def _ignore_file(file: Path, *, above: str = "", below: int = 0) -> _IgnoreFile:
+    """The patterns of a file; lines that are no patterns match nothing, as in git."""
+    try:
+        with file.open("rb") as opened:
+            text = opened.read(_LARGEST_IGNORE_FILE).decode("utf-8-sig", "surrogateescape")
+    except OSError as error:
+        raise unreadable(str(file), error) from None
+    lines = text.split("\n")
+    try:
+        patterns = _Patterns(lines)
+    except ValueError:
+        patterns = _Patterns([line for line in lines if _is_pattern(line)])
+    return _IgnoreFile(str(file), file.name, patterns, above, below)
+
+
+def _leads_below(pattern: str, folder: str) -> bool:
+    """Whether a pattern of `code.include` can match something in a folder that is left out.
+
+    A pattern without a folder, such as `*.json`, does not: it would have every cache searched.
+    """
+    steps, parts = pattern.strip("/").split("/"), folder.rstrip("/").split("/")
+    for step, part in zip(steps, parts, strict=False):
+        if step == "**":
+            return steps[0] != "**"
+        if not fnmatch.fnmatchcase(part, step):
+            return False
+    return len(steps) > len(parts)

@@ -1,0 +1,105 @@
+"""The code archive: read in pieces, checked for changes, and searched for AWS keys."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+import launcher
+from launcher.archive import MAX_BYTES, read_code
+from launcher.checks.examples import laid_over_base
+from launcher.code_files import CodeError
+
+KEY_ID = "AKIA" + "IOSFODNN7EXAMPLE"
+SECRET = "wJalrXUtnFEMI/K7MDENG" + "/bPxRfiCYEXAMPLEKEY"
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/train.py").write_text("print('training')\n")
+    (tmp_path / "job.yaml").write_text(laid_over_base("code: {directory: src, entry_point: train.py}"))
+    return tmp_path / "job.yaml"
+
+
+def test_a_large_file_is_never_in_memory_as_a_whole(job: Path) -> None:
+    with (job.parent / "src/weights.bin").open("wb") as file:
+        file.truncate(MAX_BYTES - 1000)
+    code = f"""if True:
+        import os, resource, sys, launcher
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        plan = launcher.plan({str(job)!r})
+        repr(plan)
+        with open(os.devnull, "wb") as target:
+            plan.code.write_tar_gz(target)
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 60_000, "kB"
+
+
+def test_a_dry_run_states_the_size_of_the_code_on_stderr(job: Path) -> None:
+    (job.parent / "src/.env").write_text("TOKEN=hush\n")
+    command = [sys.executable, "-m", "launcher.cli", str(job), "--dry-run", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stderr == "code      1 file, 18 bytes; left out .env (code.include sends them)\n"
+    assert json.loads(done.stdout)["RoleArn"]
+    job.write_text(laid_over_base("code: {entry_point: entrypoints/train.py}"))
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stderr == ""
+
+
+@pytest.mark.parametrize("content", ["print('changed!')\n", "print('more training')\n", "", None])
+def test_a_file_that_changes_after_it_was_hashed_is_refused(job: Path, content: str | None) -> None:
+    code = read_code(job.parent / "src")
+    if content is None:
+        (job.parent / "src/train.py").unlink()
+    else:
+        (job.parent / "src/train.py").write_text(content)
+    with pytest.raises(CodeError, match=r"train\.py: (has changed since it was first read|cannot be read)"):
+        code.write_tar_gz(io.BytesIO())
+
+
+def test_the_archive_holds_modes_and_contents(job: Path) -> None:
+    (job.parent / "src/run.sh").write_text("true\n")
+    (job.parent / "src/run.sh").chmod(0o700)
+    (job.parent / "src/empty").touch()
+    read_code(job.parent / "src").write_tar_gz(target := io.BytesIO())
+    target.seek(0)
+    with tarfile.open(fileobj=target) as tar:
+        members = {member.name: member for member in tar.getmembers()}
+        content = tar.extractfile("train.py")
+        assert content is not None
+        assert content.read() == b"print('training')\n"
+    assert [oct(members[name].mode) for name in ("run.sh", "train.py")] == ["0o755", "0o644"]
+    assert members["empty"].size == 0
+    assert {member.mtime for member in members.values()} == {0}
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (f"a = 1\n[default]\naws_access_key_id = {KEY_ID}\naws_secret_access_key = {SECRET}\n", [4]),
+        (f'client(\n    "{KEY_ID}",\n    "{SECRET}",\n)\n', [3]),
+        (f"AWS_SECRET_ACCESS_KEY={SECRET}", [1]),
+        (f'{{"secretKey": "{SECRET}"}}', [1]),
+        (f"only = '{KEY_ID}'", []),
+        (f"digest = '{SECRET}'", []),  # 40 characters alone say nothing
+        (f"{KEY_ID}\nsecret = '{40 * 'a'}'\ncommit = '{'0a1b2c3d' * 5}'", []),
+        (f"{KEY_ID}\n{SECRET}x\n{SECRET}=", []),
+        (f"\0{KEY_ID} {SECRET}", []),
+    ],
+)
+def test_aws_keys_are_found_by_file_and_line(job: Path, text: str, lines: list[int]) -> None:
+    (job.parent / "src/config.py").write_text(text)
+    warnings = launcher.plan(job).warnings
+    assert [warning.code for warning in warnings] == ["code-aws-keys"] * bool(lines)
+    for warning, line in zip(warnings, lines, strict=True):
+        assert f"code.directory: config.py:{line}: AWS secret access keys seem to be there" in str(warning)
+        assert SECRET not in str(warning)
+    assert launcher.plan(job, ignore=("code-aws-keys",)).warnings == ()

@@ -1,0 +1,236 @@
+"""Which files of a code folder travel: limits, defaults, ignore files, and the spec's own patterns."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import pytest
+
+import launcher
+from launcher import archive
+from launcher.archive import read_code
+from launcher.checks.examples import laid_over_base
+from launcher.code_files import CodeError
+from launcher.errors import SpecError
+
+PARTS = ("a", "b", "data", "x.py", "y.pt", "z.txt")
+PATTERNS = (
+    *(
+        "data",
+        "data/",
+        "/data",
+        "*.pt",
+        "a/*.pt",
+        "/a/b",
+        "**/b",
+        "b/**",
+        "a/**/z.txt",
+        "a/**/",
+        "[xy].*",
+        "z.txt ",
+        "?.py",
+    ),
+    *("!data", "!*.pt", "!a/y.pt", "!/z.txt", "!b/", "!/a", "!a/b/", "!*/", "!*.py", "!**/x.py", "!/data/"),
+    *("*", "/*", "*/", "a/", "data/*", "# a comment", "", "\\!x", "!", "/"),
+)
+
+
+def written(folder: Path, *names: str, **contents: str) -> Path:
+    """The folder with these files; `names` with a slash at the end are folders."""
+    for name in names:
+        file = folder / name
+        (file if name.endswith("/") else file.parent).mkdir(parents=True, exist_ok=True)
+        if not name.endswith("/") and not file.exists():
+            file.write_text("pass\n")
+    for name, text in contents.items():
+        (folder / name.replace("_", ".", 1)).write_text(text)
+    return folder
+
+
+def sent(folder: Path, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> set[str]:
+    names = read_code(folder, include, exclude).names()
+    return {name for name in names if not name.startswith("launcher_bundle/")}
+
+
+def in_git(folder: Path) -> Path:
+    (folder / ".git").mkdir(parents=True)
+    return folder
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_a_huge_file_is_refused_by_its_size_without_being_read(tmp_path: Path, link: bool) -> None:
+    """The file is sparse: its size costs no disk, but reading 2 TB would outlast the test's timeout."""
+    source = written(tmp_path / "src", "train.py", "pkg/b.py", "pkg/c.py", "d.py", "e.py")
+    data = tmp_path / "elsewhere" if link else source / "data"
+    data.mkdir()
+    with (data / "huge.bin").open("wb") as file:
+        file.truncate(2_000_000_000_000)
+    if link:
+        (source / "data").symlink_to(data)
+    with pytest.raises(CodeError, match=r"data/huge\.bin \(2\.0 TB\), .*code\.exclude") as caught:
+        read_code(source)
+    assert caught.value.code == "code-too-large"
+    assert str(caught.value).count(" bytes)") == 4, "the five largest files are named"
+    assert sent(source, exclude=["data/"]) == {"train.py", "pkg/b.py", "pkg/c.py", "d.py", "e.py"}
+
+
+def test_the_limit_counts_all_files_together(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(archive.MAX_BYTES // 3 + 1)
+    with pytest.raises(CodeError, match=r"250\.0 MB would travel with the code, and the limit is 250\.0 MB"):
+        read_code(tmp_path)
+    with (tmp_path / "c").open("wb"):
+        pass
+    assert sent(tmp_path) == {"a", "b", "c"}
+
+
+def test_too_many_files_are_refused_with_the_fullest_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "MAX_FILES", 5)
+    written(tmp_path, "train.py", *(f"images/{number}.png" for number in range(6)))
+    with pytest.raises(CodeError, match=r"more than 5 files .* images \("):
+        read_code(tmp_path)
+    assert sent(tmp_path, exclude=["images"]) == {"train.py"}
+
+
+def test_secrets_and_caches_are_left_out_by_default(tmp_path: Path) -> None:
+    kept = ("train.py", "id_map.json", "id_lookup.py", "id_tables/a.csv", "environment.yml")
+    secrets = (
+        ".env",
+        ".env.local",
+        "pkg/.envrc",
+        "key.pem",
+        "id_rsa",
+        "pkg/id_ed25519.pub",
+        ".aws/config",
+        ".ssh/known",
+    )
+    caches = (".ipynb_checkpoints/train.py", "__pycache__/a.pyc", ".git/config", ".venv/a.py")
+    written(tmp_path, *kept, *secrets, *caches)
+    found = read_code(tmp_path)
+    assert sent(tmp_path) == set(kept)
+    assert found.left_out == (
+        ".aws/",
+        ".env",
+        ".env.local",
+        ".ssh/",
+        "id_rsa",
+        "key.pem",
+        "pkg/.envrc",
+        "pkg/id_ed25519.pub",
+    )
+    assert "5 files, " in str(found.described())
+    assert "left out .aws/, .env, .env.local, 5 more (code.include sends them)" in str(found.described())
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="compares with git")
+@pytest.mark.parametrize("seed", range(60))
+def test_gitignore_files_mean_what_they_mean_to_git(tmp_path: Path, seed: int) -> None:
+    chance = Random(seed)
+    folders = ["", *{"/".join(chance.choices(PARTS[:3], k=chance.randint(1, 3))) + "/" for _ in range(4)}]
+    for folder in folders:
+        written(tmp_path, *(f"{folder}{name}" for name in PARTS[3:]))
+        if chance.random() < 0.6:
+            text = "\n".join(chance.choices(PATTERNS, k=chance.randint(1, 4)))
+            (tmp_path / folder / ".gitignore").write_text(f"{text}\n")
+    git = ["git", "-c", "core.excludesFile=/dev/null", "-C", str(tmp_path)]
+    subprocess.run([*git, "init", "--quiet"], check=True)
+    (tmp_path / ".git/info/exclude").unlink(missing_ok=True)
+    for start in folders[:2]:  # the work tree's root, and a folder inside of it
+        listing = [*git[:-1], str(tmp_path / start), "ls-files", "--others", "--exclude-standard"]
+        known = subprocess.run(listing, check=True, capture_output=True, text=True).stdout.split()
+        ignored = start and subprocess.run([*git, "check-ignore", "--quiet", start]).returncode == 0
+        if not ignored:
+            assert sent(tmp_path / start) == set(known)
+
+
+def test_a_gitignore_counts_in_a_work_tree_only(tmp_path: Path) -> None:
+    written(tmp_path / "src", "train.py", "data/a.bin", "data/b.txt", _gitignore="data/\n")
+    assert sent(tmp_path / "src") == {"train.py", "data/a.bin", "data/b.txt", ".gitignore"}
+    in_git(tmp_path)
+    assert sent(tmp_path / "src") == {"train.py", ".gitignore"}
+    (tmp_path / "src/.gitignore").unlink()
+    (tmp_path / ".gitignore").write_text("src/data/*.bin\n")
+    assert sent(tmp_path / "src") == {"train.py", "data/b.txt"}
+
+
+def test_a_folder_that_git_ignores_is_sent_when_it_is_named(tmp_path: Path) -> None:
+    written(in_git(tmp_path), "build/train.py", "build/x.tmp", _gitignore="build/\n*.tmp\n")
+    assert sent(tmp_path / "build") == {"train.py", "x.tmp"}
+
+
+def test_a_negated_folder_does_not_bring_back_what_defaults_leave_out(tmp_path: Path) -> None:
+    """Lists of what git is to keep begin with `*` and `!*/`, which also match .venv and .aws."""
+    written(
+        in_git(tmp_path), "train.py", "pkg/a.py", "data/a.bin", ".venv/b.py", ".aws/c.py", _gitignore="*\n!*/\n!*.py\n"
+    )
+    assert sent(tmp_path) == {"train.py", "pkg/a.py"}
+
+
+def test_a_launchignore_outranks_gitignore_and_needs_no_git(tmp_path: Path) -> None:
+    written(tmp_path, "train.py", "data/a.bin", "model/b.bin", "model/small/c.bin")
+    (tmp_path / ".launchignore").write_text("data\n/.launchignore\n")
+    (tmp_path / "model/.launchignore").write_text("*.bin\n!small/c.bin\n.launchignore\n")
+    assert sent(tmp_path) == {"train.py", "model/small/c.bin"}
+    in_git(tmp_path)
+    (tmp_path / ".gitignore").write_text("*.bin\n*.py\n.gitignore\n")
+    assert sent(tmp_path) == {"model/small/c.bin"}
+    assert "'*.py' in " in str(read_code(tmp_path).rules and read_code(tmp_path).rules.why_left_out("train.py"))
+
+
+@pytest.mark.parametrize(
+    ("include", "exclude", "expected"),
+    [
+        ([], [], {"train.py", "pkg/a.py"}),
+        ([], ["*.py", "!train.py"], {"train.py"}),
+        ([], ["/pkg"], {"train.py"}),
+        ([".env"], [], {"train.py", "pkg/a.py", ".env"}),
+        (["data/labels.json"], [], {"train.py", "pkg/a.py", "data/labels.json"}),
+        (["/data/*.json"], ["data", "pkg"], {"train.py", "data/labels.json"}),
+        (["data/"], [], {"train.py", "pkg/a.py", "data/labels.json", "data/raw/1.bin", "data/.env"}),
+        (["data/", "!data/raw/", "!.env"], [], {"train.py", "pkg/a.py", "data/labels.json"}),
+        (["data/**/1.bin"], [], {"train.py", "pkg/a.py", "data/raw/1.bin"}),
+        (["labels.json", "**/1.bin"], [], {"train.py", "pkg/a.py"}),  # not in a folder that is left out
+        (["train.py"], ["*"], {"train.py"}),
+    ],
+)
+def test_include_brings_back_what_exclude_and_ignore_files_leave_out(
+    tmp_path: Path, include: list[str], exclude: list[str], expected: set[str]
+) -> None:
+    files = ("train.py", "pkg/a.py", ".env", "data/labels.json", "data/raw/1.bin", "data/.env")
+    written(in_git(tmp_path), *files, _gitignore="data/\n.gitignore\n")
+    assert sent(tmp_path, include, exclude) == expected
+
+
+def test_an_entry_point_that_is_left_out_names_the_rule(tmp_path: Path) -> None:
+    written(in_git(tmp_path) / "src", "train.py", _gitignore="*.py\n")
+    (tmp_path / "job.yaml").write_text(laid_over_base("code: {directory: src, entry_point: train.py}"))
+    with pytest.raises(SpecError) as caught:
+        launcher.plan(tmp_path / "job.yaml")
+    assert str(caught.value).endswith(
+        f"code.entry_point: 'train.py' is left out by '*.py' in {tmp_path}/src/.gitignore; add it to code.include"
+        " [code-file-missing]"
+    )
+    for keys in ("include: [train.py]", "include: ['*.py']"):
+        (tmp_path / "job.yaml").write_text(laid_over_base(f"code: {{directory: src, entry_point: train.py, {keys}}}"))
+        assert launcher.plan(tmp_path / "job.yaml").code is not None
+
+
+def test_what_is_no_pattern_is_told_at_its_key_and_skipped_in_ignore_files(tmp_path: Path) -> None:
+    written(in_git(tmp_path) / "src", "train.py", "a.bin", _gitignore="!\n*.bin\n\\\n.gitignore\n")
+    assert sent(tmp_path / "src") == {"train.py"}
+    (tmp_path / "job.yaml").write_text(laid_over_base("code: {directory: src, entry_point: train.py, exclude: ['!']}"))
+    with pytest.raises(SpecError, match=r"code\.exclude: '!' is not a pattern as in \.gitignore"):
+        launcher.plan(tmp_path / "job.yaml")
+
+
+def test_links_that_lead_nowhere_are_skipped_and_others_followed(tmp_path: Path) -> None:
+    written(tmp_path / "src", "train.py")
+    written(tmp_path / "shared", "a.py")
+    for name, target in (("itself", "itself"), ("gone", "nowhere"), ("shared", "../shared"), ("up", "..")):
+        (tmp_path / "src" / name).symlink_to(target)
+    assert sent(tmp_path / "src") == {"train.py", "shared/a.py", "up/shared/a.py"}
