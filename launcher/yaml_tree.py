@@ -15,14 +15,20 @@ from typing import Any
 import yaml
 
 from launcher.errors import Location, Path, Problem, SpecError
-from launcher.values import Plain
+from launcher.values import BOOLEANS, INTEGER, Plain
 from launcher.yaml_text import checked_text, lines_of, refused
 from launcher.yaml_words import explained
 
 MAX_DEPTH = 50
 MAX_VALUES = 5_000  # some five times what AWS takes; through aliases nine lines of YAML can stand for a billion
 NULLS = {"", "~", "null", "Null", "NULL"}
-_TAGS = {"tag:yaml.org,2002:str": "scalar", "tag:yaml.org,2002:map": "mapping", "tag:yaml.org,2002:seq": "sequence"}
+_YAML = "tag:yaml.org,2002:"
+_UNQUOTED = {  # tags whose text counts as written without quotes -> what it has to look like
+    _YAML + "int": INTEGER,
+    _YAML + "float": re.compile(r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?"),
+    _YAML + "bool": re.compile("|".join(BOOLEANS)),
+}
+_TAGS = {**dict.fromkeys([_YAML + "str", *_UNQUOTED], "scalar"), _YAML + "map": "mapping", _YAML + "seq": "sequence"}
 _MERGE = "<<"
 _SMART_QUOTES = "“”„‟‘’‚‛"
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
@@ -177,15 +183,16 @@ def _too_deep(tree: Tree, place: tuple[int, int]) -> SpecError:
 
 def _node(event: Any, place: tuple[int, int], tree: Tree) -> _Node:
     kind = {yaml.MappingStartEvent: "mapping", yaml.SequenceStartEvent: "sequence"}.get(type(event), "scalar")
-    if event.tag not in (None, "!") and _TAGS.get(event.tag) != kind:
-        tag = _CONTROL.sub("?", event.tag.replace("tag:yaml.org,2002:", "!!"))
+    form = _UNQUOTED.get(event.tag) if kind == "scalar" else None
+    if event.tag not in (None, "!") and (_TAGS.get(event.tag) != kind or (form and not form.fullmatch(event.value))):
+        tag = _CONTROL.sub("?", event.tag.replace(_YAML, "!!"))
         message = f"the tag {tag} is not taken here; write the plain value, or a text that begins with ! in quotes"
         raise refused(tree.file, place, message, "yaml-tag")
     if kind != "scalar":
         return _Node(kind, [], place)
     if "\0" in event.value:
         raise refused(tree.file, place, "holds a NUL character, which AWS takes nowhere; delete it", "yaml-character")
-    if event.style not in (None, "") or event.tag in ("!", "tag:yaml.org,2002:str"):
+    if event.tag not in _UNQUOTED and (event.style not in (None, "") or event.tag in ("!", _YAML + "str")):
         return _Node(kind, event.value, place)
     return _Node(kind, None if event.value in NULLS else Plain(_unmasked(event, place, tree)), place)
 

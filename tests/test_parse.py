@@ -63,6 +63,14 @@ def test_other_hyperparameters(written: str, sent: str) -> None:
     assert spec.hyperparameters == {"value": sent}
 
 
+def test_tagged_numbers_and_booleans_are_what_they_say() -> None:
+    text = BASE.replace("instance_count: 1", 'instance_count: !!int "12"') + 'enable_network_isolation: !!bool "true"\n'
+    spec = parse_spec(text + "hyperparameters: {rate: !!float 1e-3}\n")
+    assert spec.resource_config is not None
+    assert (spec.resource_config.instance_count, spec.enable_network_isolation) == (12, True)
+    assert spec.hyperparameters == {"rate": "1e-3"}
+
+
 @pytest.mark.parametrize(
     ("overlay", "place", "words"),
     [
