@@ -117,7 +117,8 @@ def _validated(value: Mapping[str, Any]) -> tuple[JobSpec, list[_Found]]:
             found = [(_spec_path(each["loc"]), each, value) for each in error.errors(include_url=False)]
             lists = {path[:-1] for path, _, _ in found if path and isinstance(path[-1], int)}
             found = [each for each in found if each[0] not in lists]  # `extends` is no single text either: no news
-            wrong += found
+            # null takes a value away, so a field of a few texts has its default again.
+            wrong += [each for each in found if (each[1]["type"], each[1]["input"]) != ("literal_error", None)]
             value = _without(value, [path for path, _, _ in found])
 
 

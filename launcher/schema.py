@@ -33,6 +33,9 @@ def schema() -> dict[str, Any]:
         if key == "tags":
             map_limits(field["anyOf"][0], "TagKey", "TagValue", shapes()["TagList"])
         _limit(field, _shape(shapes()[REQUEST], member_place(key)), definitions)
+    for definition in definitions.values():
+        properties = definition["properties"]
+        properties.update({key: _or_null(field) for key, field in properties.items() if "default" in field})
     for kind in KINDS.values():
         for key, field in definitions[kind.__name__]["properties"].items():
             _limit(field, _shape(shapes()["Channel"], (*kind.PLACES.get(key, ()), aws_name(key))), definitions)
@@ -134,6 +137,13 @@ def _require(items: dict[str, Any], shape: dict[str, Any], definitions: dict[str
     required = shapes()[shape["member"]["shape"]].get("required", ())
     if required and "$ref" in items:
         definitions[items["$ref"].rsplit("/", 1)[1]]["required"] = [spec_name(member) for member in required]
+
+
+def _or_null(field: dict[str, Any]) -> dict[str, Any]:
+    """A field that null gives its default, as the parser has it."""
+    about = {key: value for key, value in field.items() if key in ("description", "default")}
+    option = {key: value for key, value in field.items() if key not in about}
+    return field if "anyOf" in field else {"anyOf": [option, {"type": "null"}], **about}
 
 
 def _tidy(value: Any) -> None:

@@ -36,6 +36,15 @@ def test_the_upper_layer_wins_key_by_key(folder: Path) -> None:
     assert (train["InputMode"], train["DataSource"]["S3DataSource"]["S3Uri"]) == ("FastFile", "s3://bucket/train/")
 
 
+def test_null_gives_a_choice_its_default_again(folder: Path) -> None:
+    (folder / "job.yaml").write_text(
+        "extends: team/base.yaml\ncode: {entry_point: a.py, launcher: torchrun, delivery: channel}\n"
+    )
+    spec = launcher.load(folder / "job.yaml", sets=["code.launcher=null", "code.delivery=null"])
+    assert spec.code is not None
+    assert (spec.code.launcher, spec.code.delivery) == ("python", "auto")
+
+
 def test_null_takes_away_what_has_a_name_of_the_users(folder: Path) -> None:
     (folder / "job.yaml").write_text("extends: team/base.yaml\nhyperparameters: {rate: null}\n")
     assert launcher.plan(folder / "job.yaml", name="one").request["HyperParameters"] == {"epochs": "5"}
