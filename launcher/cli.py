@@ -147,7 +147,12 @@ _AT_ONCE: dict[str, Any] = {"is_eager": True, "expose_value": False}
 @click.group(cls=_SpecOrCommand, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
 @click.version_option(package_name="sagemaker-launch", prog_name="launch")
 @click.option(
-    "--import", type=_FILE, metavar="FILE", callback=_import, help="Print the spec for a request.", **_AT_ONCE
+    "--import",
+    type=_FILE,
+    metavar="FILE",
+    callback=_import,
+    help="Print the spec for a request, from a file or - for stdin.",
+    **_AT_ONCE,
 )
 @click.option(
     "--explain",
@@ -217,7 +222,7 @@ def _run(args: list[str]) -> int:
         return error.exit_code
     except LaunchError as error:
         _print_error(args, str(error), error.exit_code)
-        say(str(error), "red")
+        say(f"error: {error}", "red")
         return error.exit_code
     except (KeyboardInterrupt, click.Abort) as error:
         message = str(error.__cause__ or error) or "interrupted"  # click makes the one the other's cause

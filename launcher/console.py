@@ -155,7 +155,7 @@ def say(text: str, colour: str | None = None) -> None:
 def tell(problem: Problem) -> None:
     """A problem in one line, and under it the line of the file with a mark."""
     warning = problem.severity == "warning"
-    say(f"warning: {problem}" if warning else str(problem), "yellow" if warning else "red")
+    say(f"{problem.severity}: {problem}", "yellow" if warning else "red")
     if problem.location and (quoted := problem.location.quoted()):
         say(quoted)
 

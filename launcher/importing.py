@@ -9,6 +9,7 @@ problems.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path as FilePath
 from typing import Any, get_args, get_origin
@@ -31,18 +32,23 @@ _SHAPE_CODES = {WRONG_TYPE, "invalid-value", "unknown-key", "unknown-source", "u
 
 
 def import_file(path: str | FilePath) -> str:
-    """The spec, as YAML, for the request in a file. Raises InputError or SpecError where there is none in it."""
+    """Return the spec, as YAML, for the request in a file, or in standard input for `-`.
+
+    Raises:
+        InputError, SpecError: If there is no request in it.
+    """
     try:
-        text = FilePath(path).read_text(encoding="utf-8-sig")
+        data = sys.stdin.buffer.read() if str(path) == "-" else FilePath(path).read_bytes()
+        path, text = "<stdin>" if str(path) == "-" else path, data.decode("utf-8-sig")
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}; check the path") from None
     except UnicodeDecodeError:
         raise InputError(f"{path}: is not UTF-8; save the file as UTF-8") from None
     try:
-        data = read_text(text, str(path))
-        if not isinstance(data, dict):
+        request = read_text(text, str(path))
+        if not isinstance(request, dict):
             raise InputError("is not a request: an object with members such as TrainingJobName belongs here")
-        found = find_request(data)
+        found = find_request(request)
         spec = show.as_yaml(_spec_of(found))
     except InputError as error:
         raise InputError(f"{path}: {error}") from None

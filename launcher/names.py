@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from datetime import datetime, timezone
 
+from launcher.errors import Location, Path
 from launcher.spec import JobSpec
 
 MAX_LENGTH = 63  # TrainingJobName in the service model
@@ -29,6 +30,16 @@ def job_name(spec: JobSpec, now: datetime | None = None) -> MadeName:
     moment = (now or datetime.now(timezone.utc)).strftime("%Y%m%d-%H%M%S")
     ending = f"-{moment}-{''.join(secrets.choice(_ALPHABET) for _ in range(4))}"
     return MadeName(beginning(spec.base_name if spec.base_name is not None else "job") + ending)
+
+
+def place_of_name(name: str, spec: JobSpec) -> tuple[Path, Location | None]:
+    """Return where a job's name was given, in the spec or by `--name`: the place in the spec, empty for `--name`."""
+    path: Path = ("training_job_name",)
+    if (spec.request or {}).get("TrainingJobName") == name:
+        path = ("request", "TrainingJobName")
+    elif spec.training_job_name != name:
+        return (), Location("--name", 1, 1, name)
+    return path, spec.locate(path)
 
 
 def beginning(base_name: str) -> str:

@@ -18,6 +18,7 @@ from launcher.aws.veil import HIDDEN, is_secret_name
 from launcher.aws_model import shapes
 from launcher.console import Console
 from launcher.errors import AccountError, Problem, RefusedError
+from launcher.names import place_of_name
 from launcher.planning import Plan
 
 _ATTEMPTS = 4
@@ -140,9 +141,7 @@ def _holds(told: Any, asked: Any) -> bool:
 
 def _taken(plan: Plan) -> AccountError:
     name = plan.request["TrainingJobName"]
-    path = ("training_job_name",)
-    written = plan.spec.training_job_name == name
-    instead = ", or write base_name instead, which makes a new one each time" if written else ""
+    path, location = place_of_name(name, plan.spec)
+    instead = ", or write base_name instead, which makes a new one each time" if path else ""
     message = f"a training job {name!r} exists already, and a job's name is never free again; give another with --name{instead}"
-    location = plan.spec.locate(path) if written else None  # else it was said elsewhere
-    return AccountError([Problem(path if written else (), message, "name-taken", location=location)])
+    return AccountError([Problem(path, message, "name-taken", location=location)])

@@ -43,7 +43,7 @@ def test_a_wrong_spec_ends_with_2_and_quotes_the_line(folder: Path) -> None:
     done = launch(folder, "wrong.yaml", "--dry-run")
     assert (done.returncode, done.stdout) == (2, "")
     lines = done.stderr.splitlines()
-    assert lines[0].startswith("wrong.yaml:7:19: resource_config.instance_type:")
+    assert lines[0].startswith("error: wrong.yaml:7:19: resource_config.instance_type:")
     assert lines[1] == "    7 | resource_config: {instance_type: ml.m5.xlarg, instance_count: two}"
     assert lines[2].index("^") - lines[1].index("|") == 20
     assert "\x1b" not in done.stderr
@@ -114,10 +114,16 @@ def test_options_that_do_not_go_together(folder: Path) -> None:
         assert "Traceback" not in done.stderr
 
 
+def test_errors_and_warnings_begin_with_their_severity(folder: Path) -> None:
+    (folder / "wrong.yaml").write_text(laid_over_base("base_nam: x\nenvironment: {AWS_SECRET_ACCESS_KEY: x}"))
+    lines = launch(folder, "wrong.yaml", "--dry-run").stderr.splitlines()
+    assert [line.partition(" ")[0] for line in lines if "wrong.yaml" in line] == ["error:", "warning:"]
+
+
 def test_a_missing_file_is_one_line(folder: Path) -> None:
     done = launch(folder, "nowhere.yaml", "--dry-run")
     assert done.returncode == 2
-    assert done.stderr == "nowhere.yaml: cannot be read: No such file or directory; check the path\n"
+    assert done.stderr == "error: nowhere.yaml: cannot be read: No such file or directory; check the path\n"
 
 
 @pytest.mark.parametrize("code", [*(rule.code for rule in RULES), *OTHER_CODES, *OTHER_WARNINGS])

@@ -146,3 +146,11 @@ def test_the_command(tmp_path: Path) -> None:
         [sys.executable, "-m", "launcher.cli", "--import", str(GOLDEN[0])], capture_output=True, text=True, check=True
     )
     assert parse_spec(done.stdout).training_job_name == "golden"
+
+
+def test_import_reads_standard_input() -> None:
+    command = [sys.executable, "-m", "launcher.cli", "--import", "-"]
+    done = subprocess.run(command, input=GOLDEN[0].read_bytes(), capture_output=True, check=True)
+    assert parse_spec(done.stdout).training_job_name == "golden"
+    done = subprocess.run(command, input=b"[]", capture_output=True, check=False)
+    assert (done.returncode, done.stderr.startswith(b"error: <stdin>: is not a request")) == (2, True)

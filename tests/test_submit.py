@@ -270,6 +270,8 @@ def test_the_command(aws: StandIn, plan: launcher.Plan) -> None:
     assert "exists already" in done.stderr
     done = launch("job.yaml", "--no-check", "--json")
     assert json.loads(done.stdout)["problems"][0]["code"] == "name-taken"
+    done = launch("job.yaml", "--no-check", "--name", "digits-2", "--json")
+    assert json.loads(done.stdout)["problems"][0]["file"] == "--name"
 
 
 def test_nobody_to_ask_is_one_line(plan: launcher.Plan) -> None:

@@ -85,7 +85,9 @@ class Account:
         """The region that is asked. Raises RefusedError where nothing names one."""
         name: str | None = self._open().region_name
         if name is None:
-            raise RefusedError("no region is known; write region: in the spec, or set AWS_REGION")
+            raise RefusedError(
+                "no region is known; set AWS_REGION, write region: in the spec, or give --region to a command that takes no spec"
+            )
         return name
 
     def call(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:

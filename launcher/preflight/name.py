@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from launcher.aws.account import AwsError
+from launcher.names import place_of_name
 from launcher.preflight.asking import own_account
 from launcher.preflight.check import Check, Found, Subject
-from launcher.request import key_path
 
 _FREE = ("ValidationException", "ResourceNotFound", "ResourceNotFoundException")  # SageMaker's is the first
 
@@ -15,7 +15,7 @@ _FREE = ("ValidationException", "ResourceNotFound", "ResourceNotFoundException")
 def name_is_free(subject: Subject) -> Iterator[Found]:
     """Whether a job of this name exists. Raises AwsError."""
     name = subject.request["TrainingJobName"]
-    path = key_path(("TrainingJobName",), dict(subject.request), subject.plan.spec)
+    path, _ = place_of_name(name, subject.plan.spec)
     try:
         job = subject.ask("sagemaker", "describe_training_job", TrainingJobName=name)
     except AwsError as error:

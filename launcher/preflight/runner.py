@@ -15,6 +15,7 @@ from launcher.aws.account import Account, AwsError, CredentialsError
 from launcher.checks.places import hatch_index, said_at
 from launcher.console import Console
 from launcher.errors import Path, Problem, RefusedError
+from launcher.names import place_of_name
 from launcher.planning import Plan
 from launcher.preflight import CHECKS
 from launcher.preflight.check import Check, Found, Progress, Subject, Told, why_not
@@ -153,7 +154,10 @@ def _outcome(run: _Run, ended: Future[None], silent: set[str], deadline: float |
 
     def problem(path: Path, code: str, message: str) -> Problem:
         place = said_at(path, spec, index)
-        return Problem(place, _printable(message), code, run.check.codes[code][0], spec.locate(place))
+        location = spec.locate(place)
+        if code == "name-taken":
+            _, location = place_of_name(run.subject.request["TrainingJobName"], spec)
+        return Problem(place, _printable(message), code, run.check.codes[code][0], location)
 
     problems = [problem(*each) for each in list(run.found) if each[1] not in silent]
 
