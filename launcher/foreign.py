@@ -19,6 +19,41 @@ from launcher.part import spec_name
 _OF_A_SPEC: dict[str, Path] = {
     "algorithm_specification": ("image",),
     "base_job_name": ("base_name",),
+    "args": ("hyperparameters",),
+    "arguments": ("hyperparameters",),
+    "bucket": ("channels",),
+    "command": ("code", "entry_point"),
+    "compute": ("resource_config",),
+    "count": ("resource_config", "instance_count"),
+    "data": ("channels",),
+    "dataset": ("channels",),
+    "disk_size": ("resource_config", "volume_size_in_gb"),
+    "distributed": ("code", "launcher"),
+    "distribution": ("code", "launcher"),
+    "env_vars": ("environment",),
+    "git_config": ("code", "directory"),
+    "gpu": ("resource_config", "instance_type"),
+    "gpus": ("resource_config", "instance_type"),
+    "input": ("channels",),
+    "input_mode": ("training_input_mode",),
+    "instances": ("resource_config", "instance_count"),
+    "job": ("base_name",),
+    "keep_alive": ("resource_config", "keep_alive_period_in_seconds"),
+    "max_run_time": ("stopping_condition", "max_runtime_in_seconds"),
+    "max_wait_time": ("stopping_condition", "max_wait_time_in_seconds"),
+    "networking": ("vpc_config",),
+    "node_count": ("resource_config", "instance_count"),
+    "nodes": ("resource_config", "instance_count"),
+    "sagemaker_session": ("region",),
+    "script": ("code", "entry_point"),
+    "source_code": ("code",),
+    "spot_instances": ("enable_managed_spot_training",),
+    "timeout": ("stopping_condition", "max_runtime_in_seconds"),
+    "train": ("channels",),
+    "training": ("channels",),
+    "volume_size_gb": ("resource_config", "volume_size_in_gb"),
+    "warm_pool": ("resource_config", "keep_alive_period_in_seconds"),
+    "warm_pool_keep_alive": ("resource_config", "keep_alive_period_in_seconds"),
     "checkpoint_local_path": ("checkpoint_config", "local_path"),
     "checkpoint_s3_uri": ("checkpoint_config", "s3_uri"),
     "encrypt_inter_container_traffic": ("enable_inter_container_traffic_encryption",),
@@ -91,7 +126,30 @@ _IN_A_CHANNEL: dict[
 }
 _REMARKS = ("comment", "comments", "description", "note", "notes")
 _NESTING = ("data_source", "s3_data_source", "file_system_data_source", "dataset_source")
+_IN_A_MAPPING: dict[str, dict[str, str]] = {  # what a key means in one mapping only
+    "checkpoint_config": dict.fromkeys(("path", "s3_output_path", "uri"), "s3_uri"),
+    "code": {"source": "directory"},
+    "output_data_config": dict.fromkeys(("path", "s3_uri", "uri"), "s3_output_path"),
+    "resource_config": {"type": "instance_type"},
+}
+_ARGUMENTS = "write hyperparameters: {NAME: VALUE}, which the script gets as --NAME VALUE"
+_CHANNEL = "write channels: {train: s3://BUCKET/FOLDER/}"
+_GPUS = "write resource_config: {instance_type: ...}, which decides the GPUs"
+_TORCHRUN = "write code: {launcher: torchrun}"
 _INSTEAD = {  # where the place alone does not say enough
+    **dict.fromkeys(("bucket", "data", "dataset", "input", "train", "training"), _CHANNEL),
+    "args": _ARGUMENTS,
+    "arguments": _ARGUMENTS,
+    "gpu": _GPUS,
+    "gpus": _GPUS,
+    "distributed": _TORCHRUN,
+    "distribution": _TORCHRUN,
+    "compute": "write resource_config: {instance_type: ..., instance_count: 1, volume_size_in_gb: 50}",
+    "git_config": "clone the repository, and write code: {directory: FOLDER, entry_point: SCRIPT}",
+    "networking": "write vpc_config: {security_group_ids: [sg-...], subnets: [subnet-...]}; enable_network_isolation is a key"
+    " of its own",
+    "sagemaker_session": "delete it; the keys region and profile say which account is used",
+    "source_code": "write code: {directory: FOLDER, entry_point: SCRIPT}",
     "algorithm_specification": "write its members at the top: image, training_input_mode, ... (`launch --import` writes a spec"
     " for a whole request)",
     "input_data_config": "write channels: {train: {s3_uri: ...}}, each channel under its name",
@@ -121,9 +179,13 @@ def place_of(path: Path, known: Iterable[str]) -> tuple[str, Path] | None:
         return f"write {key}", _MISSED_AT.get(place, place)
     if len(path) == 1 and key in _REMARKS:
         return "a remark begins with #, and is written anywhere", ()
-    if len(path) == 1 and key in _OF_A_SPEC:
+    if path[0] != "channels" and key in _OF_A_SPEC:
         place = _OF_A_SPEC[key]
+        if above and place[:-1] == above:
+            return f"write {place[-1]}", place
         return _INSTEAD.get(key, f"write {as_yaml(place)}"), _MISSED_AT.get(place, place)
+    if above and (right := _IN_A_MAPPING.get(str(above[-1]), {}).get(key)):
+        return f"write {right}", (*above, right)
     if path[:1] == ("channels",) and len(path) == 3:
         if key in _NESTING:
             return "write its keys in the channel itself, such as s3_uri or file_system_id", above

@@ -31,7 +31,7 @@ from launcher.checks import (
     warm_pools,
 )
 from launcher.checks.places import follows, hatch_index, member_path, said_at, watched, without
-from launcher.checks.remedies import example, remedy
+from launcher.checks.remedies import example, remedy, room_elsewhere
 from launcher.checks.rule import Draft, Rule
 from launcher.errors import Location, Path, Problem
 from launcher.images import WANTED as IMAGE_KEYS
@@ -88,6 +88,8 @@ def check_spec(spec: JobSpec, job_name: str | None = None, unknown: Iterable[Pat
                 message += example(str(violation.path[-1]), str(path[-1]))
             elif violation.code in ("aws-pattern", "aws-enum") or violation.path[-1] in _SHORT_FORMS:
                 message += remedy(violation.path, request)
+            if violation.code == "aws-max":
+                message += room_elsewhere(violation.path)
             if violation.code == "aws-enum":
                 message += "; what AWS has by now and this botocore has not, --ignore aws-enum lets pass"
             location = spec.locate(path)

@@ -28,6 +28,14 @@ def remedy(path: Path, request: Any) -> str:
     return known(value) if known and isinstance(value, str) else ""
 
 
+def room_elsewhere(path: Path) -> str:
+    """`; put ...` for a setting that is too long, or too many of them: files have no limit."""
+    if path[0] not in ("HyperParameters", "Environment"):
+        return ""
+    what = "it" if len(path) > 1 else "some of them"
+    return f"; put {what} in a file in a channel, and name the file here"
+
+
 def example(member: str, key: str) -> str:
     """`; write key: ...` for a member that AWS requires and that is missing; nothing where any text will do."""
     return f"; write {key}: {_EXAMPLES[member]}" if member in _EXAMPLES else ""
