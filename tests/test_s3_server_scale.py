@@ -182,4 +182,4 @@ def put(store: Store, key: str) -> None:
     read, write = os.pipe()
     os.close(write)
     with os.fdopen(read, "rb", buffering=0) as empty:
-        store.put(("bucket", key), store.receive(empty), {})
+        store.put(("bucket", key), store.incoming.receive(empty), {})

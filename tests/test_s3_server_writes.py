@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import http.client
 import io
 import itertools
 import os
 import uuid
+import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -110,7 +112,8 @@ def test_aws_chunked_bodies(s3: Target, size: int, signed: bool, twice: bool) ->
     signature = ";chunk-signature=" + "0" * 64 if signed else ""
     pieces = [content[start : start + 65536] for start in range(0, size, 65536)]
     body = b"".join(b"%x%s\r\n%s\r\n" % (len(piece), signature.encode(), piece) for piece in pieces)
-    body += f"0{signature}\r\nx-amz-checksum-crc32:AAAAAA==\r\n\r\n".encode()
+    checksum = base64.b64encode(zlib.crc32(content).to_bytes(4, "big")).decode()
+    body += f"0{signature}\r\nx-amz-checksum-crc32:{checksum}\r\n\r\n".encode()
     headers = {
         "x-amz-content-sha256": f"STREAMING-{'AWS4-HMAC-SHA256' if signed else 'UNSIGNED'}-PAYLOAD-TRAILER",
         "x-amz-decoded-content-length": str(size),

@@ -9,11 +9,13 @@ ranges and conditions, both listings, deletes, copies, multipart uploads; path-s
 refuses as NotImplemented. Not like S3:
 
 - **Signatures are not checked**: it listens on 127.0.0.1 only, but whoever can connect there can read the data.
-- Checksums are accepted and not compared: loopback loses no bytes, and the length is checked.
+- CRC32C and CRC64NVME are compared only if a package computes them (checksums.py).
 - A served file's ETag is made of its inode, size and time, so that it need not be read.
-- There are no versions, ACLs, tags or storage classes, and no region but us-east-1.
+- Encryption and storage class are kept and reported, and change nothing; from an archive class nothing could be read.
+- There are no versions, ACLs, tags or object locks, and no region but us-east-1. A header that asks for one is refused, but for
+  the ACLs `private` and `bucket-owner-full-control`, which describe what is the case anyway.
 
-wire.py is HTTP, this file says which operation a request is, buckets.py and objects.py do it. Latency and faults, for
+wire.py is HTTP, this file says which operation a request is, buckets.py, objects.py and multipart.py do it. Latency and faults, for
 measurements and tests, go between them as a function around `answer` (`serve`'s `around`; latency.py is one).
 """
 
@@ -29,12 +31,12 @@ from types import MappingProxyType
 from typing import TypeAlias
 from urllib.parse import parse_qsl, unquote
 
-from launcher.local.s3_server import buckets, objects
+from launcher.local.s3_server import buckets, headers, multipart, objects
 from launcher.local.s3_server.call import Call
-from launcher.local.s3_server.documents import S3Error
+from launcher.local.s3_server.documents import NO_VERSION, S3Error
 from launcher.local.s3_server.store import Store
 from launcher.local.s3_server.uploads import Uploads
-from launcher.local.s3_server.wire import Answer, Request, Response, listening
+from launcher.local.s3_server.wire import Answer, BrokenChunks, Request, Response, listening
 
 _log = logging.getLogger(__name__)
 
@@ -48,17 +50,19 @@ OPERATIONS: Mapping[tuple[str, str, str], Operation] = MappingProxyType(
         ("GET", "bucket", ""): buckets.list_objects,
         ("GET", "bucket", "location"): buckets.get_bucket_location,
         ("GET", "bucket", "uploads"): buckets.list_multipart_uploads,
+        ("GET", "bucket", "versions"): buckets.list_object_versions,
         ("PUT", "bucket", ""): buckets.create_bucket,
+        ("DELETE", "bucket", ""): buckets.delete_bucket,
         ("POST", "bucket", "delete"): buckets.delete_objects,
         ("GET", "object", ""): objects.get_object,
         ("HEAD", "object", ""): objects.get_object,
-        ("GET", "object", "uploadId"): objects.list_parts,
+        ("GET", "object", "uploadId"): multipart.list_parts,
         ("PUT", "object", ""): objects.put_object,
-        ("PUT", "object", "uploadId"): objects.upload_part,
-        ("POST", "object", "uploads"): objects.create_multipart_upload,
-        ("POST", "object", "uploadId"): objects.complete_multipart_upload,
+        ("PUT", "object", "uploadId"): multipart.upload_part,
+        ("POST", "object", "uploads"): multipart.create_multipart_upload,
+        ("POST", "object", "uploadId"): multipart.complete_multipart_upload,
         ("DELETE", "object", ""): objects.delete_object,
-        ("DELETE", "object", "uploadId"): objects.abort_multipart_upload,
+        ("DELETE", "object", "uploadId"): multipart.abort_multipart_upload,
     }
 )
 _PARTS = frozenset(part for _, _, part in OPERATIONS if part)
@@ -77,9 +81,34 @@ _PARAMETERS = frozenset(
             "continuation-token",
         ),
         *("fetch-owner", "partNumber", "max-parts", "part-number-marker", "max-uploads", "key-marker"),
-        *("upload-id-marker", "max-buckets", "bucket-region", "x-id"),
+        *("upload-id-marker", "version-id-marker", "versionId", "max-buckets", "bucket-region", "x-id"),
+        *("AWSAccessKeyId", "Signature", "Expires"),  # these sign the request, in S3's older form
+        *headers.OVERRIDES,
     )
 )
+
+# Headers of Amazon's that are heeded, or change nothing here. Any other, such as x-amz-tagging, asks for what is not done here.
+_HEADERS = frozenset(
+    f"x-amz-{name}"
+    for name in (
+        *(
+            "date",
+            "content-sha256",
+            "security-token",
+            "s3session-token",
+            "user-agent",
+            "te",
+            "trailer",
+            "request-payer",
+        ),
+        *("decoded-content-length", "expected-bucket-owner", "source-expected-bucket-owner", "object-ownership"),
+        *("copy-source", "copy-source-range", "metadata-directive", "tagging-directive", "mp-object-size", "acl"),
+        *("bypass-governance-retention", "optional-object-attributes", "max-parts", "part-number-marker"),
+        *("server-side-encryption-context", *(name.removeprefix("x-amz-") for name in headers.KEPT_AMZ)),
+    )
+)
+_HEADER_PREFIXES = ("x-amz-meta-", "x-amz-checksum-", "x-amz-sdk-", "x-amz-copy-source-if-")
+_ACLS = (None, "private", "bucket-owner-full-control")
 _request_ids = itertools.count(1)
 
 
@@ -106,7 +135,7 @@ def serve_store(store: Store, around: Callable[[Answer], Answer] | None = None) 
         with listening(around(own) if around else own) as (host, port):
             yield f"http://{host}:{port}"
     finally:
-        store.discard_unfinished()
+        store.incoming.clear()
 
 
 def answer(store: Store, uploads: Uploads, request: Request) -> Response:
@@ -118,6 +147,8 @@ def answer(store: Store, uploads: Uploads, request: Request) -> Response:
     except S3Error as error:
         _log.debug("%s %s: %s", request.method, request.path, error)
         response = _refusal(error, request_id)
+    except BrokenChunks:
+        response = _refusal(S3Error("IncompleteBody"), request_id)
     except ConnectionError:  # the client has gone: nobody to answer
         raise
     except Exception:  # noqa: BLE001 - one request must not end the server: S3 answers InternalError, the log says why
@@ -149,6 +180,13 @@ def _find_operation(call: Call) -> Operation:
             part = name
         elif name not in _PARAMETERS and not name.lower().startswith("x-amz-"):  # those sign the request
             raise S3Error("NotImplemented", Parameter=name)
+    for name in call.request.headers:
+        if name.startswith("x-amz-") and name not in _HEADERS and not name.startswith(_HEADER_PREFIXES):
+            raise S3Error("NotImplemented", Header=name)
+    if call.request.headers.get("x-amz-acl") not in _ACLS:
+        raise S3Error("NotImplemented", Header=f"x-amz-acl: {call.request.headers['x-amz-acl']}")
+    if call.query.get("versionId", NO_VERSION) != NO_VERSION:
+        raise S3Error("InvalidArgument", Message="Invalid version id specified", ArgumentName="versionId")
     operation = OPERATIONS.get((call.request.method, level, part))
     if operation is None:
         raise S3Error("MethodNotAllowed", Method=call.request.method, ResourceType=part or level)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from urllib.parse import quote
 
 from launcher.local.s3_server.call import Call, xml
-from launcher.local.s3_server.documents import Pairs, S3Error, Value, read_deletions, timestamp
+from launcher.local.s3_server.documents import NO_VERSION, Pairs, S3Error, Value, read_deletions, timestamp
 from launcher.local.s3_server.listing import Page, make_page
 from launcher.local.s3_server.wire import Response
 
@@ -46,6 +46,12 @@ def create_bucket(call: Call) -> Response:
     return Response(200, {"Location": f"/{call.bucket}"})
 
 
+def delete_bucket(call: Call) -> Response:
+    """Removes an empty bucket that the job has made."""
+    call.store.delete_bucket(call.bucket)
+    return Response(204)
+
+
 def list_objects(call: Call) -> Response:
     """ListObjectsV2, or ListObjects where the request does not say `list-type=2`."""
     prefix, delimiter = call.query.get("prefix", ""), call.query.get("delimiter", "")
@@ -76,6 +82,24 @@ def list_objects(call: Call) -> Response:
     pairs += contents
     pairs += [("CommonPrefixes", [("Prefix", encode(common))]) for common in page.common]
     return xml("ListBucketResult", pairs)
+
+
+def list_object_versions(call: Call) -> Response:
+    """The objects, each with its only version, as S3 lists a bucket without versioning."""
+    prefix, delimiter, marker = (call.query.get(name, "") for name in ("prefix", "delimiter", "key-marker"))
+    limit = min(call.number("max-keys", _PAGE), _PAGE)
+    encode = _encoding(call)
+    call.store.require_bucket(call.bucket)
+    page = make_page(lambda low: call.store.keys(call.bucket, prefix, low), prefix, delimiter, marker, limit)
+    pairs: list[tuple[str, Value]] = [("Name", call.bucket), ("Prefix", encode(prefix)), ("KeyMarker", encode(marker))]
+    pairs += [("EncodingType", "url")] if "encoding-type" in call.query else []
+    pairs += [("MaxKeys", limit), ("IsTruncated", "true" if page.truncated else "false")]
+    if page.truncated:
+        pairs += [("NextKeyMarker", encode(page.last)), ("NextVersionIdMarker", NO_VERSION)]
+    for _, entry in _contents(call, page, encode):
+        pairs.append(("Version", [*entry, ("VersionId", NO_VERSION), ("IsLatest", "true")]))
+    pairs += [("CommonPrefixes", [("Prefix", encode(common))]) for common in page.common]
+    return xml("ListVersionsResult", pairs)
 
 
 def list_multipart_uploads(call: Call) -> Response:
@@ -115,8 +139,8 @@ def _delete(call: Call, key: str) -> S3Error | None:
     return None
 
 
-def _contents(call: Call, page: Page, encode: Callable[[str], str]) -> list[tuple[str, Value]]:
-    contents: list[tuple[str, Value]] = []
+def _contents(call: Call, page: Page, encode: Callable[[str], str]) -> list[tuple[str, Pairs]]:
+    contents: list[tuple[str, Pairs]] = []
     for key, path in page.keys:
         stored = call.store.describe(call.bucket, key, path)
         if stored is not None:
@@ -125,7 +149,7 @@ def _contents(call: Call, page: Page, encode: Callable[[str], str]) -> list[tupl
                 ("LastModified", timestamp(stored.modified)),
                 ("ETag", f'"{stored.etag}"'),
                 ("Size", stored.size),
-                ("StorageClass", "STANDARD"),
+                ("StorageClass", stored.headers.get("x-amz-storage-class", "STANDARD")),
             ]
             contents.append(("Contents", entry))
     return contents

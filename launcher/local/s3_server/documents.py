@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 from xml.etree import ElementTree
 
 Value: TypeAlias = "str | int | Sequence[tuple[str, Value]]"
@@ -21,19 +21,26 @@ _SPECIAL = re.compile(r"[&<>\"\x00-\x1f\x7f]")  # S3 writes control characters a
 
 _NAMED = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"}
 
+NO_VERSION = "null"  # the version of every object in a bucket without versioning
+_MOST_DELETIONS = 1000  # keys in one request, S3's own
+
 # Code -> status and S3's message.
 ERRORS: Mapping[str, tuple[int, str]] = MappingProxyType(
     {
         "AccessDenied": (403, "Access Denied"),
+        "BadDigest": (400, "The checksum you specified did not match what we received."),
+        "BucketNotEmpty": (409, "The bucket you tried to delete is not empty"),
         "EntityTooSmall": (400, "Your proposed upload is smaller than the minimum allowed object size."),
         "IncompleteBody": (400, "The number of bytes read is not the number that the Content-Length header gave."),
         "InternalError": (500, "The local S3 server failed; its log says why."),
         "InvalidArgument": (400, "Invalid Argument"),
         "InvalidBucketName": (400, "The specified bucket is not valid."),
+        "InvalidDigest": (400, "The Content-MD5 you specified was invalid."),
         "InvalidPart": (400, "One or more of the specified parts could not be found, or its ETag differs."),
         "InvalidPartOrder": (400, "The list of parts was not in ascending order of part numbers."),
         "InvalidPartNumber": (416, "The requested partnumber is not satisfiable"),
         "InvalidRange": (416, "The requested range is not satisfiable"),
+        "InvalidRequest": (400, "Invalid Request"),
         "InvalidURI": (400, "Couldn't parse the specified URI."),
         "KeyTooLongError": (400, "Your key is too long"),
         "MalformedXML": (400, "The XML you provided was not well-formed or did not validate."),
@@ -79,20 +86,39 @@ def read_deletions(body: bytes) -> tuple[list[str], bool]:
     Raises S3Error MalformedXML.
     """
     root = _parse(body)
-    keys = [_text(entry, "Key") for entry in root.findall("{*}Object")]
-    if not keys:
+    entries = root.findall("{*}Object")
+    keys = [_text(entry, "Key") for entry in entries]
+    if not 0 < len(keys) <= _MOST_DELETIONS:
         raise S3Error("MalformedXML")
+    if any(entry.findtext("{*}VersionId", NO_VERSION) != NO_VERSION for entry in entries):
+        raise S3Error("NotImplemented", Element="VersionId")
     return keys, (root.findtext("{*}Quiet") or "").strip().lower() == "true"
 
 
-def read_parts(body: bytes) -> list[tuple[int, str]]:
-    """Number and unquoted ETag of each part that a CompleteMultipartUpload request names, in its order.
+class NamedPart(NamedTuple):
+    """A part as a CompleteMultipartUpload request names it."""
 
-    Raises S3Error MalformedXML.
+    number: int
+    etag: str
+    """Without quotes."""
+    checksums: frozenset[str]
+    """The texts of its Checksum elements."""
+
+
+def read_parts(body: bytes) -> list[NamedPart]:
+    """Return the parts that a CompleteMultipartUpload request names, in its order.
+
+    Raises:
+        S3Error: MalformedXML.
     """
     try:
         parts = [
-            (int(_text(part, "PartNumber")), _text(part, "ETag").strip('"')) for part in _parse(body).findall("{*}Part")
+            NamedPart(
+                int(_text(part, "PartNumber")),
+                _text(part, "ETag").strip('"'),
+                frozenset(each.text or "" for each in part if "}Checksum" in each.tag),
+            )
+            for part in _parse(body).findall("{*}Part")
         ]
     except ValueError as error:
         raise S3Error("MalformedXML") from error

@@ -7,8 +7,8 @@ So data is served where it lies, and what a run writes can be looked at as files
 - `changes.jsonl`: what was put with which headers, and what was deleted (changes.py).
 - `odd/`: objects whose key is no path, or whose path is taken: `a/b` beside `a`, `a/` (a folder's marker), `a//b`, `../a`.
   They lie under a hash of their name; so every key S3 allows can be put, and none can leave its bucket.
-- `incoming/`: bodies and parts still arriving. A put is moved into place when it is whole, so a reader sees the old object
-  or the new one. Emptied at the start and at the end.
+- `incoming/`: bodies and parts still arriving (incoming.py). A put is moved into place when it is whole, so a reader sees the
+  old object or the new one. Emptied at the start and at the end.
 
 Links in the data folder are the user's own and are followed when reading. Nothing is ever written through a link.
 One server at a time may use an overlay.
@@ -19,13 +19,11 @@ from __future__ import annotations
 import errno
 import hashlib
 import heapq
-import io
 import os
 import re
 import shutil
 import stat
 import threading
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -34,12 +32,12 @@ from pathlib import Path
 
 from launcher.local.s3_server.changes import Journal, Put, stamp
 from launcher.local.s3_server.documents import S3Error
+from launcher.local.s3_server.incoming import Arrived, Incoming
 from launcher.local.s3_server.listing import Walker, is_plain
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")  # what boto3 lets through
 _NEW_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _KEY_LIMIT = 1024  # bytes of UTF-8, S3's own
-_BUFFER = 256 * 1024  # bytes
 _TAKEN = {errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ENAMETOOLONG, errno.ELOOP}
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.ENXIO}
 
@@ -54,15 +52,6 @@ class Stored:
     headers: Mapping[str, str]  # Content-Type, x-amz-meta-... as they were put
 
 
-@dataclass(frozen=True)
-class Arrived:
-    """A body that has been received whole and has no key yet."""
-
-    path: Path
-    size: int
-    md5: str  # hex
-
-
 class Store:
     """Buckets and objects of a data folder under an overlay; either may be missing. Safe to use from many threads."""
 
@@ -71,15 +60,11 @@ class Store:
         self._data = str(data.absolute())
         self._overlay = str(overlay.absolute())
         self._own = overlay.absolute() / ".s3"
-        self._incoming = self._own / "incoming"
+        self.incoming = Incoming(self._own / "incoming")
         self._walker = Walker(on_omitted)
         self._lock = threading.Lock()  # held while something is moved into place or removed, never while bytes arrive
         self._journal = Journal(self._own / "changes.jsonl")
-        self.discard_unfinished()
-
-    def discard_unfinished(self) -> None:
-        """Removes what arrived and was never given a key."""
-        shutil.rmtree(self._incoming, ignore_errors=True)
+        self.incoming.clear()
 
     def buckets(self) -> dict[str, float]:
         """Every bucket's name, in order, and the time its folder changed last."""
@@ -104,6 +89,20 @@ class Store:
         if not _NEW_BUCKET.fullmatch(bucket):
             raise S3Error("InvalidBucketName", BucketName=bucket)
         Path(self._overlay, bucket).mkdir(parents=True, exist_ok=True)
+
+    def delete_bucket(self, bucket: str) -> None:
+        """Remove an empty bucket of the overlay.
+
+        Raises:
+            S3Error: BucketNotEmpty, NoSuchBucket; AccessDenied for a bucket of the data folder, which is only read.
+        """
+        with self._lock:
+            if next(self.keys(bucket, "", ""), None) is not None:
+                raise S3Error("BucketNotEmpty", BucketName=bucket)
+            overlay, data = self._folders(bucket)
+            if Path(data).is_dir():
+                raise S3Error("AccessDenied", Message=f"the launcher does not remove {data}, a folder of your data")
+            shutil.rmtree(overlay)
 
     def open(self, bucket: str, key: str) -> tuple[int, Stored]:
         """A file descriptor on the object, the caller's to close. S3Error NoSuchKey, NoSuchBucket, AccessDenied."""
@@ -147,28 +146,6 @@ class Store:
         except FileNotFoundError:
             return None
 
-    def receive(self, body: io.RawIOBase) -> Arrived:
-        """Reads a body to its end into a file of its own. Whoever calls gives it to `put` or to `discard`."""
-        self._incoming.mkdir(parents=True, exist_ok=True)
-        path = self._incoming / uuid.uuid4().hex
-        digest = hashlib.md5(usedforsecurity=False)
-        buffer = memoryview(bytearray(_BUFFER))
-        size = 0
-        try:
-            with path.open("xb") as file:
-                while count := body.readinto(buffer):
-                    digest.update(buffer[:count])
-                    file.write(buffer[:count])
-                    size += count
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
-        return Arrived(path, size, digest.hexdigest())
-
-    def discard(self, arrived: Arrived) -> None:
-        """Removes a received body."""
-        arrived.path.unlink(missing_ok=True)
-
     def put(
         self,
         name: tuple[str, str],
@@ -201,7 +178,7 @@ class Store:
                     odd_path.unlink(missing_ok=True)  # where it was while its place was taken
                 return Stored(arrived.size, put.stamp[2] / 1e9, put.etag, headers)
         finally:
-            self.discard(arrived)
+            arrived.discard()
 
     def delete(self, bucket: str, key: str) -> None:
         """Removes an object, or hides it where it lies in the data folder; none there is no error.

@@ -98,11 +98,15 @@ class CountedBody(io.RawIOBase):
         return count
 
 
+class BrokenChunks(ConnectionError):
+    """A chunked body that ends or breaks the form before its last chunk."""
+
+
 class ChunkedBody(io.RawIOBase):
     """A stream of chunks, each `<hex size>[;extension]` CRLF data CRLF, the last of size 0 and followed by trailers.
 
     HTTP's chunked transfer coding and S3's aws-chunked content coding share this form; one can hold the other.
-    Raises ConnectionError where the stream ends or breaks the form earlier.
+    `trailers` are complete at the end, with names in lower case. Reading raises BrokenChunks.
     """
 
     def __init__(self, stream: io.BufferedReader, start: Callable[[], None] = lambda: None) -> None:
@@ -111,6 +115,7 @@ class ChunkedBody(io.RawIOBase):
         self._chunks = 0
         self._ended = False
         self._start = start
+        self.trailers: dict[str, str] = {}
 
     def readable(self) -> bool:
         return True
@@ -121,7 +126,7 @@ class ChunkedBody(io.RawIOBase):
             return 0
         count = self._stream.readinto(view[: self._left])
         if not count:
-            raise ConnectionError("the client went away in the middle of a chunk")
+            raise BrokenChunks("the body ends in the middle of a chunk")
         self._left -= count
         return count
 
@@ -129,17 +134,18 @@ class ChunkedBody(io.RawIOBase):
         if not self._chunks:
             self._start()
         elif self._stream.readline(_LINE_LIMIT).strip():
-            raise ConnectionError("a chunk is longer than it says")
+            raise BrokenChunks("a chunk is longer than it says")
         self._chunks += 1
         line = self._stream.readline(_LINE_LIMIT)
         try:
             self._left = int(line.partition(b";")[0], 16)
         except ValueError as error:
-            raise ConnectionError(f"not the start of a chunk: {line[:40]!r}") from error
+            raise BrokenChunks(f"not the start of a chunk: {line[:40]!r}") from error
         if not self._left:
             self._ended = True
-            while self._stream.readline(_LINE_LIMIT).strip():  # trailers: checksums, which loopback does not need
-                pass
+            while trailer := self._stream.readline(_LINE_LIMIT).decode("latin-1").strip():
+                name, _, value = trailer.partition(":")
+                self.trailers[name.strip().lower()] = value.strip()
         return self._left
 
 

@@ -1,0 +1,108 @@
+"""What a request's headers state of an object: attributes to keep, and conditions to meet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import timezone
+from email.utils import parsedate_to_datetime
+
+from launcher.local.s3_server import checksums
+from launcher.local.s3_server.call import Call
+from launcher.local.s3_server.documents import S3Error
+from launcher.local.s3_server.store import Stored
+from launcher.local.s3_server.uploads import PART_SIZES
+
+# What a client can state of an object when it puts it and gets back with it, beside x-amz-meta-*. Written as S3 answers it.
+# A GET can override each by a query parameter, `response-content-type` and so on.
+KEPT_HEADERS = (
+    "Cache-Control",
+    "Content-Disposition",
+    "Content-Encoding",
+    "Content-Language",
+    "Content-Type",
+    "Expires",
+)
+OVERRIDES = frozenset(f"response-{name.lower()}" for name in KEPT_HEADERS)
+
+# These are kept and reported like the above, and change nothing: nothing is encrypted here, and every class is as near.
+_ENCRYPTION = "x-amz-server-side-encryption"
+_STORAGE_CLASS = "x-amz-storage-class"
+KEPT_AMZ = (_ENCRYPTION, f"{_ENCRYPTION}-aws-kms-key-id", f"{_ENCRYPTION}-bucket-key-enabled", _STORAGE_CLASS)
+_STORAGE_CLASSES = frozenset(
+    ("STANDARD", "STANDARD_IA", "ONEZONE_IA", "INTELLIGENT_TIERING", "GLACIER_IR", "REDUCED_REDUNDANCY")
+)
+
+
+def kept_headers(call: Call) -> dict[str, str]:
+    headers = call.request.headers
+    kept = {name: headers[name.lower()] for name in KEPT_HEADERS if headers.get(name.lower())}
+    coding = ",".join(part for part in kept.pop("Content-Encoding", "").split(",") if part.strip() != "aws-chunked")
+    if coding:
+        kept["Content-Encoding"] = coding.strip()
+    kept |= {name: headers[name] for name in KEPT_AMZ if name in headers}
+    storage_class = kept.get(_STORAGE_CLASS, "STANDARD")
+    if storage_class not in _STORAGE_CLASSES:  # from an archive nothing could be read again
+        raise S3Error("NotImplemented", Header=f"{_STORAGE_CLASS}: {storage_class}")
+    return kept | {name: value for name, value in headers.items() if name.startswith("x-amz-meta-")}
+
+
+def shown_headers(stored: Stored) -> dict[str, str]:
+    """An object's headers without those that are only shown if asked for."""
+    hidden = (PART_SIZES, *checksum_headers(stored.headers))
+    return {name: value for name, value in stored.headers.items() if name not in hidden}
+
+
+def checksum_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name.startswith(checksums.PREFIX)}
+
+
+def encryption_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers about encryption, which S3 repeats in the answer to every write."""
+    return {name: value for name, value in headers.items() if name.startswith(_ENCRYPTION)}
+
+
+def write_condition(call: Call) -> Callable[[Stored | None], None]:
+    """What the store asks before it replaces an object: the request's If-Match and If-None-Match."""
+    if_match, if_none_match = (call.request.headers.get(name) for name in ("if-match", "if-none-match"))
+
+    def allow(existing: Stored | None) -> None:
+        if if_match is not None and existing is None:
+            raise S3Error("NoSuchKey", Key=call.key)
+        if if_match is not None and existing is not None and not _matches(if_match, existing.etag):
+            raise S3Error("PreconditionFailed", Condition="If-Match")
+        if if_none_match is not None and existing is not None and _matches(if_none_match, existing.etag):
+            raise S3Error("PreconditionFailed", Condition="If-None-Match")
+
+    return allow
+
+
+def unchanged(headers: Mapping[str, str], stored: Stored, prefix: str = "") -> bool:
+    """Whether the answer is 304 Not Modified, by the conditions whose headers begin with `prefix`.
+
+    Order and precedence are those of RFC 9110 (13.2.2).
+
+    Raises:
+        S3Error: PreconditionFailed.
+    """
+    if (tags := headers.get(f"{prefix}if-match")) is not None:
+        if not _matches(tags, stored.etag):
+            raise S3Error("PreconditionFailed", Condition=f"{prefix}If-Match")
+    elif (since := _seconds(headers.get(f"{prefix}if-unmodified-since"))) is not None and int(stored.modified) > since:
+        raise S3Error("PreconditionFailed", Condition=f"{prefix}If-Unmodified-Since")
+    if (tags := headers.get(f"{prefix}if-none-match")) is not None:
+        return _matches(tags, stored.etag)
+    since = _seconds(headers.get(f"{prefix}if-modified-since"))
+    return since is not None and int(stored.modified) <= since
+
+
+def _matches(tags: str, etag: str) -> bool:
+    return any(tag.strip().removeprefix("W/").strip('"') in (etag, "*") for tag in tags.split(","))
+
+
+def _seconds(date: str | None) -> float | None:
+    """An HTTP date in seconds since 1970; None for none, and for one that is not a date, which HTTP says to ignore."""
+    try:
+        parsed = parsedate_to_datetime(date) if date else None
+    except ValueError:
+        return None
+    return parsed.replace(tzinfo=parsed.tzinfo or timezone.utc).timestamp() if parsed else None
