@@ -255,6 +255,19 @@ def test_copy_conditions_are_heeded(s3: Any) -> None:
     s3.copy_object(**copy, CopySourceIfNoneMatch='"other"', CopySourceIfMatch=tag)
 
 
+def test_copying_an_object_to_itself_needs_a_change(s3: Any) -> None:
+    s3.put_object(**NAME, Body=BODY)
+    assert refusal(s3.copy_object, **NAME, CopySource="bucket/key") == "InvalidRequest"
+    s3.copy_object(**NAME, CopySource="bucket/key", Metadata={"k": "v"}, MetadataDirective="REPLACE")
+    assert s3.head_object(**NAME)["Metadata"] == {"k": "v"} and s3.get_object(**NAME)["Body"].read() == BODY
+
+
+def test_coding_aws_chunked_alone_means_no_chunks(s3: Any) -> None:
+    s3.put_object(**NAME, Body=BODY, ContentEncoding="gzip, aws-chunked")
+    got = s3.get_object(**NAME)
+    assert got["Body"].read() == BODY and got["ContentEncoding"] == "gzip"
+
+
 def test_deleting_more_than_a_thousand_keys_is_refused(s3: Any) -> None:
     many = [{"Key": f"{index}"} for index in range(1001)]
     assert refusal(s3.delete_objects, Bucket="bucket", Delete={"Objects": many}) == "MalformedXML"

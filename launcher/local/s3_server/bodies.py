@@ -20,14 +20,23 @@ from launcher.local.s3_server.wire import ChunkedBody, CountedBody
 _SOURCE_RANGE = re.compile(r"bytes=(\d+)-(\d+)", re.ASCII)
 
 
-def receive_source(call: Call, algorithm: str) -> tuple[Arrived, Stored]:
-    """Read the object, or the range of it, that a copy names as its source."""
-    headers = call.request.headers
-    path, _, version = headers["x-amz-copy-source"].partition("?versionId=")
+def source_name(call: Call) -> tuple[str, str]:
+    """Return bucket and key of the object that a copy names as its source.
+
+    Raises:
+        S3Error: InvalidArgument.
+    """
+    path, _, version = call.request.headers["x-amz-copy-source"].partition("?versionId=")
     bucket, _, key = unquote(path).removeprefix("/").partition("/")
     if version not in ("", NO_VERSION) or not key:
         raise S3Error("InvalidArgument", ArgumentName="x-amz-copy-source", ArgumentValue=path)
-    descriptor, stored = call.store.open(bucket, key)
+    return bucket, key
+
+
+def receive_source(call: Call, algorithm: str) -> tuple[Arrived, Stored]:
+    """Read the object, or the range of it, that a copy names as its source."""
+    headers = call.request.headers
+    descriptor, stored = call.store.open(*source_name(call))
     with os.fdopen(descriptor, "rb") as file:
         start, end = 0, stored.size
         asked = headers.get("x-amz-copy-source-range")
@@ -75,7 +84,7 @@ def stated_size(call: Call) -> int | None:
 
 
 def _is_aws_chunked(call: Call) -> bool:
+    """Whether the body is in S3's own chunks; a Content-Encoding that says so is not enough for S3 either."""
     headers = call.request.headers
-    return headers.get("x-amz-content-sha256", "").startswith("STREAMING-") or "aws-chunked" in headers.get(
-        "content-encoding", ""
-    )
+    streamed = headers.get("x-amz-content-sha256", "").startswith("STREAMING-")
+    return streamed or "x-amz-decoded-content-length" in headers

@@ -17,6 +17,7 @@ from launcher.local.s3_server.wire import Response
 
 _REGION = "us-east-1"  # whose buckets have no LocationConstraint
 _PAGE = 1000  # keys, S3's own
+_OWNER = [("ID", "launcher")]
 
 
 def list_buckets(call: Call) -> Response:
@@ -25,7 +26,7 @@ def list_buckets(call: Call) -> Response:
         ("Bucket", [("Name", name), ("CreationDate", timestamp(changed))])
         for name, changed in call.store.buckets().items()
     ]
-    return xml("ListAllMyBucketsResult", [("Buckets", buckets), ("Owner", [("ID", "launcher")])])
+    return xml("ListAllMyBucketsResult", [("Buckets", buckets), ("Owner", _OWNER)])
 
 
 def head_bucket(call: Call) -> Response:
@@ -71,6 +72,8 @@ def list_objects(call: Call) -> Response:
         pairs.append(("EncodingType", "url"))
     pairs += [("MaxKeys", limit), ("IsTruncated", "true" if page.truncated else "false")]
     contents = _contents(call, page, encode)
+    if not second or call.query.get("fetch-owner") == "true":
+        contents = [(name, [*entry, ("Owner", _OWNER)]) for name, entry in contents]
     if second:
         pairs.append(("KeyCount", len(contents) + len(page.common)))
         pairs += [("ContinuationToken", token)] if (token := call.query.get("continuation-token")) else []

@@ -11,7 +11,7 @@ from email.utils import formatdate
 from itertools import accumulate
 
 from launcher.local.s3_server import checksums
-from launcher.local.s3_server.bodies import receive, receive_source
+from launcher.local.s3_server.bodies import receive, receive_source, source_name
 from launcher.local.s3_server.call import Call, xml
 from launcher.local.s3_server.documents import S3Error, Value, timestamp
 from launcher.local.s3_server.headers import (
@@ -87,6 +87,9 @@ def _copy_object(call: Call) -> Response:
     arrived, source = receive_source(call, checksums.algorithm(asked) if asked else "")
     headers = kept_headers(call)
     if call.request.headers.get("x-amz-metadata-directive", "COPY").upper() != "REPLACE":
+        if source_name(call) == (call.bucket, call.key) and not headers.keys() & set(KEPT_AMZ):
+            arrived.discard()
+            raise S3Error("InvalidRequest", Message="This copy of an object to itself would change nothing.")
         own = {name: value for name, value in headers.items() if name in KEPT_AMZ}
         headers = {name: value for name, value in shown_headers(source).items() if name not in KEPT_AMZ} | own
     if arrived.checksums:

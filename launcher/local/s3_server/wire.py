@@ -1,12 +1,10 @@
 """HTTP/1.1 for the embedded S3 server: requests off a socket, answers onto it, files by sendfile.
 
-Why not http.server: it tells a client to send its body before anybody has looked at the request, knows no chunked bodies,
-and is slower by a fifth (7,100 to 8,500 GETs of 10 KB a second, one connection on a machine of two cores), for no less code.
+Why not http.server: it asks a client for its body before the request has been looked at, knows no chunked bodies, and is slower by
+a fifth (7,100 to 8,500 GETs of 10 KB a second, one connection on a machine of two cores), for no less code.
 
-One thread per connection: S3 clients keep theirs open, and reading, sending and hashing all release the GIL.
-
-An `Answer` is any function from request to response. Latency and faults are such functions around the server's own: they
-need nothing from this file.
+One thread per connection: S3 clients keep theirs open, and reading, sending and hashing all release the GIL. An `Answer` is any
+function from request to response; latency and faults are such functions around the server's own.
 """
 
 from __future__ import annotations
@@ -25,7 +23,6 @@ from http import HTTPStatus
 from typing import Any, TypeAlias
 
 _log = logging.getLogger(__name__)
-
 _BUFFER = 64 * 1024  # bytes; a file up to this size leaves with its headers in one packet
 _LINE_LIMIT = 64 * 1024  # bytes of one header line
 _SENDFILE_LIMIT = 1 << 30  # bytes per call; the kernel itself stops at 2 GB
@@ -153,9 +150,7 @@ class ChunkedBody(io.RawIOBase):
 def listening(answer: Answer) -> Iterator[tuple[str, int]]:
     """Answers on a free port of 127.0.0.1, which it yields; on leaving, every connection and thread is gone."""
     server = _Server(answer)
-    thread = threading.Thread(
-        target=server.serve_forever, kwargs={"poll_interval": 0.02}, name="s3-accept", daemon=True
-    )
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), name="s3-accept", daemon=True)
     thread.start()
     try:
         yield "127.0.0.1", server.server_address[1]
@@ -197,11 +192,11 @@ class _Server(socketserver.TCPServer):
 
     def hang_up(self) -> None:
         """Ends every connection and waits for what was under way."""
-        connections = list(self._open.items())
-        for _, connection in connections:
+        connections = dict(self._open)
+        for connection in connections.values():
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
-        for thread, _ in connections:
+        for thread in connections:
             thread.join(_CLOSING_SECONDS)
 
 
