@@ -17,6 +17,7 @@ from launcher.errors import dotted
 from launcher.preflight import (
     bucket_policies,
     data_keys,
+    directory_buckets,
     efs,
     fsx,
     image,
@@ -28,6 +29,7 @@ from launcher.preflight import (
     quotas,
     role,
     s3_route,
+    training_plans,
 )
 from launcher.preflight.report import Report
 from launcher.preflight.runner import preflight
@@ -44,6 +46,8 @@ MODULES = (
     network,
     s3_route,
     network_acls,
+    directory_buckets,
+    training_plans,
     efs,
     fsx,
 )
@@ -275,7 +279,7 @@ def judge(world: World, broken: Broken) -> None:
     ids = world.ids | broken.make(world)
     world.aws.clear_calls()
     report = world.checked(broken.overlay, **ids)
-    assert found(report) == broken.found
+    assert found(report) == broken.found, found(report)
     for problem in report.problems:
         assert len(problem.message) < 320
         assert not problem.message.endswith(".")

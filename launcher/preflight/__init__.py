@@ -13,6 +13,7 @@ from launcher.preflight import (
     checkpoints,
     compression,
     data_keys,
+    directory_buckets,
     disk,
     efs,
     fsx,
@@ -28,11 +29,13 @@ from launcher.preflight import (
     role,
     s3_route,
     shares,
+    training_plans,
 )
 from launcher.preflight.check import Check
 
 CHECKS: tuple[Check, ...] = (
     *buckets.CHECKS,
+    *directory_buckets.CHECKS,
     *prefixes.CHECKS,
     *archives.CHECKS,
     *manifests.CHECKS,
@@ -48,6 +51,7 @@ CHECKS: tuple[Check, ...] = (
     *data_keys.CHECKS,
     *image.CHECKS,
     *quotas.CHECKS,
+    *training_plans.CHECKS,
     *network.CHECKS,
     *s3_route.CHECKS,
     *network_acls.CHECKS,

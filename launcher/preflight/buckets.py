@@ -14,6 +14,7 @@ from launcher.aws.account import AwsError
 from launcher.errors import dotted
 from launcher.nearest import did_you_mean
 from launcher.preflight.check import Check, Found, Subject
+from launcher.preflight.directory_buckets import zone_of
 from launcher.preflight.threads import at_once
 from launcher.preflight.uses import Use, uses
 
@@ -55,9 +56,15 @@ def _refused(subject: Subject, bucket: str, error: AwsError, used: list[Use]) ->
     path = used[0].path
     if error.status == 404:
         near = did_you_mean(bucket, _own_buckets(subject) or ())
-        message = f"there is no bucket {bucket!r}{near}; correct the name, or make it (aws s3 mb s3://{bucket})"
+        make = "" if zone_of(bucket) else f" (aws s3 mb s3://{bucket})"
+        message = f"there is no bucket {bucket!r}{near}; correct the name, or make it{make}"
         yield path, "bucket-missing", message + _also(used)
-    elif error.status == 403 and (own := _own_buckets(subject)) is not None and bucket not in own:
+    elif (
+        error.status == 403
+        and not zone_of(bucket)  # ListBuckets leaves directory buckets out
+        and (own := _own_buckets(subject)) is not None
+        and bucket not in own
+    ):
         message = (
             f"bucket {bucket!r} belongs to another account, and you may not look into it (403){did_you_mean(bucket, own)}; "
             "correct the name, or have its owner's bucket policy let the job's role in"

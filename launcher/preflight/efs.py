@@ -5,6 +5,7 @@ A machine mounts EFS by the mount target of its own availability zone, which let
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from launcher.preflight.check import Check, Found, Subject
 from launcher.preflight.vpc import CLOSED, closed, subnets, vpc_id, zone
 
 _NFS = 2049
+_LIKE_S3_FILES = re.compile(r"fs-[0-9a-f]{17,}")
 _READY = ("available", "updating")
 
 
@@ -31,11 +33,11 @@ def file_systems_are_ready(subject: Subject) -> Iterator[Found]:
                 raise
             known = []
         if not known:
-            hint = (
-                "; it is on FSx: write source: FSxLustre"
-                if _is_on_fsx(subject, name)
-                else "; name one of `aws efs describe-file-systems`"
-            )
+            hint = "; name one of `aws efs describe-file-systems`"
+            if _is_on_fsx(subject, name):
+                hint = "; it is on FSx: write source: FSxLustre"
+            elif _LIKE_S3_FILES.fullmatch(name):
+                hint += ". It may be of S3 Files, whose ids look the same: training jobs cannot mount those, so read the bucket"
             yield path, "efs-missing", f"{name} is no EFS file system in {subject.account.region}{hint}"
         elif known[0].get("LifeCycleState", "available") not in _READY:
             state = known[0]["LifeCycleState"]

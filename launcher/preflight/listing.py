@@ -44,7 +44,11 @@ class Odd:
 
 @dataclass
 class Listing:
-    """What is known of the keys that begin with a prefix, in the order of the listing; folder markers are no objects."""
+    """What is known of the keys that begin with a prefix, in the order of the listing; folder markers are no objects.
+
+    Directory buckets list in no order, so of theirs the hosts' shares are any split, and keys that are also folders go
+    unnoticed.
+    """
 
     place: Place
     dealt_to: tuple[int, ...] = ()  # numbers of hosts for which shares are counted

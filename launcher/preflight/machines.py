@@ -20,6 +20,7 @@ class Machines(NamedTuple):
     path: Path
     instance_type: str
     instances: int
+    plans: tuple[str, ...] = ()  # the ARNs of the training plans that reserve them
 
     @property
     def has_efa(self) -> bool:
@@ -36,11 +37,14 @@ def alternatives(draft: Draft) -> list[list[Machines]]:
     """What the job may run on: any one of these. A job of instance groups needs all of its groups at once."""
     resources = draft.get("ResourceConfig") or {}
     above: Path = ("resource_config",)
+    common = {name: resources[name] for name in ("InstanceCount", "TrainingPlanArn") if name in resources}
     if draft.groups:
-        groups = [_machines((*above, "instance_groups", index), each) for index, each in enumerate(draft.groups)]
+        groups = [
+            _machines((*above, "instance_groups", index), {**common, **each}) for index, each in enumerate(draft.groups)
+        ]
         return [[each for each in groups if each is not None]]
     preferred = [
-        _machines((*above, "instance_preferences", index), each)
+        _machines((*above, "instance_preferences", index), {**common, **each})
         for index, each in enumerate(resources.get("InstancePreferences", ()))
     ]
     one = _machines(above, resources)
@@ -51,4 +55,5 @@ def _machines(path: Path, said: Mapping[str, Any]) -> Machines | None:
     name, count = said.get("InstanceType"), said.get("InstanceCount")
     if not isinstance(name, str) or not isinstance(count, int):
         return None
-    return Machines((*path, "instance_type"), name, count)
+    plans = said.get("TrainingPlanArns") or [arn for arn in (said.get("TrainingPlanArn"),) if arn]
+    return Machines((*path, "instance_type"), name, count, tuple(plans))

@@ -14,6 +14,7 @@ from entrypoints import contract
 from launcher.aws.account import AwsError
 from launcher.errors import Path
 from launcher.preflight.check import Subject
+from launcher.preflight.directory_buckets import directory_buckets
 from launcher.preflight.encryption import key_of_bucket, keys_of_data
 from launcher.preflight.image import ecr_image
 from launcher.preflight.keys import described_key, named_keys
@@ -48,6 +49,9 @@ def needs(subject: Subject, partition: str, account: str) -> Iterator[Need]:
     """Everything that the role needs; `partition` and `account` are its own."""
     region = subject.account.region
     yield from s3_needs(subject, partition)
+    for bucket, use in directory_buckets(subject).items():
+        arn = f"arn:{partition}:s3express:{region}:{account}:bucket/{bucket}"
+        yield Need(use.path, "s3express:CreateSession", arn, f"the directory bucket {bucket}", True)
     yield from _of_keys(subject)
     yield from _of_image(subject, partition, account)
     if subject.draft.get("VpcConfig"):

@@ -155,7 +155,8 @@ def _may_be_granted(subject: Subject, role: str, need: Need) -> bool:
     service, _, _ = need.action.partition(":")
     name = need.resource.split(":", 5)[-1]
     try:
-        if service == "s3":
+        if service in ("s3", "s3express"):
+            name = name.removeprefix("bucket/") if service == "s3express" else name
             policy = subject.ask("s3", "get_bucket_policy", Bucket=name.partition("/")[0])["Policy"]
         elif service == "kms":
             policy = subject.ask("kms", "get_key_policy", KeyId=need.resource, PolicyName="default")["Policy"]

@@ -32,15 +32,18 @@ class Wanted(NamedTuple):
 
 
 def quotas_suffice(subject: Subject) -> Iterator[Found]:
-    """Compare the quotas with what the job needs, all of its machines and its rules'. Raises AwsError."""
-    choices, rules = _wanted(subject), _wanted_by_rules(subject)
-    names = {each.quota for each in (*rules, *_kept_warm(subject), *(each for choice in choices for each in choice))}
+    """Compare the quotas with what the job needs, all of its machines and its rules'. Raises AwsError.
+
+    AWS checks the quota of each type in a list of preferences, and refuses the job if one of them falls short.
+    """
+    wanted, rules = _wanted(subject), _wanted_by_rules(subject)
+    names = {each.quota for each in (*rules, *_kept_warm(subject), *wanted)}
     if not names:
         return
     quotas = values(subject, names)
-    short = [[each for each in choice if quotas.get(each.quota, each.instances) < each.instances] for choice in choices]
-    failing = [each for choice in short for each in choice] if all(short) else []
-    for each in (*failing, *(rule for rule in rules if quotas.get(rule.quota, rule.instances) < rule.instances)):
+    for each in (*wanted, *rules):
+        if quotas.get(each.quota, each.instances) >= each.instances:
+            continue
         told = f"the quota {each.quota!r} is {quotas[each.quota]} in {subject.account.region}, and the job needs {each.instances}"
         yield each.path, "quota-exceeded", f"{told}; ask for more in the console of Service Quotas, or use another type"
     for each in _kept_warm(subject):
@@ -55,13 +58,12 @@ def quotas_suffice(subject: Subject) -> Iterator[Found]:
 
 def quotas_are_free(subject: Subject) -> Iterator[Found]:
     """Count what runs now towards the quotas: jobs that are in progress hold theirs. Raises AwsError."""
-    choices = _wanted(subject)
-    if not choices:
+    wanted = _wanted(subject)
+    if not wanted:
         return
-    quotas = values(subject, {each.quota for choice in choices for each in choice})
+    quotas = values(subject, {each.quota for each in wanted})
     held = _held(subject) if quotas else {}
-    taken = [[each for each in choice if _is_taken(each, quotas, held)] for choice in choices]
-    for each in [each for choice in taken for each in choice] if all(taken) else []:
+    for each in [each for each in wanted if _is_taken(each, quotas, held)]:
         yield (
             each.path,
             "quota-in-use",
@@ -75,19 +77,11 @@ def _is_taken(wanted: Wanted, quotas: dict[str, int], held: dict[str, int]) -> b
     return quota is not None and wanted.instances <= quota < wanted.instances + held.get(wanted.quota, 0)
 
 
-def _wanted(subject: Subject) -> list[list[Wanted]]:
-    """What each of the job's choices of machines needs; none for jobs on reserved machines, which have quotas of their own."""
-    draft = subject.draft
-    resources = draft.get("ResourceConfig") or {}
-    if "TrainingPlanArn" in resources or any(
-        "TrainingPlanArns" in each for each in resources.get("InstancePreferences", ())
-    ):
-        return []
-    usage = "spot training job usage" if draft.is_spot else "training job usage"
-    return [
-        _added_up([Wanted(each.path, each.instance_type, usage, each.instances) for each in choice])
-        for choice in alternatives(draft)
-    ]
+def _wanted(subject: Subject) -> list[Wanted]:
+    """What the job's machines need; none for reserved ones, which have quotas of their own."""
+    usage = "spot training job usage" if subject.draft.is_spot else "training job usage"
+    machines = [each for choice in alternatives(subject.draft) for each in choice if not each.plans]
+    return _added_up([Wanted(each.path, each.instance_type, usage, each.instances) for each in machines])
 
 
 def _kept_warm(subject: Subject) -> list[Wanted]:
@@ -97,7 +91,7 @@ def _kept_warm(subject: Subject) -> list[Wanted]:
     """
     if not subject.draft.get("ResourceConfig.KeepAlivePeriodInSeconds"):
         return []
-    return [wanted._replace(usage="training warm pool usage") for choice in _wanted(subject)[:1] for wanted in choice]
+    return [wanted._replace(usage="training warm pool usage") for wanted in _wanted(subject)]
 
 
 def _wanted_by_rules(subject: Subject) -> list[Wanted]:

@@ -17,6 +17,15 @@ from aws_stand_in.s3_listing import Listing
 from aws_stand_in.wire import Call
 
 _ANYWHERE = ("GetBucketLocation", "ListBuckets", "CreateBucket")
+_DIRECTORY = "--x-s3"
+_SESSION = (
+    b"<CreateSessionResult><Credentials><SessionToken>t</SessionToken><SecretAccessKey>s</SecretAccessKey>"
+    b"<AccessKeyId>a</AccessKeyId><Expiration>2099-01-01T00:00:00Z</Expiration></Credentials></CreateSessionResult>"
+)
+_NONE = {
+    "GetBucketPolicy": "NoSuchBucketPolicy",
+    "GetBucketEncryption": "ServerSideEncryptionConfigurationNotFoundError",
+}
 _CONSTRAINT = re.compile(rb"<LocationConstraint[^>]*>([^<]*)</LocationConstraint>")
 
 
@@ -57,6 +66,8 @@ class Buckets:
         """None where moto is to answer. Raises PermanentRedirect or AccessDenied."""
         bucket = call.parameters.get("Bucket", "")
         lies_in = self._regions.get(bucket)
+        if bucket.endswith(_DIRECTORY):
+            return self._of_directory_bucket(call, bucket)
         if bucket in self._forbidden:
             raise Refusal("AccessDenied", "Access Denied", 403, {"x-amz-bucket-region": lies_in or call.region})
         if lies_in and lies_in != call.region and call.operation not in _ANYWHERE:
@@ -68,6 +79,23 @@ class Buckets:
         if listing and call.operation == "HeadObject":
             return listing.head(call.parameters["Key"])
         return None
+
+    def _of_directory_bucket(self, call: Call, bucket: str) -> Answer:
+        """S3 Express One Zone, which asks for a session first and lists folders only; `objects` makes such a bucket."""
+        if bucket in self._forbidden:
+            raise Refusal("AccessDenied", "Access Denied", 403)
+        if bucket not in self._listings:
+            raise Refusal("NoSuchBucket", "The specified bucket does not exist", 404)
+        headers = {"Content-Type": "application/xml", "x-amz-bucket-region": call.region}
+        if call.operation == "CreateSession":
+            return Answer(200, _SESSION, headers)
+        if call.operation in _NONE:
+            raise Refusal(_NONE[call.operation], "There is none", 404)
+        if call.operation != "ListObjectsV2":
+            return Answer(200, b"", headers)
+        if not f"/{call.parameters.get('prefix', '')}".endswith("/"):
+            raise Refusal("InvalidRequest", "This bucket does not support a prefix that does not end in a delimiter.")
+        return self._listings[bucket].page(bucket, call.parameters)
 
     def seen(self, call: Call, answer: Answer) -> None:
         """Learn where a new bucket lies."""

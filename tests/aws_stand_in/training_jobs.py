@@ -1,4 +1,4 @@
-"""SageMaker's training jobs: create, describe, list, stop, tags. Everything else of SageMaker is moto's.
+"""SageMaker's training jobs: create, describe, list, stop, tags; and training plans. Everything else of SageMaker is moto's.
 
 A job stays `Starting` until a test moves it on, by hand (`sagemaker/jobs/NAME`) or by a script that was set before or after its
 creation (`sagemaker/script`). Its name is never free again, as at AWS; but here over all regions.
@@ -28,6 +28,7 @@ _OWN = (
     "AddTags",
     "ListTags",
     "DeleteTags",
+    "DescribeTrainingPlan",
 )
 
 
@@ -41,6 +42,7 @@ class TrainingJobs:
     def clear(self) -> None:
         """Forget all jobs and scripts."""
         self._jobs: dict[str, Job] = {}
+        self._plans: dict[str, dict[str, Any]] = {}
         self._scripts: list[tuple[str, list[Step], list[Step]]] = []
 
     def answer(self, call: Call) -> dict[str, Any] | Answer | None:
@@ -57,6 +59,10 @@ class TrainingJobs:
             return self._create(said, call.region)
         if call.operation == "ListTrainingJobs":
             return self._list(said)
+        if call.operation == "DescribeTrainingPlan":
+            if said["TrainingPlanName"] not in self._plans:
+                raise Refusal("ResourceNotFound", "Requested resource not found.")
+            return self._plans[said["TrainingPlanName"]]
         if "Tags" in call.operation:
             return self._tags(call.operation, said)
         job = self._find(said["TrainingJobName"])
@@ -66,8 +72,14 @@ class TrainingJobs:
         return {}
 
     def control(self, name: str, said: dict[str, Any]) -> Any:
-        """`jobs/NAME` moves a job on, `jobs/NAME/step` lets its script do so; `script` is for jobs whose name fits a pattern."""
+        """`jobs/NAME` moves a job on, `jobs/NAME/step` lets its script do so; `script` is for jobs whose name fits a pattern.
+
+        `plan` adds a training plan with the members of DescribeTrainingPlan's answer.
+        """
         kind, _, rest = name.partition("/")
+        if kind == "plan":
+            self._plans[said["TrainingPlanName"]] = said
+            return {}
         if kind == "script":
             steps = [Step(**step) for step in said.get("steps", [])]
             on_stop = [Step(**step) for step in said.get("on_stop", [])]

@@ -28,9 +28,22 @@ _TARGETS = {
     "AWSPriceListService": "pricing",
 }
 # Signing names that differ from boto3's names of the services.
-_SIGNED = {"elasticfilesystem": "efs", "servicequotas": "service-quotas", "monitoring": "cloudwatch"}
+_SIGNED = {"elasticfilesystem": "efs", "servicequotas": "service-quotas", "monitoring": "cloudwatch", "s3express": "s3"}
 _SCOPE = re.compile(r"Credential=[^/,\s]+/\d{8}/(?P<region>[^/]+)/(?P<service>[^/]+)/aws4_request")
-_READS = ("Get", "List", "Describe", "Head", "Simulate", "Filter", "Batch", "Lookup", "Search", "AssumeRole", "Select")
+_READS = (
+    "Get",
+    "List",
+    "Describe",
+    "Head",
+    "Simulate",
+    "Filter",
+    "Batch",
+    "Lookup",
+    "Search",
+    "AssumeRole",
+    "Select",
+    "CreateSession",
+)
 
 
 @dataclass(frozen=True)
