@@ -6,7 +6,7 @@ BIN    := .venv/bin
 PIP     = $(BIN)/python -m pip --disable-pip-version-check install
 DEMO   := .launch/demo
 
-.PHONY: demo test sdk-test bench check format lock recording env clean
+.PHONY: demo test sdk-test s3-tests bench check format lock recording env clean
 
 demo: env
 	$(BIN)/python -m launcher.demo $(DEMO)/data
@@ -25,6 +25,18 @@ sdk-test: env .sdk/v2/ready .sdk/v3/ready
 .sdk/%/ready: pyproject.toml
 	$(PYTHON) -m venv --clear $(@D)
 	$(@D)/bin/python -m pip --disable-pip-version-check install --quiet --editable $(SDK)
+	@touch $@
+
+# Runs the tests of tests/data/s3_tests.txt, out of Ceph's compatibility tests for S3, against the embedded S3 server; some minutes.
+S3_TESTS := 8f0ae7b404a3a2fcf7038bf1e6bf29544fe9b6a3
+s3-tests: env .s3-tests/$(S3_TESTS)/ready
+	LAUNCHER_S3_TESTS=$(CURDIR)/.s3-tests/$(S3_TESTS) $(BIN)/python -m pytest -m s3_tests --timeout 3600
+
+.s3-tests/%/ready:
+	git clone --quiet https://github.com/ceph/s3-tests $(@D)
+	git -C $(@D) checkout --quiet $*
+	$(PYTHON) -m venv $(@D)/.venv
+	$(@D)/.venv/bin/python -m pip --disable-pip-version-check install --quiet boto3 httplib2 isodate lxml munch pytest pytz pyyaml requests
 	@touch $@
 
 check: env
@@ -72,4 +84,4 @@ bench: env .bench/ready .sdk/v2/ready
 	@touch $@
 
 clean:
-	rm -rf .venv .sdk .bench .launch .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .sdk .s3-tests .bench .launch .mypy_cache .ruff_cache .pytest_cache .hypothesis
