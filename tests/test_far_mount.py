@@ -44,7 +44,7 @@ def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]
     (folder / "big").write_bytes(os.urandom(5_000_001))
     (folder / "later").write_bytes(bytes(100))
     (root / "mount").mkdir()
-    [tool] = [tool for tool in TOOLS if tool.program == "rclone"]
+    tool = next(tool for tool in TOOLS if tool.program == "rclone")
 
     def silenced(answer: Answer) -> Answer:
         late = delayed(0.005)(answer)
@@ -57,7 +57,7 @@ def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]
 
     with serve(root / "s3", root / "overlay", silenced) as endpoint:
         keys = {"AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any"}
-        view = View(Place("bucket", "data/"), root / "mount", root, keys)
+        view = View({"data": Place("bucket", "data/")}, root / "mount", root, keys)
         with fuse.mounted(tool, view, shutil.which, lambda text: None):
             yield folder, root / "mount"
 

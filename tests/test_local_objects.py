@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from launcher.errors import RefusedError
-from launcher.local.delivery import Delivery
+from launcher.local.delivery import Delivery, Objects, Store
 from launcher.local.manifests import AugmentedManifest
 from launcher.local.objects import (
     NoObjectsError,
@@ -26,7 +27,8 @@ from launcher.local.objects import (
     relative_path,
     total_bytes,
 )
-from launcher.local.stores import embedded_store
+from launcher.local.sources import RemoteObjects
+from launcher.local.stores import embedded_store, s3_client
 from launcher.s3_uri import Place
 
 BUCKET = "bucket"
@@ -45,10 +47,24 @@ def moto_client() -> Iterator[Any]:
     server.stop()
 
 
-@pytest.fixture
-def client(moto_client: Any) -> Iterator[Any]:
+class Source(NamedTuple):
+    """What is asked, and a client that puts something there."""
+
+    objects: Objects
+    client: Any
+
+
+@pytest.fixture(params=["remote", "folder"])
+def source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Source]:
+    if request.param == "folder":
+        with embedded_store(tmp_path / "data", tmp_path / "overlay") as store:
+            client = s3_client(store.environ)
+            client.create_bucket(Bucket=BUCKET)
+            yield Source(store.objects, client)
+        return
+    moto_client = request.getfixturevalue("moto_client")
     moto_client.create_bucket(Bucket=BUCKET)
-    yield moto_client
+    yield Source(RemoteObjects(moto_client), moto_client)
     urllib.request.urlopen(f"{moto_client.meta.endpoint_url}/moto-api/reset", data=b"").close()
 
 
@@ -65,8 +81,8 @@ def s3_channel(uri: str, kind: str = "S3Prefix", **source: Any) -> dict[str, Any
     }
 
 
-def listed(client: Any, uri: str, kind: str = "S3Prefix", sample: int | None = None) -> dict[str, str]:
-    return {found.key: found.path for found in list_objects(s3_channel(uri, kind), client, sample)}
+def listed(objects: Objects, uri: str, kind: str = "S3Prefix", sample: int | None = None) -> dict[str, str]:
+    return {found.key: found.path for found in list_objects(s3_channel(uri, kind), objects, sample)}
 
 
 @pytest.mark.parametrize(
@@ -87,12 +103,16 @@ def test_relative_path(prefix: str, key: str, path: str) -> None:
     assert relative_path(prefix, key) == path
 
 
-def test_prefix_is_the_beginning_of_a_key_and_folder_markers_are_no_objects(client: Any) -> None:
-    put(client, "train/", "train/a", "train/sub/", "train/sub/b", "train_old/c", "other")
-    assert listed(client, "s3://bucket/train") == {"train/a": "a", "train/sub/b": "sub/b", "train_old/c": "train_old/c"}
-    assert listed(client, "s3://bucket/train/") == {"train/a": "a", "train/sub/b": "sub/b"}
-    assert listed(client, "s3://bucket/train/a") == {"train/a": "a"}
-    assert len(listed(client, "s3://bucket")) == 4
+def test_prefix_is_the_beginning_of_a_key_and_folder_markers_are_no_objects(source: Source) -> None:
+    put(source.client, "train/", "train/a", "train/sub/", "train/sub/b", "train_old/c", "other")
+    assert listed(source.objects, "s3://bucket/train") == {
+        "train/a": "a",
+        "train/sub/b": "sub/b",
+        "train_old/c": "train_old/c",
+    }
+    assert listed(source.objects, "s3://bucket/train/") == {"train/a": "a", "train/sub/b": "sub/b"}
+    assert listed(source.objects, "s3://bucket/train/a") == {"train/a": "a"}
+    assert len(listed(source.objects, "s3://bucket")) == 4
 
 
 def test_every_page_is_read_and_a_sample_is_its_beginning(tmp_path: Path) -> None:
@@ -101,31 +121,48 @@ def test_every_page_is_read_and_a_sample_is_its_beginning(tmp_path: Path) -> Non
     for key in keys:
         (tmp_path / "data/s3/bucket" / key).touch()
     with embedded_store(tmp_path / "data", tmp_path / "overlay") as store:
-        assert list(listed(store.client, "s3://bucket/many/")) == keys
-        assert list(listed(store.client, "s3://bucket/many/", sample=3)) == keys[:3]
+        assert list(listed(store.objects, "s3://bucket/many/")) == keys
+        assert list(listed(store.objects, "s3://bucket/many/", sample=3)) == keys[:3]
 
 
-def test_nothing_there_names_the_nearest(client: Any) -> None:
-    put(client, "data/train/a", "data/test/b")
+def test_nothing_there_names_the_nearest(moto_client: Any) -> None:
+    moto_client.create_bucket(Bucket=BUCKET)
+    put(moto_client, "data/train/a", "data/test/b")
     with pytest.raises(NoObjectsError, match=r"s3://bucket/data/trian/: no object .*did you mean data/train/\?"):
-        listed(client, "s3://bucket/data/trian/")
+        listed(RemoteObjects(moto_client), "s3://bucket/data/trian/")
     with pytest.raises(NoObjectsError, match=r"beside it there are data/"):
-        listed(client, "s3://bucket/zzzzzzzz/")
+        listed(RemoteObjects(moto_client), "s3://bucket/zzzzzzzz/")
+    with pytest.raises(RefusedError, match=r"s3://nowhere/a at http://127.*: there is no such bucket"):
+        listed(RemoteObjects(moto_client), "s3://nowhere/a")
 
 
-def test_missing_bucket_is_named(client: Any) -> None:
-    with pytest.raises(
-        RefusedError, match=r"s3://nowhere/a at http://127.*: there is no such bucket; .*DIR/s3/nowhere"
-    ):
-        listed(client, "s3://nowhere/a")
+@pytest.mark.parametrize(
+    ("uri", "message"),
+    [
+        ("s3://bucket/trian/", r"there is no D/s3/bucket/trian/ \(D/s3/bucket holds train/\); did you mean train\?"),
+        (
+            "s3://bucket/train/x/",
+            r"there is no D/s3/bucket/train/x/ \(D/s3/bucket/train holds 0, 1, 2, 3, 4 and 2 more\); ",
+        ),
+        ("s3://bukcet/train", r"there is no D/s3/bukcet/train \(D/s3 holds bucket/\); put the channel's files there"),
+        ("s3://bucket/train/empty/", r"D/s3/bucket/train/empty/ holds no files; put the channel's files there"),
+    ],
+)
+def test_nothing_in_the_folder_states_its_path_and_what_is_near(tmp_path: Path, uri: str, message: str) -> None:
+    (tmp_path / "s3/bucket/train/empty").mkdir(parents=True)
+    for number in range(6):
+        (tmp_path / f"s3/bucket/train/{number}").touch()
+    with embedded_store(tmp_path, tmp_path / "overlay") as store, pytest.raises(NoObjectsError) as caught:
+        listed(store.objects, uri)
+    assert re.match(f"{uri}: {message}", str(caught.value).replace(str(tmp_path), "D"))
 
 
-def test_manifest_keys_continue_its_prefix(client: Any) -> None:
-    put(client, "p/x/1", "p/2", "p/not-in-it")
-    put(client, "m.json", body=json.dumps([{"prefix": "s3://bucket/p/"}, "x/1", "2"]).encode("utf-8-sig"))
-    assert listed(client, "s3://bucket/m.json", "ManifestFile") == {"p/x/1": "x/1", "p/2": "2"}
-    assert listed(client, "s3://bucket/m.json", "ManifestFile", sample=1) == {"p/x/1": "x/1"}
-    assert total_bytes(s3_channel("s3://bucket/m.json", "ManifestFile"), client) == 10
+def test_manifest_keys_continue_its_prefix(source: Source) -> None:
+    put(source.client, "p/x/1", "p/2", "p/not-in-it")
+    put(source.client, "m.json", body=json.dumps([{"prefix": "s3://bucket/p/"}, "x/1", "2"]).encode("utf-8-sig"))
+    assert listed(source.objects, "s3://bucket/m.json", "ManifestFile") == {"p/x/1": "x/1", "p/2": "2"}
+    assert listed(source.objects, "s3://bucket/m.json", "ManifestFile", sample=1) == {"p/x/1": "x/1"}
+    assert total_bytes(s3_channel("s3://bucket/m.json", "ManifestFile"), Store(source.objects, {}, remote=True)) == 10
 
 
 @pytest.mark.parametrize(
@@ -141,36 +178,40 @@ def test_manifest_keys_continue_its_prefix(client: Any) -> None:
         (b'[{"prefix": "s3://bucket/p/"}]', "names no objects"),
         (b'[{"prefix": "s3://bucket/p/"}, "a", 7]', "entry 2 is 7, not the rest of a key"),
         (b'[{"prefix": "s3://bucket/p/"}, "s3://other/a"]', "entry 1, 's3://other/a', is a whole URI"),
-        (b'[{"prefix": "s3://bucket/p/"}, "gone"]', "s3://bucket/p/gone at .*: there is no such object"),
+        (b'[{"prefix": "s3://bucket/p/"}, "gone"]', "s3://bucket/p/gone( at .*)?: there is no "),
     ],
 )
-def test_malformed_manifest_is_refused(client: Any, manifest: bytes, message: str) -> None:
-    put(client, "m.json", body=manifest)
+def test_malformed_manifest_is_refused(source: Source, manifest: bytes, message: str) -> None:
+    put(source.client, "m.json", body=manifest)
     with pytest.raises(RefusedError, match=message):
-        listed(client, "s3://bucket/m.json", "ManifestFile")
+        listed(source.objects, "s3://bucket/m.json", "ManifestFile")
 
 
-def test_augmented_manifest_picks_and_orders_attributes(client: Any) -> None:
+def test_augmented_manifest_picks_and_orders_attributes(source: Source) -> None:
     lines = [
         {"label": 3, "image-ref": "s3://other/a.png", "name": "é\u2028x", "unused": 1},
         {"label": {"a": [1.5, None]}, "image-ref": "s3://bucket/b.png", "name": ""},
     ]
-    put(client, "m.jsonl", body="\n\n".join(json.dumps(line, ensure_ascii=False) for line in lines).encode())
-    with AugmentedManifest(client, "s3://bucket/m.jsonl", ["image-ref", "label", "name"]) as manifest:
+    put(source.client, "m.jsonl", body="\n\n".join(json.dumps(line, ensure_ascii=False) for line in lines).encode())
+    with AugmentedManifest(source.objects.read, "s3://bucket/m.jsonl", ["image-ref", "label", "name"]) as manifest:
         assert [manifest.values(index) for index in (1, 0)] == [
             [Place("bucket", "b.png"), b'{"a": [1.5, null]}', b""],
             [Place("other", "a.png"), b"3", "é\u2028x".encode()],
         ]
-    with AugmentedManifest(client, "s3://bucket/m.jsonl", ["label"], sample=1) as manifest:
+    with AugmentedManifest(source.objects.read, "s3://bucket/m.jsonl", ["label"], sample=1) as manifest:
         assert len(manifest) == 1
 
 
-def test_total_bytes_of_an_augmented_manifest_counts_what_it_refers_to(client: Any) -> None:
-    put(client, "a.png", "b.png")
-    put(client, "m.jsonl", body=b'{"i-ref": "s3://bucket/a.png", "l": 10}\n{"i-ref": "s3://bucket/b.png", "l": 7}\n')
+def test_total_bytes_of_an_augmented_manifest_counts_what_it_refers_to(source: Source) -> None:
+    put(source.client, "a.png", "b.png")
+    put(
+        source.client,
+        "m.jsonl",
+        body=b'{"i-ref": "s3://bucket/a.png", "l": 10}\n{"i-ref": "s3://bucket/b.png", "l": 7}\n',
+    )
     channel = s3_channel("s3://bucket/m.jsonl", "AugmentedManifestFile", AttributeNames=["i-ref", "l"])
-    assert total_bytes(channel, client) == 5 + 2 + 5 + 1
-    assert total_bytes(channel, client, sample=1) == 5 + 2
+    assert total_bytes(channel, Store(source.objects, {}, remote=True)) == 5 + 2 + 5 + 1
+    assert total_bytes(channel, Store(source.objects, {}, remote=True), sample=1) == 5 + 2
 
 
 @pytest.mark.parametrize(
@@ -185,10 +226,10 @@ def test_total_bytes_of_an_augmented_manifest_counts_what_it_refers_to(client: A
         (b'{"a": 1}', [], "needs AttributeNames"),
     ],
 )
-def test_malformed_augmented_manifest_is_refused(client: Any, text: bytes, names: list[str], message: str) -> None:
-    put(client, "m.jsonl", body=text)
+def test_malformed_augmented_manifest_is_refused(source: Source, text: bytes, names: list[str], message: str) -> None:
+    put(source.client, "m.jsonl", body=text)
     with pytest.raises(RefusedError, match=message):
-        AugmentedManifest(client, "s3://bucket/m.jsonl", names)
+        AugmentedManifest(source.objects.read, "s3://bucket/m.jsonl", names)
 
 
 def objects(*paths: str) -> list[S3Object]:

@@ -98,6 +98,27 @@ def test_entries_that_cannot_be_objects_are_left_out_with_a_warning(here: Path) 
     assert "left out what cannot be in S3: 'itself' (a link that leads nowhere), b'\\xff' (not UTF-8)" in output
 
 
+@pytest.mark.parametrize("options", [[], ["--no-namespaces"]])
+def test_hosts_write_into_their_file_channel_and_never_into_the_data(here: Path, options: list[str]) -> None:
+    script = """
+import os
+folder, host = os.environ["SM_CHANNEL_TRAIN"], os.environ["SM_CURRENT_HOST"]
+os.remove(folder + "/0.txt")
+open(folder + "/1.txt", "a").write(host)
+open(folder + "/new.txt", "w").write(host)
+print(sorted(os.listdir(folder)), open(folder + "/1.txt").read().split(), open(folder + "/new.txt").read())
+"""
+    resources = "resource_config: {instance_type: ml.m5.large, instance_count: 2, volume_size_in_gb: 9}\n"
+    write_job(here, script, f"{resources}channels: {{train: s3://bucket/train/}}")
+    output = launch(here, *options)
+    for host in ("algo-1", "algo-2"):
+        names = "['1.txt', '2.txt', '3.txt', '4.txt', '5.txt', 'new.txt']"
+        assert f"{host} | {names} ['train', '1', '{host}'] {host}" in output
+    data = {path.name: path.read_text() for path in (here / "data/s3/bucket/train").iterdir()}
+    assert data == {f"{index}.txt": f"train {index}\n" for index in range(6)}
+    assert not (here / ".launch/job/algo-1/scratch").exists()
+
+
 def test_the_scripts_own_paths_work_unchanged(here: Path) -> None:
     namespaces()
     script = """

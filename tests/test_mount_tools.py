@@ -14,7 +14,7 @@ MINIO = {**KEYS, "AWS_ENDPOINT_URL": "https://minio:9000", "AWS_REGION": "eu-wes
 
 
 def view(environ: dict[str, str], folder: str = "a b/train/") -> View:
-    return View(Place("bucket", folder), Path("/data/train"), Path("/scratch"), environ)
+    return View({"train": Place("bucket", folder)}, Path("/data/train"), Path("/scratch"), environ)
 
 
 @pytest.mark.parametrize("tool", TOOLS)
@@ -43,8 +43,8 @@ def test_compatible_store_is_reached_by_its_url_and_path_style_and_aws_by_neithe
     assert not any(word in aws for word in ("--force-path-style", "use_path_request_style", "PATH_STYLE=true"))
 
 
-def test_own_certificates_reach_rclone_by_its_own_name() -> None:
-    (rclone,) = (tool for tool in TOOLS if tool.program == "rclone")
+@pytest.mark.parametrize("rclone", [tool for tool in TOOLS if tool.program == "rclone"])
+def test_own_certificates_reach_rclone_by_its_own_name(rclone: MountTool) -> None:
     environ = tool_environ(rclone, view(MINIO), {"AWS_CA_BUNDLE": "/ca.pem"})
     assert environ["RCLONE_CA_CERT"] == "/ca.pem"
     assert "AWS_CA_BUNDLE" not in environ
@@ -52,6 +52,15 @@ def test_own_certificates_reach_rclone_by_its_own_name() -> None:
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_whole_bucket_has_no_prefix(tool: MountTool) -> None:
-    options = tool.options(view(KEYS, folder=""))
+    whole = view(KEYS, folder="")
+    options = [*tool.options(whole), *tool.environ(whole).values()]
     assert "--prefix" not in options
-    assert [option for option in options if option in ("bucket", ":s3:bucket/")] != []
+    assert {"bucket", ":s3:bucket/", '"train=:s3:bucket/"'} & set(options)
+
+
+def test_folders_are_combined_whatever_their_names_hold() -> None:
+    """rclone reads them as CSV with spaces in place of commas."""
+    [rclone] = [tool for tool in TOOLS if tool.can_combine]
+    folders = {"train": Place("bucket", 'a "b" c/'), "val": Place("other", "")}
+    told = rclone.environ(View(folders, Path("/data"), Path("/scratch"), KEYS))["RCLONE_COMBINE_UPSTREAMS"]
+    assert told == '"train=:s3:bucket/a ""b"" c/" "val=:s3:other/"'

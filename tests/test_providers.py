@@ -8,8 +8,9 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from launcher.local.delivery import Delivery
 from launcher.local.objects import S3Object
 from launcher.local.providers import PROVIDERS, copied, mounted, provide, way_of
 from launcher.local.providers.fuse_keeper import is_mounted
-from launcher.local.stores import embedded_store
+from launcher.local.stores import embedded_store, s3_client
 
 FILES = {"a.txt": b"first", "sub dir/b,ü.bin": os.urandom(70_000), "sub dir/deep/c": b"", "z": b"last"}
 FILE_SYSTEM = "fs-0123456789abcdef0"
@@ -111,8 +112,11 @@ def test_every_provider_refuses_what_is_not_there_in_one_line_and_leaves_nothing
 
 def test_unknown_way_is_refused(deliver: Deliver) -> None:
     assert way_of(deliver("EFS").channel) == "EFS"
-    with pytest.raises(RefusedError, match="nothing here brings 'Teleport' channels; there are File, FastFile"):
-        provide(deliver("Teleport"))
+    with (
+        pytest.raises(RefusedError, match="nothing here brings 'Teleport' channels; there are File, FastFile"),
+        provide(deliver("Teleport")),
+    ):
+        pytest.fail("entered")
 
 
 @pytest.mark.parametrize("way", ["File", "FastFile"])
@@ -135,6 +139,63 @@ def test_sample_takes_the_first_objects(deliver: Deliver, way: str) -> None:
     delivery = deliver(way, sample=2)
     with provide(delivery):
         assert read_files(delivery.directory) == dict(list(FILES.items())[:2])
+
+
+def of_hosts(
+    deliver: Deliver, tmp_path: Path, way: str, names: Sequence[str] = ("train",), **changes: Any
+) -> list[Delivery]:
+    """The channels for two hosts in namespaces."""
+    return [
+        replace(
+            deliver(way, host=host, hosts=("algo-1", "algo-2"), namespaces=True, **changes),
+            channel={**deliver(way).channel, "ChannelName": name},
+            data_dir=tmp_path / host / "data",
+            scratch=tmp_path / host / name,
+        )
+        for host in ("algo-1", "algo-2")
+        for name in names
+    ]
+
+
+@pytest.mark.parametrize("sample", [None, 2])
+def test_hosts_share_one_folder_of_files_under_overlays(deliver: Deliver, tmp_path: Path, sample: int | None) -> None:
+    """The data folder itself if the channel is all of it, else one copy."""
+    deliveries = of_hosts(deliver, tmp_path, "File", sample=sample)
+    with provide(*deliveries) as binds:
+        assert len({bind.source for bind in binds}) == 1
+        assert (binds[0].source == tmp_path / "data/s3/bucket/train") is (sample is None)
+        assert read_files(binds[0].source) == dict(list(FILES.items())[:sample])
+        assert [bind.target for bind in binds] == [delivery.directory for delivery in deliveries]
+        assert len({bind.written for bind in binds} - {None}) == 2
+    assert [path for path in tmp_path.glob("algo-*/**/*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize("spoil", ["link", "empty folder", "beside"])
+def test_folder_that_holds_more_than_the_channel_is_copied(deliver: Deliver, tmp_path: Path, spoil: str) -> None:
+    train = tmp_path / "data/s3/bucket/train"
+    if spoil == "link":
+        (train / "link").symlink_to("a.txt")
+    elif spoil == "empty folder":
+        (train / "empty").mkdir()
+    else:
+        os.mkfifo(train / "fifo")
+    expected = {**FILES, "link": FILES["a.txt"]} if spoil == "link" else FILES
+    with provide(*of_hosts(deliver, tmp_path, "File")) as binds:
+        assert binds[0].source != train
+        assert read_files(binds[0].source) == expected
+        assert not [path for path in binds[0].source.rglob("*") if path.is_symlink() or path.name == "empty"]
+
+
+@pytest.mark.usefixtures("fuse")
+def test_one_mount_serves_all_channels_and_hosts(deliver: Deliver, tmp_path: Path) -> None:
+    deliveries = of_hosts(deliver, tmp_path, "FastFile", ("train", "val"))
+    with provide(*deliveries) as binds:
+        mounts = [line for line in Path("/proc/self/mounts").read_text().splitlines() if str(tmp_path) in line]
+        assert len(mounts) == 1
+        assert [bind.target for bind in binds] == [delivery.directory for delivery in deliveries]
+        assert [read_files(bind.source) for bind in binds] == [FILES] * 4
+    with provide(*(replace(delivery, sample=2) for delivery in deliveries)) as binds:
+        assert [read_files(bind.source) for bind in binds] == [dict(list(FILES.items())[:2])] * 4
 
 
 def test_copy_tells_its_bytes_as_they_come(deliver: Deliver) -> None:
@@ -173,7 +234,7 @@ def test_copy_never_writes_through_a_link_or_over_what_is_there(deliver: Deliver
 def test_key_that_no_disk_takes_is_refused_and_leaves_nothing(deliver: Deliver) -> None:
     delivery = deliver("File")
     long = "x" * 200
-    delivery.store.client.put_object(Bucket="bucket", Key=f"train/{long}/y", Body=b"")
+    s3_client(delivery.store.environ).put_object(Bucket="bucket", Key=f"train/{long}/y", Body=b"")
     with provide(delivery):
         assert (delivery.directory / long / "y").is_file()
     objects = [S3Object("bucket", "train/a.txt", 5, "x" * 300)]
@@ -190,15 +251,15 @@ def test_mount_is_live_read_only_lazy_and_seen_in_a_namespace(deliver: Deliver) 
     warnings: list[str] = []
     delivery = deliver("FastFile", on_warning=warnings.append)
     with provide(delivery):
-        assert is_mounted(delivery.directory)
+        assert is_mounted(delivery.directory.resolve())
         with pytest.raises(OSError, match="Read-only"):
             (delivery.directory / "new").touch()
         # Written behind its back into a file that was never opened: a copy would show the old content.
-        delivery.store.client.put_object(Bucket="bucket", Key="train/a.txt", Body=b"newer")
+        s3_client(delivery.store.environ).put_object(Bucket="bucket", Key="train/a.txt", Body=b"newer")
         command = ["unshare", "-Urm", "cat", str(delivery.directory / "a.txt")]
         inside = subprocess.run(command, capture_output=True, check=False)
         assert inside.stdout == b"newer" or inside.stderr.startswith(b"unshare: ")  # a machine without namespaces
-    assert not is_mounted(delivery.directory)
+    assert not is_mounted(delivery.directory.resolve())
     assert warnings == []
 
 
@@ -219,7 +280,7 @@ def test_mount_whose_program_dies_is_no_empty_directory_and_goes(deliver: Delive
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(FileNotFoundError, ProcessLookupError):
                 words = (process / "cmdline").read_bytes().split(b"\0")
-                if words[0].endswith(b"rclone") and os.fsencode(delivery.directory) in words:
+                if words[0].endswith(b"rclone") and os.fsencode(delivery.directory.resolve()) in words:
                     os.kill(int(process.name), signal.SIGKILL)
         with pytest.raises(OSError, match=r"not connected|connection abort"):
             while True:  # until the kernel knows it
@@ -232,7 +293,7 @@ def test_without_a_tool_fast_file_is_a_copy_that_says_what_to_install(deliver: D
     delivery = deliver("FastFile", on_warning=warnings.append)
     with mounted.provide(delivery, which=lambda name: None):
         assert read_files(delivery.directory) == FILES
-        assert not is_mounted(delivery.directory)
+        assert not is_mounted(delivery.directory.resolve())
     assert len(warnings) == 1
     assert "FastFile is a copy here" in warnings[0]
     assert "apt-get install fuse3 rclone" in warnings[0]
@@ -281,7 +342,7 @@ def test_tool_that_cannot_select_shows_a_share_as_links(deliver: Deliver, tmp_pa
 def test_name_that_the_tool_would_respell_makes_it_a_copy(deliver: Deliver) -> None:
     warnings: list[str] = []
     delivery = deliver("FastFile", on_warning=warnings.append)
-    delivery.store.client.put_object(Bucket="bucket", Key="train/y\n", Body=b"odd")
+    s3_client(delivery.store.environ).put_object(Bucket="bucket", Key="train/y\n", Body=b"odd")
     with provide(delivery):
         assert read_files(delivery.directory) == {**FILES, "y\n": b"odd"}
     assert "rclone does not show 'y\\n'" in warnings[0]

@@ -10,7 +10,7 @@ import pytest
 
 from launcher.errors import RefusedError
 from launcher.local.delivery import BindMount, Delivery
-from launcher.local.providers.file_system import place_without_mounts, provide
+from launcher.local.providers.file_system import provide
 
 FILE_SYSTEM = "fs-0123456789abcdef0"
 
@@ -48,7 +48,7 @@ def delivery_of(root: Path, kind: str, path: str, access: str = "ro", **changes:
 def test_directory_path_is_found(tmp_path: Path, kind: str, path: str, there: str, found: str, said: bool) -> None:
     (tmp_path / there).mkdir(parents=True)
     warnings: list[str] = []
-    with provide(delivery_of(tmp_path, kind, path, on_warning=warnings.append)) as binds:
+    with provide(delivery_of(tmp_path, kind, path, on_warning=warnings.append, namespaces=True)) as binds:
         assert binds == (BindMount(tmp_path / found, tmp_path / "ml/lists", read_only=True),)
         assert list((tmp_path / "ml/lists").iterdir()) == []
     assert list((tmp_path / "ml").iterdir()) == []
@@ -90,7 +90,7 @@ def test_file_system_without_a_directory_is_refused(tmp_path: Path) -> None:
 def test_writable_file_system_is_announced(tmp_path: Path) -> None:
     (tmp_path / "fs").mkdir()
     warnings: list[str] = []
-    with provide(delivery_of(tmp_path, "EFS", "/", "rw", on_warning=warnings.append)) as binds:
+    with provide(delivery_of(tmp_path, "EFS", "/", "rw", on_warning=warnings.append, namespaces=True)) as binds:
         assert [bind.read_only for bind in binds] == [False]
     assert f"can write to {tmp_path / 'fs'}" in warnings[0]
 
@@ -116,24 +116,21 @@ def test_without_mounts_ro_is_a_copy_that_protects_the_source_and_rw_a_link(tmp_
     (source / "sub/a").write_text("kept")
     (source / "inner").symlink_to("sub/a")
     warnings: list[str] = []
-    with provide(delivery_of(tmp_path, "EFS", "/", access)) as binds:
-        (bind,) = binds
-        with place_without_mounts(bind, warnings.append):
-            assert (bind.target / "sub/a").read_text() == "kept"
-            (bind.target / "inner").write_text("changed")
-            (bind.target / "new").touch()
-        assert list(bind.target.iterdir()) == []
+    delivery = delivery_of(tmp_path, "EFS", "/", access, on_warning=warnings.append)
+    with provide(delivery) as binds:
+        assert binds == ()
+        assert (delivery.directory / "sub/a").read_text() == "kept"
+        (delivery.directory / "inner").write_text("changed")
+        (delivery.directory / "new").touch()
     assert (source / "sub/a").read_text() == ("changed" if access == "rw" else "kept")
     assert (source / "new").exists() == (access == "rw")
-    assert ("is a link to" if access == "rw" else "is a copy of") in warnings[0]
+    assert ("is a link to" if access == "rw" else "is a copy of") in warnings[-1]
     assert list((tmp_path / "ml").iterdir()) == []
 
 
 def test_copy_that_fails_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "fs").mkdir()
     os.mkfifo(tmp_path / "fs/pipe")
-    (tmp_path / "target").mkdir()
-    bind = BindMount(tmp_path / "fs", tmp_path / "target", read_only=True)
-    with pytest.raises(RefusedError, match="fs/pipe: cannot be copied"), place_without_mounts(bind, lambda text: None):
+    with pytest.raises(RefusedError, match="fs/pipe: cannot be copied"), provide(delivery_of(tmp_path, "EFS", "/")):
         pytest.fail("entered")
-    assert list((tmp_path / "target").iterdir()) == []
+    assert list((tmp_path / "ml").iterdir()) == []

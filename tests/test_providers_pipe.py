@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,10 @@ from entrypoints.environment import Channel
 from entrypoints.readers.fifo import open_fifo
 from entrypoints.records.augmented import Augmented
 from launcher.errors import RefusedError
-from launcher.local.delivery import Delivery
+from launcher.local.delivery import Delivery, Store
 from launcher.local.providers.fifo import provide
-from launcher.local.stores import embedded_store
+from launcher.local.sources import RemoteObjects
+from launcher.local.stores import embedded_store, s3_client
 
 PATIENCE = 20.0  # seconds after which a test has failed; nothing waits that long
 Deliver = Callable[..., Delivery]
@@ -257,8 +259,10 @@ def test_next_object_is_fetched_while_the_first_is_being_read(deliver: Deliver, 
     (folder / "a").write_bytes(bytes(20_000_000))
     (folder / "b").write_bytes(b"b")
     delivery = deliver()
+    client = s3_client(delivery.store.environ)
     asked: list[str] = []
-    events = delivery.store.client.meta.events
+    events = client.meta.events
+    delivery = replace(delivery, store=Store(RemoteObjects(client), delivery.store.environ, remote=True))
     events.register("before-send.s3.GetObject", lambda request, **rest: asked.append(request.url.rpartition("/")[2]))
     with provide(delivery), fifo(delivery, 0).open("rb", buffering=0) as reader:
         reader.read(1)
@@ -303,8 +307,7 @@ def test_object_that_vanished_before_the_next_epoch_is_reported(deliver: Deliver
             assert reader.read() == b"b"
         with fifo(delivery, 1).open("rb"):
             wait_for(lambda: errors)
-    assert "s3://bucket/train/a at http" in str(errors[0])
-    assert "there is no such object" in str(errors[0])
+    assert "s3://bucket/train/a: there is no " in str(errors[0])
 
 
 @pytest.mark.parametrize("reader", ["none", "opened", "stuck"])

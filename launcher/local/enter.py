@@ -19,6 +19,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+OVERLAY = "lowerdir=lower,upperdir=upper,workdir=work,userxattr"  # relative: an option's path holds no comma or colon
 _KEPT_FLAGS = ("nosuid", "nodev", "noexec", "noatime", "relatime", "nodiratime")
 
 
@@ -26,6 +27,9 @@ def enter(host: dict[str, Any]) -> None:
     """Set up the namespaces and exec. `host` is what `sandbox.start` wrote."""
     tool = host["mount"]
     for bind in host["binds"]:
+        if bind["written"]:
+            lay_over(tool, bind)
+            continue
         mount(tool, "--rbind", bind["source"], bind["target"])
         if bind["read_only"]:
             for target, flags in mounts_at(bind["target"]):
@@ -41,6 +45,15 @@ def enter(host: dict[str, Any]) -> None:
         sys.exit(
             f"cannot run {host['command'][0]!r}: {error.strerror}; container_entrypoint names a program of this machine"
         )
+
+
+def lay_over(tool: str, bind: dict[str, Any]) -> None:
+    """Show the source at the target; what is written there goes to the overlay's own folder `written`."""
+    os.chdir(bind["written"])
+    os.symlink(bind["source"], "lower")  # noqa: PTH211 - relative to here
+    for name in ("upper", "work"):
+        os.mkdir(name)  # noqa: PTH102 - relative to here
+    mount(tool, "-t", "overlay", "-o", OVERLAY, "overlay", bind["target"])
 
 
 def show_at(tool: str, base: Path, root: Path, stage: Path) -> None:

@@ -17,7 +17,6 @@ from launcher.local.cluster import Host, config_files
 from launcher.local.delivery import BindMount, Store
 from launcher.local.objects import list_prefix
 from launcher.local.outputs import local_place
-from launcher.local.s3_reading import read_object
 from launcher.local.sandbox import HostProcess
 from launcher.local.workspace import LocalRun
 from launcher.planning import boot_arguments
@@ -63,7 +62,7 @@ def restore_checkpoints(run: LocalRun, store: Store) -> None:
     folder = local_place(config["S3Uri"], run.s3_folder)
     folder.mkdir(parents=True, exist_ok=True)
     place = parse_s3_uri(config["S3Uri"])
-    for found in list_prefix(store.client, place):
+    for found in list_prefix(store.objects, place):
         target = folder / found.path
         if folder.resolve() not in target.resolve().parents or target.exists():
             continue
@@ -71,8 +70,8 @@ def restore_checkpoints(run: LocalRun, store: Store) -> None:
         # Elsewhere first: the store shows what lies in the run's folder in place of its own.
         unfinished = run.folder / "restoring"
         with unfinished.open("wb") as file:
-            for chunk in read_object(store.client, found.place):
-                file.write(chunk)
+            for _ in store.objects.copy(found.place, file.fileno()):
+                continue
         unfinished.replace(target)
 
 

@@ -10,28 +10,24 @@ from __future__ import annotations
 import json
 import tempfile
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from launcher.errors import RefusedError
-from launcher.local.s3_reading import read_object
+from launcher.local.s3_reading import Stream
 from launcher.s3_uri import Place, parse_s3_uri
-
-if TYPE_CHECKING:
-    from mypy_boto3_s3 import S3Client
 
 REFERENCE = "-ref"  # the ending of attributes whose value is the S3 URI of what is to be sent
 _FORM = '[{"prefix": "s3://bucket/folder/"}, "key1", "key2"]'
 
 
-def read_manifest(client: S3Client, uri: str) -> tuple[Place, list[str]]:
+def read_manifest(read: Callable[[Place], Stream], uri: str) -> tuple[Place, list[str]]:
     """The prefix of a ManifestFile, and the entries that continue it to whole keys, in its order.
 
     Raises RefusedError where the object cannot be read or is not of the form `[{"prefix": "s3://..."}, "key", ...]`.
     """
-    text = b"".join(read_object(client, parse_s3_uri(uri)))
+    text = b"".join(read(parse_s3_uri(uri)))
     try:
         content = json.loads(text.decode("utf-8-sig"))
     except ValueError as error:
@@ -55,7 +51,12 @@ class AugmentedManifest:
     """The lines of an augmented manifest: `len()` of them, `values(index)` of one. It keeps a file open: close it."""
 
     def __init__(
-        self, client: S3Client, uri: str, names: Sequence[str], sample: int | None = None, scratch: Path | None = None
+        self,
+        read: Callable[[Place], Stream],
+        uri: str,
+        names: Sequence[str],
+        sample: int | None = None,
+        scratch: Path | None = None,
     ) -> None:
         """Copies the manifest to a file in `scratch` and checks that each of its first `sample` lines has every attribute.
 
@@ -68,13 +69,13 @@ class AugmentedManifest:
         self._starts = array("Q")
         self._file = tempfile.TemporaryFile(dir=scratch)  # noqa: SIM115 - it lives as long as this object
         try:
-            self._copy(client, sample)
+            self._copy(read, sample)
         except BaseException:
             self.close()
             raise
 
-    def _copy(self, client: S3Client, sample: int | None) -> None:
-        self._file.writelines(read_object(client, parse_s3_uri(self._uri)))
+    def _copy(self, read: Callable[[Place], Stream], sample: int | None) -> None:
+        self._file.writelines(read(parse_s3_uri(self._uri)))
         self._file.seek(0)
         start = 0
         for number, line in enumerate(self._file, 1):

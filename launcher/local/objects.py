@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,20 +19,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from entrypoints.contract import SHARDED
 from launcher.errors import RefusedError
 from launcher.local.manifests import AugmentedManifest, read_manifest
-from launcher.local.s3_reading import refusals
-from launcher.nearest import did_you_mean
 from launcher.s3_uri import Place, parse_s3_uri
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mypy_boto3_s3 import S3Client
-
-    from launcher.local.delivery import Delivery
+    from launcher.local.delivery import Delivery, Objects, Store
 
 T = TypeVar("T")
-_HEADS_AT_ONCE = 8  # requests under way for the sizes of a manifest's objects
-_SIBLINGS = 1000  # names looked at for the nearest one: a single request
 
 
 class NoObjectsError(RefusedError):
@@ -67,76 +60,46 @@ def relative_path(prefix: str, key: str) -> str:
     return rest[1:] if rest.startswith("/") else key[prefix.rfind("/") + 1 :]
 
 
-def list_objects(channel: Mapping[str, Any], client: S3Client, sample: int | None = None) -> list[S3Object]:
+def list_objects(channel: Mapping[str, Any], objects: Objects, sample: int | None = None) -> list[S3Object]:
     """The objects of an S3Prefix or ManifestFile channel, in S3's or the manifest's order; the first `sample` of them.
 
-    Raises NoObjectsError where there are none, RefusedError where the store refuses or the manifest is malformed.
+    Raises NoObjectsError if there are none, RefusedError if the store refuses or the manifest is malformed.
     """
-    source = channel["DataSource"]["S3DataSource"]
-    find = {"S3Prefix": objects_under, "ManifestFile": _of_manifest}.get(source["S3DataType"])
+    source, what = channel["DataSource"]["S3DataSource"], f"channel {channel['ChannelName']!r}"
+    find = {"S3Prefix": _of_prefix, "ManifestFile": _of_manifest}.get(source["S3DataType"])
     if find is None:
         raise RefusedError(
-            f"channel {channel['ChannelName']!r}: {source['S3DataType']} is no list of whole objects; "
-            "use InputMode Pipe for an AugmentedManifestFile"
+            f"{what}: {source['S3DataType']} is no list of whole objects; use InputMode Pipe for an AugmentedManifestFile"
         )
-    return find(source["S3Uri"], client, sample)
+    return find(source["S3Uri"], objects, sample)
 
 
-def list_prefix(client: S3Client, place: Place) -> Iterator[S3Object]:
-    """Every object whose key begins with the place's, page by page, without folder markers (keys that end in `/`)."""
+def list_prefix(objects: Objects, place: Place) -> Iterator[S3Object]:
+    """Every object whose key begins with the place's, without folder markers (keys that end in `/`)."""
     bucket, prefix = place
-    with refusals(client, place):
-        for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
-            for entry in page.get("Contents", ()):
-                if not entry["Key"].endswith("/"):
-                    yield S3Object(bucket, entry["Key"], entry["Size"], relative_path(prefix, entry["Key"]))
+    for key, size in objects.keys(place):
+        if not key.endswith("/"):
+            yield S3Object(bucket, key, size, relative_path(prefix, key))
 
 
-def objects_under(uri: str, client: S3Client, sample: int | None = None) -> list[S3Object]:
-    """The objects whose key begins with the URI's, the first `sample` of them; NoObjectsError where there are none."""
+def _of_prefix(uri: str, objects: Objects, sample: int | None) -> list[S3Object]:
     place = parse_s3_uri(uri)
-    found = list(islice(list_prefix(client, place), sample))
+    found = list(islice(list_prefix(objects, place), sample))
     if not found:
-        raise NoObjectsError(
-            f"{uri}: no object begins with this at {client.meta.endpoint_url}{_nearest_sibling(client, place)}"
-        )
+        raise NoObjectsError(f"{uri}: {objects.missing(place)}")
     return found
 
 
-def _nearest_sibling(client: S3Client, place: Place) -> str:
-    """Words naming the folder or object beside the place whose name is most like its own."""
-    bucket, prefix = place
-    parent = prefix.rstrip("/").rpartition("/")[0]
-    parent = f"{parent}/" if parent else ""
-    with refusals(client, Place(bucket, parent)):
-        page = client.list_objects_v2(Bucket=bucket, Prefix=parent, Delimiter="/", MaxKeys=_SIBLINGS)
-    names = [entry["Prefix"] for entry in page.get("CommonPrefixes", ())]
-    names += [entry["Key"] for entry in page.get("Contents", ())]
-    near = did_you_mean(prefix, [name for name in names if name != parent])
-    return near or (f"; beside it there are {', '.join(names[:3])}" if names else "; the bucket has nothing beside it")
-
-
-def _of_manifest(uri: str, client: S3Client, sample: int | None) -> list[S3Object]:
-    (bucket, prefix), entries = read_manifest(client, uri)
+def _of_manifest(uri: str, objects: Objects, sample: int | None) -> list[S3Object]:
+    (bucket, prefix), entries = read_manifest(objects.read, uri)
     keys = [prefix + entry for entry in entries if not entry.endswith("/")][:sample]
     if not keys:
         raise NoObjectsError(f"{uri}: the manifest names no objects; list keys after its prefix")
-    sizes = object_sizes(client, [Place(bucket, key) for key in keys])
+    sizes = objects.sizes([Place(bucket, key) for key in keys])
     return [S3Object(bucket, key, size, relative_path(prefix, key)) for key, size in zip(keys, sizes, strict=True)]
 
 
-def object_sizes(client: S3Client, places: Sequence[Place]) -> list[int]:
-    """Bytes of the object at each place, by one HEAD request each; RefusedError for the first that is missing."""
-
-    def size(place: Place) -> int:
-        with refusals(client, place):
-            return int(client.head_object(Bucket=place.bucket, Key=place.key)["ContentLength"])
-
-    with ThreadPoolExecutor(_HEADS_AT_ONCE) as pool:
-        return list(pool.map(size, places))
-
-
-def total_bytes(channel: Mapping[str, Any], client: S3Client, sample: int | None = None) -> int:
+def total_bytes(channel: Mapping[str, Any], store: Store, sample: int | None = None) -> int:
     """What one full pass over the channel reads from S3, all hosts together, in bytes; nothing for EFS and FSx.
 
     Raises RefusedError as `list_objects` does.
@@ -145,8 +108,8 @@ def total_bytes(channel: Mapping[str, Any], client: S3Client, sample: int | None
     if source is None:
         return 0
     if source["S3DataType"] != "AugmentedManifestFile":
-        return sum(found.size for found in list_objects(channel, client, sample))
-    with AugmentedManifest(client, source["S3Uri"], source["AttributeNames"], sample) as manifest:
+        return sum(found.size for found in store.listed(channel, sample))
+    with AugmentedManifest(store.objects.read, source["S3Uri"], source["AttributeNames"], sample) as manifest:
         places: list[Place] = []
         total = 0
         for index in range(len(manifest)):
@@ -155,7 +118,7 @@ def total_bytes(channel: Mapping[str, Any], client: S3Client, sample: int | None
                     total += len(value)
                 else:
                     places.append(value)
-    return total + sum(object_sizes(client, places))
+    return total + sum(store.objects.sizes(places))
 
 
 def as_tree(objects: Iterable[S3Object]) -> list[S3Object]:
@@ -207,6 +170,11 @@ def host_share(items: Sequence[T], index: int, count: int) -> list[T]:
     return list(items[index::count])
 
 
+def is_sharded(channel: Mapping[str, Any]) -> bool:
+    """Whether each host gets a part of the channel rather than all of it."""
+    return channel["DataSource"]["S3DataSource"].get("S3DataDistributionType") == SHARDED  # type: ignore[no-any-return]
+
+
 def host_items(items: Sequence[T], delivery: Delivery, epoch: int = 0) -> list[T]:
     """The items that this delivery's host gets in an epoch, in order.
 
@@ -217,6 +185,6 @@ def host_items(items: Sequence[T], delivery: Delivery, epoch: int = 0) -> list[T
     ordered = list(items)
     if shuffle := channel.get("ShuffleConfig"):
         ordered = epoch_order(ordered, shuffle["Seed"], epoch)
-    if channel["DataSource"]["S3DataSource"].get("S3DataDistributionType") == SHARDED:
+    if is_sharded(channel):
         ordered = host_share(ordered, delivery.hosts.index(delivery.host), len(delivery.hosts))
     return ordered

@@ -14,9 +14,9 @@ from __future__ import annotations
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
@@ -31,7 +31,6 @@ from launcher.local.delivery import BindMount, Delivery, Store
 from launcher.local.hosts import prepare_host, restore_checkpoints, write_code
 from launcher.local.objects import total_bytes
 from launcher.local.providers import provide
-from launcher.local.providers.file_system import place_without_mounts
 from launcher.local.report import announce, report
 from launcher.local.sandbox import HostProcess
 from launcher.local.stores import embedded_store, remote_store
@@ -94,38 +93,49 @@ def _prepare(
     announce(run)
     failures: list[Exception] = []
     restore_checkpoints(run, store)
-    road = Road(store, file_systems, failures.append)
-    processes = [_bring(run, host, road, stack) for host in run.hosts]
+    for host in run.hosts:
+        write_code(run, host)
+    deliveries = [
+        delivery for host in run.hosts for delivery in _deliveries(run, host, store, file_systems, failures.append)
+    ]
+    with run.console.progress("reading the channels") as advance:
+        binds = stack.enter_context(provide(*(replace(each, on_bytes=advance) for each in deliveries)))
+    processes = [_process_of(run, host, store, binds, stack) for host in run.hosts]
     undone.pop_all()
     return processes, failures
 
 
-def _bring(run: LocalRun, host: Host, road: Road, stack: ExitStack) -> HostProcess:
-    """One host's channels and files; what is to be started when all hosts have theirs."""
-    write_code(run, host)
-    binds: list[BindMount] = []
+def _deliveries(
+    run: LocalRun, host: Host, store: Store, file_systems: dict[str, Path], on_error: Callable[[Exception], None]
+) -> Iterator[Delivery]:
+    """What a host is to find below input/data, except for the code."""
     for entry in channels_of(run.plan.request, host):
-        if entry["ChannelName"] == contract.CODE_CHANNEL and run.plan.code is not None:
-            continue
-        with run.console.progress(f"bringing {entry['ChannelName']} to {host.name}") as advance:
-            delivery = Delivery(
+        if entry["ChannelName"] != contract.CODE_CHANNEL or run.plan.code is None:
+            yield Delivery(
                 channel=entry,
                 host=host.name,
                 hosts=sharing(entry, run.hosts),
                 data_dir=run.root(host) / contract.DATA_DIR,
                 scratch=run.host_folder(host) / "scratch" / entry["ChannelName"],
-                store=road.store,
-                file_systems=road.file_systems,
+                store=store,
+                file_systems=file_systems,
+                namespaces=run.namespaces,
                 sample=run.options.sample,
-                on_bytes=advance,
                 on_warning=run.console.warn,
-                on_error=road.on_error,
+                on_error=on_error,
             )
-            delivery.scratch.mkdir(parents=True, exist_ok=True)
-            binds += stack.enter_context(provide(delivery))
+
+
+def _process_of(run: LocalRun, host: Host, store: Store, binds: Sequence[BindMount], stack: ExitStack) -> HostProcess:
+    """What is to be started for a host, once the channels are there."""
     # Not below the run's folder: sockets in it, as multiprocessing makes them, have short paths.
     temporary = stack.enter_context(TemporaryDirectory(prefix="launch-", ignore_cleanup_errors=True))
-    return prepare_host(run, host, road.store, _placed(run, binds, stack), temporary)
+    mine = tuple(
+        replace(bind, source=bind.source.absolute(), target=bind.target.absolute())
+        for bind in binds
+        if run.root(host) in bind.target.parents
+    )
+    return prepare_host(run, host, store, mine, temporary)
 
 
 def _taken(folder: Path) -> RefusedError:
@@ -176,10 +186,10 @@ def _ask_about_size(run: LocalRun, store: Store) -> None:
     if not store.remote:
         return
     entries = (entry for entry in run.plan.request.get("InputDataConfig", ()) if _is_read_from_store(entry))
-    total = sum(total_bytes(entry, store.client, run.options.sample) for entry in entries)
+    total = sum(total_bytes(entry, store, run.options.sample) for entry in entries)
     if total <= _ASK_ABOVE:
         return
-    size = f"{human_bytes(total)} will be read from {store.client.meta.endpoint_url}"
+    size = f"{human_bytes(total)} will be read from {store.objects.where}"
     run.console.say(f"{size}; --sample N takes less")
     if run.options.yes:
         return
@@ -193,24 +203,6 @@ def _ask_about_size(run: LocalRun, store: Store) -> None:
 
 def _is_read_from_store(entry: dict[str, Any]) -> bool:
     return "S3DataSource" in entry["DataSource"] and entry["ChannelName"] != contract.CODE_CHANNEL
-
-
-def _placed(run: LocalRun, binds: list[BindMount], stack: ExitStack) -> tuple[BindMount, ...]:
-    """The mounts that the host's namespace is to make; without namespaces they are stood in for here."""
-    if run.namespaces:
-        return tuple(replace(bind, source=bind.source.absolute(), target=bind.target.absolute()) for bind in binds)
-    for bind in binds:
-        stack.enter_context(place_without_mounts(bind, run.console.warn))
-    return ()
-
-
-@dataclass(frozen=True)
-class Road:
-    """What the channels of all hosts have in common."""
-
-    store: Store
-    file_systems: dict[str, Path]
-    on_error: Callable[[Exception], None]
 
 
 @contextmanager

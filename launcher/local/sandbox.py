@@ -61,6 +61,25 @@ def why_no_namespaces() -> str | None:
     return None if done.returncode == 0 else (done.stderr.strip().splitlines() or ["unshare failed"])[-1]
 
 
+def why_no_overlay(source: Path, scratch: Path) -> str | None:
+    """Why a folder cannot be shown to a host with an overlay in `scratch`, or None if it can; found by one attempt."""
+    trial = scratch / "trial"
+    trial.mkdir(parents=True)
+    steps = f'cd "$1" && ln -s "$2" lower && mkdir upper work it && mount -t overlay -o {enter.OVERLAY} overlay it'
+    done = subprocess.run(
+        [*_unshare(), "sh", "-c", steps, "sh", trial, source], capture_output=True, text=True, check=False
+    )
+    remove_overlay(trial)
+    return None if done.returncode == 0 else (done.stderr.strip().splitlines() or ["mount failed"])[0]
+
+
+def remove_overlay(written: Path) -> None:
+    """Remove what an overlay has kept, with the folder to which the kernel leaves no user any right."""
+    with contextlib.suppress(FileNotFoundError):
+        (written / "work" / "work").chmod(0o700)
+    shutil.rmtree(written, ignore_errors=True)
+
+
 def _unshare() -> list[str]:
     """Our tools by their own paths: the job's PATH is the job's affair."""
     return [shutil.which("unshare") or "unshare", *_UNSHARE]
@@ -75,7 +94,10 @@ def start(host: HostProcess, *, namespaces: bool) -> subprocess.Popen[bytes]:
             "base_dir": contract.BASE_DIR,
             "stage": str(host.stage),
             "etc_hosts": str(host.etc_hosts),
-            "binds": [{**asdict(bind), "source": str(bind.source), "target": str(bind.target)} for bind in host.binds],
+            "binds": [
+                {name: value if isinstance(value, bool | None) else str(value) for name, value in asdict(bind).items()}
+                for bind in host.binds
+            ],
             "command": list(host.command),
             "mount": shutil.which("mount"),
         }

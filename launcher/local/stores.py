@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from launcher.errors import RefusedError
 from launcher.local.delivery import Store
+from launcher.local.sources import FolderObjects, RemoteObjects
 
 if TYPE_CHECKING:
     from launcher.spec import JobSpec
@@ -24,13 +25,14 @@ _PASSED_ON = ("AWS_CA_BUNDLE", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 
 @contextmanager
 def embedded_store(data: Path, overlay: Path, on_warning: Callable[[str], None] = lambda text: None) -> Iterator[Store]:
-    """Serve `data`/s3 on loopback; what the job writes goes to `overlay`."""
+    """Read `data`/s3 as it lies there, and serve it on loopback to scripts; what the job writes goes to `overlay`."""
     from launcher.local.s3_server import serve_store
     from launcher.local.s3_server.store import Store as FolderStore
 
-    with serve_store(FolderStore(data / "s3", overlay, on_warning)) as endpoint:
+    folder = FolderStore(data / "s3", overlay, on_warning)
+    with serve_store(folder) as endpoint:
         environ = {**_LOCAL_CREDENTIALS, "AWS_REGION": _LOCAL_REGION, "AWS_ENDPOINT_URL": endpoint, **_NO_PROXY}
-        yield Store(_client(environ), environ, remote=False)
+        yield Store(FolderObjects(folder, data / "s3"), environ, remote=False)
 
 
 @contextmanager
@@ -60,15 +62,16 @@ def remote_store(spec: JobSpec) -> Iterator[Store]:
     if endpoint := environ.get("AWS_ENDPOINT_URL_S3"):
         environ["AWS_ENDPOINT_URL"] = endpoint
     try:
-        client = _client(environ)
+        client = s3_client(environ)
     except ValueError as error:
         raise RefusedError(
             f"the S3 endpoint is wrong: {error}; write AWS_ENDPOINT_URL with its protocol, http://..."
         ) from None
-    yield Store(client, environ, remote=True)
+    yield Store(RemoteObjects(client), environ, remote=True)
 
 
-def _client(environ: Mapping[str, str]) -> Any:
+def s3_client(environ: Mapping[str, str]) -> Any:
+    """A boto3 client of the store that these variables name, and of no other."""
     import boto3
     import botocore.session
     from botocore.config import Config

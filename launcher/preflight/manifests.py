@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from launcher.aws.account import AwsError
@@ -16,6 +17,7 @@ from launcher.checks.rule import Entry
 from launcher.console import human_bytes
 from launcher.errors import Path, RefusedError
 from launcher.local.manifests import REFERENCE, read_manifest
+from launcher.local.s3_reading import read_object
 from launcher.nearest import did_you_mean
 from launcher.preflight.archives import ARCHIVED, REMEDY, archive_of
 from launcher.preflight.check import Check, Found, Subject
@@ -90,7 +92,7 @@ def _read(subject: Subject, place: Place, hosts: int) -> Named | None:
         return None
     try:
         (bucket, prefix), entries = subject.account.attempt(
-            "s3", "get_object", lambda client: read_manifest(client, str(place))
+            "s3", "get_object", lambda client: read_manifest(partial(read_object, client), str(place))
         )
     except RecursionError:
         raise FormError(f"{place} is nested too deeply for a list of keys; write it anew") from None

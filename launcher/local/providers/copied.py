@@ -1,38 +1,87 @@
-"""File mode: every object of the channel is copied before the job starts.
+"""File mode: every object of the channel is a file of the host's own before the job starts.
 
-The copy grows in a directory beside the channel's and takes its name only when it is whole, so neither an error nor Ctrl-C
+A copy grows in a directory beside the channel's and takes its name only when it is whole, so neither an error nor Ctrl-C
 leaves half a channel, or half a file, where a job would look for a whole one. It is a new directory in which nobody else
 writes, and keys were checked before the first byte, so no path in it can lead outside.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event, Lock
 
 from launcher.errors import RefusedError
+from launcher.local import sandbox
 from launcher.local.delivery import BindMount, Delivery
-from launcher.local.objects import S3Object, as_tree, host_items, list_objects
-from launcher.local.providers.places import occupied, remove_tree
-from launcher.local.s3_reading import read_object
+from launcher.local.objects import S3Object, as_tree, host_items, is_sharded
+from launcher.local.providers.places import empty_directory, occupied, remove_tree
+from launcher.s3_uri import Place, parse_s3_uri
 
 _AT_ONCE = 8  # objects under way; more gains nothing on one machine's link and costs a connection each
 
 
 @contextmanager
-def provide(delivery: Delivery) -> Iterator[Sequence[BindMount]]:
-    """This host's objects as files under `delivery.directory`, relative keys kept; removed on leaving.
+def provide(*deliveries: Delivery) -> Iterator[Sequence[BindMount]]:
+    """Each host's objects as files under `delivery.directory`, relative keys kept; removed on leaving.
 
-    Raises RefusedError, before anything is written, where the channel has no objects or keys that cannot be files; and
-    where the store refuses or the disk does.
+    With namespaces, hosts that get the same objects share one folder, each under an overlay of its own: the `--data` folder
+    itself if it holds nothing else, or one copy. Otherwise each host gets a copy. Raises RefusedError, before anything is
+    written, if a channel has no objects or keys that cannot be files; and if the store or the disk refuses.
     """
-    objects = as_tree(list_objects(delivery.channel, delivery.store.client, delivery.sample))
-    with copied(delivery, host_items(objects, delivery)):
-        yield ()
+    trees: dict[str, list[S3Object]] = {}
+    shared: dict[str, Path | None] = {}
+    for delivery in deliveries:
+        if delivery.name not in trees:
+            trees[delivery.name] = as_tree(delivery.store.listed(delivery.channel, delivery.sample))
+    with ExitStack() as stack:
+        binds = []
+        for delivery in deliveries:
+            objects = host_items(trees[delivery.name], delivery)
+            if delivery.name not in shared:
+                shared[delivery.name] = _shared_folder(stack, delivery, objects)
+            if (source := shared[delivery.name]) is None:
+                stack.enter_context(copied(delivery, objects))
+                continue
+            written = delivery.scratch / "written"
+            written.mkdir(parents=True)
+            stack.callback(sandbox.remove_overlay, written)
+            target = stack.enter_context(empty_directory(delivery))
+            binds.append(BindMount(source, target, read_only=False, written=written))
+        yield binds
+
+
+def _shared_folder(stack: ExitStack, delivery: Delivery, objects: Sequence[S3Object]) -> Path | None:
+    """The folder to show to all hosts of a channel under overlays; None if each is to get a copy of its own."""
+    alone = len(delivery.hosts) == 1
+    if not delivery.namespaces or (not alone and is_sharded(delivery.channel)):
+        return None
+    folder = _folder_of(delivery, objects)
+    if alone and folder is None:
+        return None
+    delivery.data_dir.mkdir(parents=True, exist_ok=True)
+    if reason := sandbox.why_no_overlay((folder or delivery.data_dir).resolve(), delivery.scratch):
+        delivery.on_warning(f"File channels are copied for each host, since overlays do not work here ({reason})")
+        return None
+    if folder is None:
+        copy = replace(delivery, data_dir=delivery.scratch / "shared")
+        stack.enter_context(copied(copy, objects))
+        folder = copy.directory
+    return folder.resolve()
+
+
+def _folder_of(delivery: Delivery, objects: Sequence[S3Object]) -> Path | None:
+    """The folder on this disk that is what the job is to find in the channel's."""
+    place = parse_s3_uri(delivery.channel["DataSource"]["S3DataSource"]["S3Uri"])
+    base = place.key if place.key.endswith("/") or not place.key else f"{place.key}/"
+    if any(found.key != base + found.path for found in objects):
+        return None
+    return delivery.store.objects.folder(Place(place.bucket, base), len(objects))
 
 
 @contextmanager
@@ -54,8 +103,9 @@ def copied(delivery: Delivery, objects: Sequence[S3Object]) -> Iterator[None]:
 
 
 def _copy_all(delivery: Delivery, objects: Iterable[S3Object], root: Path) -> None:
-    """Copies with several threads; the first error, or Ctrl-C, stops them all and is raised once they have ended."""
+    """Copies what is remote with several threads; the first error, or Ctrl-C, stops them all and is raised once they have ended."""
     pending, lock, stop = iter(objects), Lock(), Event()
+    made = {root}
 
     def work() -> None:
         while not stop.is_set():
@@ -63,8 +113,11 @@ def _copy_all(delivery: Delivery, objects: Iterable[S3Object], root: Path) -> No
                 found = next(pending, None)
             if found is None:
                 return
-            _copy(delivery, found, root / found.path, stop)
+            _copy(delivery, found, root / found.path, (made, stop))
 
+    if not delivery.store.remote:  # threads gain nothing on a disk
+        work()
+        return
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix=f"copy-{delivery.name}") as pool:
         try:
             for finished in as_completed([pool.submit(work) for _ in range(_AT_ONCE)]):
@@ -73,15 +126,20 @@ def _copy_all(delivery: Delivery, objects: Iterable[S3Object], root: Path) -> No
             stop.set()
 
 
-def _copy(delivery: Delivery, found: S3Object, path: Path, stop: Event) -> None:
+def _copy(delivery: Delivery, found: S3Object, path: Path, common: tuple[set[Path], Event]) -> None:
+    made, stop = common
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("xb") as file:
-            for chunk in read_object(delivery.store.client, found.place):
+        if path.parent not in made:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            made.add(path.parent)
+        target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        try:
+            for count in delivery.store.objects.copy(found.place, target):
+                delivery.on_bytes(count)
                 if stop.is_set():
                     return
-                file.write(chunk)
-                delivery.on_bytes(len(chunk))
+        finally:
+            os.close(target)
     except OSError as error:
         raise RefusedError(f"{found.place}: cannot be written as {path}: {error.strerror}; free space there, or rename "
                            "the object") from error  # fmt: skip

@@ -24,7 +24,7 @@ from entrypoints.contract import epochs_name, fifo_name
 from launcher.errors import RefusedError
 from launcher.local.delivery import BindMount, Delivery
 from launcher.local.providers.pipe_content import Epochs, open_epochs
-from launcher.local.providers.read_ahead import read_ahead
+from launcher.local.providers.read_ahead import in_order, read_ahead
 
 _CAPACITY = 1 << 20  # bytes of the pipe, of 64 KiB by default: fewer switches between writer and reader
 _SHORT, _LONG = 0.001, 0.05  # seconds between two looks for a reader: at first, and once it takes its time
@@ -70,7 +70,7 @@ def _feed(delivery: Delivery, epochs: Epochs, path: Path, stop: Event) -> None:
     for epoch in count():
         following = None
         try:
-            with read_ahead(epochs(epoch), stop) as chunks:
+            with read_ahead(epochs(epoch), stop) if delivery.store.remote else in_order(epochs(epoch)) as chunks:
                 following = _feed_epoch(delivery, path, epoch, chunks, stop)
         except Exception as error:  # noqa: BLE001 - whatever it is, the thread that runs the job has to know
             _fail(delivery, error, stop)

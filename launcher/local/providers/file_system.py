@@ -1,8 +1,8 @@
 """EFS and FSx for Lustre: the channel's directory is a directory of the file system itself, read-only or not.
 
-No provider can mount for a job that runs in namespaces made later, so this one finds the directory and hands the runner a
-`BindMount`. Where the runner has no namespaces, `place_without_mounts` does what can be done without: a copy for `ro`,
-since a link would let the job write to the source, and a link for `rw`.
+No provider can mount for a job that runs in namespaces made later, so this one finds the directory and yields a `BindMount`
+for the runner. Without namespaces, `_place_without_mounts` makes a copy for `ro`, since a link would let the job write to the
+source, and a link for `rw`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LUSTRE = "FSxLustre"
 
 @contextmanager
 def provide(delivery: Delivery) -> Iterator[Sequence[BindMount]]:
-    """An empty `delivery.directory`, and the one mount that belongs on it; the directory is removed on leaving.
+    """An empty `delivery.directory` and the one mount that belongs on it, or without namespaces what stands in for it.
 
     Raises RefusedError where no directory stands for the file system, where DirectoryPath is not in it, or leaves it.
     """
@@ -31,7 +31,12 @@ def provide(delivery: Delivery) -> Iterator[Sequence[BindMount]]:
     if writable:
         delivery.on_warning(f"channel {delivery.name!r}: the job can write to {source} (FileSystemAccessMode rw)")
     with empty_directory(delivery) as target:
-        yield (BindMount(source, target, read_only=not writable),)
+        bind = BindMount(source, target, read_only=not writable)
+        if delivery.namespaces:
+            yield (bind,)
+            return
+        with _place_without_mounts(bind, delivery.on_warning):
+            yield ()
 
 
 def find_directory(delivery: Delivery) -> Path:
@@ -65,7 +70,7 @@ def find_directory(delivery: Delivery) -> Path:
 
 
 @contextmanager
-def place_without_mounts(bind: BindMount, on_warning: Callable[[str], None]) -> Iterator[None]:
+def _place_without_mounts(bind: BindMount, on_warning: Callable[[str], None]) -> Iterator[None]:
     """Shows the source at the target without mounting: a copy where it is read-only, else a symbolic link.
 
     The target must be an empty directory, as a provider leaves it, and is one again on leaving. Raises RefusedError

@@ -33,7 +33,7 @@ def mounted(tool: MountTool, view: View, which: Which, on_warning: Callable[[str
 
     Raises MountFailedError where the program does not start, ends, or brings no mount within half a minute.
     """
-    log = view.scratch / f"{tool.program}.log"
+    log = view.scratch / f"{tool.program}-{view.directory.name}.log"
     program = [which(tool.program) or tool.program, *tool.options(view)]
     try:
         # A session of its own: Ctrl-C at the terminal must reach the job first, which reads from this mount until it ends.

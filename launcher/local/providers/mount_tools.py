@@ -18,13 +18,22 @@ _DEFAULT_REGION = "us-east-1"
 
 @dataclass(frozen=True)
 class View:
-    """What to show where: everything in `folder` (whose key is empty, or ends in `/`) at `directory`."""
+    """What to show where: each folder (its key is empty or ends in `/`) at `directory`, or at its name below it.
 
-    folder: Place
+    A program that cannot combine folders gets one, and shows it at `directory` itself.
+    """
+
+    folders: Mapping[str, Place]
     directory: Path
     scratch: Path  # for logs and caches
     store_environ: Mapping[str, str]
     only: Path | None = None  # a file with the paths to show, one a line; None shows all
+
+    @property
+    def folder(self) -> Place:
+        """The only folder."""
+        [folder] = self.folders.values()
+        return folder
 
     @property
     def endpoint(self) -> str:
@@ -44,7 +53,8 @@ class MountTool:
     program: str
     options: Callable[[View], list[str]]  # the command line behind its name
     environ: Callable[[View], dict[str, str]]
-    can_select: bool  # whether it understands `View.only`
+    can_select: bool = False  # whether it understands `View.only`
+    can_combine: bool = False  # whether it shows several folders; `environ` names them
 
 
 def _mount_s3(view: View) -> list[str]:
@@ -57,13 +67,21 @@ def _mount_s3(view: View) -> list[str]:
 
 
 def _rclone(view: View) -> list[str]:
+    return [*_rclone_options(view), f":s3:{view.folder.bucket}/{view.folder.key}", str(view.directory)]
+
+
+def _rclone_combined(view: View) -> list[str]:
+    return [*_rclone_options(view), ":combine:", str(view.directory)]
+
+
+def _rclone_options(view: View) -> list[str]:
     # Times from the listing, since asking for each object's own is a request per file; the data does not change, so
     # neither directories nor attributes are asked for twice.
     options = ["--read-only", "--use-server-modtime", "--dir-cache-time=24h", "--attr-timeout=1h", "--poll-interval=0"]
     options += ["--buffer-size=4M", "--vfs-read-chunk-size=16M"]  # a quarter of the memory per open file; no slower
     if view.only:
         options.append(f"--files-from-raw={view.only}")
-    return ["mount", *options, f":s3:{view.folder.bucket}/{view.folder.key}", str(view.directory)]
+    return ["mount", *options]
 
 
 def _rclone_environ(view: View) -> dict[str, str]:
@@ -83,6 +101,12 @@ def _rclone_environ(view: View) -> dict[str, str]:
     return settings
 
 
+def _rclone_combined_environ(view: View) -> dict[str, str]:
+    upstreams = (f"{name}=:s3:{folder.bucket}/{folder.key}" for name, folder in view.folders.items())
+    quoted = " ".join('"' + upstream.replace('"', '""') + '"' for upstream in upstreams)
+    return {**_rclone_environ(view), "RCLONE_COMBINE_UPSTREAMS": quoted}
+
+
 def _s3fs(view: View) -> list[str]:
     options = ["ro", f"endpoint={view.region}", f"tmpdir={view.scratch}", f"uid={os.getuid()}", f"gid={os.getgid()}"]
     options.append("umask=0022")
@@ -98,10 +122,11 @@ def _s3fs_with_folders(view: View) -> list[str]:
 
 
 TOOLS = (  # in the order of preference; one that fails gives way to the next
-    MountTool("mount-s3", _mount_s3, lambda view: dict(view.store_environ), can_select=False),
+    MountTool("mount-s3", _mount_s3, lambda view: dict(view.store_environ)),
     MountTool("rclone", _rclone, _rclone_environ, can_select=True),
-    MountTool("s3fs", _s3fs_with_folders, lambda view: dict(view.store_environ), can_select=False),
-    MountTool("s3fs", _s3fs, lambda view: dict(view.store_environ), can_select=False),
+    MountTool("rclone", _rclone_combined, _rclone_combined_environ, can_select=True, can_combine=True),  # since 1.59
+    MountTool("s3fs", _s3fs_with_folders, lambda view: dict(view.store_environ)),
+    MountTool("s3fs", _s3fs, lambda view: dict(view.store_environ)),
 )
 
 

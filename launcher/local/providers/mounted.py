@@ -1,8 +1,11 @@
 """FastFile mode: a lazy, read-only mount of the channel's folder, by a FUSE program that is installed.
 
 A job that lists, seeks, or opens thousands of files behaves over a mount as it will under FastFile; over a copy it does
-not, so a copy is the last resort and says so. Like FastFile itself a mount knows folders only, so the URI must name one.
-Where a host gets only some of the objects (its share, or a sample), the program shows only those, or links name them.
+not, so a copy is the last resort and is reported. Like FastFile itself a mount knows folders only, so the URI must name one.
+
+A program that can combine folders shows those of all channels and hosts at once, each below one directory under a name of its
+own; a host's channel is then a mount of that, or without namespaces a link to it. If a host gets only some of the objects
+(its shard, or a sample), the program shows only those, or links name them.
 """
 
 from __future__ import annotations
@@ -10,14 +13,14 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from launcher.errors import RefusedError
 from launcher.local.delivery import BindMount, Delivery
-from launcher.local.objects import NoObjectsError, S3Object, as_tree, host_items, objects_under
+from launcher.local.objects import NoObjectsError, S3Object, as_tree, host_items, is_sharded
 from launcher.local.providers.copied import copied
 from launcher.local.providers.fuse import MountFailedError, Which, mounted
 from launcher.local.providers.mount_tools import TOOLS, MountTool, View
@@ -30,30 +33,51 @@ _REMEDY = "`apt-get install fuse3 rclone` makes it a mount"
 
 @dataclass(frozen=True)
 class _Folder:
-    """The folder of the channel and what this host gets of it."""
+    """The folder of a channel and what a host gets of it."""
 
     place: Place
     objects: Sequence[S3Object]
     whole: bool  # every object of the folder
 
+    @property
+    def paths(self) -> list[str]:
+        return [found.path for found in self.objects]
+
 
 @contextmanager
-def provide(delivery: Delivery, *, which: Which = shutil.which) -> Iterator[Sequence[BindMount]]:
-    """This host's objects below `delivery.directory` as a live mount, else as a copy with a warning; gone on leaving.
+def provide(*deliveries: Delivery, which: Which = shutil.which) -> Iterator[Sequence[BindMount]]:
+    """Each host's objects below `delivery.directory` as a live mount, else as a copy with a warning; gone on leaving.
 
-    `which` finds programs; one that finds none makes it a copy. The program's log stays in `delivery.scratch`. Raises
-    RefusedError where the URI is no folder with objects, where keys cannot be files, and as a copy does.
+    `which` finds programs; one that finds none makes it a copy. The program's log stays in the first delivery's `scratch`.
+    Raises RefusedError if a URI is no folder with objects, if keys cannot be files, and as a copy does.
     """
-    folder = _folder(delivery)
+    names = [each.name if _is_same_for_all(each) else f"{each.name}.{each.host}" for each in deliveries]
+    folders: dict[str, _Folder] = {}
+    for name, delivery in zip(names, deliveries, strict=True):
+        if name not in folders:
+            folders[name] = _folder(delivery)
+    binds: list[BindMount] = []
     with ExitStack() as stack:
-        if not folder.objects:
-            stack.enter_context(empty_directory(delivery))
-        elif reason := _mount_by_any(stack, delivery, folder, which):
-            delivery.on_warning(
-                f"channel {delivery.name!r}: FastFile is a copy here, not a lazy mount: {reason}; {_REMEDY}"
-            )
-            stack.enter_context(copied(delivery, folder.objects))
-        yield ()
+        shown = {name: folder for name, folder in folders.items() if folder.objects}
+        places, reason = _mount_by_any(stack, deliveries[0], shown, which) if shown else ({}, "")
+        for name, delivery in zip(names, deliveries, strict=True):
+            if name not in shown:
+                stack.enter_context(empty_directory(delivery))
+            elif reason:
+                delivery.on_warning(
+                    f"channel {delivery.name!r}: FastFile is a copy here, not a lazy mount: {reason}; {_REMEDY}"
+                )
+                stack.enter_context(copied(delivery, folders[name].objects))
+            elif delivery.namespaces:
+                target = stack.enter_context(empty_directory(delivery))
+                binds.append(BindMount(places[name], target, read_only=True))
+            else:
+                stack.enter_context(_linked(delivery, places[name]))
+        yield binds
+
+
+def _is_same_for_all(delivery: Delivery) -> bool:
+    return len(delivery.hosts) == 1 or not is_sharded(delivery.channel)
 
 
 def _folder(delivery: Delivery) -> _Folder:
@@ -64,8 +88,9 @@ def _folder(delivery: Delivery) -> _Folder:
     place = parse_s3_uri(source["S3Uri"])
     if partial_name := bool(place.key) and not place.key.endswith("/"):
         place = Place(place.bucket, f"{place.key}/")
+    channel = {**delivery.channel, "DataSource": {"S3DataSource": {**source, "S3Uri": str(place)}}}
     try:
-        found = as_tree(objects_under(str(place), delivery.store.client, delivery.sample))
+        found = as_tree(delivery.store.listed(channel, delivery.sample))
     except NoObjectsError as error:
         raise NoObjectsError(f"{error} ({what} takes a folder, not the beginning of a name)") from error
     if partial_name:
@@ -77,53 +102,85 @@ def _folder(delivery: Delivery) -> _Folder:
     return _Folder(place, objects, whole=delivery.sample is None and len(objects) == len(found))
 
 
-def _mount_by_any(stack: ExitStack, delivery: Delivery, folder: _Folder, which: Which) -> str:
-    """Enters the first mount that works into the stack; says why where there is none."""
+def _mount_by_any(
+    stack: ExitStack, delivery: Delivery, folders: Mapping[str, _Folder], which: Which
+) -> tuple[dict[str, Path], str]:
+    """Enters the first mounts that work into the stack; where each folder is shown, or why none is."""
     if not os.access(_FUSE, os.R_OK | os.W_OK):
-        return f"{_FUSE} is not there, or not for this user"
+        return {}, f"{_FUSE} does not exist, or not for this user"
     installed = [tool for tool in TOOLS if which(tool.program)]
     if not installed:
-        return f"none of {', '.join(dict.fromkeys(tool.program for tool in TOOLS))} is installed"
-    reasons = []
-    for tool in sorted(installed, key=lambda tool: not folder.whole and not tool.can_select):
+        return {}, f"none of {', '.join(dict.fromkeys(tool.program for tool in TOOLS))} is installed"
+    partial = not all(folder.whole for folder in folders.values())
+
+    def misfit(tool: MountTool) -> tuple[bool, bool]:
+        return partial and not tool.can_select, tool.can_combine is not (len(folders) > 1)
+
+    reasons: list[str] = []
+    for tool in sorted(installed, key=misfit):
         try:
-            stack.enter_context(_shown(delivery, folder, tool, which))
+            with ExitStack() as attempt:
+                places = _mount(attempt, delivery, folders, tool, which)
+                stack.push(attempt.pop_all())
         except MountFailedError as error:
             reasons.append(str(error))
         else:
-            return ""
-    return "; ".join(reasons)
+            return places, ""
+    return {}, "; ".join(dict.fromkeys(reasons))
+
+
+def _mount(
+    stack: ExitStack, delivery: Delivery, folders: Mapping[str, _Folder], tool: MountTool, which: Which
+) -> dict[str, Path]:
+    """Where the tool shows each folder, or this host's part of it."""
+    delivery.scratch.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix="fastfile-", dir=delivery.scratch)).resolve()
+    root = scratch / "mount"
+    if tool.can_combine:
+        parts = [(root, folders)]
+    else:
+        parts = [(root / name, {name: folder}) for name, folder in folders.items()]
+    for directory, shown in parts:
+        directory.mkdir(parents=True)
+        only = None
+        if tool.can_select and not all(folder.whole for folder in shown.values()):
+            below = {name: f"{name}/" if tool.can_combine else "" for name in shown}
+            lines = [f"{below[name]}{path}\n" for name, folder in shown.items() for path in folder.paths]
+            only = scratch / f"{'-'.join(shown)[:200]}.txt"
+            only.write_text("".join(lines), encoding="utf-8")
+        view = View(
+            {name: folder.place for name, folder in shown.items()}, directory, scratch, delivery.store.environ, only
+        )
+        stack.enter_context(mounted(tool, view, which, delivery.on_warning))
+    places = {}
+    for name, folder in folders.items():
+        odd = [path for path in folder.paths if not path.isprintable()]  # rclone respells control characters
+        for path in [folder.paths[0], *odd]:
+            if not _is_shown(root / name / path):
+                raise MountFailedError(f"{tool.program} does not show {path!r} (logs in {scratch})")
+        places[name] = root / name
+        if not folder.whole and not tool.can_select:
+            delivery.on_warning(
+                f"channel {name!r}: its files are links to {root / name}, since {tool.program} cannot show a part of "
+                "a folder; rclone can"
+            )
+            places[name] = scratch / "links" / name
+            _link_all(places[name], root / name, folder.paths)
+    return places
 
 
 @contextmanager
-def _shown(delivery: Delivery, folder: _Folder, tool: MountTool, which: Which) -> Iterator[None]:
-    """The folder, or this host's part of it, at the channel's directory, by this tool."""
-    delivery.scratch.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f"{delivery.name}-{delivery.host}-", dir=delivery.scratch)).resolve()
-    paths = [found.path for found in folder.objects]
-    with ExitStack() as stack:
-        directory = stack.enter_context(empty_directory(delivery)).resolve()
-        only, root = None, directory
-        if not folder.whole and tool.can_select:
-            only = scratch / "only.txt"
-            only.write_text("".join(f"{path}\n" for path in paths), encoding="utf-8")
-        elif not folder.whole:
-            root = scratch / "all"
-            root.mkdir()
-        view = View(folder.place, root, scratch, delivery.store.environ, only)
-        stack.enter_context(mounted(tool, view, which, delivery.on_warning))
-        odd = [path for path in paths if not path.isprintable()]  # rclone respells control characters
-        for path in [paths[0], *odd]:
-            if not _is_shown(root / path):
-                raise MountFailedError(f"{tool.program} does not show {path!r} (logs in {scratch})")
-        if root is not directory:
-            delivery.on_warning(
-                f"channel {delivery.name!r}: its files are links to {root}, since {tool.program} cannot show a part of "
-                "a folder; rclone can"
-            )
-            stack.callback(_remove_links, directory, delivery)
-            _link_all(directory, root, paths)
-        yield
+def _linked(delivery: Delivery, place: Path) -> Iterator[None]:
+    """A link to the place as `delivery.directory`."""
+    with empty_directory(delivery) as directory:
+        directory.rmdir()
+        directory.symlink_to(place)
+        try:
+            yield
+        finally:
+            directory.unlink(missing_ok=True)
+            remove_tree(directory, delivery.on_warning)  # what the job put in its place
+            directory.mkdir()
 
 
 def _is_shown(path: Path) -> bool:
@@ -140,9 +197,3 @@ def _link_all(directory: Path, root: Path, paths: Sequence[str]) -> None:
         link = directory / path
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(root / path)
-
-
-def _remove_links(directory: Path, delivery: Delivery) -> None:
-    """Leaves the directory empty again, whatever the job put beside the links; nothing is mounted on it."""
-    remove_tree(directory, delivery.on_warning)
-    directory.mkdir(exist_ok=True)

@@ -18,8 +18,8 @@ from typing import IO
 from launcher.errors import RefusedError
 from launcher.local.delivery import Delivery
 from launcher.local.manifests import AugmentedManifest
-from launcher.local.objects import S3Object, host_items, list_objects
-from launcher.local.s3_reading import CHUNK, Stream, read_object
+from launcher.local.objects import S3Object, host_items
+from launcher.local.s3_reading import CHUNK, Stream
 from launcher.s3_uri import Place
 
 Epochs = Callable[[int], Iterator[Stream]]  # the epoch's number, from 0 -> its streams, in order
@@ -38,13 +38,14 @@ def open_epochs(delivery: Delivery) -> Iterator[Epochs]:
     object is too long for a record.
     """
     source = delivery.channel["DataSource"]["S3DataSource"]
-    client = delivery.store.client
     delivery.scratch.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         if source["S3DataType"] == "AugmentedManifestFile":
             names = source.get("AttributeNames", ())
             manifest = stack.enter_context(
-                AugmentedManifest(client, source["S3Uri"], names, delivery.sample, delivery.scratch)
+                AugmentedManifest(
+                    delivery.store.objects.read, source["S3Uri"], names, delivery.sample, delivery.scratch
+                )
             )
 
             def of_manifest(epoch: int) -> Iterator[Stream]:
@@ -54,7 +55,7 @@ def open_epochs(delivery: Delivery) -> Iterator[Epochs]:
 
             yield of_manifest
         else:
-            objects = list_objects(delivery.channel, client, delivery.sample)
+            objects = delivery.store.listed(delivery.channel, delivery.sample)
             _refuse_long_records(delivery, objects)
             yield lambda epoch: (_stream(delivery, found.place) for found in host_items(objects, delivery, epoch))
 
@@ -87,7 +88,7 @@ def _stream(delivery: Delivery, value: bytes | Place) -> Stream:
     if isinstance(value, bytes):
         stream, what = _inline(value), "a value of the manifest"
     else:
-        stream, what = read_object(delivery.store.client, value), str(value)
+        stream, what = delivery.store.objects.read(value), str(value)
         if _zipped(delivery):
             stream = gunzip(stream, what)
     return as_record(stream, what, delivery.scratch) if _wrapped(delivery) else stream

@@ -58,6 +58,19 @@ def read_ahead(streams: Iterator[Stream], stop: Event) -> Iterator[Iterator[byte
             thread.join(_QUIT_SECONDS)
 
 
+@contextmanager
+def in_order(streams: Iterator[Stream]) -> Iterator[Iterator[bytes]]:
+    """The chunks of all streams, read as they are asked for: a thread per stream gains nothing on a disk."""
+
+    def chunks() -> Stream:
+        for stream in streams:
+            with closing(stream):
+                yield from stream
+
+    with closing(chunks()) as opened:
+        yield opened
+
+
 def _take(slot: _Slot, stop: Event) -> bytes | None:
     while not stop.is_set():
         try:

@@ -79,9 +79,13 @@ class Store:
                     }
         return dict(sorted(found.items()))
 
+    def has_bucket(self, bucket: str) -> bool:
+        """Whether there is such a bucket."""
+        return _BUCKET.fullmatch(bucket) is not None and any(map(os.path.isdir, self._folders(bucket)))
+
     def require_bucket(self, bucket: str) -> None:
         """Raises S3Error NoSuchBucket where there is no such bucket."""
-        if not any(Path(folder).is_dir() for folder in self._folders(bucket)):
+        if not self.has_bucket(bucket):
             raise S3Error("NoSuchBucket", BucketName=bucket)
 
     def create_bucket(self, bucket: str) -> None:
