@@ -398,6 +398,55 @@ print("accuracy=0.75")
     assert not (here / "data/s3/bucket/checkpoints/epoch-2.pt").exists()
 
 
+@pytest.mark.parametrize(
+    "place", ["/opt/ml/checkpoints", "/checkpoints/of/mine", "{here}/mine", "/var/tmp/mine-{name}/x"]
+)
+def test_each_host_has_checkpoints_of_its_own_wherever_they_are(here: Path, place: str) -> None:
+    namespaces()
+    place = place.format(here=here, name=here.name)
+    stored = here / "data/s3/bucket/checkpoints"
+    stored.mkdir()
+    for name in ("kept", "removed"):
+        (stored / name).write_text(name)
+    if place == f"{here}/mine":
+        (here / "mine").mkdir()
+        (here / "mine/users").write_text("the user's own")
+    script = """
+import os, pathlib
+folder, host = pathlib.Path("PLACE"), os.environ["SM_CURRENT_HOST"]
+print(sorted(path.name for path in folder.iterdir()))
+(folder / host).write_text(host)
+if host == "algo-1":
+    (folder / "removed").unlink()
+(folder / "sub").mkdir()
+(folder / "sub/both").write_text(host)
+print(sorted(path.name for path in folder.iterdir()), os.path.exists("/etc/hosts"), sorted(os.listdir("/opt/ml")))
+"""
+    write_job(
+        here,
+        script.replace("PLACE", place),
+        f"checkpoint_config: {{s3_uri: s3://bucket/checkpoints/, local_path: {place}}}\n"
+        "resource_config: {instance_type: ml.m5.large, instance_count: 2, volume_size_in_gb: 9}\n",
+    )
+    output = launch(here)
+    assert output.count("| ['kept', 'removed']\n") == 2
+    assert "algo-1 | ['algo-1', 'kept', 'sub'] True" in output
+    assert "algo-2 | ['algo-2', 'kept', 'removed', 'sub'] True" in output
+    after = here / ".launch/job/s3/bucket/checkpoints"
+    assert sorted(path.name for path in after.iterdir()) == ["algo-1", "algo-2", "kept", "sub"]
+    assert (after / "sub/both").read_text() in ("algo-1", "algo-2")
+    assert [path.name for path in (here / "mine").glob("*")] == ["users"] * (place == f"{here}/mine")
+    assert place.startswith((str(here), "/opt/ml")) or not Path(place).exists()
+    assert not (here / ".launch/job/algo-1/checkpoints").exists()
+    assert not (here / ".launch/job/algo-1/scratch").exists()
+
+
+def test_checkpoints_elsewhere_are_refused_without_namespaces(here: Path) -> None:
+    write_job(here, "print(1)", "checkpoint_config: {s3_uri: s3://bucket/c/, local_path: /checkpoints}")
+    assert "without namespaces all hosts would share" in launch(here, "--no-namespaces", code=3)
+    assert not (here / ".launch/job").exists()
+
+
 def test_the_time_limit_stops_with_sigterm(here: Path) -> None:
     script = (
         "import signal, sys, time\n"
@@ -566,7 +615,7 @@ def test_a_job_that_removes_its_model_folder(here: Path) -> None:
     assert result(here)["TrainingJobStatus"] == "Completed"
 
 
-@pytest.mark.parametrize("place", ["/opt/ml/../../x", "/opt/ml/model"])
+@pytest.mark.parametrize("place", ["/opt/ml/../../x", "/opt/ml/model", "/opt", "/", "relative", "/etc/passwd"])
 def test_checkpoints_stay_in_their_place(here: Path, place: str) -> None:
     write_job(here, "print(1)", f"checkpoint_config: {{s3_uri: s3://bucket/c/, local_path: {place}}}")
     assert "local_path" in launch(here, code=3)

@@ -30,6 +30,9 @@ def enter(host: dict[str, Any]) -> None:
         if bind["written"]:
             lay_over(tool, bind)
             continue
+        if not Path(bind["target"]).is_dir():
+            show_anywhere(tool, Path(bind["target"]), Path(bind["source"]), Path(host["stage"]).parent / "scratch")
+            continue
         mount(tool, "--rbind", bind["source"], bind["target"])
         if bind["read_only"]:
             for target, flags in mounts_at(bind["target"]):
@@ -56,6 +59,19 @@ def lay_over(tool: str, bind: dict[str, Any]) -> None:
     mount(tool, "-t", "overlay", "-o", OVERLAY, "overlay", bind["target"])
 
 
+def show_anywhere(tool: str, target: Path, source: Path, scratch: Path) -> None:
+    """Show the source at a directory that does not exist on this machine, without making it there."""
+    missing = target
+    while not missing.parent.is_dir():
+        missing = missing.parent
+    new, beside = scratch / "new", scratch / "beside"
+    place = new / target.relative_to(missing)
+    for folder in (place, beside):
+        folder.mkdir(parents=True)
+    mount(tool, "--rbind", str(source), str(place))
+    show_at(tool, missing, new, beside)
+
+
 def show_at(tool: str, base: Path, root: Path, stage: Path) -> None:
     """Show `root` at `base`, whose parent keeps all its other entries."""
     mount(tool, "-t", "tmpfs", "-o", "mode=755", "none", str(stage))
@@ -67,19 +83,22 @@ def show_at(tool: str, base: Path, root: Path, stage: Path) -> None:
             here.symlink_to(entry.readlink())
         elif entry.is_dir():
             here.mkdir()
-            mount(tool, "--rbind", str(entry), str(here))
+            mount(tool, "--rbind", str(entry), str(here), optional=True)
         else:
             here.touch()
-            mount(tool, "--bind", str(entry), str(here))
+            mount(tool, "--bind", str(entry), str(here), optional=True)
     (stage / base.name).mkdir()
     mount(tool, "--rbind", str(root), str(stage / base.name))
-    mount(tool, "--rbind", str(stage), str(base.parent))
+    if base.parent == Path("/"):
+        os.chroot(stage)
+    else:
+        mount(tool, "--rbind", str(stage), str(base.parent))
 
 
-def mount(tool: str, *arguments: str) -> None:
-    """Run mount(8); its complaint is ours."""
+def mount(tool: str, *arguments: str, optional: bool = False) -> None:
+    """Run mount(8) and exit with its message if it fails; not if it is optional, for what may have been removed since."""
     done = subprocess.run([tool, *arguments], capture_output=True, text=True, check=False)
-    if done.returncode:
+    if done.returncode and not optional:
         sys.exit(f"cannot set up the host: mount {' '.join(arguments)}: {done.stderr.strip()}")
 
 

@@ -12,16 +12,13 @@ from functools import cache
 from pathlib import Path
 
 from entrypoints import contract
-from launcher.errors import RefusedError
 from launcher.local.cluster import Host, config_files
 from launcher.local.delivery import BindMount, Store
-from launcher.local.objects import list_prefix
 from launcher.local.outputs import local_place
 from launcher.local.sandbox import HostProcess
 from launcher.local.workspace import LocalRun
 from launcher.planning import boot_arguments
 from launcher.request import connector_variables
-from launcher.s3_uri import parse_s3_uri
 
 _FOLDERS = (contract.CONFIG_DIR, contract.DATA_DIR, contract.MODEL_DIR, contract.OUTPUT_DATA_DIR)
 # Of this machine's environment a job sees only what programs need to run here, never what happens to be exported.
@@ -54,27 +51,6 @@ def write_code(run: LocalRun, host: Host) -> None:
     shutil.copytree(uploaded, run.root(host) / contract.DATA_DIR / contract.CODE_CHANNEL)
 
 
-def restore_checkpoints(run: LocalRun, store: Store) -> None:
-    """Copy what lies under CheckpointConfig.S3Uri to the run's own folder, which the hosts then share as they share S3."""
-    config = run.plan.request.get("CheckpointConfig")
-    if config is None:
-        return
-    folder = local_place(config["S3Uri"], run.s3_folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    place = parse_s3_uri(config["S3Uri"])
-    for found in list_prefix(store.objects, place):
-        target = folder / found.path
-        if folder.resolve() not in target.resolve().parents or target.exists():
-            continue
-        target.parent.mkdir(parents=True, exist_ok=True)
-        # Elsewhere first: the store shows what lies in the run's folder in place of its own.
-        unfinished = run.folder / "restoring"
-        with unfinished.open("wb") as file:
-            for _ in store.objects.copy(found.place, file.fileno()):
-                continue
-        unfinished.replace(target)
-
-
 def prepare_host(run: LocalRun, host: Host, store: Store, binds: tuple[BindMount, ...], temporary: str) -> HostProcess:
     """Write the host's files and return how to start it. `temporary` is the folder for its temporary files."""
     root, folder = run.root(host), run.host_folder(host)
@@ -92,7 +68,7 @@ def prepare_host(run: LocalRun, host: Host, store: Store, binds: tuple[BindMount
         stage=folder / "stage",
         command=_command(run, root),
         environ={"TMPDIR": temporary, **_environ(run, host, store)},
-        binds=(*binds, *_checkpoints(run, root)),
+        binds=binds,
         etc_hosts=etc_hosts,
     )
 
@@ -102,30 +78,6 @@ def _etc_hosts(hosts: tuple[Host, ...]) -> str:
     here = Path("/etc/hosts")
     known = here.read_text(encoding="utf-8") if here.exists() else "127.0.0.1 localhost\n"
     return known.rstrip("\n") + "\n" + "".join(f"127.0.1.{index} {host.name}\n" for index, host in enumerate(hosts, 1))
-
-
-def _checkpoints(run: LocalRun, root: Path) -> tuple[BindMount, ...]:
-    """The shared folder of checkpoints at the host's LocalPath: SageMaker syncs it during the run, here it is the same."""
-    config = run.plan.request.get("CheckpointConfig")
-    if config is None:
-        return ()
-    local_path = config.get("LocalPath", f"{contract.BASE_DIR}/{contract.CHECKPOINT_DIR}").rstrip("/")
-    if not local_path.startswith(f"{contract.BASE_DIR}/"):
-        run.console.warn(
-            f"checkpoint_config.local_path {local_path} lies outside {contract.BASE_DIR} and is not kept here"
-        )
-        return ()
-    target = root / local_path.removeprefix(f"{contract.BASE_DIR}/")
-    if ".." in target.parts or target.exists() or target.is_symlink():
-        right = f"{contract.BASE_DIR}/{contract.CHECKPOINT_DIR}"
-        raise RefusedError(f"checkpoint_config.local_path {local_path}: is another folder's place; write {right}")
-    shared = local_place(config["S3Uri"], run.s3_folder)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if run.namespaces:
-        target.mkdir()
-        return (BindMount(shared, target, read_only=False),)
-    target.symlink_to(shared)
-    return ()
 
 
 def _command(run: LocalRun, root: Path) -> tuple[str, ...]:

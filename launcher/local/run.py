@@ -26,9 +26,10 @@ from entrypoints import contract
 from launcher.console import Console, human_bytes
 from launcher.errors import RefusedError, StoppedError
 from launcher.local import outputs, sandbox
+from launcher.local.checkpoints import Checkpoints
 from launcher.local.cluster import Host, channels_of, hosts_of, sharing
 from launcher.local.delivery import BindMount, Delivery, Store
-from launcher.local.hosts import prepare_host, restore_checkpoints, write_code
+from launcher.local.hosts import prepare_host, write_code
 from launcher.local.objects import total_bytes
 from launcher.local.providers import provide
 from launcher.local.report import announce, report
@@ -69,9 +70,10 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
             s3 = embedded_store(embedded, run.s3_folder, console.warn) if embedded else remote_store(plan.spec)
             store = stack.enter_context(s3)
             _ask_about_size(run, store)
-            processes, failures = _prepare(run, store, file_systems, stack)
+            processes, checkpoints, failures = _prepare(run, store, file_systems, stack)
             outcome = watch(processes, run, failures)
             _ignore_signals()  # what follows is short, and must not be cut in half
+            checkpoints.store()
         return report(
             run, outcome if signal.SIGTERM not in received else replace(outcome, exit_code=StoppedError.exit_code)
         )
@@ -79,7 +81,7 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
 
 def _prepare(
     run: LocalRun, store: Store, file_systems: dict[str, Path], stack: ExitStack
-) -> tuple[list[HostProcess], list[Exception]]:
+) -> tuple[list[HostProcess], Checkpoints, list[Exception]]:
     """Make the run's folder and bring everything into it. Where that fails, nothing ran: the folder goes, the name is free."""
     try:
         run.folder.mkdir(parents=True)
@@ -92,7 +94,7 @@ def _prepare(
     outputs.local_bucket(run.plan.request["OutputDataConfig"]["S3OutputPath"], run.s3_folder).mkdir(parents=True)
     announce(run)
     failures: list[Exception] = []
-    restore_checkpoints(run, store)
+    checkpoints = Checkpoints(run, store)
     for host in run.hosts:
         write_code(run, host)
     deliveries = [
@@ -100,9 +102,13 @@ def _prepare(
     ]
     with run.console.progress("reading the channels") as advance:
         binds = stack.enter_context(provide(*(replace(each, on_bytes=advance) for each in deliveries)))
-    processes = [_process_of(run, host, store, binds, stack) for host in run.hosts]
+    processes = []
+    for host in run.hosts:
+        own = [bind for bind in binds if run.root(host) in bind.target.parents]
+        process = _process_of(run, host, store, own, stack)  # first: it makes the folders that are not for checkpoints
+        processes.append(replace(process, binds=(*process.binds, *checkpoints.place(host))))
     undone.pop_all()
-    return processes, failures
+    return processes, checkpoints, failures
 
 
 def _deliveries(
@@ -130,11 +136,7 @@ def _process_of(run: LocalRun, host: Host, store: Store, binds: Sequence[BindMou
     """What is to be started for a host, once the channels are there."""
     # Not below the run's folder: sockets in it, as multiprocessing makes them, have short paths.
     temporary = stack.enter_context(TemporaryDirectory(prefix="launch-", ignore_cleanup_errors=True))
-    mine = tuple(
-        replace(bind, source=bind.source.absolute(), target=bind.target.absolute())
-        for bind in binds
-        if run.root(host) in bind.target.parents
-    )
+    mine = tuple(replace(bind, source=bind.source.absolute(), target=bind.target.absolute()) for bind in binds)
     return prepare_host(run, host, store, mine, temporary)
 
 

@@ -1,0 +1,120 @@
+"""The checkpoints of a local run: restored for each host before it starts, and stored when all have ended.
+
+As in SageMaker each host has a directory of its own, and all of them are synced with one place in S3: a new or changed file is
+stored, of several hosts' the newest, and what a host has removed is removed. SageMaker syncs during the run, this at its end.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from entrypoints import contract
+from launcher.errors import RefusedError
+from launcher.local.cluster import Host
+from launcher.local.delivery import BindMount, Store
+from launcher.local.objects import list_prefix
+from launcher.local.outputs import local_place
+from launcher.local.workspace import LocalRun
+from launcher.s3_uri import parse_s3_uri
+
+_USUAL = f"{contract.BASE_DIR}/{contract.CHECKPOINT_DIR}"
+
+
+class Checkpoints:
+    """What lies under CheckpointConfig.S3Uri, in the run's own folder that stands for S3; nothing if there is none."""
+
+    def __init__(self, run: LocalRun, store: Store) -> None:
+        """Restore what is in S3. Raises RefusedError if it cannot be read."""
+        self._run = run
+        config = run.plan.request.get("CheckpointConfig")
+        if config is None:
+            self._stored = None
+            return
+        self._stored = local_place(config["S3Uri"], run.s3_folder)
+        self._local_path = config.get("LocalPath", _USUAL).rstrip("/")
+        self._stored.mkdir(parents=True, exist_ok=True)
+        for found in list_prefix(store.objects, parse_s3_uri(config["S3Uri"])):
+            target = self._stored / found.path
+            if self._stored.resolve() not in target.resolve().parents or target.exists():
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            # Elsewhere first: the store shows what lies in the run's folder in place of its own.
+            unfinished = run.folder / "restoring"
+            with unfinished.open("wb") as file:
+                for _ in store.objects.copy(found.place, file.fileno()):
+                    continue
+            unfinished.replace(target)
+        self._restored = _stamps(self._stored)
+
+    def place(self, host: Host) -> tuple[BindMount, ...]:
+        """Copy the checkpoints for a host; the mount that shows them at LocalPath. RefusedError if they cannot be there."""
+        if self._stored is None:
+            return ()
+        target = self._target(host)
+        own = self._own(host)
+        shutil.copytree(self._stored, own, symlinks=True)
+        if self._run.namespaces:
+            return (BindMount(own.absolute(), target, read_only=False),)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.symlink_to(own)
+        return ()
+
+    def store(self) -> None:
+        """Bring what the hosts have changed to the run's folder for S3."""
+        if self._stored is None:
+            return
+        changed: list[tuple[int, str, Path]] = []
+        for own in map(self._own, self._run.hosts):
+            stamps = _stamps(own)
+            for name in self._restored.keys() - stamps.keys():
+                (self._stored / name).unlink(missing_ok=True)
+            changed += [
+                (stamp[1], name, own / name) for name, stamp in stamps.items() if self._restored.get(name) != stamp
+            ]
+        for _, name, file in sorted(changed):
+            (self._stored / name).parent.mkdir(parents=True, exist_ok=True)
+            file.replace(self._stored / name)
+        for own in map(self._own, self._run.hosts):
+            shutil.rmtree(own, ignore_errors=True)
+
+    def _own(self, host: Host) -> Path:
+        return self._run.host_folder(host) / "checkpoints"
+
+    def _target(self, host: Host) -> Path:
+        wrong = f"checkpoint_config.local_path {self._local_path}"
+        path = Path(self._local_path)
+        if path.is_relative_to(contract.BASE_DIR):
+            target = self._run.root(host).absolute() / path.relative_to(contract.BASE_DIR)
+            if ".." in target.parts or target.exists() or target.is_symlink():
+                raise RefusedError(f"{wrong}: another folder is there; write {_USUAL}")
+            if self._run.namespaces:
+                target.mkdir(parents=True)
+            return target
+        if not self._run.namespaces:
+            raise RefusedError(
+                f"{wrong}: without namespaces all hosts would share this machine's own folder; write {_USUAL}"
+            )
+        needed = (
+            Path(contract.BASE_DIR),
+            self._run.folder,
+            Path(sys.prefix),
+            Path(sys.base_prefix),
+            Path("/etc/hosts"),
+        )
+        if not path.is_absolute() or ".." in path.parts or (path.exists() and not path.is_dir()):
+            raise RefusedError(f"{wrong}: no directory can be there; write {_USUAL}")
+        if any(each.is_relative_to(path) for each in (*needed, Path("/proc"), Path("/dev"))):
+            raise RefusedError(f"{wrong}: this would hide files that the job needs here; write {_USUAL}")
+        return path
+
+
+def _stamps(folder: Path) -> dict[str, tuple[int, int]]:
+    """Size and time of each file or link below a folder, by its relative path."""
+    found = {}
+    for file in folder.rglob("*"):
+        if file.is_symlink() or file.is_file():
+            state = file.lstat()
+            found[str(file.relative_to(folder))] = (state.st_size, state.st_mtime_ns)
+    return found
