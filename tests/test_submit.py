@@ -72,13 +72,21 @@ def test_the_request_is_the_plans_and_the_code_lies_where_it_says(aws: StandIn, 
     assert submitted(plan).endswith(":training-job/digits-1")
     assert [f"{call['service']}:{call['operation']}" for call in aws.calls()] == CALLS
     assert aws.requests() == [plan.request]
-    assert plan.code is not None
+    assert stored(aws, plan) == sent(plan)
+
+
+def stored(aws: StandIn, plan: launcher.Plan) -> list[bytes]:
+    """The two objects at the code's place."""
     assert plan.code_uri is not None
-    key = plan.code_uri.removeprefix("s3://mine/")
-    s3 = aws.client("s3")
-    assert s3.get_object(Bucket="mine", Key=f"{key}boot.py")["Body"].read() == plan.code.boot()
+    s3, key = aws.client("s3"), plan.code_uri.removeprefix("s3://mine/")
+    return [s3.get_object(Bucket="mine", Key=key + name)["Body"].read() for name in ("boot.py", "code.tar.gz")]
+
+
+def sent(plan: launcher.Plan) -> list[bytes]:
+    """The two objects as they were meant to be."""
+    assert plan.code is not None
     plan.code.write_tar_gz(archive := io.BytesIO())
-    assert s3.get_object(Bucket="mine", Key=f"{key}code.tar.gz")["Body"].read() == archive.getvalue()
+    return [plan.code.boot(), archive.getvalue()]
 
 
 def test_code_that_did_not_change_is_not_uploaded_again(aws: StandIn, plan: launcher.Plan) -> None:
@@ -97,6 +105,21 @@ def test_the_code_is_encrypted_with_the_outputs_key(aws: StandIn, plan: launcher
     assert (head["ServerSideEncryption"], head["SSEKMSKeyId"]) == ("aws:kms", key)
 
 
+@pytest.mark.parametrize("damage", ["empty", "cut", "without a checksum"])
+def test_code_that_is_not_whole_is_uploaded_again(aws: StandIn, plan: launcher.Plan, damage: str) -> None:
+    submitted(plan)
+    assert plan.code_uri is not None
+    s3, key = aws.client("s3"), plan.code_uri.removeprefix("s3://mine/") + "code.tar.gz"
+    whole = s3.get_object(Bucket="mine", Key=key)
+    body = {"empty": b"", "cut": sent(plan)[1][:100], "without a checksum": sent(plan)[1]}[damage]
+    more = {} if damage == "without a checksum" else {"ChecksumAlgorithm": "SHA256"}
+    s3.put_object(Bucket="mine", Key=key, Body=body, Metadata=whole["Metadata"], **more)
+    aws.clear_calls()
+    submitted(launcher.plan("job.yaml", name="digits-2"))
+    assert stored(aws, plan) == sent(plan)
+    assert aws.writing_calls() == ["s3:PutObject", "sagemaker:CreateTrainingJob"]
+
+
 @pytest.mark.parametrize("kind", FAULTS)
 def test_one_job_exists_after_any_fault_at_any_call(aws: StandIn, plan: launcher.Plan, kind: str) -> None:
     for number, call in enumerate(CALLS, start=1):
@@ -110,6 +133,7 @@ def test_one_job_exists_after_any_fault_at_any_call(aws: StandIn, plan: launcher
         is_harmless = (kind == "500-after" and number == 1) or (kind == "truncated" and call.startswith("s3:"))
         called = [f"{each['service']}:{each['operation']}" for each in aws.calls()]
         assert (called != CALLS) is not is_harmless, f"no fault at {call}"
+        assert stored(aws, plan) == sent(plan), call
 
 
 @pytest.mark.parametrize("lost", ["reset-after", "500-after", "truncated"])

@@ -1,11 +1,19 @@
-"""Brings the code to its place in S3 before the request is sent. The place's name is the code's digest: what is there is right."""
+"""Upload the code to its place in S3 before the request is sent.
+
+The place's name is the code's digest, so an object that is there whole is right. Whether it is whole, S3 says: it keeps the
+SHA-256 of what it received, and we keep beside it, in the object's metadata, the one of what we meant to send. (The archive's
+bytes themselves can differ between versions of zlib.)
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import io
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from entrypoints import contract
 from launcher.archive import CodeArchive
@@ -16,6 +24,9 @@ from launcher.planning import Plan
 from launcher.preflight.threads import start
 from launcher.s3_uri import parse_s3_uri
 
+_MEANT = "launcher-content"  # in the object's metadata: its length and SHA-256 as they were meant to be
+_PIECE = 1 << 20  # bytes
+
 
 def upload_code(plan: Plan, account: Account, console: Console) -> None:
     """Upload what of the plan's code is not at its place. Raises AwsError or RefusedError; nothing is half there then."""
@@ -25,7 +36,7 @@ def upload_code(plan: Plan, account: Account, console: Console) -> None:
     missing = [
         name
         for name in (contract.BOOT_FILE, contract.CODE_ARCHIVE)
-        if not _exists(account, place.bucket, place.key + name)
+        if not _is_whole(account, place.bucket, place.key + name)
     ]
     if not missing:
         console.say(f"code      unchanged, at {plan.code_uri}")
@@ -53,31 +64,48 @@ def _written(code: CodeArchive, file: Path) -> Path:
     return file
 
 
-def _exists(account: Account, bucket: str, key: str) -> bool:
+def _is_whole(account: Account, bucket: str, key: str) -> bool:
+    """Whether the object is there as it was meant to be; one without a checksum is uploaded again."""
     try:
-        account.call("s3", "head_object", Bucket=bucket, Key=key)
+        head = account.call("s3", "head_object", Bucket=bucket, Key=key, ChecksumMode="ENABLED")
     except AwsError as error:
         if error.status == 404:
             return False
         if error.status == 403:  # without s3:ListBucket, S3 says so of what is missing too; the upload will tell
             return False
         raise _refused(error, bucket) from None
-    return True
+    kept = head.get("ChecksumSHA256")
+    return kept is not None and f"{head['ContentLength']} {kept}" == head.get("Metadata", {}).get(_MEANT)
 
 
 def _put(
     account: Account, bucket: str, key: str, file: Path, encryption: dict[str, str], advance: Callable[[int], None]
 ) -> None:
     """One PUT, after which the object is there whole or not at all, in a thread that Ctrl-C need not wait for."""
+    size, sha256 = file.stat().st_size, _sha256(file)
+    checked = {"ChecksumAlgorithm": "SHA256", "ChecksumSHA256": sha256, "Metadata": {_MEANT: f"{size} {sha256}"}}
+
+    def send(client: Any, body: _Counted) -> None:
+        body.seek(0)  # an attempt that failed has left it at its end
+        client.put_object(Bucket=bucket, Key=key, Body=body, ContentLength=size, **checked, **encryption)
 
     def upload() -> None:
         with _Counted(file, advance) as body:
-            account.call("s3", "put_object", Bucket=bucket, Key=key, Body=body, **encryption)
+            account.attempt("s3", "put_object", lambda client: send(client, body))
 
     try:
         start(upload).result()
     except AwsError as error:
         raise _refused(error, bucket) from None
+
+
+def _sha256(file: Path) -> str:
+    """As S3 writes it."""
+    sha = hashlib.sha256()
+    with file.open("rb") as content:
+        while piece := content.read(_PIECE):
+            sha.update(piece)
+    return base64.b64encode(sha.digest()).decode()
 
 
 class _Counted(io.FileIO):

@@ -2,6 +2,7 @@
 
 HEAD gives 301 or 403 without a body, both with `x-amz-bucket-region`; other methods S3's error with it. A bucket made through
 the stand-in lies where it was made; `bucket` says otherwise.
+A SHA-256 that is sent with an object is compared with the one of its content.
 boto3 follows a 301 to the right region by itself. Objects too many or too big to store: see `s3_listing`.
 
 Source: S3's API reference (HeadBucket, "Error responses": PermanentRedirect, AccessDenied).
@@ -9,6 +10,8 @@ Source: S3's API reference (HeadBucket, "Error responses": PermanentRedirect, Ac
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from typing import Any
 
@@ -73,6 +76,10 @@ class Buckets:
         if lies_in and lies_in != call.region and call.operation not in _ANYWHERE:
             message = "The bucket you are attempting to access must be addressed using the specified endpoint."
             raise Refusal("PermanentRedirect", message, 301, {"x-amz-bucket-region": lies_in})
+        checksum = call.headers.get("x-amz-checksum-sha256")
+        received = base64.b64encode(hashlib.sha256(call.body).digest()).decode()
+        if call.operation == "PutObject" and checksum not in (None, received):
+            raise Refusal("BadDigest", "The SHA256 you specified did not match the calculated checksum.")
         listing = self._listings.get(bucket)
         if listing and call.operation == "ListObjectsV2":
             return listing.page(bucket, call.parameters)
