@@ -67,7 +67,9 @@ def plan(
         folder = spec.code.directory
         try:
             directory = None if folder is None else Path(spec.folder_of(("code", "directory")), folder)
-            code = read_code(directory, spec.code.include or (), spec.code.exclude or ())
+            beside = Path(spec.folder_of(("code", "dependencies")))
+            dependencies = [beside / each for each in spec.code.dependencies or ()]
+            code = read_code(directory, spec.code.include or (), spec.code.exclude or (), dependencies)
         except CodeError as error:
             code = error  # one problem among those of the spec
     wanted = job_name(spec) if name is None else name

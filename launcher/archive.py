@@ -17,7 +17,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -126,20 +126,25 @@ class _Hashed:
         return content
 
 
-def read_code(directory: Path | None, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> CodeArchive:
-    """Find and hash what travels: the user's folder and the bundled package.
+def read_code(
+    directory: Path | None, include: Sequence[str] = (), exclude: Sequence[str] = (), dependencies: Sequence[Path] = ()
+) -> CodeArchive:
+    """Find and hash what travels: the user's folder with its dependencies, and the bundled package.
 
     Args:
         directory: The user's folder; None if only the bundled scripts travel.
         include: Patterns as in a `.gitignore` for what travels although something leaves it out.
         exclude: Patterns for what is left out.
+        dependencies: Files and folders that are put beside the folder's own files, each under its base name.
 
     Raises:
-        CodeError: The folder is missing, too large, or holds what cannot travel.
+        CodeError: The folder or a dependency is missing, too large, or holds what cannot travel.
     """
     found: list[FoundFile] = []
     left_out: list[str] = []
     rules = None
+    for path in dependencies:
+        found += _dependency(path, include, exclude, left_out)
     if directory is not None:
         if not os.path.isdir(directory):  # noqa: PTH112 - Path.is_dir raises for a path that is too long
             near = did_you_mean(directory.name, _folders_beside(directory))
@@ -147,10 +152,14 @@ def read_code(directory: Path | None, include: Sequence[str] = (), exclude: Sequ
                 f"{directory}: code.directory is no folder{near}; write the path of the folder that holds the entry point"
             )
         rules = FileRules(directory, include, exclude)
-        found = list(islice(rules.walk(left_out), MAX_FILES + 1))
-        _refuse_too_much(directory, found)
-        if any(file.name.startswith(_BUNDLE) for file in found):
-            raise CodeError(f"{directory / _BUNDLE}: this name is taken by the launcher's own part of the archive")
+        found += islice(rules.walk(left_out), MAX_FILES + 1)
+    if found:
+        _refuse_too_much(directory or dependencies[0].parent, found)
+    for name, count in Counter(file.name for file in found).items():
+        if count > 1:
+            raise CodeError(f"{name} would be put into the code twice; rename one of the two", key="dependencies")
+        if name.startswith(_BUNDLE):
+            raise CodeError(f"{name}: this folder's name is taken by the launcher's own part of the archive; rename it")
     aws_keys: list[str] = []
     files = [_hashed(file, aws_keys) for file in found]
     package = Path(contract.__file__).parent
@@ -159,6 +168,23 @@ def read_code(directory: Path | None, include: Sequence[str] = (), exclude: Sequ
         files.append(_hashed(FoundFile(name, str(path), False, path.stat().st_size), []))
     files.sort(key=lambda file: file.name)
     return CodeArchive(tuple(files), tuple(sorted(aws_keys)), tuple(sorted(left_out)), rules)
+
+
+def _dependency(path: Path, include: Sequence[str], exclude: Sequence[str], left_out: list[str]) -> Iterator[FoundFile]:
+    """A file, or the files of a folder, under the base name of `path`."""
+    base = Path(os.path.abspath(path)).name  # noqa: PTH100 - of `..` too, and the name of a link, not of what it leads to
+    if base == contract.BUNDLE_DIR:
+        raise CodeError(f"{path}: this name is taken by the launcher's own part of the archive", key="dependencies")
+    if path.is_file():
+        yield FoundFile(base, str(path), os.access(path, os.X_OK), path.stat().st_size)
+        return
+    if not path.is_dir():
+        near = did_you_mean(path.name, _folders_beside(path))
+        raise CodeError(f"{path}: is neither a file nor a folder{near}; correct the path", key="dependencies")
+    own: list[str] = []
+    for file in islice(FileRules(path, include, exclude).walk(own), MAX_FILES + 1):
+        yield replace(file, name=f"{base}/{file.name}")
+    left_out += [f"{base}/{name}" for name in own]
 
 
 def _refuse_too_much(directory: Path, found: Sequence[FoundFile]) -> None:

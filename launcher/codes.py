@@ -45,12 +45,14 @@ OTHER_CODES = {
     "ignore-code": "What `ignore` names is no code, or an error that cannot be ignored.",
     "code-unreadable": "The code folder is missing, or holds what cannot be read.",
     "code-file-missing": "The code folder lacks a file that the spec names.",
+    "code-package-toolkit": "The toolkit starts this code, and with a setup.py in the folder it cannot run it as the spec says.",
     "code-too-large": "More than 250 MB, or more than 20,000 files, would travel with the code.",
     "aws-refused": "AWS refused the request; the message is AWS's own.",
 }
 
 # Warnings that are no rule's, since they are about files.
 OTHER_WARNINGS = {
+    "code-requirements-unnamed": "A requirements.txt travels with the code, but `code.requirements` does not name it.",
     "code-aws-keys": "An AWS secret access key seems to be in a file that travels with the code.",
 }
 

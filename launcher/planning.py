@@ -74,8 +74,10 @@ def make_plan(
         found: list[_Found] = []
         if isinstance(code, CodeArchive):
             uri = _code_uri(request, spec.code, code)
+            by_toolkit = _goes_by_toolkit(spec.code, request)
             found = [*_missing_files(spec.code, code), *_broken_limits(spec.code, request, uri)]
-            problems += _warnings(spec, code)
+            found += _toolkit_limits(spec.code, code) if by_toolkit else ()
+            problems += _warnings(spec, spec.code, code, by_toolkit=by_toolkit)
         else:
             error = code or CodeError("has not been read; give make_plan what read_code returns")
             found.append((("code", error.key), error.code, str(error)))
@@ -109,8 +111,27 @@ def _missing_files(code: Code, archive: CodeArchive) -> Iterator[_Found]:
         yield ("code", key), "code-file-missing", message
 
 
-def _warnings(spec: JobSpec, archive: CodeArchive) -> Iterator[Problem]:
+def _toolkit_limits(code: Code, archive: CodeArchive) -> Iterator[_Found]:
+    """What the toolkit cannot run as boot.py does: it runs a folder with setup.py as a Python module."""
+    remedy = "leave setup.py out with code.exclude, or free a channel for the code"
+    if "setup.py" in archive.names() and code.launcher == "torchrun":
+        message = f"the toolkit, which starts this code, does not run a package (setup.py) by torchrun; {remedy}"
+        yield ("code", "launcher"), "code-package-toolkit", message
+    elif "setup.py" in archive.names() and not str(code.entry_point).endswith((".py", ".sh")):
+        message = f"the toolkit, which starts this code, would run it as a Python module because of setup.py; {remedy}"
+        yield ("code", "entry_point"), "code-package-toolkit", message
+
+
+def _warnings(spec: JobSpec, code: Code, archive: CodeArchive, *, by_toolkit: bool) -> Iterator[Problem]:
     """What is probably wrong with files that travel."""
+    # The toolkit installs it by itself, and a shell script has to, there as here.
+    installs = by_toolkit or code.requirements is not None or str(code.entry_point).endswith(".sh")
+    if "requirements.txt" in archive.names() and not installs:
+        message = (
+            "requirements.txt travels with the code but is not installed; write code.requirements: requirements.txt"
+        )
+        path: Path = ("code",)
+        yield Problem(path, message, "code-requirements-unnamed", "warning", location=spec.locate(path))
     if archive.aws_keys:
         path = ("code", "directory")
         more = f" and {len(archive.aws_keys) - 5:,} more places" if len(archive.aws_keys) > 5 else ""

@@ -37,6 +37,8 @@ class Code(Part):
     """Patterns as in a .gitignore: what they match travels, even if a default or an ignore file leaves it out."""
     exclude: tuple[Text, ...] | None = None
     """Patterns as in a .gitignore: what they match does not travel."""
+    dependencies: tuple[Text, ...] | None = None
+    """Files and folders outside of it that travel too, each beside its files under the base name."""
     entry_point: Text | None = None
     """A `.py` file or program of that folder, or a bundled script: `entrypoints/train.py`, `entrypoints/read_channels.py`."""
     requirements: Text | None = None

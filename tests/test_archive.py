@@ -103,3 +103,56 @@ def test_aws_keys_are_found_by_file_and_line(job: Path, text: str, lines: list[i
         assert f"code.directory: config.py:{line}: AWS secret access keys seem to be there" in str(warning)
         assert SECRET not in str(warning)
     assert launcher.plan(job, ignore=("code-aws-keys",)).warnings == ()
+
+
+def test_dependencies_travel_beside_the_code_under_their_base_names(job: Path, tmp_path: Path) -> None:
+    for name in (
+        "libs/shared/__init__.py",
+        "libs/shared/sub/a.py",
+        "libs/shared/.env",
+        "libs/shared/skip.csv",
+        "extra/one.py",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x = 1\n")
+    code = "{directory: src, entry_point: train.py, exclude: ['*.csv'], dependencies: [libs/shared/, extra/one.py]}"
+    job.write_text(laid_over_base(f"code: {code}"))
+    plan = launcher.plan(job)
+    assert plan.code is not None
+    names = {name for name in plan.code.names() if not name.startswith("launcher_bundle")}
+    assert names == {"train.py", "shared/__init__.py", "shared/sub/a.py", "one.py"}
+    assert plan.code.left_out == ("shared/.env",)
+    before = plan.code.digest
+    (tmp_path / "extra/one.py").write_text("x = 2\n")
+    after = launcher.plan(job).code
+    assert after is not None and after.digest != before
+
+
+def test_dependencies_start_at_the_file_that_names_them(tmp_path: Path, job: Path) -> None:
+    (tmp_path / "one.py").write_text("")
+    job.write_text(laid_over_base("code: {directory: src, entry_point: train.py, dependencies: [one.py]}"))
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below/job.yaml").write_text("extends: ../job.yaml\n")
+    code = launcher.plan(tmp_path / "below/job.yaml").code
+    assert code is not None and "one.py" in code.names()
+
+
+@pytest.mark.parametrize(
+    ("dependency", "message"),
+    [
+        ("missing", "missing: is neither a file nor a folder"),
+        ("libsx", "did you mean libs?"),
+        ("libs/train.py", "train.py would be put into the code twice"),
+        ("libs/launcher_bundle", "this name is taken by the launcher's own part"),
+    ],
+)
+def test_a_dependency_that_cannot_travel_is_refused(job: Path, tmp_path: Path, dependency: str, message: str) -> None:
+    for name in ("libs/train.py", "libs/launcher_bundle/x.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    job.write_text(laid_over_base(f"code: {{directory: src, entry_point: train.py, dependencies: [{dependency}]}}"))
+    with pytest.raises(launcher.SpecError) as caught:
+        launcher.plan(job)
+    (problem,) = caught.value.problems
+    assert (problem.path, problem.code) == (("code", "dependencies"), "code-unreadable")
+    assert message in problem.message

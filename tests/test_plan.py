@@ -141,6 +141,50 @@ def test_with_20_channels_the_toolkit_brings_the_code(job: Path) -> None:
     assert [warning.code for warning in plan.warnings] == ["code-needs-toolkit"]
 
 
+@pytest.mark.parametrize(
+    ("code", "warned"),
+    [
+        ("entry_point: train.py", True),
+        ("entry_point: train", True),
+        ("entry_point: train.sh", False),  # it installs what it needs by itself, as with the toolkit
+        ("entry_point: train.py, requirements: requirements.txt", False),
+        ("entry_point: train.py, requirements: other.txt", False),
+        ("entry_point: train.py, delivery: submit_directory", False),  # the toolkit installs it
+    ],
+)
+def test_a_requirements_file_that_is_not_named_draws_a_warning(job: Path, code: str, warned: bool) -> None:
+    for name in ("train", "train.sh", "requirements.txt", "other.txt"):
+        (job.parent / "src" / name).write_text("")
+    job.write_text(laid_over_base(f"code: {{directory: src, {code}}}"))
+    found = [warning for warning in launcher.plan(job).warnings if warning.code == "code-requirements-unnamed"]
+    assert len(found) == warned
+    assert all("write code.requirements: requirements.txt" in warning.message for warning in found)
+
+
+@pytest.mark.parametrize(
+    ("code", "key"),
+    [
+        ("entry_point: train, delivery: submit_directory", "entry_point"),
+        ("entry_point: train.py, launcher: torchrun, delivery: submit_directory", "launcher"),
+        ("entry_point: train.py, delivery: submit_directory", None),
+        ("entry_point: train.sh, delivery: submit_directory", None),
+        ("entry_point: train", None),
+    ],
+)
+def test_a_package_that_the_toolkit_would_run_otherwise_is_refused(job: Path, code: str, key: str | None) -> None:
+    for name in ("train", "train.sh", "setup.py"):
+        (job.parent / "src" / name).write_text("")
+    job.write_text(laid_over_base(f"code: {{directory: src, {code}}}"))
+    try:
+        launcher.plan(job)
+    except launcher.SpecError as error:
+        assert [(problem.path, problem.code) for problem in error.problems if problem.severity == "error"] == [
+            (("code", str(key)), "code-package-toolkit")
+        ]
+    else:
+        assert key is None
+
+
 def test_the_code_channel_joins_the_instance_groups(job: Path) -> None:
     job.write_text(
         laid_over_base(

@@ -10,6 +10,7 @@ from typing import Any
 
 from launcher.aws_model import Violation, shown, violations
 from launcher.checks import (
+    arguments,
     built_in,
     built_in_images,
     built_in_job,
@@ -44,6 +45,7 @@ _IMAGE_PLACES: dict[str, Path] = {"region": ("region",), "instance_type": ("reso
 RULES: tuple[Rule, ...] = (
     *job.RULES,
     *code.RULES,
+    *arguments.RULES,
     *images.RULES,
     *resources.RULES,
     *volumes.RULES,
