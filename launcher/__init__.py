@@ -13,6 +13,8 @@
 
 from __future__ import annotations
 
+import sys
+
 TYPE_CHECKING = False  # as mypy knows it; to import typing takes 10 ms, in which `launch` could not handle Ctrl-C
 if TYPE_CHECKING:
     from typing import Any
@@ -42,6 +44,27 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 __all__ = ["check", "follow", "load", "make_plan", "parse_spec", "plan", "run_local", "submit", "upload_code"]
 __all__ += ["JobSpec", "LocalOptions", "Outcome", "Plan", "Report", "Submitted"]
 __all__ += ["AccountError", "LaunchError", "Problem", "RefusedError", "SpecError"]
+
+
+class _OwnEntrypoints:
+    """Finds `entrypoints` beside this package, whatever else of that name there is.
+
+    PyPI has a module entrypoints 0.4, which altair<5 and older Jupyter need. Python would find that one first if this project is
+    installed as editable, and the caller may have imported it already. Our package offers its names, too.
+    """
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
+        if name != "entrypoints":
+            return None
+        from importlib.machinery import PathFinder
+
+        return PathFinder.find_spec(name, [__path__[0].removesuffix("launcher")])
+
+
+sys.meta_path.insert(0, _OwnEntrypoints)
+if "entrypoints" in sys.modules and not hasattr(sys.modules["entrypoints"], "__path__"):
+    sys.modules["entrypoints._old_module"] = sys.modules.pop("entrypoints")  # where our package looks for it
 
 
 def __getattr__(name: str) -> Any:

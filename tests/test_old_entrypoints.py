@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+
+from launcher.checks.examples import laid_over_base
 
 REPOSITORY = Path(__file__).parent.parent
 
@@ -31,6 +34,7 @@ def run(code: str, *path: Path) -> str:
     process = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
         env={"PYTHONPATH": ":".join(map(str, path))},
+        cwd="/",  # which comes first on the path
         capture_output=True,
         text=True,
         timeout=60,
@@ -83,6 +87,46 @@ def test_importing_costs_nothing() -> None:
 )
 def test_every_public_name_is_there(name: str) -> None:
     assert run(f"import entrypoints; print(entrypoints.{name}.__name__)", REPOSITORY) == name
+
+
+@pytest.mark.parametrize("installed", ["editable", "wheel"])
+def test_launch_works_with_the_old_module_installed(tmp_path: Path, installed: str) -> None:
+    """An editable install's folder comes after site-packages; a wheel puts module and package side by side."""
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "entrypoints.py").write_text(STAND_IN)
+    if installed == "wheel":
+        for package in ("launcher", "entrypoints", "channel_specs"):
+            (site / package).symlink_to(REPOSITORY / package)
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/train.py").write_text("import entrypoints; print('hosts', entrypoints.load_environment().hosts)\n")
+    code = "code: {directory: src, entry_point: train.py}\nchannels: null"
+    (tmp_path / "job.yaml").write_text(laid_over_base(code))
+    for arguments, expected in (
+        (["--version"], "launch, version"),
+        (["job.yaml", "--dry-run"], "TrainingJobName"),
+        (["job.yaml", "--local", "--no-namespaces"], "hosts ('algo-1',)"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "launcher.cli", *arguments],
+            env={"PYTHONPATH": f"{site}:{REPOSITORY}", "PATH": os.environ["PATH"]},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        assert expected in done.stdout
+
+
+def test_importing_the_launcher_keeps_the_old_module_that_was_imported(old: Path) -> None:
+    code = """
+        import entrypoints
+        first = entrypoints.EntryPoint
+        import launcher.api, entrypoints
+        print(entrypoints.EntryPoint is first, entrypoints.open_channel.__module__)
+    """
+    assert run(code, old, REPOSITORY) == "True entrypoints.channel"
 
 
 def test_the_real_one(tmp_path: Path) -> None:
