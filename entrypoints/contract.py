@@ -63,6 +63,8 @@ CONNECTOR_MAX_OBJECTS = "max_objects"  # set by `--local --sample N` only: read 
 FIFO_WAIT_VARIABLE = "LAUNCHER_FIFO_WAIT_SECONDS"  # how long a Pipe's reader waits for a FIFO, and for bytes
 READ_WAIT_VARIABLE = "LAUNCHER_READ_WAIT_SECONDS"  # how long a reader of S3 or of a far mount waits without any byte
 
+SAMPLE_VARIABLE = "LAUNCHER_SAMPLE"  # set by `--local --sample N` only: a list may name images that are not there
+
 # What a local run adds, because its hosts share one machine:
 MASTER_ADDR_VARIABLE = "LAUNCHER_MASTER_ADDR"  # where hosts[0] does not resolve by name (no namespaces)
 MASTER_PORT_VARIABLE = "LAUNCHER_MASTER_PORT"  # a port that is free on this machine

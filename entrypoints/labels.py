@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from entrypoints.channel import find_channel
 from entrypoints.environment import Environment
 from entrypoints.errors import ChannelError
-from entrypoints.lst import Line, read_lst
+from entrypoints.lst import Line, is_sampled, read_lst
 from entrypoints.readers import mounted, reader_of
 
 ENDING = ".lst"
@@ -80,6 +80,7 @@ def check_met(channel: str, labels: Labels, met: Iterable[int], *, whole: bool =
     a line's image was not met, or was met twice.
     """
     times = Counter(met)
+    whole = whole and not is_sampled()
     lost = [path for path, number in labels.numbers.items() if whole and not times[number]]
     again = [path for path, number in labels.numbers.items() if times[number] > 1]
     found = []

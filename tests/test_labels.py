@@ -76,6 +76,14 @@ def test_a_channel_without_lists(environment: Environment, channel: str, expecte
         read_labels(environment, channel)
 
 
+def test_a_sampled_run_may_meet_fewer_images_than_the_list_names(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(environment, "a.lst", "1\t1\tx.png\n2\t1\ty.png\n")
+    monkeypatch.setenv(contract.SAMPLE_VARIABLE, "1")
+    check_met("train", read_labels(environment, "lists"), [0])
+
+
 def test_what_was_met_is_compared_with_the_list(environment: Environment) -> None:
     write(environment, "a.lst", "1\t1\tx.png\n2\t1\ty.png\n3\t1\tz.png\n")
     labels = read_labels(environment, "lists")

@@ -319,6 +319,81 @@ def test_sample_and_instance_count_make_it_small(here: Path) -> None:
     assert counts == [2, 2]
 
 
+OWN_DATA = """
+import os
+for name in ("TRAIN", "LISTS"):
+    folder = os.environ["SM_CHANNEL_" + name]
+    print(name, {file: open(folder + "/" + file).read() for file in sorted(os.listdir(folder))})
+print("pipe", open(os.environ["SM_CHANNEL_VAL"] + "_0").read())
+"""
+
+
+def own_data(here: Path) -> None:
+    """A folder `own` and a job whose channels arrive in every way; its data folder is empty."""
+    (here / "own").mkdir()
+    for name, text in (("a.csv", "1"), ("a.csv.bak", "2")):
+        (here / "own" / name).write_text(text)
+    write_job(
+        here,
+        OWN_DATA,
+        "vpc_config: {security_group_ids: [sg-0123456789abcdef0], subnets: [subnet-0123456789abcdef0]}\n"
+        "channels:\n"
+        "  train: s3://somewhere/train/\n"
+        "  val: {s3_uri: s3://somewhere/train/, input_mode: Pipe, content_type: text/plain}\n"
+        f"  lists: {{source: EFS, file_system_id: {EFS}, directory_path: /lists}}\n",
+    )
+
+
+def launch_here(here: Path, *options: str, code: int = 0) -> str:
+    """Without --data."""
+    words = [word for word in command(*options) if word not in ("--data", "data")]
+    done = subprocess.run(words, cwd=here, capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_channels_read_folders_and_files_that_are_given(here: Path) -> None:
+    own_data(here)
+    output = launch_here(here, "--channel", "train=own", "--channel", "val=own/a.csv", "--channel", "lists=./own")
+    assert "TRAIN {'a.csv': '1', 'a.csv.bak': '2'}" in output
+    assert "LISTS {'a.csv': '1', 'a.csv.bak': '2'}" in output
+    assert "pipe 1\n" in output
+    assert "s3://somewhere/train/ by File, from own" in output
+
+
+def test_a_connector_channel_reads_the_folder_that_is_given(here: Path) -> None:
+    overlay = "channels: {images: {source: S3Connector, s3_uri: s3://somewhere/train/}}\n"
+    (here / "job.yaml").write_text(laid_over_base(f"code: {{entry_point: entrypoints/read_channels.py}}\n{overlay}"))
+    output = launch_here(here, "--channel", "images=data/s3/bucket/train")
+    assert [json.loads(line.split("| ", 1)[1])["count"] for line in output.splitlines() if "| {" in line] == [6]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["trian=own"], "the job has no channel 'trian'; did you mean train?; it has train, val, lists"),
+        (["train"], "--channel train: write NAME=PATH, such as train=./images"),
+        (["train=gone"], "--channel train=gone: there is no gone; correct the path"),
+        (["lists=own/a.csv"], "a channel of a file system needs a folder"),
+        (["train=own"], "val would still be read from S3; give --channel val=PATH too, or --data DIR"),
+    ],
+)
+def test_wrong_channel_options_are_refused(here: Path, given: list[str], message: str) -> None:
+    own_data(here)
+    options = [word for each in given for word in ("--channel", each)]
+    assert message in launch_here(here, *options, code=3)
+    assert not (here / ".launch/job").exists()
+
+
+def test_a_wrong_data_layout_names_the_path_and_what_is_near(here: Path) -> None:
+    write_job(here, "print(1)", "channels: {train: s3://my-bucket/train/}")
+    (here / "data/s3").rename(here / "data/bucket")
+    output = launch(here, code=3)
+    assert "there is no data/s3/my-bucket/train/ (data holds bucket/, efs/, fsx/)" in output
+    assert "--channel train=PATH" in output
+    assert "127.0.0.1" not in output
+
+
 def test_a_failure_becomes_the_reason(here: Path) -> None:
     write_job(here, "raise ValueError('no such column: label')")
     output = launch(here, code=4)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from entrypoints import contract
 from entrypoints.errors import ChannelError
 from entrypoints.lst import Line, add_labels, check_lst, join_lst, read_lst, sample_paths, write_lst
 from entrypoints.sample import Sample
@@ -115,3 +116,11 @@ def test_checking_before_reading() -> None:
     check_lst(["./2.png", "a/1.png"], LINES)
     with pytest.raises(ChannelError, match=r"1 image.* 'b.png'; 1 line.* 'a/1.png'"):
         check_lst(["2.png", "b.png"], LINES)
+
+
+def test_a_sample_of_the_images_leaves_lines_without_an_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(contract.SAMPLE_VARIABLE, "1")
+    assert len(list(join_lst(IMAGES[:1], LINES))) == 1
+    check_lst(["a.png"], {"a.png": Line(0, (1.0,), "a.png"), "b.png": Line(1, (1.0,), "b.png")})
+    with pytest.raises(ChannelError, match=r"1 image\(s\) have no line, the first of them 'b\.png'"):
+        check_lst(["a.png", "b.png"], {"a.png": Line(0, (1.0,), "a.png")})

@@ -28,6 +28,13 @@ _LOCAL = (
         help="With --local: the directory that stands for a file system. Can be given again.",
     ),
     click.option(
+        "--channel",
+        "channels",
+        multiple=True,
+        metavar="NAME=PATH",
+        help="With --local: the folder, file or manifest that a channel reads. Can be given again.",
+    ),
+    click.option(
         "--sample",
         type=click.IntRange(min=1),
         metavar="N",
@@ -61,11 +68,13 @@ def _local_options(function: Any) -> Any:
 @_local_options
 def command(spec: str, **options: Any) -> None:
     """Plan SPEC, a YAML file or - for standard input, and submit it, or do another one thing with it."""
-    local = {key: options.pop(key) for key in ("data", "mounts", "sample", "instance_count", "no_namespaces")}
+    local = {
+        key: options.pop(key) for key in ("data", "mounts", "channels", "sample", "instance_count", "no_namespaces")
+    }
     refuse_contradictions(options)
     for key, value in local.items():
         if value not in (None, False, ()) and not options["local"]:
-            raise click.UsageError(f"--{key.replace('_', '-')} goes with --local".replace("--mounts", "--mount"))
+            raise click.UsageError(f"--{key.replace('_', '-').rstrip('s')} goes with --local")
     reading = {key: options[key] for key in ("name", "ignore", "strict")}
     plan = launcher.plan(launcher.load(spec, sets=options["sets"]), **reading)
     if options["local"]:

@@ -125,12 +125,14 @@ def _environ(run: LocalRun, host: Host, store: Store) -> dict[str, str]:
 
 
 def _sampled(run: LocalRun) -> dict[str, str]:
-    """The request's Environment, in which the connector is told to stop after the first `sample` objects."""
+    """The request's Environment; with `sample`, it makes the connector stop after that many objects and lists longer."""
     environment: dict[str, str] = dict(run.plan.request.get("Environment", {}))
-    for variable in connector_variables(run.plan.spec) if run.options.sample is not None else ():
-        told = {**json.loads(environment[variable]), contract.CONNECTOR_MAX_OBJECTS: run.options.sample}
-        environment[variable] = json.dumps(told)
-    return environment
+    if run.options.sample is None:
+        return environment
+    for variable in connector_variables(run.plan.spec):
+        settings = {**json.loads(environment[variable]), contract.CONNECTOR_MAX_OBJECTS: run.options.sample}
+        environment[variable] = json.dumps(settings)
+    return {**environment, contract.SAMPLE_VARIABLE: str(run.options.sample)}
 
 
 @cache

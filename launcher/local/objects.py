@@ -71,7 +71,10 @@ def list_objects(channel: Mapping[str, Any], objects: Objects, sample: int | Non
         raise RefusedError(
             f"{what}: {source['S3DataType']} is no list of whole objects; use InputMode Pipe for an AugmentedManifestFile"
         )
-    return find(source["S3Uri"], objects, sample)
+    try:
+        return find(source["S3Uri"], objects, sample)
+    except NoObjectsError as error:
+        raise NoObjectsError(f"{error}, or read files of your own: --channel {channel['ChannelName']}=PATH") from None
 
 
 def list_prefix(objects: Objects, place: Place) -> Iterator[S3Object]:

@@ -21,14 +21,16 @@ _LAST_BYTES = 64 * 1024  # of a host's log, where a failure's cause is looked fo
 
 
 def announce(run: LocalRun) -> None:
-    """The job, its hosts, and each channel: where it lies and how it arrives."""
+    """Print the job, its hosts, and each channel: where it is read from and how it arrives."""
+    given = dict(text.split("=", 1) for text in run.options.channels)
     spec, count = run.plan.spec, len(run.hosts)
     run.console.say(
         f"{run.plan.request['TrainingJobName']}: {count} host{'s' * (count > 1)} in {shown_path(run.folder)}", "cyan"
     )
     width = max(map(len, spec.all_channels), default=0)
     for name, channel in spec.all_channels.items():
-        run.console.say(f"  {name:{width}}  {channel.described(spec.training_input_mode)}")
+        place = f", from {given[name]}" if name in given else ""
+        run.console.say(f"  {name:{width}}  {channel.described(spec.training_input_mode)}{place}")
     if run.plan.code is not None and (code := run.plan.code.described()) is not None:
         run.console.say(f"  code: {code}")
 

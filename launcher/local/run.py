@@ -29,6 +29,7 @@ from launcher.local import outputs, sandbox
 from launcher.local.checkpoints import Checkpoints
 from launcher.local.cluster import Host, channels_of, hosts_of, sharing
 from launcher.local.delivery import BindMount, Delivery, Store
+from launcher.local.given import Given, give_channels
 from launcher.local.hosts import prepare_host, write_code
 from launcher.local.objects import total_bytes
 from launcher.local.providers import provide
@@ -66,9 +67,13 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
         console.warn(f"--mount {identity}: no channel of this job is on this file system")
     with _signals() as received:
         with ExitStack() as stack:
-            embedded = options.data or (None if _reads_s3(plan) else folder)  # without S3, no account is needed either
-            s3 = embedded_store(embedded, run.s3_folder, console.warn) if embedded else remote_store(plan.spec)
-            store = stack.enter_context(s3)
+            links = stack.enter_context(TemporaryDirectory(prefix="launch-"))
+            given = give_channels(plan, options.channels, Path(links))
+            run, file_systems = replace(run, plan=given.plan), {**file_systems, **given.file_systems}
+            # Without S3, no account is needed either.
+            embedded = options.data or (None if _reads_remote(plan, given) else folder)
+            folder_of_s3 = embedded and embedded_store(embedded, run.s3_folder, console.warn, given.buckets)
+            store = stack.enter_context(folder_of_s3 or remote_store(plan.spec))
             _ask_about_size(run, store)
             processes, checkpoints, failures = _prepare(run, store, file_systems, stack)
             outcome = watch(processes, run, failures)
@@ -144,13 +149,19 @@ def _taken(folder: Path) -> RefusedError:
     return RefusedError(f"{folder} holds an earlier run of this name; delete it, or give another name with --name")
 
 
-def _reads_s3(plan: Plan) -> bool:
-    """Whether anything of the job comes from S3, or may be read there by the job itself."""
+def _reads_remote(plan: Plan, given: Given) -> bool:
+    """Whether the job reads S3 although it has no --data; RefusedError if only some of its channels are given."""
     request = plan.request
-    connectors = any(channel.connector(name) for name, channel in plan.spec.all_channels.items())
-    return (
-        connectors or "CheckpointConfig" in request or any(map(_is_read_from_store, request.get("InputDataConfig", ())))
-    )
+    read = {name for name, channel in plan.spec.all_channels.items() if channel.connector(name)}
+    read |= {entry["ChannelName"] for entry in request.get("InputDataConfig", ()) if _is_read_from_store(entry)}
+    if not given.paths:
+        return bool(read) or "CheckpointConfig" in request
+    if missing := sorted(read - given.paths.keys()):
+        example = f"--channel {missing[0]}=PATH"
+        raise RefusedError(
+            f"--channel: {', '.join(missing)} would still be read from S3; give {example} too, or --data DIR"
+        )
+    return False
 
 
 def _refuse_what_cannot_run(plan: Plan) -> None:

@@ -123,7 +123,7 @@ class FolderObjects:
         return f"there is no {shown} ({shown_path(folder)} holds {listed or 'nothing'}){near}; put the channel's files there"
 
     def _path(self, place: Place) -> Path:
-        return self._data / place.bucket / place.key
+        return self._store.data_folder(place.bucket) / place.key
 
     def _size(self, place: Place) -> int:
         with self._opened(place) as descriptor:

@@ -24,12 +24,20 @@ _PASSED_ON = ("AWS_CA_BUNDLE", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 
 
 @contextmanager
-def embedded_store(data: Path, overlay: Path, on_warning: Callable[[str], None] = lambda text: None) -> Iterator[Store]:
-    """Read `data`/s3 as it lies there, and serve it on loopback to scripts; what the job writes goes to `overlay`."""
+def embedded_store(
+    data: Path,
+    overlay: Path,
+    on_warning: Callable[[str], None] = lambda text: None,
+    elsewhere: Mapping[str, Path] | None = None,
+) -> Iterator[Store]:
+    """Read `data`/s3 as it lies there, and serve it on loopback to scripts; what the job writes goes to `overlay`.
+
+    `elsewhere` are buckets whose folder is not below `data`.
+    """
     from launcher.local.s3_server import serve_store
     from launcher.local.s3_server.store import Store as FolderStore
 
-    folder = FolderStore(data / "s3", overlay, on_warning)
+    folder = FolderStore(data / "s3", overlay, on_warning, elsewhere)
     with serve_store(folder) as endpoint:
         environ = {**_LOCAL_CREDENTIALS, "AWS_REGION": _LOCAL_REGION, "AWS_ENDPOINT_URL": endpoint, **_NO_PROXY}
         yield Store(FolderObjects(folder, data / "s3"), environ, remote=False)

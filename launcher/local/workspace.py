@@ -16,6 +16,7 @@ class LocalOptions:
 
     data: Path | None = None
     mounts: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ()  # NAME=PATH
     sample: int | None = None
     instance_count: int | None = None
     no_namespaces: bool = False

@@ -55,9 +55,19 @@ class Stored:
 class Store:
     """Buckets and objects of a data folder under an overlay; either may be missing. Safe to use from many threads."""
 
-    def __init__(self, data: Path, overlay: Path, on_omitted: Callable[[str], None] = lambda text: None) -> None:
-        """`on_omitted` is called with a sentence about each listed folder that holds entries which cannot be objects."""
+    def __init__(
+        self,
+        data: Path,
+        overlay: Path,
+        on_omitted: Callable[[str], None] = lambda text: None,
+        elsewhere: Mapping[str, Path] | None = None,
+    ) -> None:
+        """`on_omitted` is called with a sentence about each listed folder that holds entries which cannot be objects.
+
+        `elsewhere` are buckets whose folder is not below `data`.
+        """
         self._data = str(data.absolute())
+        self._elsewhere = elsewhere or {}
         self._overlay = str(overlay.absolute())
         self._own = overlay.absolute() / ".s3"
         self.incoming = Incoming(self._own / "incoming")
@@ -199,7 +209,7 @@ class Store:
                 raise S3Error(
                     "AccessDenied", Message=f"{written} lies behind a link, and nothing is removed through one"
                 )
-            hide = plain and Path(self._data, bucket, key).is_file()
+            hide = plain and (self.data_folder(bucket) / key).is_file()
             self._journal.delete(bucket, key, hide=hide)  # first, so that no reader sees the data folder's come back
             self._odd_path(bucket, key).unlink(missing_ok=True)
             if written is not None and written.is_file():
@@ -208,10 +218,14 @@ class Store:
                     with suppress(OSError):
                         folder.rmdir()
 
+    def data_folder(self, bucket: str) -> Path:
+        """The folder of a bucket's data, whether it exists or not."""
+        return self._elsewhere.get(bucket) or Path(self._data, bucket)
+
     def _folders(self, bucket: str) -> tuple[str, str]:
         if not _BUCKET.fullmatch(bucket):
             raise S3Error("NoSuchBucket", BucketName=bucket)
-        return f"{self._overlay}/{bucket}", f"{self._data}/{bucket}"
+        return f"{self._overlay}/{bucket}", str(self.data_folder(bucket))
 
     def _places(self, bucket: str, key: str) -> Iterator[str]:
         """Where an object may lie, the first place before the others."""
