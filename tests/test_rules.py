@@ -236,7 +236,7 @@ def test_every_known_instance_type_is_known_here() -> None:
     for name in shapes()["TrainingInstanceType"]["enum"]:
         known = instance_type(name)
         assert known.accelerator is not None, name
-        assert known.storage is not None or name.startswith("ml.g7."), name
+        assert known.storage is not None, name
     assert set(found_by("resource_config: {instance_type: ml.q9.xlarge, instance_count: 1}")) == {"aws-enum"}
     assert instance_type("ml.m5.xlarg").storage is None
     assert (instance_type("ml.x9d.2xlarge").storage, instance_type("ml.x9d.2xlarge").accelerator) == ("NVMe", "")

@@ -19,7 +19,7 @@ Storage = Literal["EBS", "NVMe"]
 # Families with no disk of their own, so that VolumeSizeInGB is all the space there is.
 _EBS_ONLY = re.compile(r"c4|c5n?|m[45]|r5|t3|p[23]|[cmr][678]i(-flex)?")
 # Families in which every size has NVMe disks of a fixed size.
-_NVME = re.compile(r"r5d|g4dn|g5|g6e?|g7e|p3dn|p4de?|p5(e|en)?|p6-b[23]00|p6e-gb200|trn1n?|trn2")
+_NVME = re.compile(r"r5d|g4dn|g5|g6e?|g7e?|p3dn|p4de?|p5(e|en)?|p6-b[23]00|p6e-gb200|trn1n?|trn2")
 _NAME = re.compile(
     r"ml\.(?P<family>(?P<letters>[a-z]+)(?P<generation>\d+)(?P<options>[a-z]*)(?:-[a-z0-9]+)?)\."
     r"(?:nano|micro|small|medium|large|\d*xlarge|metal(?:-\d+xl)?)"
