@@ -14,6 +14,7 @@ from typing import Any
 import channel_specs
 from launcher.checks import RULES
 from launcher.codes import OTHER_CODES, OTHER_WARNINGS
+from launcher.cost.table import unpriced
 from launcher.preflight import CHECKS
 
 
@@ -83,11 +84,22 @@ def _first_paragraph(function: Callable[..., object]) -> str:
     return _in_cell((function.__doc__ or "").split("\n\n")[0])
 
 
+def unpriced_line() -> str:
+    """The instance types without a price, by family."""
+    sizes: dict[str, list[str]] = {}
+    for name in unpriced():
+        _, family, size = name.split(".")
+        sizes.setdefault(family, []).append(size)
+    families = "; ".join(f"{family} ({', '.join(each)})" for family, each in sizes.items())
+    return f"The bundled table has no price, in any region, for {len(unpriced())} instance types: {families}."
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "specs": specs_table,
     "commands": commands_tables,
     "preflight": preflight_table,
     "codes": codes_table,
+    "unpriced": unpriced_line,
 }
 
 

@@ -15,6 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from launcher.aws_model import shapes
+
 HOME_REGION = "us-east-1"  # where most prices are known
 _TABLE = Path(__file__).parents[1] / "data" / "prices.json"
 
@@ -57,6 +59,11 @@ def volume_price(region: str | None) -> Price | None:
 def regions_with(instance_type: str) -> tuple[str, ...]:
     """The regions whose price for the type is known, sorted."""
     return tuple(sorted(region for name, region in _instance_prices() if name == instance_type))
+
+
+def unpriced() -> tuple[str, ...]:
+    """The instance types of the service model that no sheet of any region has, in the model's order."""
+    return tuple(name for name in shapes()["TrainingInstanceType"]["enum"] if not regions_with(name))
 
 
 def instance_prices(sheets: list[dict[str, Any]]) -> dict[tuple[str, str], Price]:
