@@ -99,7 +99,7 @@ def _look_up(account: Account, name: str) -> Mapping[str, Any] | None:
     try:
         return account.call("sagemaker", "describe_training_job", TrainingJobName=name)
     except AwsError as error:
-        if is_missing(error) or error.is_denied:
+        if error.is_missing or error.is_denied:
             return None
         raise
 
@@ -109,19 +109,12 @@ def _look_up_after(account: Account, name: str, cause: AwsError) -> Mapping[str,
     try:
         return account.call("sagemaker", "describe_training_job", TrainingJobName=name)
     except AwsError as error:
-        if is_missing(error):
+        if error.is_missing:
             return None
         raise RefusedError(
             f"{cause}; and whether the job exists could not be asked: {error}."
             f" `launch status {name} --region {account.region}` will tell"
         ) from None
-
-
-def is_missing(error: AwsError) -> bool:
-    """Whether DescribeTrainingJob says that there is no such job; it does so as a ValidationException."""
-    return error.code in ("ResourceNotFound", "ResourceNotFoundException") or (
-        error.code == "ValidationException" and "not found" in str(error)
-    )
 
 
 def is_of_request(job: Mapping[str, Any], request: Mapping[str, Any]) -> bool:

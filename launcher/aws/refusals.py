@@ -44,6 +44,13 @@ class AwsError(RefusedError):
         return self.code in _EXPIRED
 
     @property
+    def is_missing(self) -> bool:
+        """Whether there is no such thing; DescribeTrainingJob reports that as a ValidationException."""
+        return self.code in ("ResourceNotFound", "ResourceNotFoundException") or (
+            self.code == "ValidationException" and "not found" in str(self)
+        )
+
+    @property
     def is_nameless(self) -> bool:
         """Whether an answer to HEAD, which has no body, leaves open what is wrong; expired credentials look so, too."""
         return self.status == 400 and self.code == "400"

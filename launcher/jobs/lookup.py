@@ -10,7 +10,6 @@ from launcher.aws.account import Account, AwsError
 from launcher.aws.veil import is_secret_name, settings_to_hide
 from launcher.errors import InputError, RefusedError
 from launcher.nearest import did_you_mean
-from launcher.submission import is_missing
 
 _NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")  # TrainingJobName in the service model
 
@@ -28,7 +27,7 @@ def describe(account: Account, name: str) -> dict[str, Any]:
     try:
         job = account.call("sagemaker", "describe_training_job", TrainingJobName=name)
     except AwsError as error:
-        if not is_missing(error):
+        if not error.is_missing:
             raise
     else:
         return _veiled(account, job)

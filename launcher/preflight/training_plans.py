@@ -16,7 +16,6 @@ from launcher.jobs.times import duration
 from launcher.preflight.asking import each, listed
 from launcher.preflight.check import Check, Found, Subject
 from launcher.preflight.machines import Machines, alternatives
-from launcher.submission import is_missing
 
 _USABLE = ("Active", "Scheduled")
 _TARGET = "training-job"
@@ -36,7 +35,7 @@ def _judged(subject: Subject, above: Path, arn: str, machines: Machines) -> Iter
     try:
         plan = subject.ask("sagemaker", "describe_training_plan", TrainingPlanName=name)
     except AwsError as error:
-        if not is_missing(error):
+        if not error.is_missing:
             raise
         shown = "`aws sagemaker list-training-plans` shows those there are"
         yield path, "training-plan-missing", f"there is no training plan {name!r} in {subject.account.region}; {shown}"
