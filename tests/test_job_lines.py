@@ -14,7 +14,7 @@ from aws_stand_in import StandIn
 from launcher.aws.account import Account, AwsError
 from launcher.console import Console
 from launcher.jobs import logs as job_logs
-from launcher.jobs.follow import View, follow
+from launcher.jobs.follow import LinePrinter, View, follow
 from launcher.jobs.logs import JobLogs, last_lines, lines_so_far
 from launcher.jobs.streams import Line, Selection, Stream, host_of
 
@@ -55,6 +55,13 @@ def test_a_hosts_name_in_its_streams() -> None:
     assert host_of("cats-1-2026/algo-12-1690000000") == "algo-12"
     assert host_of("cats/algo-1") == "algo-1"
     assert host_of("cats/algo-1/sidecar-1690000000") == "sidecar"
+
+
+def test_a_progress_bar_is_shown_in_its_last_state(capsys: pytest.CaptureFixture[str]) -> None:
+    show = LinePrinter(Console())
+    for message in ("\r 10%\r 20%\r100%\n", "plain\r\n", "\r  \r", "half \ud800"):
+        show(Line(0, "algo-1", message))
+    assert capsys.readouterr().out.splitlines() == ["algo-1 | 100%", "algo-1 | plain", "algo-1 | ", "algo-1 | half ?"]
 
 
 def test_a_stream_goes_on_where_it_was(aws: StandIn) -> None:

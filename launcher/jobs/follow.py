@@ -117,9 +117,7 @@ class LinePrinter:
 
     def __call__(self, line: Line) -> None:
         colour = self._colours.setdefault(line.host, _COLOURS[len(self._colours) % len(_COLOURS)])
-        message = (
-            last_state(line.message.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass").rstrip("\n")
-        )
+        message = last_state(line.message.encode("utf-8", "replace")).decode().rstrip("\n")
         self._console.log(f"{line.host} |", [message], colour)
 
 

@@ -107,7 +107,7 @@ def _mount_by_any(
 ) -> tuple[dict[str, Path], str]:
     """Enters the first mounts that work into the stack; where each folder is shown, or why none is."""
     if not os.access(_FUSE, os.R_OK | os.W_OK):
-        return {}, f"{_FUSE} does not exist, or not for this user"
+        return {}, f"{_FUSE} does not exist, or this user may not open it"
     installed = [tool for tool in TOOLS if which(tool.program)]
     if not installed:
         return {}, f"none of {', '.join(dict.fromkeys(tool.program for tool in TOOLS))} is installed"

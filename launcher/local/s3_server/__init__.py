@@ -1,8 +1,9 @@
 """Serves a folder as S3 on this machine: `DIR/s3/<bucket>/<key>` is object `<key>` of `<bucket>`.
 
-A local run reads its channels from here, so that File, FastFile, Pipe and s3torchconnector speak to a real S3 endpoint. moto
-would do for small data, but reads the whole object into memory for every range. Here files are sent where they lie, by
-sendfile, and what is written goes to the run's own folder, never into the data (store.py).
+A local run serves its `--data` folder to whatever speaks S3: FastFile's mount, s3torchconnector, and scripts. File and Pipe
+read the store itself (`launcher.local.sources`). moto would do for small data, but reads the whole object into memory for
+every range. Here files are sent from where they are, by sendfile, and writes go to the run's own folder, never into the data
+(store.py).
 
 It answers as S3 does to what boto3, the AWS CRT (s3torchconnector, mount-s3), rclone and s3fs ask: buckets, objects with
 ranges and conditions, both listings, deletes, copies, multipart uploads; path-style only. What it does not speak it
