@@ -10,7 +10,7 @@ import gzip
 import importlib.util
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path as FilePath
@@ -52,15 +52,41 @@ class Violation:
     code: str
 
 
+class _Shapes(Mapping[str, Any]):
+    """Shapes by name, each decoded when it is first asked for: a request has 150 of the 3,200."""
+
+    def __init__(self, model: str) -> None:
+        # botocore's files have each shape on lines of its own, and the names are what is indented by four spaces.
+        _, *named = model.partition('"shapes":')[2].split('\n    "')
+        self._encoded = dict(each.split('":', 1) for each in named)
+        self._decoded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._decoded:
+            self._decoded[name], _ = json.JSONDecoder().raw_decode(self._encoded[name])
+        return self._decoded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._encoded)
+
+    def __len__(self) -> int:
+        return len(self._encoded)
+
+
 @cache
-def shapes() -> dict[str, Any]:
-    """The service model's shapes by name. Raises ImportError where botocore is missing."""
+def shapes() -> Mapping[str, Any]:
+    """Return the service model's shapes by name. Raises ImportError if botocore is missing."""
     package = importlib.util.find_spec("botocore")
     if package is None or not package.submodule_search_locations:
         raise ImportError("botocore is missing: pip install boto3")
     file = FilePath(package.submodule_search_locations[0], "data", _SERVICE)
-    shapes: dict[str, Any] = json.loads(gzip.decompress(file.read_bytes()))["shapes"]
-    return shapes
+    return shapes_of(gzip.decompress(file.read_bytes()).decode())
+
+
+def shapes_of(model: str) -> Mapping[str, Any]:
+    """Return the shapes of a service model in JSON; of one without line breaks all are decoded at once, which takes longer."""
+    found = _Shapes(model)
+    return found if REQUEST in found else dict(json.loads(model)["shapes"])
 
 
 def violations(value: Any, shape_name: str = REQUEST, path: Path = ()) -> Iterator[Violation]:

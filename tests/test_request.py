@@ -10,7 +10,7 @@ import pytest
 
 import launcher
 from launcher import parse_spec
-from launcher.aws_model import REQUEST, shapes
+from launcher.aws_model import REQUEST, shapes, shapes_of
 from launcher.channels import KINDS
 from launcher.checks import check_spec
 from launcher.checks.examples import BASE, laid_over_base
@@ -86,6 +86,15 @@ def test_every_member_has_a_key() -> None:
     assert set(common) == {
         member for source in sources for member in common if spec_name(member) in KINDS[source].model_fields
     }
+
+
+def test_shapes_are_the_models_however_it_is_written() -> None:
+    """They are found by their lines, without decoding the whole model; a model on one line is decoded as a whole."""
+    compact = json.dumps({"shapes": dict(shapes())})
+    assert dict(shapes_of(compact)) == dict(shapes())
+    named = {name for name in shapes() if shapes()[name]["type"] == "structure"}
+    used = {member["shape"] for name in named for member in shapes()[name]["members"].values()}
+    assert used <= set(shapes())
 
 
 def places(value: Any, path: Path = ()) -> Iterator[Path]:
