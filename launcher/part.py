@@ -8,10 +8,14 @@ default.
 from __future__ import annotations
 
 import re
+from contextvars import ContextVar
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema
+from pydantic_core.core_schema import no_info_plain_validator_function
 
+_IS_INSIDE = ContextVar("_IS_INSIDE", default=False)
 _IRREGULAR = {"gb": "GB"}  # the only word of the request that is not simply capitalised
 
 
@@ -19,6 +23,25 @@ class Part(BaseModel):
     """One mapping of a spec."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Validate the mappings inside this one by their own classes, so that only those that a spec has are built."""
+        if _IS_INSIDE.get():
+            # The reference is what the JSON Schema calls the class by.
+            return no_info_plain_validator_function(cls.model_validate, ref=f"{cls.__qualname__}:{id(cls)}")
+        token = _IS_INSIDE.set(True)
+        try:
+            return handler(source)
+        finally:
+            _IS_INSIDE.reset(token)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        if schema["type"] == "function-plain":
+            cls.model_rebuild()
+            schema = cls.__pydantic_core_schema__
+        return handler(schema)
 
     def to_request(self) -> dict[str, Any]:
         """This mapping with the request's member names, without what is None."""

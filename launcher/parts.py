@@ -4,8 +4,6 @@ Each key is the AWS member in snake_case and means what AWS's documentation says
 here. `channels/` has those of the channels, `spec` the whole.
 """
 
-from __future__ import annotations
-
 from launcher.part import Part
 from launcher.values import Boolean, Gigabytes, Integer, Seconds, Setting, Text
 

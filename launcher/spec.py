@@ -5,8 +5,6 @@ model (`aws_model`); what fields mean to each other is in `checks`. So no field 
 can still be looked at for all its other problems.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Annotated, Any, Literal

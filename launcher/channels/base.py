@@ -5,8 +5,6 @@ request (`input_data_config`) or in the container's environment (`connector`), a
 (`PLACES`), so that a problem found in the request is reported at the key that caused it.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar

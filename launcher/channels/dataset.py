@@ -1,7 +1,5 @@
 """Channels of a SageMaker dataset resource, for serverless fine-tuning jobs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """Channels on Amazon EFS: a directory of the file system, mounted at the channel's path."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """Channels on Amazon FSx for Lustre: the path begins with the file system's mount name, `/<MountName>/...`."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from launcher.channels.efs import FileSystemChannel

@@ -1,7 +1,5 @@
 """Channels that SageMaker itself brings from S3: copied (File), mounted lazily (FastFile) or streamed (Pipe)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 

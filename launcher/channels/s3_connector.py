@@ -4,8 +4,6 @@ SageMaker has no part in them: they are no InputDataConfig entries and do not co
 the container has to know travels as one environment variable a channel (`entrypoints.contract`).
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from entrypoints import contract
