@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
 import threading
 import time
@@ -61,6 +60,8 @@ class Console:
         prefix = click.style(prefix, fg=colour)
         with self._lock:
             if state and self._redraws:
+                import shutil  # with its compressors, 2 ms of every command
+
                 width = shutil.get_terminal_size().columns - len(click.unstyle(prefix)) - 2
                 self._state = (prefix, f"{prefix} {without_orders(click.unstyle(state))[:width]}")
             elif self._state and self._state[0] == prefix:

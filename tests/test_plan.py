@@ -310,7 +310,8 @@ def test_planning_is_pure(job: Path) -> None:
     """A dry run opens no socket, writes no file and imports nothing heavy, with an environment that names nothing."""
     program = """
 import os, sys
-heavy = {"boto3", "botocore", "sagemaker", "torch", "rich", "s3torchconnector", "pathspec", "launcher.aws.account"}
+heavy = {"boto3", "botocore", "sagemaker", "torch", "rich", "s3torchconnector", "pathspec"}
+heavy |= {"launcher.aws.account", "importlib.metadata"}
 def audit(event, args):
     if event.startswith("socket.") or event in ("os.mkdir", "os.remove", "os.rename", "subprocess.Popen"):
         raise RuntimeError(f"{event} {args}")
