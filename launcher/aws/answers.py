@@ -2,7 +2,7 @@
 
 botocore reads such an answer, if its status is 200, as one without members. These handlers of botocore's events turn it into
 a 502, the status with which a gateway reports an invalid answer: botocore then retries the call, and raises ClientError if
-no retry helps.
+no retry helps. The same handlers read pages of S3's objects, which is most of what a long listing costs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OBJECT = re.compile(
     r"<Contents><Key>([^<]*)</Key><LastModified>([\d:.T-]+)Z</LastModified>(?:<(?!Size>)\w+>[^<]*</\w+>)*<Size>(\d+)</Size>"
     r"(?:<StorageClass>(\w+)</StorageClass>)?"
 )
-_REQUEST_ID = ("x-amzn-requestid", "x-amz-request-id")  # each answer of each service has one of them
+_REQUEST_ID = ("x-amzn-requestid", "x-amz-request-id")  # query and EC2 answers have it in the body, too
 
 
 def refuse_foreign_answers(client: Any) -> None:
@@ -41,7 +41,9 @@ def _refuse(
     operation_model: Any, response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any
 ) -> None:
     status = response_dict["status_code"]
-    has_id = any(name in response_dict["headers"] for name in _REQUEST_ID)
+    has_id = any(name in response_dict["headers"] for name in _REQUEST_ID) or (
+        operation_model.service_model.resolved_protocol in ("query", "ec2") and b"equestI" in response_dict["body"]
+    )
     if status < 300:
         if operation_model.name == "ListObjectsV2":
             _read_objects(response_dict, customized_response_dict)
