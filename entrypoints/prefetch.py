@@ -35,6 +35,7 @@ from entrypoints.prefetch_schedule import Limits, Part, Schedule, Slot, Source
 from entrypoints.prefetch_stream import ReadStream
 from entrypoints.silence import silence_of_far
 
+_LOOK_SECONDS = 1.0  # between looks of a thread without work for streams that were dropped
 _QUIT_SECONDS = 1.0  # for requests that are under way, once, however many there are
 
 
@@ -53,7 +54,8 @@ class ReadAhead:
         self._work = threading.Condition(self._lock)  # threads wait for something to fetch, or room for it
         self._news = threading.Condition(self._lock)  # the reader waits for a piece or a slot
         self._schedule = Schedule(limits)
-        self._abandoned: deque[Slot] = deque()  # whose streams nobody has any more
+        self._given: dict[weakref.ref[ReadStream[Slot]], Slot] = {}
+        self._abandoned: deque[weakref.ref[ReadStream[Slot]]] = deque()  # of those, to streams that are no more
         self._failure: BaseException | None = None  # of `sources`; its place is after all slots
         self._exhausted = False
         self._advancing = False  # somebody is asking `sources`
@@ -69,6 +71,7 @@ class ReadAhead:
     def __next__(self) -> ReadStream[Slot]:
         self._check_process()
         with self._lock:
+            self._drop_abandoned()
             self._silence.begin()
             while not self._schedule.waiting:
                 if self._failure is not None:
@@ -84,7 +87,10 @@ class ReadAhead:
             slot.given = True
             if self._started:
                 self._start()
-        return ReadStream(slot.source.key, self, slot)
+            stream = ReadStream(slot.source.key, self, slot)
+            # No code in Python runs when a stream is dropped, since Python would lose a Ctrl-C that comes in it.
+            self._given[weakref.ref(stream, self._abandoned.append)] = slot
+        return stream
 
     def close(self) -> None:
         """Ends the threads and lets go of everything that was fetched."""
@@ -111,6 +117,7 @@ class ReadAhead:
         """The piece at the slot's place, waited for; None at the object's end. Raises what its fetch raised."""
         self._check_process()
         with self._lock:
+            self._drop_abandoned()
             self._silence.begin()
             while not (piece := self._schedule.take(slot)):
                 if slot.closed:
@@ -140,15 +147,6 @@ class ReadAhead:
             with self._lock:
                 self._drop(slot)
 
-    def abandon(self, slot: Slot) -> None:
-        """As `close_slot`, from a finalizer: that can run anywhere, even where this thread holds the lock."""
-        self._abandoned.append(slot)
-        if self._process == os.getpid() and self._lock.acquire(blocking=False):
-            try:
-                self._drop_abandoned()
-            finally:
-                self._lock.release()
-
     # With the lock held
 
     def _wait(self, what: str) -> None:
@@ -157,8 +155,11 @@ class ReadAhead:
             self._silence.check(what)
 
     def _drop_abandoned(self) -> None:
+        """Ends the slots of streams that were dropped before they were closed."""
         while self._abandoned:
-            self._drop(self._abandoned.popleft())
+            slot = self._given.pop(self._abandoned.popleft())
+            if not slot.closed:
+                self._drop(slot)
 
     def _drop(self, slot: Slot) -> None:
         self._schedule.drop(slot)
@@ -232,7 +233,7 @@ class ReadAhead:
                         return
                     else:
                         self._idle += 1
-                        self._work.wait()
+                        self._work.wait(_LOOK_SECONDS)
                         self._idle -= 1
             finally:
                 self._threads.discard(threading.current_thread())

@@ -30,32 +30,29 @@ class Pieces(Protocol[S_contra]):
         """Ends the reading of the object."""
         ...
 
-    def abandon(self, slot: S_contra) -> None:
-        """The same, from a finalizer."""
-        ...
 
-
-class ReadStream(io.RawIOBase, Generic[S]):
+class ReadStream(Generic[S]):
     """A ByteStream that can be sought anywhere, as zip and Parquet need it.
 
-    A seek before the first read costs nothing; one far back or ahead drops what was fetched and begins there.
+    A seek before the first read costs nothing; one far back or ahead drops what was fetched and begins there. It is no
+    io.RawIOBase, since their finalizer calls `close`: Python drops an exception of a finalizer, that of Ctrl-C, too.
     """
 
     def __init__(self, key: str, pipeline: Pieces[S], slot: S) -> None:
         self.key = key
+        self.closed = False
         self._pipeline = pipeline
         self._slot = slot
         self._rest = memoryview(b"")  # of the piece that is being read
         self._place = 0
         self._begun = False  # to fetch
 
-    def readable(self) -> bool:
-        return True
-
     def seekable(self) -> bool:
+        """See io."""
         return True
 
     def tell(self) -> int:
+        """See io."""
         return self._place
 
     def read(self, size: int | None = -1, /) -> bytes:
@@ -120,11 +117,7 @@ class ReadStream(io.RawIOBase, Generic[S]):
         if not self.closed:
             self._rest = memoryview(b"")
             self._pipeline.close_slot(self._slot)
-            super().close()
-
-    def __del__(self) -> None:
-        if not self.closed:
-            self._pipeline.abandon(self._slot)
+            self.closed = True
 
     def _fill(self) -> bool:
         self._begun = True

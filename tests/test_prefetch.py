@@ -5,7 +5,10 @@ from __future__ import annotations
 import gc
 import os
 import random
+import signal
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -220,6 +223,43 @@ def test_streams_that_nobody_has_any_more_are_no_burden() -> None:
     del stream
     gc.collect()
     assert keys == [source.key for source in sources]
+
+
+def test_ctrl_c_where_a_dropped_stream_is_ended_is_raised() -> None:
+    """Python drops an exception in a finalizer, so nothing of a stream's end may be done there."""
+
+    class Interrupted(Bytes):
+        def close(self) -> None:
+            super().close()
+            signal.raise_signal(signal.SIGINT)
+
+    sources = [Interrupted("0", bytes(10)), Bytes("1", bytes(10))]  # fetched whole before the first byte is read
+    with closing(read_ahead(iter(sources), SMALL, "a test")) as streams, pytest.raises(KeyboardInterrupt):
+        stream = next(streams)
+        stream.read(1)
+        del stream
+        next(streams)
+        for _ in range(3000):  # in a thread that fetches, it may come a moment later
+            time.sleep(0.01)
+    assert sources[0].closed == 1
+
+
+def test_dropping_a_stream_calls_no_function_of_python() -> None:
+    """A signal's handler runs between any two of its instructions."""
+    called = []
+    with closing(read_ahead(iter([Bytes("0", bytes(100))]), SMALL, "a test")) as streams:
+        stream = next(streams)
+        stream.read(1)
+        sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None)
+        del stream
+        sys.setprofile(None)
+    assert called == []
+
+
+def test_threads_end_after_the_last_stream_was_dropped_unread() -> None:
+    [stream] = read_ahead(iter([Bytes("a", bytes(1000))]), SMALL, "a test")
+    stream.read(1)
+    del stream  # the fixture sees the threads end
 
 
 def test_the_last_stream_is_read_after_the_end() -> None:
