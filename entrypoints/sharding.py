@@ -32,10 +32,16 @@ class Share:
     index: int = 0
     count: int = 1
     readers: int = field(default=1, compare=False)  # shares that are read on this host, this one included
+    workers: int = field(default=1, compare=False)  # shares that are read by this rank, this one included
 
     def __post_init__(self) -> None:
         if not 0 <= self.index < self.count:
             raise ChannelError(f"share {self.index} of {self.count}: shares count from 0 to their count - 1")
+
+    @property
+    def rank(self) -> int:
+        """The rank whose share this is, among all the ranks that divide the channel."""
+        return self.index % (self.count // self.workers)
 
     def of(self, items: Iterable[T]) -> Iterator[T]:
         """The items of this share, in their order."""
@@ -86,7 +92,7 @@ def share_for(distribution: str, place: Place, worker: int = 0, workers: int = 1
     else:
         rank, ranks = place.rank, place.world_size
     # An item's number modulo `ranks` is its rank whatever the number of workers.
-    return Share(index=worker * ranks + rank, count=workers * ranks, readers=workers * place.local_world_size)
+    return Share(worker * ranks + rank, workers * ranks, workers * place.local_world_size, workers)
 
 
 def _number(environ: Mapping[str, str], name: str, default: int) -> int:

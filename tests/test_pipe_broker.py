@@ -442,7 +442,8 @@ def test_a_reader_that_takes_nothing_holds_up_the_feeder_and_not_the_memory(
 def test_parts_that_are_left_before_anybody_has_come() -> None:
     epoch = Epoch(0)
     epoch.deal([{"data": b"x"}], 1)
-    epoch.leave(0, 2, 2)
+    epoch.leave(Share(0, 2, 2))
+    epoch.leave(Share(0, 2, 2))
     assert not epoch.is_abandoned
-    epoch.leave(1, 2, 2)
+    epoch.leave(Share(1, 2, 2))
     assert epoch.is_abandoned

@@ -121,7 +121,7 @@ def request(root: Path, epoch: int) -> bytes:
     """What the first of two readers asks for."""
     path = str(root / contract.DATA_DIR / "lines")
     form = wire.format_reference(lines)
-    return wire.Request("lines", path, "None", form, epoch, 0, 2, 2, 20.0, 0, 0, os.getpid()).encode()
+    return wire.Request("lines", path, "None", form, epoch, 0, 2, 2, 1, 20.0, 0, 0, os.getpid(), "", False).encode()
 
 
 def test_a_reader_that_goes_in_the_moment_in_which_its_next_epoch_is_asked_for(root: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_reader_that_goes_in_the_moment_in_which_its_next_epoch_is_asked_for(r
         desk.look(1)  # one look sees both, and the first closes the other
         readers[0].close()
         desk.look(1)
-        assert desk.is_idle
+        assert not desk.epoch.is_awaited
 
 
 def test_a_broker_that_another_has_started_meanwhile_and_a_process_forked_meanwhile(

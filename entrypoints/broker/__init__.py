@@ -15,8 +15,10 @@ What is promised:
 - Sample i of the epoch's stream belongs to the share with i modulo count == index, as `sharding.py` says: every sample
   exactly once, the same share for the same reader however fast anyone is, and as a single reader would have it. Shares
   differ by one sample at most.
-- Nothing is dealt before all readers of the host have come, so their shares must be read side by side. Where some do not come
+- Nothing is dealt before all readers of the host have come, so their shares must be read side by side. If some do not come
   within LAUNCHER_FIFO_WAIT_SECONDS, the others get an error that says how many came.
+- A rank resumed from a state in which its share is finished reports that, and is waited for no longer: it may end before
+  the others have come.
 - A shuffled share is in blocks that end at the same number for all shares, and that number depends on the stream alone.
 - Memory is bounded (`serve.py`); the slowest reader sets the pace of all, and is named on stderr where it takes nothing for long.
 - A reader that stops early or dies is dealt nothing more, and nobody waits for it. When all have stopped, the FIFO is closed.
@@ -24,9 +26,9 @@ What is promised:
 - As soon as the last byte of an epoch has been read the FIFO is closed and the next one opened, and read ahead; until then
   readers of the old epoch go on taking what is left for them.
 - An epoch that was read already is refused at once.
-- The broker ends when the processes that asked for it have ended, though workers of theirs may still be there, or when it has
-  had nothing to do for a while. On Linux its socket has no file, so nothing is left even when it is killed; readers then get
-  an error, not a short epoch.
+- The broker ends when the processes that asked for it have ended, though workers of theirs may still be there. If all of them
+  had finished shares it first waits for the missing ranks (`desk.py` lists the states). On Linux its socket has no file, so
+  nothing is left even when it is killed; readers then get an error, not a short epoch.
 
 Modules: `wire.py` what is said over a socket; `reader.py` the readers' end; `epochs.py` who gets what; `serve.py` the process.
 """

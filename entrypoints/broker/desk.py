@@ -3,13 +3,27 @@
 A reader asks for one share of one epoch. It is seated when that epoch is being read or has been, refused when it is over,
 and waits when it is still to come. Nothing here reads a FIFO: `look` is called by what does, whenever it has to wait and
 between two reads.
+
+An epoch is in one of three states:
+
+- Unsettled: shares of this host are missing. Samples are kept. It is settled by the last reader that comes, or given up
+  when readers have waited for LAUNCHER_FIFO_WAIT_SECONDS.
+- Settled: samples go to the shares that are not over yet.
+- Abandoned: settled, and all shares are over. The FIFO is closed.
+
+The job lasts while a process runs for which the channel was read (an owner), and beyond that while the present epoch is unsettled
+and all readers that have come reported a finished share: such a rank may end before the others come, and a new broker would
+wait for its share in vain. A request that does not fit that epoch is another job's, and gets another broker.
 """
 
 from __future__ import annotations
 
+import os
 import select
 import socket
+import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from entrypoints.broker import wire
@@ -60,11 +74,6 @@ class Desk:
         self._seat()
         return self._first
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether nobody is here and nothing is left for anybody."""
-        return not self._connections and not self._former
-
     def next_epoch(self, last: bytes) -> None:
         """The present epoch becomes a former one, at the end of which is the frame `last`.
 
@@ -99,13 +108,19 @@ class Desk:
             elif descriptor in self._connections:  # and not closed by one served just now
                 self._serve(self._connections[descriptor], events)
         now = time.monotonic()
-        if now - self._looked > LOOK_SECONDS / 2:
+        if self._first is not None and now - self._looked > LOOK_SECONDS / 2:
             self._looked = now
+            self._give_up_waiting(now, self._first)
             # Those who are still connected do not count: workers whose process was killed notice it seconds later.
-            if self._first is not None and not self.owners.any_left():
-                raise JobOverError
-            self._give_up_waiting(now)
+            if not self.owners.any_left():
+                if not any(epoch.is_kept_for_others for epoch in self._epochs):
+                    raise JobOverError
+                _log_to(os.devnull)
         return readable
+
+    @property
+    def _epochs(self) -> list[Epoch]:
+        return [*self._former, self.epoch]
 
     def _accept(self) -> None:
         accepted, _ = self._listener.accept()
@@ -139,8 +154,10 @@ class Desk:
 
     def _take(self, connection: _Connection, request: wire.Request) -> None:
         """A request: into its epoch, if that is there, or to wait for it."""
-        if self._first is not None and not self.owners.any_left():  # it is another job's, which gets another broker
-            raise JobOverError
+        if self._first is not None and not self.owners.any_left():
+            if not self._is_kept_for(request, self._first):
+                raise JobOverError  # it is another job's, which gets another broker
+            _log_to(f"/proc/{request.owner}/fd/2")
         connection.request = request
         self.owners.add(request.owner)
         if self._first is None:
@@ -151,14 +168,21 @@ class Desk:
             reason = f"channel {request.channel!r} is being read as {here!r}, not as {there!r}"
             self._refuse(connection, f"{reason}; every reader must ask for one format, in every epoch")
             return
-        for epoch in [*self._former, self.epoch]:
+        for epoch in self._epochs:
             if epoch.number < request.epoch:
                 part = epoch.parts.get(request.index)
-                epoch.leave(request.index, request.count, request.readers)
+                epoch.leave(request.share)
                 # A connection that nobody reads from any more would wait for ever.
                 for old in [each for each in self._connections.values() if part is not None and each.part is part]:
                     self._close(old)
         self._seat()
+
+    def _is_kept_for(self, request: wire.Request, first: wire.Request) -> bool:
+        """Whether the request fits the epoch that outlives its finished readers."""
+        return request.launch == first.launch and any(
+            epoch.is_kept_for_others and epoch.number == request.epoch and epoch.takes(request.share)
+            for epoch in self._epochs
+        )
 
     def _seat(self) -> None:
         """Gives parts to those who ask for an epoch that is here, and refuses those whose epoch is gone."""
@@ -168,17 +192,15 @@ class Desk:
                 continue
             if request.epoch > self.epoch.number:
                 continue
-            epoch = next((each for each in [*self._former, self.epoch] if each.number == request.epoch), None)
+            epoch = next((each for each in self._epochs if each.number == request.epoch), None)
             if epoch is None:
                 now = f"this host's reader is at epoch {self.epoch.number}"
                 self._refuse(connection, str(fifo.read_already(request.channel, request.epoch, now)))
                 continue
-            part = epoch.join(request.index, request.count, request.readers, (request.block, request.block_bytes))
+            part = epoch.join(request.share, (request.block, request.block_bytes), finished=request.finished)
             if isinstance(part, str):
                 self._refuse(connection, f"channel {request.channel!r}, epoch {request.epoch}: {part}")
                 continue
-            if len(epoch.parts) == 1:
-                epoch.since = time.monotonic()
             connection.part = part
             connection.greeting.add([wire.frame(wire.WELCOME)])
 
@@ -193,16 +215,32 @@ class Desk:
             connection.part.end()
             self._former = [each for each in self._former if not each.is_abandoned]
 
-    def _give_up_waiting(self, now: float) -> None:
-        """Tells those who have come that others have not, when that has lasted for too long."""
-        for epoch in [*self._former, self.epoch]:
-            if self._first is None or not epoch.parts or epoch.is_settled:
+    def _give_up_waiting(self, now: float, first: wire.Request) -> None:
+        """Tell the readers that have come that others have not, once the waiting time is over."""
+        for epoch in self._epochs:
+            if not epoch.parts or epoch.is_settled or epoch.shares is None:
                 continue
-            if now - epoch.since > self._first.wait_seconds:
+            epoch.since = now if epoch.since is None else epoch.since
+            if now - epoch.since > first.wait_seconds:
                 come = ", ".join(map(str, sorted(epoch.parts)))
                 reason = (
-                    f"channel {self._first.channel!r}, epoch {epoch.number}: of this host's {epoch.readers} readers only "
-                    f"{len(epoch.parts)} came within {self._first.wait_seconds:g} s (share {come} of {epoch.count}); all ranks "
-                    "and workers must read the channel, side by side"
+                    f"of this host's {epoch.shares.readers} readers only {len(epoch.parts)} came within {first.wait_seconds:g} s "
+                    f"(share {come} of {epoch.shares.count}); all ranks and workers must read the channel, side by side"
                 )
-                epoch.give_up(wire.error_frame(ChannelError(reason)))
+            else:
+                continue
+            where = f"channel {first.channel!r}, epoch {epoch.number}: "
+            epoch.give_up(reason, wire.error_frame(ChannelError(where + reason)))
+
+
+def _log_to(path: str) -> None:
+    """Make this file this process's stderr, if it can be opened.
+
+    The broker has the stderr of the process that started it. Once that has ended, its caller may read its output to the end, and
+    that comes only when no process has it open.
+    """
+    with suppress(OSError):
+        log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)  # not blocking: a pipe may have lost its reader
+        os.set_blocking(log, True)
+        os.dup2(log, sys.stderr.fileno())
+        os.close(log)

@@ -38,6 +38,7 @@ from entrypoints.broker.serve import main
 main(sys.argv[2])
 """
 _START_SECONDS = 60
+_LAUNCH_VARIABLES = ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
 
 
 def read_share(
@@ -48,7 +49,7 @@ def read_share(
     Where a block of `reading` ends, for all who read the Pipe, the mark is `cut`. Without it there are no blocks.
     Raises ChannelError, too, where the host's readers do not agree with each other, or the broker has died.
     """
-    request = _request(channel, epoch, form, share, reading)
+    request = _request(channel, epoch, form, share, reading, finished=False)
     decode = decoder_of(form) if request.record_wrapper != "RecordIO" else None
     count = 0
     with closing(_ask(channel, request)) as connection:
@@ -75,11 +76,17 @@ def read_share(
 
 
 def leave_share(channel: Channel, epoch: int, form: Format, share: Share, reading: Reading | None) -> None:
-    """Lets the others, who read an epoch side by side with this share, go on without it. Raises as read_share."""
-    _ask(channel, _request(channel, epoch, form, share, reading)).close()
+    """Report that nothing of the share is left, so that the epoch's other readers do not wait for it.
+
+    Returns as soon as the broker knows. This process may end then: the broker remembers the share until all other readers
+    have come. Raises as read_share.
+    """
+    _ask(channel, _request(channel, epoch, form, share, reading, finished=True)).close()
 
 
-def _request(channel: Channel, epoch: int, form: Format, share: Share, reading: Reading | None) -> wire.Request:
+def _request(
+    channel: Channel, epoch: int, form: Format, share: Share, reading: Reading | None, *, finished: bool
+) -> wire.Request:
     return wire.Request(
         channel.name,
         str(channel.path.absolute()),
@@ -89,10 +96,13 @@ def _request(channel: Channel, epoch: int, form: Format, share: Share, reading: 
         share.index,
         share.count,
         share.readers,
+        share.workers,
         wait_seconds(),
         block=reading.block if reading else 0,
         block_bytes=reading.block_bytes if reading else 0,
         owner=owner(),
+        launch=" ".join(os.environ.get(name, "") for name in _LAUNCH_VARIABLES).strip(),
+        finished=finished,
     )
 
 

@@ -27,7 +27,6 @@ from entrypoints.silence import TELL_SECONDS, Silence, tell
 
 ROOM = 64 << 20  # bytes for all readers together, before the FIFO is left to fill up
 FIFO_LOOK_SECONDS = 0.02  # between two looks for the FIFO that is to come
-IDLE_SECONDS = 30.0  # without readers and bytes
 
 
 class _AbandonedError(Exception):
@@ -70,19 +69,16 @@ def _read_epoch(desk: Desk, request: wire.Request) -> bytes:
 
 def _open(desk: Desk, request: wire.Request) -> tuple[int, str]:
     """The FIFO, once it is there and has its writer, and who that is. The time counts from when a reader waits for it."""
-    since = busy = time.monotonic()
+    since = time.monotonic()
     awaited = fifo.Awaited(request.as_channel(), desk.epoch.number, desk.owners)
     patience = awaited.patience(request.wait_seconds)
     try:
         while (descriptor := awaited.look()) is None:
-            desk.look(FIFO_LOOK_SECONDS, None if awaited.descriptor < 0 else awaited.descriptor)
+            seconds = FIFO_LOOK_SECONDS if desk.epoch.is_awaited else LOOK_SECONDS
+            desk.look(seconds, None if awaited.descriptor < 0 else awaited.descriptor)
             _stop_if_abandoned(desk)
             now = time.monotonic()
-            if awaited.descriptor >= 0 or not desk.is_idle:
-                busy = now
-            elif now - busy > IDLE_SECONDS:  # whoever comes later starts another one
-                raise JobOverError
-            if not desk.epoch.parts:
+            if not desk.epoch.is_awaited:
                 since = now
             if now - since > patience:
                 raise awaited.in_vain(patience)
@@ -149,7 +145,7 @@ class _Stream:
                 tell_after *= 2
                 slow = max(epoch.parts.values(), key=lambda part: part.outbox.size)
                 tell(
-                    f"{self._silence.who}: held up for {waited:.0f} s, since the reader of share {slow.index} of {epoch.count} "
+                    f"{self._silence.who}: held up for {waited:.0f} s, since the reader of share {slow.index} "
                     "takes nothing; the others wait for it"
                 )
 
@@ -157,7 +153,7 @@ class _Stream:
         """Until the FIFO can be read."""
         self._silence.begin()
         while not self._desk.look(min(LOOK_SECONDS, self._silence.patience), self._file.fileno()):
-            if self._desk.epoch.parts:
+            if self._desk.epoch.is_awaited:
                 self._silence.check()
             else:  # read ahead: nobody misses the bytes yet
                 self._silence.begin()

@@ -30,6 +30,7 @@ from entrypoints.environment import Channel
 from entrypoints.errors import ChannelError, CorruptError
 from entrypoints.records import Format
 from entrypoints.sample import Sample
+from entrypoints.sharding import Share
 
 WELCOME, SAMPLES, BLOCK, END, ERROR = b"W", b"S", b"B", b"E", b"X"
 HEADER = struct.Struct("<cIQ")  # kind, number of fields beside the pickle, bytes of the pickle
@@ -53,13 +54,16 @@ class Request:
     record_wrapper: str
     format: str  # a format_reference
     epoch: int
-    index: int  # of the reader's share
-    count: int  # of the job's shares
-    readers: int  # of the host
+    index: int  # this and the next three: see Share
+    count: int
+    readers: int
+    workers: int
     wait_seconds: float
     block: int  # samples of a share that are shuffled together; 0 where none are
     block_bytes: int  # of a share's samples with which a block ends, too
     owner: int  # the process of which the reader is a worker, or which is the reader
+    launch: str  # differs when torchrun has started the ranks again; empty without torchrun
+    finished: bool  # nothing of the share is left to read: the request only says that no reader will come for it
 
     def encode(self) -> bytes:
         """One line."""
@@ -69,6 +73,11 @@ class Request:
     def decode(cls, line: bytes | bytearray) -> Request:
         """The opposite of `encode`."""
         return cls(**json.loads(line))
+
+    @property
+    def share(self) -> Share:
+        """The reader's share."""
+        return Share(self.index, self.count, self.readers, self.workers)
 
     def as_channel(self) -> Channel:
         """The channel, as far as reading its FIFO takes."""
