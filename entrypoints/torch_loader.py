@@ -119,12 +119,13 @@ class ThreadLoader:
         self._resumed = state if "threads" in state else None
 
     def _batches(self, samples: list[Samples | Mixture], begin: State) -> Generator[Any, None, None]:
-        states, ended, turn = list(begin["threads"]), set(begin["ended"]), begin["turn"]
+        # Threads that had ended begin, too, and are waited for: a Pipe's other readers must know that they have ended.
+        states, ended, turn = list(begin["threads"]), set[int](), begin["turn"]
         stop = threading.Event()
         queues: list[queue.Queue[_Batch | _End]] = [queue.Queue(self._ahead) for _ in samples]
         workers = [
             threading.Thread(target=self._work, args=(each, filled, stop), daemon=True)
-            for each, filled in zip(samples, queues, strict=True)  # also the ended: who shares a Pipe has to come
+            for each, filled in zip(samples, queues, strict=True)
         ]
         for worker in workers:
             worker.start()

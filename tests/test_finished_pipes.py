@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import islice
@@ -20,7 +21,7 @@ from entrypoints.errors import ChannelError
 from entrypoints.sampling import Reading
 from entrypoints.sharding import Share
 from entrypoints.torch_dataset import ChannelDataset
-from pipe_feeder import Feeder, brokers, in_threads, make_root, wait_for
+from pipe_feeder import PATIENCE, Feeder, brokers, in_threads, make_root, wait_for
 from test_finished_epochs import LOADERS, SHUFFLED, given, read, stateful, text_of
 
 pytestmark = [
@@ -133,6 +134,41 @@ def test_of_a_pipe_whose_ranks_end_one_after_the_other(
         f"0-{number}" for number in range(27)
     )
     leave(tmp_path / "second", feeder)
+
+
+def test_threads_with_nothing_left_return_once_the_other_ranks_need_not_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were left alone after three seconds: a process that ended then had reported nothing where the machine was slow."""
+    environment, feeder = pipe(tmp_path / "root", 20)
+    loaders = []
+    for rank in ("0", "1"):
+        for variable, value in (("RANK", rank), ("WORLD_SIZE", "2"), ("LOCAL_RANK", rank), ("LOCAL_WORLD_SIZE", "2")):
+            monkeypatch.setenv(variable, value)
+        loaders.append(LOADERS["threads"](of_pipe(environment)))
+    shares = [loaders[0].dataset.samples(thread, 2) for thread in (0, 1)]
+    for share in shares:
+        share.finish()
+    states = [share.state_dict() for share in shares]
+    loaders[0].load_state_dict({"epoch": 0, "threads": states, "ended": [0, 1], "turn": 0})
+    found: dict[int, list[str]] = {}
+    threads = [
+        threading.Thread(target=lambda rank=rank: found.update({rank: given(loaders[rank])}), daemon=True)
+        for rank in (0, 1)
+    ]
+    threads[1].start()
+    wait_for(lambda: brokers(tmp_path / "root"))
+    [broker] = brokers(tmp_path / "root")
+    os.kill(broker, signal.SIGSTOP)
+    threads[0].start()
+    threads[0].join(4)
+    assert threads[0].is_alive()
+    os.kill(broker, signal.SIGCONT)
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert found[0] == []
+    assert sorted(found[1]) == sorted(f"0-{number}" for number in range(1, 20, 2))
+    leave(tmp_path / "root", feeder)
 
 
 def test_a_state_of_a_longer_pipe_is_refused(tmp_path: Path) -> None:
