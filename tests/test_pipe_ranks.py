@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from entrypoints import contract
+from entrypoints.broker import wire
+from entrypoints.broker.desk import Desk
+from entrypoints.records import lines
 from pipe_feeder import PATIENCE, Feeder, brokers, make_root, wait_for
 
 pytestmark = pytest.mark.timeout(300)
@@ -160,3 +165,61 @@ def test_finished_rank_of_torchrun_is_not_waited_for_after_each_restart(root: Pa
         parts = [json.loads((root / name).read_text()) for name in ("0-0", "0-1", f"{restarts}-0", f"{restarts}-1")]
         assert [len(part) for part in parts] == [COUNT // 2, 10, 0, COUNT // 2 - 10]
         assert sorted(int(text.partition("-")[2]) for part in parts for text in part) == list(range(COUNT))
+
+
+def test_rank_that_has_exited_is_named_to_those_that_wait_for_it(root: Path) -> None:
+    waiting = rank(root, 1, "reads", 0, 1)
+    assert printed(rank(root, 0, "reads", 0)) == [share_of(0, 0)]
+    with waiting:
+        _, errors = waiting.communicate(timeout=PATIENCE * 2)  # and not the ten minutes of a rank that is late
+    assert "ChannelError: channel 'lines', epoch 1: rank 0 of this host has ended without reading its share" in errors
+
+
+def test_rank_that_is_late_is_waited_for(root: Path) -> None:
+    late, waiting = rank(root, 0, "pauses", 0, 1), rank(root, 1, "reads", 0, 1)
+    assert waiting.stdout is not None and late.stdin is not None
+    assert json.loads(waiting.stdout.readline()) == share_of(0, 1)
+    with pytest.raises(subprocess.TimeoutExpired):
+        waiting.wait(3)
+    late.stdin.write("\n\n")
+    late.stdin.flush()
+    assert printed(late) == [share_of(0, 0), share_of(1, 0)]
+    assert printed(waiting) == [share_of(1, 1)]
+
+
+def test_desk_gives_up_a_rank_of_which_a_worker_is_missing_once_its_process_has_ended(tmp_path: Path) -> None:
+    def ask(index: int, owner: int) -> socket.socket:
+        path, form = str(tmp_path / "lines"), wire.format_reference(lines)
+        reader = sockets.enter_context(socket.socket(socket.AF_UNIX))
+        reader.connect(f"\0test-{tmp_path}")
+        reader.sendall(
+            wire.Request("lines", path, "None", form, 0, index, 4, 4, 2, 600.0, 0, 0, owner, "", False).encode()
+        )
+        return reader
+
+    with ExitStack() as sockets:
+        listener = sockets.enter_context(socket.socket(socket.AF_UNIX))
+        other = sockets.enter_context(subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE))
+        listener.bind(f"\0test-{tmp_path}")
+        listener.listen()
+        desk = Desk(listener)
+        readers = [ask(0, other.pid)]
+        desk.first_request()
+        readers += [ask(index, os.getpid()) for index in (1, 3)]
+        while len(desk.epoch.parts) < 3:
+            desk.look(1)
+        readers[0].close()  # a worker that ends is no end of its rank
+        for _ in range(5):
+            desk.look(0.2)
+        assert not desk.epoch.is_settled
+        other.communicate(b"\n")
+        wait_for(lambda: desk.look(0.2) or desk.epoch.is_settled)
+        assert desk.epoch.given_up.startswith("rank 0 of this host has ended")
+        while not all(part.outbox.size == 0 for part in desk.epoch.parts.values()):
+            desk.look(0.2)
+        for reader in readers[1:]:
+            assert wire.receive_frame(reader)[0] == wire.WELCOME
+            assert wire.receive_frame(reader)[0] == wire.ERROR
+        for reader in readers[1:]:
+            reader.close()
+        desk.look(1)

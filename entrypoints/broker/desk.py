@@ -6,8 +6,8 @@ between two reads.
 
 An epoch is in one of three states:
 
-- Unsettled: shares of this host are missing. Samples are kept. It is settled by the last reader that comes, or given up
-  when readers have waited for LAUNCHER_FIFO_WAIT_SECONDS.
+- Unsettled: shares of this host are missing. Samples are kept. It is settled by the last reader that comes, or given up: when a
+  rank of a missing share has ended, or when readers have waited for LAUNCHER_FIFO_WAIT_SECONDS.
 - Settled: samples go to the shares that are not over yet.
 - Abandoned: settled, and all shares are over. The FIFO is closed.
 
@@ -58,6 +58,7 @@ class Desk:
         self._listener = listener
         self._connections: dict[int, _Connection] = {}  # by descriptor
         self.owners = Owners()
+        self._ranks: dict[int, Owners] = {}  # the process of each rank that has come, in this epoch or another
         self._first: wire.Request | None = None
         self._former: list[Epoch] = []
         self._looked = time.monotonic()
@@ -160,6 +161,7 @@ class Desk:
             _log_to(f"/proc/{request.owner}/fd/2")
         connection.request = request
         self.owners.add(request.owner)
+        self._ranks[request.share.rank] = Owners([request.owner])
         if self._first is None:
             self._first = request
             return
@@ -216,12 +218,18 @@ class Desk:
             self._former = [each for each in self._former if not each.is_abandoned]
 
     def _give_up_waiting(self, now: float, first: wire.Request) -> None:
-        """Tell the readers that have come that others have not, once the waiting time is over."""
+        """Tell the readers that have come if others will not: at once if a rank has ended, else after the waiting time."""
         for epoch in self._epochs:
             if not epoch.parts or epoch.is_settled or epoch.shares is None:
                 continue
             epoch.since = now if epoch.since is None else epoch.since
-            if now - epoch.since > first.wait_seconds:
+            ended = [rank for rank, owners in self._ranks.items() if epoch.lacks(rank) and not owners.any_left()]
+            if ended:
+                reason = (
+                    f"rank {', '.join(map(str, sorted(ended)))} of this host has ended without reading its share of this epoch; "
+                    "see its log for why; every rank must read the channel in every epoch"
+                )
+            elif now - epoch.since > first.wait_seconds:
                 come = ", ".join(map(str, sorted(epoch.parts)))
                 reason = (
                     f"of this host's {epoch.shares.readers} readers only {len(epoch.parts)} came within {first.wait_seconds:g} s "

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import add
 
@@ -105,6 +105,13 @@ class Epoch:
     def is_kept_for_others(self) -> bool:
         """Whether all readers that have come so far had nothing left to read, and others are still to come."""
         return bool(self.parts) and not self.is_settled and all(part.finished for part in self.parts.values())
+
+    def lacks(self, rank: int) -> bool:
+        """Whether readers of this rank are still to come."""
+        if self.shares is None or self.is_settled:
+            return False
+        mine = [index for index in self.parts if replace(self.shares, index=index).rank == rank]
+        return len(mine) < self.shares.workers
 
     def takes(self, share: Share) -> bool:
         """Whether the share is one of those that are still to come."""
