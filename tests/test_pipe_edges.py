@@ -129,7 +129,8 @@ def test_a_reader_that_goes_in_the_moment_in_which_its_next_epoch_is_asked_for(r
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen()
-        desk = Desk(listener)
+        folder = os.open(root / contract.DATA_DIR, os.O_RDONLY)
+        desk = Desk(listener, folder)
         readers = [socket.socket(socket.AF_UNIX) for _ in range(2)]
         for reader in readers:
             reader.connect(address)
@@ -142,6 +143,7 @@ def test_a_reader_that_goes_in_the_moment_in_which_its_next_epoch_is_asked_for(r
         readers[0].close()
         desk.look(1)
         assert not desk.epoch.is_awaited
+        os.close(folder)
 
 
 def test_a_broker_that_another_has_started_meanwhile_and_a_process_forked_meanwhile(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -19,8 +20,11 @@ import pytest
 from entrypoints import contract
 from entrypoints.broker import wire
 from entrypoints.broker.desk import Desk
+from entrypoints.channel import open_channel
+from entrypoints.environment import load_environment
 from entrypoints.records import lines
-from pipe_feeder import PATIENCE, Feeder, brokers, make_root, wait_for
+from entrypoints.sharding import Share
+from pipe_feeder import PATIENCE, Feeder, brokers, in_threads, make_root, wait_for
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -202,7 +206,9 @@ def test_desk_gives_up_a_rank_of_which_a_worker_is_missing_once_its_process_has_
         other = sockets.enter_context(subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE))
         listener.bind(f"\0test-{tmp_path}")
         listener.listen()
-        desk = Desk(listener)
+        folder = os.open(tmp_path, os.O_RDONLY)
+        sockets.callback(os.close, folder)
+        desk = Desk(listener, folder)
         readers = [ask(0, other.pid)]
         desk.first_request()
         readers += [ask(index, os.getpid()) for index in (1, 3)]
@@ -223,3 +229,25 @@ def test_desk_gives_up_a_rank_of_which_a_worker_is_missing_once_its_process_has_
         for reader in readers[1:]:
             reader.close()
         desk.look(1)
+
+
+def test_folder_made_again_at_the_same_path_has_a_broker_of_its_own(root: Path) -> None:
+    """A file system gives a deleted folder's inode to the next one, and a broker lives as long as the process it reads for."""
+    job, old = root / "job", []
+    for _ in range(3):
+        job.mkdir()
+        make_root(job)
+        feeder = Feeder(job, "lines", lambda fifo: b"0\n1\n")
+        found: dict[int, list[str]] = {}
+
+        def read(index: int, found: dict[int, list[str]] = found) -> None:
+            with open_channel("lines", environment=load_environment(job, {}), share=Share(index, 2, 2)) as samples:
+                found[index] = [bytes(sample["data"]).decode() for sample in samples]
+
+        in_threads(read, 2)
+        assert found == {0: ["0"], 1: ["1"]}
+        old += brokers(job)
+        feeder.stop()
+        shutil.rmtree(job)
+    assert len(old) == 3
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in old))

@@ -25,6 +25,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from entrypoints.broker import wire
 from entrypoints.broker.epochs import Epoch, Outbox, Part
@@ -52,10 +53,14 @@ class _Connection:
 
 
 class Desk:
-    """What is in hand. `epoch` is being read; former ones have been, and are still being taken."""
+    """What is in hand. `epoch` is being read; former ones have been, and are still being taken.
 
-    def __init__(self, listener: socket.socket) -> None:
-        self._listener = listener
+    `folder` is a descriptor of the folder of the FIFOs. While it is open, no other folder gets the same inode number, from which
+    the broker's address is made.
+    """
+
+    def __init__(self, listener: socket.socket, folder: int) -> None:
+        self._listener, self._folder = listener, folder
         self._connections: dict[int, _Connection] = {}  # by descriptor
         self.owners = Owners()
         self._ranks: dict[int, Owners] = {}  # the process of each rank that has come, in this epoch or another
@@ -117,7 +122,16 @@ class Desk:
                 if not any(epoch.is_kept_for_others for epoch in self._epochs):
                     raise JobOverError
                 _log_to(os.devnull)
+            self.check_folder()
         return readable
+
+    def check_folder(self) -> None:
+        """Raise JobOverError if the folder of the FIFOs was deleted: a new one at its path belongs to another job."""
+        assert self._first is not None
+        with suppress(FileNotFoundError):
+            if os.path.samestat(Path(self._first.path).parent.stat(), os.fstat(self._folder)):
+                return
+        raise JobOverError
 
     @property
     def _epochs(self) -> list[Epoch]:

@@ -35,7 +35,7 @@ _PROGRAM = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
 from entrypoints.broker.serve import main
-main(sys.argv[2])
+main(*sys.argv[2:])
 """
 _START_SECONDS = 60
 _LAUNCH_VARIABLES = ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
@@ -163,7 +163,7 @@ def _start(channel: Channel) -> socket.socket | None:
             return connection
         command = [sys.executable, "-S", "-c", _PROGRAM, json.dumps([str(Path(each).absolute()) for each in sys.path])]
         started = subprocess.run(
-            [*command, wire.address(channel).replace("\0", "@")],
+            [*command, wire.address(channel).replace("\0", "@"), str(channel.path.parent.absolute())],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             cwd="/",

@@ -33,9 +33,9 @@ class _AbandonedError(Exception):
     """All readers have left the epoch."""
 
 
-def serve(listener: socket.socket) -> None:
-    """Reads one epoch after the other for those who connect, until the job is over."""
-    desk = Desk(listener)
+def serve(listener: socket.socket, folder: int) -> None:
+    """Read one epoch after the other for the readers that connect, until the job is over; for `folder` see Desk."""
+    desk = Desk(listener, folder)
     try:
         request = desk.first_request()
         while True:
@@ -73,7 +73,10 @@ def _open(desk: Desk, request: wire.Request) -> tuple[int, str]:
     awaited = fifo.Awaited(request.as_channel(), desk.epoch.number, desk.owners)
     patience = awaited.patience(request.wait_seconds)
     try:
-        while (descriptor := awaited.look()) is None:
+        while True:
+            desk.check_folder()
+            if (descriptor := awaited.look()) is not None:
+                break
             seconds = FIFO_LOOK_SECONDS if desk.epoch.is_awaited else LOOK_SECONDS
             desk.look(seconds, None if awaited.descriptor < 0 else awaited.descriptor)
             _stop_if_abandoned(desk)
@@ -160,8 +163,8 @@ class _Stream:
             _stop_if_abandoned(self._desk)
 
 
-def main(address: str) -> None:
-    """Listens, lets the process that started us go on, and serves."""
+def main(address: str, folder: str) -> None:
+    """Listen at the address, let the process that started this one continue, and serve the FIFOs of the folder."""
     if address.startswith("@"):
         address = "\0" + address[1:]
     else:
@@ -176,7 +179,7 @@ def main(address: str) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
         try:
-            serve(listener)
+            serve(listener, os.open(folder, os.O_RDONLY))
         finally:
             if not address.startswith("\0"):
                 Path(address).unlink(missing_ok=True)

@@ -102,7 +102,8 @@ def referred_format(reference: str) -> Format:
 def address(channel: Channel) -> str:
     """Where the channel's broker listens: on Linux a name that is no file and goes with its process.
 
-    Made of the folder's identity, not of its name: containers and local hosts can see different folders by one name.
+    Made of the folder's identity, not of its name: containers and local hosts can see different folders by one name. The broker
+    keeps the folder open, so that no later folder has this identity before the broker has ended.
     """
     folder = channel.path.parent.stat()
     what = f"{folder.st_dev} {folder.st_ino} {channel.name} {os.getuid()}"
