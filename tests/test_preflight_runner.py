@@ -32,6 +32,7 @@ def test_what_is_denied_to_the_caller_is_not_asked_and_blocks_nothing(aws: aws_s
         "manifests": "not-needed",
         "shares": "not-needed",
         "compression": "not-needed",
+        "line-ends": "not-needed",
         "disk": "not-asked",
         "checkpoints": "passed",
     }
@@ -126,8 +127,8 @@ def test_what_people_read(aws: aws_stand_in.StandIn) -> None:
     assert lines[0] == "channels.train.s3_uri: 4 objects, 16 bytes"
     assert lines[1].startswith("not asked: disk: checkpoint_config.s3_uri: you may not ask: s3:ListObjectsV2: ")
     assert lines[2].startswith("not asked: checkpoints: you may not ask: s3:ListObjectsV2: ")
-    assert lines[3].startswith("8 checks in ")
-    assert lines[3].endswith(" s: 2 not asked, 3 not needed, 3 passed")
+    assert lines[3].startswith("9 checks in ")
+    assert lines[3].endswith(" s: 2 not asked, 4 not needed, 3 passed")
 
 
 @pytest.mark.parametrize("check", ALL_CHECKS, ids=lambda check: check.name)

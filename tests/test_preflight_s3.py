@@ -8,10 +8,10 @@ import pytest
 
 import aws_stand_in
 from launcher.errors import SpecError, dotted
-from launcher.preflight import buckets, checkpoints, compression, prefixes, shares
+from launcher.preflight import buckets, checkpoints, compression, line_ends, prefixes, shares
 from preflight_data import CHANNEL, TRAIN, Broken, checked, judge, put, put_lines, put_manifest, with_data
 
-SUBJECTS = (buckets, prefixes, shares, compression, checkpoints)
+SUBJECTS = (buckets, prefixes, shares, compression, line_ends, checkpoints)
 GOOD = """\
 checkpoint_config: {s3_uri: s3://out/checkpoints}
 debug_hook_config: {s3_output_path: s3://out/debug/}
@@ -21,6 +21,9 @@ channels:
   kept: s3://data/kept/
   mounted: {s3_uri: s3://data/train/, input_mode: FastFile}
   streamed: {s3_uri: s3://data/train/, input_mode: Pipe}
+  lines: {s3_uri: s3://data/lines/, input_mode: Pipe, content_type: text/csv}
+  line: {s3_uri: s3://data/single/, input_mode: Pipe, content_type: text/csv}
+  wrapped: {s3_uri: s3://data/train/, input_mode: Pipe, content_type: text/csv, record_wrapper_type: RecordIO}
   zipped: {s3_uri: s3://data/zipped/, input_mode: Pipe, compression_type: Gzip}
   shared: {s3_uri: s3://data/train/, s3_data_distribution_type: ShardedByS3Key}
   partial: s3://data/train/deep/
@@ -43,7 +46,8 @@ def test_a_good_environment_has_no_problem_and_nothing_is_written(aws: aws_stand
         s3.put_object(Bucket="data", Key=f"kept/{key}", Body=b"data", StorageClass=kind)
     s3.restore_object(Bucket="data", Key="kept/7.tar", RestoreRequest={"Days": 3})
     put(s3, "parts/part-0", "parts/part-1", "parts/part-2", "single/one.csv", "train_old/1.tar")
-    put(s3, "zipped/1.csv.gz", body=gzip.compress(b"1,2,3"))
+    put(s3, "zipped/1.csv.gz", "lines/2.csv.gz", body=gzip.compress(b"1,2,3"))
+    put(s3, "lines/1.csv", body=b"1,2\n")
     put_manifest(s3, "1.tar", "deep/3.tar")
     put_lines(
         s3, {"source-ref": "s3://data/train/1.tar", "class": 3}, {"source-ref": "s3://data/train/2.tar", "class": 0}
@@ -53,7 +57,8 @@ def test_a_good_environment_has_no_problem_and_nothing_is_written(aws: aws_stand
     assert [str(problem) for problem in report.problems] == []
     assert report.not_asked == []
     assert {outcome.check: outcome.status for outcome in report.outcomes} == dict.fromkeys(
-        ("buckets", "prefixes", "archives", "manifests", "shares", "compression", "disk", "checkpoints"), "passed"
+        ("buckets", "prefixes", "archives", "manifests", "shares", "compression", "line-ends", "disk", "checkpoints"),
+        "passed",
     )
     notes = {dotted(path): text for path, text in report.notes}
     assert notes["channels.copied.s3_uri"] == "6 objects, 16 bytes"
@@ -235,6 +240,14 @@ BROKEN = (
         "channel-not-gzip",
         "channels.train.compression_type",
         ("'train/1.tar' is not gzipped",),
+    ),
+    Broken(
+        "lines without a line feed at an object's end",
+        lambda s3: (put(s3, "lines/1.csv", body=b"1\n2\n"), put(s3, "lines/2.csv", "lines/3.csv", body=b"3\n4")),
+        "channels: {train: {s3_uri: s3://data/lines/, input_mode: Pipe, content_type: text/csv; label_size=0}}",
+        "pipe-joins-lines",
+        "channels.train.input_mode",
+        ("'lines/2.csv' does not end with a line feed", "FastFile"),
     ),
     Broken(
         "an older job's checkpoints",

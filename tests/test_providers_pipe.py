@@ -99,6 +99,30 @@ def test_every_epoch_sends_everything_again_and_tells_its_bytes(deliver: Deliver
     assert list(delivery.data_dir.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("channel", "contents", "named"),
+    [
+        ({}, [b"1\n2", b"3\n", b"4"], ["a"]),
+        ({"CompressionType": "Gzip"}, [gzip.compress(b"1\n"), gzip.compress(b"2")], ["b"]),
+        ({}, [b"1\n", b"", b"2\n"], []),
+        ({}, [gzip.compress(b"1"), gzip.compress(b"2")], []),  # the reader unzips them: what is inside is not seen here
+        ({}, [b"1"], []),
+        ({"RecordWrapperType": "RecordIO"}, [b"1", b"2"], []),
+        ({"ContentType": "application/x-recordio"}, [b"1", b"2"], []),
+    ],
+)
+def test_lines_of_two_objects_that_become_one_are_warned_of_once(
+    deliver: Deliver, folder: Path, channel: dict[str, Any], contents: list[bytes], named: list[str]
+) -> None:
+    for name, content in zip("abc", contents, strict=False):
+        (folder / name).write_bytes(content)
+    warnings: list[str] = []
+    epochs(deliver({"ContentType": "text/csv", **channel}, on_warning=warnings.append), 2)
+    assert [text.partition(" does")[0] for text in warnings] == [
+        f"channel 'train': s3://bucket/train/{name}" for name in named
+    ]
+
+
 def test_a_job_that_goes_on_begins_with_fifo_0(deliver: Deliver, folder: Path) -> None:
     (folder / "a").write_bytes(b"a")
     delivery = deliver()

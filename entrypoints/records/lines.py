@@ -3,6 +3,9 @@
 A line ends at a line feed and nowhere else: `str.splitlines` would cut JSON at U+2028 and U+0085. The ending, `\\n` or
 `\\r\\n`, is not part of the sample; every other byte is. Blank lines are samples; a last line that no line feed ends is
 one, and nothing follows the last line feed. Quoted line feeds of CSV are cut through. Objects may be gzip-compressed.
+
+A Pipe joins objects as they are: if one does not end with a line feed, its last line and the first of the next object are one
+sample. The stream does not show that; `launch --check` and the local run look for such objects and warn.
 """
 
 from __future__ import annotations

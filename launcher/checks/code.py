@@ -10,10 +10,11 @@ from launcher.checks.channels import MAX_CHANNELS
 from launcher.checks.rule import Draft, Found, Rule
 from launcher.part import aws_name
 
+LINES = ("application/jsonlines", "text/csv", "text/plain")  # content types of which a line is a sample
 # Content types in which a reader finds the end of a record by itself; of anything else an object is one record.
 BOUNDED = (
     *("application/x-tar", "application/x-recordio", "application/x-recordio-protobuf", "application/x-tfrecord"),
-    *("application/jsonlines", "text/csv", "text/plain"),
+    *LINES,
 )
 
 

@@ -35,9 +35,10 @@ def ask_compression(subject: Subject) -> Iterator[Found]:
 
 def _look(subject: Subject, place: Place) -> str | None:
     """The key of the first object with bytes, where that is no gzip file. Raises AwsError."""
-    key = listing(subject, place).first
-    if key is None:
+    keys = listing(subject, place).some
+    if not keys:
         return None
+    key = keys[0]
     beginning: bytes = subject.account.attempt(
         "s3",
         "get_object",

@@ -55,7 +55,7 @@ class Listing:
     count: int = 0
     bytes: int = 0
     folders: int = 0  # empty objects whose key ends with '/', which the console makes
-    first: str | None = None  # the key of the first object that holds bytes
+    some: list[str] = field(default_factory=list)  # the keys of the first few objects that hold bytes
     newest: datetime | None = None
     is_complete: bool = True
     markers: int = 0  # empty objects that Hadoop leaves: `_SUCCESS`, `x_$folder$`
@@ -89,8 +89,8 @@ class Listing:
             self.archived.add(key)
         elif found.get("StorageClass") == _TIERED:
             self.tiered.add(key)
-        if self.first is None and size:
-            self.first = key
+        if size and len(self.some) < _EXAMPLES:
+            self.some.append(key)
         when = found.get("LastModified")
         if when is not None and (self.newest is None or when > self.newest):
             self.newest = when

@@ -15,6 +15,7 @@ from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import IO
 
+from launcher.checks.code import LINES
 from launcher.errors import RefusedError
 from launcher.local.delivery import Delivery
 from launcher.local.manifests import AugmentedManifest
@@ -57,7 +58,15 @@ def open_epochs(delivery: Delivery) -> Iterator[Epochs]:
         else:
             objects = delivery.store.listed(delivery.channel, delivery.sample)
             _refuse_long_records(delivery, objects)
-            yield lambda epoch: (_stream(delivery, found.place) for found in host_items(objects, delivery, epoch))
+            joins_lines = _joins_lines(delivery) and len(objects) > 1
+            warned: set[Place] = set()
+
+            def of_objects(epoch: int) -> Iterator[Stream]:
+                for found in host_items(objects, delivery, epoch):
+                    stream = _stream(delivery, found.place)
+                    yield _checked_line_end(stream, delivery, found.place, warned) if joins_lines else stream
+
+            yield of_objects
 
 
 def _zipped(delivery: Delivery) -> bool:
@@ -66,6 +75,27 @@ def _zipped(delivery: Delivery) -> bool:
 
 def _wrapped(delivery: Delivery) -> bool:
     return delivery.channel.get("RecordWrapperType") == "RecordIO"
+
+
+def _joins_lines(delivery: Delivery) -> bool:
+    content_type = delivery.channel.get("ContentType", "").partition(";")[0].strip().lower()
+    return content_type in LINES and not _wrapped(delivery)
+
+
+def _checked_line_end(stream: Stream, delivery: Delivery, place: Place, warned: set[Place]) -> Stream:
+    """The same stream; warns once for all objects if it does not end with a line feed, which the joined stream does not show."""
+    is_gzip, last = None, b"\n"
+    for chunk in stream:
+        if chunk:
+            is_gzip = chunk.startswith(b"\x1f\x8b") if is_gzip is None else is_gzip
+            last = chunk[-1:]
+        yield chunk
+    if last != b"\n" and not is_gzip and not warned:
+        warned.add(place)
+        delivery.on_warning(
+            f"channel {delivery.name!r}: {place} does not end with a line feed, so a Pipe makes one line of its last line and the "
+            "next object's first; end every object with a line feed, or use input_mode: FastFile"
+        )
 
 
 def _refuse_long_records(delivery: Delivery, objects: Sequence[S3Object]) -> None:
