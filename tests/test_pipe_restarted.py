@@ -21,6 +21,7 @@ from entrypoints import contract
 from entrypoints.channel import open_channel
 from entrypoints.environment import load_environment
 from entrypoints.errors import ChannelError
+from entrypoints.owners import Owners
 from entrypoints.readers import fifo
 from entrypoints.torch_dataset import ChannelDataset
 from entrypoints.torch_loader import ThreadLoader
@@ -156,6 +157,33 @@ def test_workers_of_every_epoch_know_where_the_job_began(root: Path, workers: in
     loader = DataLoader(dataset, 50, collate_fn=list)  # in this process, after that
     dataset.set_epoch(5)
     assert sorted(words(sample for batch in loader for sample in batch)) == epoch_of(2)
+
+
+def test_fifo_that_is_written_and_removed_between_two_looks_is_not_passed_over(tmp_path: Path) -> None:
+    make_root(tmp_path)
+    first, second = (tmp_path / contract.DATA_DIR / contract.fifo_name("lines", number) for number in (0, 1))
+    os.mkfifo(first)
+
+    class Interrupted(fifo.Awaited):
+        """Between its first look for bytes and its look for FIFOs, a feeder writes all and makes the next one."""
+
+        waits = 0
+
+        def wait(self, seconds: float) -> bool:
+            seen = super().wait(seconds)
+            self.waits += self.descriptor >= 0
+            if self.waits == 2 and first.exists():
+                with first.open("wb") as stream:
+                    stream.write(lines_of(0))
+                first.unlink()
+                os.mkfifo(second)
+            return seen
+
+    awaited = Interrupted(load_environment(tmp_path, {}).channels["lines"], 5, Owners([os.getpid()]))
+    descriptors = (awaited.look() for _ in range(3))
+    with open(next(found for found in descriptors if found is not None), "rb") as stream:  # noqa: PTH123 - a descriptor
+        assert stream.read() == lines_of(0)
+    awaited.close()
 
 
 READ = """

@@ -133,6 +133,8 @@ class Awaited:
             if number is None:
                 return False
             if self.path != fifo_path(self._channel, number):
+                if self.wait(0):  # it was written to, and its FIFO removed, since `look` began
+                    return True
                 self.close()
                 self.path = fifo_path(self._channel, number)
         if self.descriptor < 0 and is_there(self.path, self._channel.name, self._epoch):
