@@ -1,6 +1,9 @@
 """Channels as PyTorch's map-style datasets: random access to the objects of a channel, where the way of arriving can.
 
 An index is a whole number as a list's, negative ones from the end; several at once are asked for as DataLoader does.
+
+They have no state and no epoch: torchdata's StatefulDataLoader keeps the sampler's place. Its state from the end of an epoch begins
+the next epoch, where that of a ChannelDataset is of its epoch and leaves nothing of it.
 """
 
 # ruff: noqa: TID253 - its name says that this file imports torch

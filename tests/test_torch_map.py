@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, DistributedSampler
+from torchdata.stateful_dataloader import StatefulDataLoader
 
 from entrypoints import contract
 from entrypoints.environment import Environment, load_environment
@@ -100,3 +101,37 @@ def test_an_oserror_of_a_transform_stays_one(environment: Environment) -> None:
 
     with pytest.raises(PermissionError, match="own"):
         MountedMapDataset("files", fails, environment=environment)[0]
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata 0.11 asks torch 2.13 for it
+@pytest.mark.parametrize("workers", [0, 2])
+def test_stateful_loaders_state_from_an_epochs_end_begins_the_next_epoch(
+    environment: Environment, workers: int
+) -> None:
+    """As README says; a ChannelDataset's is of the epoch that ended."""
+    dataset = MountedMapDataset("files", bytes_of, environment=environment)
+    sampler: DistributedSampler[Any] = DistributedSampler(dataset, 1, 0)
+
+    def loader(state: Any = None) -> StatefulDataLoader[Any]:
+        made = StatefulDataLoader(dataset, 5, sampler=sampler, num_workers=workers, collate_fn=list)
+        if state is not None:
+            made.load_state_dict(state)
+        return made
+
+    sampler.set_epoch(3)
+    first = loader()
+    whole = list(first)
+    assert len(whole) == 2
+    ended = first.state_dict()
+    batches = iter(first)
+    assert [next(batches), next(batches)] == whole
+    after_the_last = first.state_dict()
+    assert list(loader(ended)) == whole  # the same number: once more
+    resumed = loader(after_the_last)
+    assert [list(resumed), list(resumed)] == [[], whole]
+    sampler.set_epoch(4)
+    assert list(loader(ended)) not in ([], whole)
+
+
+def bytes_of(sample: dict[str, Any]) -> bytes:
+    return bytes(sample["data"])
