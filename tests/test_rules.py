@@ -265,7 +265,7 @@ def test_every_built_in_algorithm_is_recognised() -> None:
         ),
         ("json", "1e-3", "'0.001'"),
         ("json", """'{"x":"y"}'""", """'{"x": "y"}'"""),
-        ("json", """'"5"'""", "'5'"),
+        ("json", """'"5"'""", "without the quotes inside"),
         *(("json", value, None) for value in ("{a: 1, b: [x]}", "[a]", "true", "'True'", "'null'", "0.5")),
     ],
 )
@@ -273,7 +273,7 @@ def test_hyperparameter_that_arrives_changed_draws_a_warning(style: str, value: 
     overlay = f"code: {{entry_point: train.py, argument_style: {style}}}\nhyperparameters: {{h: {value}}}"
     found = [message for message in messages_of(overlay) if message.endswith("[hyperparameter-changed]")]
     assert len(found) == (arrives is not None)
-    assert all(f"arrives in the script as {arrives}" in message for message in found)
+    assert all(arrives in message for message in found if arrives)
 
 
 def test_hyperparameter_that_arrives_changed_is_named_without_a_variables_value() -> None:

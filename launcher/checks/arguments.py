@@ -43,6 +43,8 @@ def hyperparameters_arrive_as_written(draft: Draft) -> Iterator[Found]:
         elif code.argument_style == "toolkit" and isinstance(value, dict | list):
             as_json = shown(argument(value, "json"))
             message = f"arrives in the script as {shown(arrives)}; code.argument_style: json passes {as_json}"
+        elif isinstance(value, str):  # which can be a secret
+            message = "arrives in the script without the quotes inside; delete them, which changes nothing else"
         else:
             message = f"arrives in the script as {shown(arrives)}; write it so, which changes nothing else"
         yield ("hyperparameters", name), message
