@@ -17,6 +17,7 @@ from launcher.local.s3_reading import Stream
 _Slot = Queue[bytes | Exception | None]  # a stream's chunks; then None, or what went wrong
 
 _AT_ONCE = 3  # streams; hides the time to the first byte of small objects
+_JOINED = 1 << 16  # bytes of small streams that are handed on at once
 _CHUNKS_EACH = 2  # waiting chunks of each stream
 _LOOK_SECONDS = 0.1  # between two looks at the stop sign while nothing moves
 _QUIT_SECONDS = 1.0  # for a reading thread to end; one that hangs in the network ends by its own time limit
@@ -60,12 +61,25 @@ def read_ahead(streams: Iterator[Stream], stop: Event) -> Iterator[Iterator[byte
 
 @contextmanager
 def in_order(streams: Iterator[Stream]) -> Iterator[Iterator[bytes]]:
-    """The chunks of all streams, read as they are asked for: a thread per stream gains nothing on a disk."""
+    """The bytes of all streams, read as they are asked for: a thread per stream gains nothing on a disk.
+
+    Small streams are joined, since each chunk wakes the reader of the pipe.
+    """
 
     def chunks() -> Stream:
-        for stream in streams:
-            with closing(stream):
-                yield from stream
+        joined = bytearray()
+        try:
+            for stream in streams:
+                with closing(stream):
+                    for chunk in stream:
+                        joined += chunk
+                        if len(joined) >= _JOINED:
+                            yield bytes(joined)
+                            joined.clear()
+        except Exception:
+            yield bytes(joined)  # what was read before the error is sent
+            raise
+        yield bytes(joined)
 
     with closing(chunks()) as opened:
         yield opened
