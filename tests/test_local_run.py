@@ -88,6 +88,19 @@ def test_file_mode_keeps_relative_keys(here: Path) -> None:
     assert result(here)["TrainingJobStatus"] == "Completed"
 
 
+def test_a_run_keeps_nothing_of_ours_per_host_and_git_ignores_it(here: Path) -> None:
+    resources = "resource_config: {instance_type: ml.m5.large, instance_count: 2, volume_size_in_gb: 9}\n"
+    write_job(here, "import entrypoints.channel", f"{resources}channels: null")
+    subprocess.run(["git", "init", "--quiet"], cwd=here, check=True)
+    assert "  folder   .launch/job\n" in launch(here)
+    for host in ("algo-1", "algo-2"):
+        kept = [path for path in (here / ".launch/job" / host).rglob("*.py") if path.is_file()]
+        assert [path.name for path in kept] == ["train.py"], "the user's own code stays"
+        assert not (here / f".launch/job/{host}/ml/input/data/launcher_code").exists()
+    status = subprocess.run(["git", "status", "--porcelain"], cwd=here, check=True, capture_output=True, text=True)
+    assert ".launch" not in status.stdout
+
+
 def test_entries_that_cannot_be_objects_are_left_out_with_a_warning(here: Path) -> None:
     (here / "data/s3/bucket/train/itself").symlink_to("itself")
     Path(os.fsdecode(os.fsencode(here) + b"/data/s3/bucket/train/\xff")).touch()

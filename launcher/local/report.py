@@ -55,7 +55,8 @@ def report(run: LocalRun, outcome: Outcome) -> int:
     }
     (run.folder / "result.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     for host in run.hosts:
-        for leftover in ("scratch", "stage", "home"):
+        ours = (contract.BUNDLE_DIR, f"{contract.DATA_DIR}/{contract.CODE_CHANNEL}")  # the folder `s3` keeps both
+        for leftover in ("scratch", "stage", "home", *(f"ml/{name}" for name in ours)):
             shutil.rmtree(run.host_folder(host) / leftover, ignore_errors=True)
     if run.options.as_json:
         print(json.dumps(result, indent=2))  # noqa: T201 - the answer that --json asked for
@@ -93,6 +94,7 @@ def _summarise(run: LocalRun, result: dict[str, Any], outcome: Outcome) -> None:
         say(f"  metric   {name} = {value:g}")
     for name, path in result["Artifacts"].items():
         say(f"  {name:8} {shown_path(path)} ({human_bytes(_size(Path(path)))})")
+    say(f"  folder   {shown_path(run.folder)}")
     say(f"  logs     {', '.join(shown_path(run.folder / f'{host.name}.log') for host in run.hosts)}")
 
 

@@ -6,7 +6,8 @@
         algo-1.log          what it printed
         result.json         how it ended
 
-Nothing outside that folder is written, a file system mounted `rw` excepted. In the end only what the job left behind stays.
+Nothing outside ./.launch, which git is told to ignore, is written, a file system mounted `rw` excepted. In the end only what
+the job left behind stays.
 """
 
 from __future__ import annotations
@@ -90,6 +91,7 @@ def _prepare(
     """Make the run's folder and bring everything into it. Where that fails, nothing ran: the folder goes, the name is free."""
     try:
         run.folder.mkdir(parents=True)
+        (run.folder.parent / ".gitignore").write_text("*\n")
     except FileExistsError:
         raise _taken(run.folder) from None
     except OSError as error:
