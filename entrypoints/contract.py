@@ -62,6 +62,9 @@ CONNECTOR_MAX_OBJECTS = "max_objects"  # set by `--local --sample N` only: read 
 
 FIFO_WAIT_VARIABLE = "LAUNCHER_FIFO_WAIT_SECONDS"  # how long a Pipe's reader waits for a FIFO, and for bytes
 READ_WAIT_VARIABLE = "LAUNCHER_READ_WAIT_SECONDS"  # how long a reader of S3 or of a far mount waits without any byte
+MAX_SAMPLE_VARIABLE = (
+    "LAUNCHER_MAX_SAMPLE_BYTES"  # a sample beyond this is refused; the defaults are in records/sizes.py
+)
 
 SAMPLE_VARIABLE = "LAUNCHER_SAMPLE"  # set by `--local --sample N` only: a list may name images that are not there
 

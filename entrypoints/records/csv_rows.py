@@ -27,10 +27,10 @@ from entrypoints.records import gunzip
 from entrypoints.records import options as parameters
 from entrypoints.records.cursor import Cursor, go_to
 from entrypoints.records.refusing import refusal
+from entrypoints.records.sizes import MAX_TEXT_BYTES, max_sample_bytes, too_large
 from entrypoints.records.window import CHUNK
 from entrypoints.sample import DATA, KEY, ByteStream, Sample
 
-MAX_FIELD = 1 << 28  # characters; a quote that nobody closes is found out before all of a file is in memory
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -67,7 +67,8 @@ class Rows:
         return gunzip.split_either(self._split, stream, key, cursor)
 
     def _split(self, stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
-        csv.field_size_limit(max(MAX_FIELD, csv.field_size_limit()))  # the process's own; the default is 131,072
+        # The process's own; the default is 131,072. Rows beyond the limit of a sample are found below.
+        csv.field_size_limit(max(max_sample_bytes(MAX_TEXT_BYTES) + 2 * CHUNK, csv.field_size_limit()))
         names: list[str] | None = None
         lines = _Lines(stream, key)
         if self.header:
@@ -93,12 +94,12 @@ class Rows:
     def _rows(self, lines: _Lines, key: str | None) -> Iterator[tuple[int, list[str], int]]:
         """The rows that are left: where each begins, its fields, and where the next one begins."""
         reader = csv.reader(lines, strict=True, delimiter=self.delimiter)
-        offset = lines.offset
+        lines.row = offset = lines.offset
         try:
             for row in reader:  # takes no more lines than the row has
                 if row:
                     yield offset, row, lines.offset
-                offset = lines.offset
+                lines.row = offset = lines.offset
         except (csv.Error, UnicodeDecodeError) as error:
             raise corrupt(key, offset, f"this row is no CSV in UTF-8, or cut: {error}") from error
 
@@ -165,8 +166,10 @@ class _Lines:
         self._stream = stream
         self._key = key
         self.offset = 0
+        self.row = 0  # where the row begins that the next line belongs to
+        self._most = max_sample_bytes(MAX_TEXT_BYTES)  # bytes of a row
         self._lines: list[bytes] = []  # complete ones at hand, the first of them last
-        self._rest: list[bytes] = []  # pieces of the one behind them
+        self._rest = io.BytesIO()  # the beginning of the one behind them
 
     def __iter__(self) -> Iterator[str]:
         while self._lines or self._fetch():
@@ -182,17 +185,23 @@ class _Lines:
     def _fetch(self) -> bool:
         """Whether there is a line at hand."""
         while chunk := self._stream.read(CHUNK):
+            size = self.offset - self.row + self._rest.tell()
+            if size > self._most:
+                what = f"a row that begins here has more than {size:,} bytes (is a quote not closed?)"
+                raise too_large(self._key, self.row, what, self._most)
             lines = chunk.split(b"\n")
             rest = lines.pop()
             if lines:
                 found = [line + b"\n" for line in lines]
-                found[0] = b"".join(self._rest) + found[0]
-                self._rest = [rest] if rest else []
+                self._rest.write(found[0])
+                found[0] = self._rest.getvalue()
+                self._rest = io.BytesIO()
+                self._rest.write(rest)
                 self._lines = found[::-1]
                 return True
-            self._rest.append(rest)
-        self._lines = [b"".join(self._rest)] if self._rest else []
-        self._rest = []
+            self._rest.write(rest)
+        self._lines = [self._rest.getvalue()] if self._rest.tell() else []
+        self._rest = io.BytesIO()
         return bool(self._lines)
 
     def skip_to(self, start: int) -> None:
@@ -200,7 +209,7 @@ class _Lines:
         if start <= self.offset:
             return
         source: Any = self._stream
-        if self.offset == 0 and not self._lines and not self._rest:
+        if self.offset == 0 and not self._lines and not self._rest.tell():
             go_to(self._stream, start, self._key)
         elif hasattr(source, "seekable") and source.seekable():
             source.seek(0)
@@ -211,7 +220,7 @@ class _Lines:
                     raise corrupt(self._key, start, "reading should go on here, but the object is shorter")
                 self.offset += len(self._lines.pop())
             return
-        self._lines, self._rest, self.offset = [], [], start
+        self._lines, self._rest, self.offset = [], io.BytesIO(), start
 
 
 def _row(number: int, sample: Sample) -> list[Any]:

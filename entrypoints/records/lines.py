@@ -11,9 +11,11 @@ sample. The stream does not show that; `launch --check` and the local run look f
 from __future__ import annotations
 
 from collections.abc import Iterator
+from io import BytesIO
 
 from entrypoints.records import gunzip
 from entrypoints.records.cursor import Cursor, go_to
+from entrypoints.records.sizes import MAX_TEXT_BYTES, max_sample_bytes, too_large
 from entrypoints.records.window import CHUNK
 from entrypoints.sample import DATA, KEY, ByteStream, Sample, whole_object
 
@@ -29,14 +31,16 @@ def plain(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
     """The lines of a stream as it is. Positions are bytes."""
     position = cursor.start
     go_to(stream, position, key)
-    pieces: list[bytes] = []  # of a line longer than a chunk: joined once, at its end
+    most = max_sample_bytes(MAX_TEXT_BYTES)
+    begun = BytesIO()  # the beginning of a line longer than a chunk: it grows, and hands its bytes over, without copies
     while chunk := stream.read(CHUNK):
         lines = chunk.split(b"\n")
         rest = lines.pop()
-        returns = bool(pieces) or b"\r" in chunk  # lines may end with one
-        if lines and pieces:
-            lines[0] = b"".join(pieces) + lines[0]
-            pieces = []
+        returns = b"\r" in chunk or begun.tell() > 0  # lines may end with one
+        if lines and begun.tell():
+            begun.write(lines[0])
+            lines[0] = begun.getvalue()
+            begun = BytesIO()
         for line in lines:
             position += len(line) + 1
             cursor.position = position
@@ -44,9 +48,8 @@ def plain(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
                 line = line[:-1]
             # Not by way of whole_object: a call for each line shows.
             yield {DATA: line} if key is None else {KEY: key, DATA: line}
-        if rest:
-            pieces.append(rest)
-    if pieces:
-        line = b"".join(pieces)
-        cursor.position = position + len(line)
-        yield whole_object(line, key)
+        if begun.write(rest) and begun.tell() > most:
+            raise too_large(key, position, f"a line that begins here has more than {begun.tell():,} bytes", most)
+    if begun.tell():
+        cursor.position = position + begun.tell()
+        yield whole_object(begun.getvalue(), key)

@@ -19,7 +19,8 @@ from typing import BinaryIO
 from entrypoints.errors import ChannelError, CorruptError, corrupt
 from entrypoints.records import gunzip
 from entrypoints.records.cursor import Cursor, go_to
-from entrypoints.records.window import Window
+from entrypoints.records.sizes import max_sample_bytes, too_large
+from entrypoints.records.window import CHUNK, Window
 from entrypoints.sample import DATA, KEY, ByteStream, Sample
 
 BOUNDARIES = True
@@ -114,7 +115,7 @@ def take(window: Window, key: str | None) -> bytes | None:
     started = window.offset
     while True:
         offset = window.offset
-        part = _part(window, key)
+        part = _part(window, key, sum(map(len, parts)))
         if part is None:
             if parts:
                 raise _corrupt(key, offset, f"the stream ends inside of the record in parts begun at byte {started}")
@@ -130,8 +131,11 @@ def take(window: Window, key: str | None) -> bytes | None:
             return _MAGIC_BYTES.join(parts)
 
 
-def _part(window: Window, key: str | None) -> tuple[int, bytes] | None:
-    """The next record as it is written, a whole one or a part: its flag and payload; None at the stream's end."""
+def _part(window: Window, key: str | None, before: int) -> tuple[int, bytes] | None:
+    """Return the flag and payload of the next record as it is written, whole or a part; None at the stream's end.
+
+    `before` bytes of the same record are held already.
+    """
     offset = window.offset
     header = window.take(8)
     if not header:
@@ -142,6 +146,8 @@ def _part(window: Window, key: str | None) -> tuple[int, bytes] | None:
     if magic != MAGIC:
         raise _corrupt(key, offset, f"expected the magic word {MAGIC:#010x}, found {magic:#010x}")
     length = word & MAX_LENGTH
+    if before + length > CHUNK and before + length > (most := max_sample_bytes()):
+        raise too_large(key, offset, f"a record of {before + length:,} bytes", most)
     payload = window.take(length)
     missing = length - len(payload) + (-length & 3) - window.skip(-length & 3)
     if missing:

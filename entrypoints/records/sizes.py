@@ -1,8 +1,40 @@
-"""How big a sample is, about: to cut what is written into pieces of a size."""
+"""How large a sample may be, and how large one is, about.
+
+A damaged length, a quote that is not closed or a small object that unpacks to gigabytes must not take all memory. So a format
+refuses a sample beyond a limit before it holds more than that. Whole objects (`objects`) have no limit: their size is known.
+"""
 
 from __future__ import annotations
 
+import os
 from typing import Any
+
+from entrypoints.contract import MAX_SAMPLE_VARIABLE
+from entrypoints.errors import ChannelError, CorruptError, corrupt
+from entrypoints.records.window import CHUNK
+
+MAX_TEXT_BYTES = 64 << 20  # a line or a row: nothing at its beginning says how long it is
+MAX_SAMPLE_BYTES = 1 << 30  # in the other formats
+
+
+def max_sample_bytes(default: int = MAX_SAMPLE_BYTES) -> int:
+    """Return the limit that the environment sets, or else the default.
+
+    Raises:
+        ChannelError: The variable is not a number of bytes, or less than formats read at a time.
+    """
+    text = os.environ.get(MAX_SAMPLE_VARIABLE)
+    if not text:
+        return default
+    if not (text.isascii() and text.isdigit() and int(text) >= CHUNK):
+        raise ChannelError(f"{MAX_SAMPLE_VARIABLE} is {text!r}; write a whole number of bytes, {CHUNK:,} or more")
+    return int(text)
+
+
+def too_large(key: str | None, offset: int, what: str, most: int) -> CorruptError:
+    """Return the error of a sample beyond the limit `most`; `what` says how large it is."""
+    remedy = f"if it is not damaged, set {MAX_SAMPLE_VARIABLE} to more bytes"
+    return corrupt(key, offset, f"{what}, and a sample may have {most:,}; {remedy}")
 
 
 def size_of(value: Any) -> int:

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from entrypoints.errors import corrupt
 from entrypoints.records import gunzip
 from entrypoints.records.cursor import Cursor, go_to
+from entrypoints.records.sizes import max_sample_bytes, too_large
 from entrypoints.records.tar_header import BLOCK, SPARSE, parse, pax, text
 from entrypoints.records.window import Window
 from entrypoints.sample import DATA, KEY, ByteStream, Sample
@@ -53,6 +54,7 @@ def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = No
     """
     cursor = cursor or Cursor()
     sample: Sample = {}
+    most, held = max_sample_bytes(), 0
     for name, data, offset, position in members(stream, key, cursor.start):
         if name is None:  # the end of an archive: groups do not reach into the next
             if sample:
@@ -71,6 +73,10 @@ def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = No
             sample = {}
         if not sample:
             sample[KEY] = group
+            held = 0
+        held += len(data)
+        if held > most:
+            raise too_large(key, offset, f"sample {group!r} has {held:,} bytes or more", most)
         if field in sample:
             raise corrupt(key, offset, f"member {name!r} gives field {field!r} of sample {group!r} a second time")
         sample[field] = data
@@ -97,7 +103,7 @@ def members(stream: ByteStream, key: str | None = None, start: int = 0) -> Itera
     )
     extended_size = 0
     kind = b""
-    offset, take = window.offset, window.take
+    offset, take, most = window.offset, window.take, max_sample_bytes()
     while True:
         block = take(BLOCK)
         if block == extended and not is_lone:
@@ -135,6 +141,8 @@ def members(stream: ByteStream, key: str | None = None, start: int = 0) -> Itera
         if (own or every) and not describes:
             size = int(own.get("size") or every.get("size") or size)
             name = own.get("path") or every.get("path") or name
+        if size > most:
+            raise too_large(key, offset, f"member {name!r} has {size:,} bytes", most)
         padding = -size % BLOCK
         data = take(size, padding)
         header, offset = offset, offset + BLOCK + size + padding

@@ -19,7 +19,8 @@ from typing import BinaryIO
 from entrypoints.errors import CorruptError, corrupt
 from entrypoints.records import gunzip
 from entrypoints.records.cursor import Cursor, go_to
-from entrypoints.records.window import Window
+from entrypoints.records.sizes import max_sample_bytes, too_large
+from entrypoints.records.window import CHUNK, Window
 from entrypoints.sample import DATA, KEY, ByteStream, Sample
 
 BOUNDARIES = True
@@ -98,6 +99,8 @@ def _record(window: Window, key: str | None) -> bytes | None:
     if not _is_header(header):
         raise _corrupt(key, offset, "the checksum of the length is wrong")
     length: int = _HEADER.unpack(header)[0]
+    if length > CHUNK and length > (most := max_sample_bytes()):
+        raise too_large(key, offset, f"a record of {length:,} bytes", most)
     payload = window.take(length)
     footer = window.take(4)
     missing = length + 4 - len(payload) - len(footer)

@@ -18,17 +18,19 @@ from __future__ import annotations
 
 import bz2
 import struct
-import sys
 import zlib
 from array import array
 from collections.abc import Iterator
 from contextlib import closing
 from heapq import merge
+from io import BytesIO
 from itertools import pairwise
+from typing import Any
 
 from entrypoints.errors import corrupt
 from entrypoints.records.cursor import Cursor
 from entrypoints.records.seeking import SeekableFile
+from entrypoints.records.sizes import max_sample_bytes, too_large
 from entrypoints.records.window import CHUNK, Window
 from entrypoints.records.zip_table import Entry, Table, name_of, read_table
 from entrypoints.sample import DATA, KEY, ByteStream, Sample
@@ -57,6 +59,7 @@ def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = No
         table = read_table(file, key)
         reader = _Members(file, key)
         sample: Sample = {}
+        most, held = max_sample_bytes(), 0
         end = 0  # the position behind the last member
         for place, position in _places(table, cursor.start):
             entry = table.entry(place)
@@ -70,6 +73,11 @@ def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = No
                 sample = {}
             if not sample:
                 sample[KEY] = group
+                held = 0
+            held += max(entry.size, entry.packed_size)
+            if held > most:
+                what = f"sample {group!r} has {held:,} bytes or more, with member {entry.name!r}"
+                raise too_large(key, entry.offset, what, most)
             if field in sample:
                 raise corrupt(
                     key, entry.offset, f"member {entry.name!r} gives field {field!r} of sample {group!r} a second time"
@@ -179,18 +187,15 @@ class _Members:
                 f"member {entry.name!r} is compressed by method {entry.method} ({_METHODS.get(entry.method, 'unknown')}), "
                 "which is not read here: write it stored or deflated",
             )
-        packed = self._window.take(entry.packed_size)
-        if len(packed) < entry.packed_size:
-            raise corrupt(self._key, entry.offset, f"the archive ends inside of member {entry.name!r}")
-        if flags & _SIZES_FOLLOW and not self._is_described(entry):
-            raise corrupt(self._key, entry.offset, f"the descriptor after member {entry.name!r} and the table differ")
-        data = self._unpacked(entry, packed)
+        data = self._window.take(entry.packed_size) if entry.method == _STORED else self._unpacked(entry)
         if len(data) != entry.size:
             raise corrupt(
                 self._key, entry.offset, f"member {entry.name!r} has {len(data)} bytes, and the table says {entry.size}"
             )
         if zlib.crc32(data) != entry.crc:
             raise corrupt(self._key, entry.offset, f"the CRC of member {entry.name!r} is wrong: it is damaged")
+        if flags & _SIZES_FOLLOW and not self._is_described(entry):
+            raise corrupt(self._key, entry.offset, f"the descriptor after member {entry.name!r} and the table differ")
         return data
 
     def _is_described(self, entry: Entry) -> bool:
@@ -206,25 +211,29 @@ class _Members:
             return True
         return sizes + take(8) == struct.pack("<QQ", entry.packed_size, entry.size)
 
-    def _unpacked(self, entry: Entry, packed: bytes) -> bytes:
-        if entry.method == _STORED:
-            return packed
-        # One byte more than there should be, so that more shows without being held.
-        limit = min(entry.size + 1, sys.maxsize)
+    def _unpacked(self, entry: Entry) -> bytes:
+        """Return what a member unpacks to, at most one byte more than the table says; never held twice."""
+        deflated = entry.method == _DEFLATED
+        unpack: Any = zlib.decompressobj(-zlib.MAX_WBITS) if deflated else bz2.BZ2Decompressor()
+        content = BytesIO()
+        packed, left, missing = b"", entry.packed_size, entry.size + 1
         try:
-            if entry.method == _DEFLATED:
-                inflate = zlib.decompressobj(-zlib.MAX_WBITS)
-                data, rest, ended = inflate.decompress(packed, limit), inflate.unused_data, inflate.eof
-            else:
-                unzip = bz2.BZ2Decompressor()
-                data, rest, ended = unzip.decompress(packed, limit), unzip.unused_data, unzip.eof
+            while missing and not unpack.eof:
+                if left and not packed and (deflated or unpack.needs_input):
+                    packed = self._window.read(left)
+                    left -= len(packed)
+                piece = unpack.decompress(packed, min(missing, CHUNK))
+                if not piece and not packed:
+                    break
+                packed = unpack.unconsumed_tail if deflated else b""  # bz2 keeps it itself
+                missing -= content.write(piece)
         except (zlib.error, OSError, ValueError) as error:
             raise corrupt(self._key, entry.offset, f"member {entry.name!r} is damaged: {error}") from error
-        if rest or (not ended and len(data) <= entry.size):
+        if missing and (left or unpack.unused_data or not unpack.eof):
             raise corrupt(
                 self._key, entry.offset, f"member {entry.name!r} is damaged: its compressed data is cut or longer"
             )
-        return data
+        return content.getvalue()
 
     def _go_to(self, offset: int) -> None:
         gap = offset - self._window.offset

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from entrypoints.errors import CorruptError, corrupt
@@ -121,11 +121,11 @@ class Table:
             raise self._corrupt(place, "the table ends inside of this entry")
         return fields
 
-    def _widened(self, place: int, fields: tuple[int, ...]) -> list[int]:
+    def _widened(self, place: int, fields: tuple[int, ...]) -> Sequence[int]:
         """The fields, with those of 64 bits in their places; source: APPNOTE 4.5.3."""
+        if 0xFFFFFFFF not in fields:
+            return fields
         wide = list(fields)
-        if 0xFFFFFFFF not in wide:
-            return wide
         extra = _part(self._extra(place, fields), 1)
         at = 0
         for number in (9, 8, 16):
