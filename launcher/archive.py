@@ -165,7 +165,7 @@ def read_code(
     package = Path(contract.__file__).parent
     for path in package.rglob("*.py"):
         name = f"{_BUNDLE}{contract.BUNDLED_PACKAGE}/{path.relative_to(package).as_posix()}"
-        files.append(_hashed(FoundFile(name, str(path), False, path.stat().st_size), []))
+        files.append(_hashed(FoundFile(name, str(path), False, path.stat().st_size), None))
     files.sort(key=lambda file: file.name)
     return CodeArchive(tuple(files), tuple(sorted(aws_keys)), tuple(sorted(left_out)), rules)
 
@@ -212,12 +212,12 @@ def _folders_beside(directory: Path) -> list[str]:
         return []
 
 
-def _hashed(found: FoundFile, aws_keys: list[str]) -> CodeFile:
-    """The file with its digest; `aws_keys` gets the places of AWS keys in its first piece."""
+def _hashed(found: FoundFile, aws_keys: list[str] | None) -> CodeFile:
+    """The file with its digest; `aws_keys`, if given, gets the places of AWS keys in its first piece."""
     sha, size = hashlib.sha256(), 0
     with _opened(found) as opened:
         while piece := opened.read(_PIECE):
-            if not size:
+            if not size and aws_keys is not None:
                 aws_keys += [f"{found.name}:{line}" for line in _lines_with_keys(piece)]
             sha.update(piece)
             size += len(piece)

@@ -55,19 +55,20 @@ class Violation:
 class _Shapes(Mapping[str, Any]):
     """Shapes by name, each decoded when it is first asked for: a request has 150 of the 3,200."""
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: bytes) -> None:
         # botocore's files have each shape on lines of its own, and the names are what is indented by four spaces.
-        _, *named = model.partition('"shapes":')[2].split('\n    "')
-        self._encoded = dict(each.split('":', 1) for each in named)
+        _, *named = model.partition(b'"shapes":')[2].split(b'\n    "')
+        self._encoded = {each[: each.index(b'"')]: each for each in named}
         self._decoded: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._decoded:
-            self._decoded[name], _ = json.JSONDecoder().raw_decode(self._encoded[name])
+            encoded = self._encoded[name.encode()].decode()
+            self._decoded[name], _ = json.JSONDecoder().raw_decode(encoded, len(name) + len('":'))
         return self._decoded[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._encoded)
+        return (name.decode() for name in self._encoded)
 
     def __len__(self) -> int:
         return len(self._encoded)
@@ -80,10 +81,10 @@ def shapes() -> Mapping[str, Any]:
     if package is None or not package.submodule_search_locations:
         raise ImportError("botocore is missing: pip install boto3")
     file = FilePath(package.submodule_search_locations[0], "data", _SERVICE)
-    return shapes_of(gzip.decompress(file.read_bytes()).decode())
+    return shapes_of(gzip.decompress(file.read_bytes()))
 
 
-def shapes_of(model: str) -> Mapping[str, Any]:
+def shapes_of(model: bytes) -> Mapping[str, Any]:
     """Return the shapes of a service model in JSON; of one without line breaks all are decoded at once, which takes longer."""
     found = _Shapes(model)
     return found if REQUEST in found else dict(json.loads(model)["shapes"])

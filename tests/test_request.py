@@ -90,7 +90,7 @@ def test_every_member_has_a_key() -> None:
 
 def test_shapes_are_the_models_however_it_is_written() -> None:
     """They are found by their lines, without decoding the whole model; a model on one line is decoded as a whole."""
-    compact = json.dumps({"shapes": dict(shapes())})
+    compact = json.dumps({"shapes": dict(shapes())}).encode()
     assert dict(shapes_of(compact)) == dict(shapes())
     named = {name for name in shapes() if shapes()[name]["type"] == "structure"}
     used = {member["shape"] for name in named for member in shapes()[name]["members"].values()}
