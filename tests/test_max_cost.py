@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import pty
 import subprocess
@@ -61,8 +60,8 @@ def setting(text: str) -> Path:
     return file
 
 
-def launch(*arguments: str, answer: str | None = None) -> tuple[int, str]:
-    """The exit code and what was printed; with an answer, on a terminal whose user types it."""
+def launch(*arguments: str, answer: str | None = None, before: str = "") -> tuple[int, str]:
+    """The exit code and what was printed; with an answer, on a terminal whose user types it once asked, and `before` at once."""
     command = [sys.executable, "-m", "launcher.cli", *arguments, "--no-follow"]
     if answer is None:
         done = subprocess.run(
@@ -73,10 +72,14 @@ def launch(*arguments: str, answer: str | None = None) -> tuple[int, str]:
     with subprocess.Popen(
         command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
-        os.close(theirs)
-        os.write(ours, answer.encode())
-        output, _ = process.communicate(timeout=100)
+        os.write(ours, before.encode())
+        output = ""
+        while letter := process.stdout.read(1):
+            output += letter
+            if output.endswith("[y/N]: "):
+                os.write(ours, answer.encode())
         os.close(ours)
+        os.close(theirs)
     return process.returncode, output
 
 
@@ -96,6 +99,11 @@ def test_terminal_shows_plan_and_creates_nothing_after_no(aws: StandIn) -> None:
     assert aws.requests() == []
 
 
+def test_keys_pressed_before_the_question_do_not_answer_it(aws: StandIn) -> None:
+    assert launch("job.yaml", "--no-check", "--name", "one", before="y\n", answer="n\n")[0] == 5
+    assert aws.requests() == []
+
+
 def test_ctrl_c_at_the_question_creates_nothing(aws: StandIn) -> None:
     code, output = launch("job.yaml", "--no-check", "--name", "one", answer="\x04")
     assert (code, output.splitlines()[-1]) == (130, "interrupted; nothing was created")
@@ -112,14 +120,14 @@ def test_yes_is_asked_for_or_given(aws: StandIn, monkeypatch: pytest.MonkeyPatch
 def test_plan_shows_what_preflight_measured(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    monkeypatch.setattr(click, "confirm", lambda *_, **__: True)
     notes = [((), "account 123456789012, region us-east-1"), (("channels", "train", "s3_uri"), "8 objects, 1.6 MB")]
     report = launcher.Report([Outcome("prefixes", 0.1, [], notes, [], True)], 0.1)
-    assert agreed(launcher.plan("job.yaml"), "us-east-1", Console(), report)
+    ours, theirs = pty.openpty()
+    with open(theirs) as terminal:  # noqa: PTH123 - a descriptor
+        monkeypatch.setattr(sys, "stdin", terminal)
+        assert agreed(launcher.plan("job.yaml"), "us-east-1", Console(), report)
+    os.close(ours)
     shown = capsys.readouterr().err
     assert "on        16 x ml.p5.48xlarge; account 123456789012, region us-east-1\n" in shown
     assert "data      train: s3://my-bucket/train/ by FastFile (8 objects, 1.6 MB); list: " in shown
@@ -176,6 +184,12 @@ def test_spec_counts_before_variable_before_file(folder: Path, monkeypatch: pyte
     file.write_text("# max_cost: 30")
     monkeypatch.setenv(VARIABLE, "")
     assert limit_of(spec).source is None
+
+
+def test_setting_that_cannot_be_read_is_one_error(folder: Path) -> None:
+    Path(click.get_app_dir("sagemaker-launch"), "config.yaml").mkdir(parents=True)
+    with pytest.raises(InputError, match=f"config.yaml: cannot be read: Is a directory; correct it, or set {VARIABLE}"):
+        limit_of(launcher.parse_spec("base_name: x"))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import termios
 import textwrap
 from collections.abc import Iterator
 
@@ -42,6 +43,7 @@ def agreed(plan: launcher.Plan, region: str, console: Console, report: launcher.
         console.say(line)
     if reason:
         console.say(f"this needs your agreement: {reason}", "yellow")
+    termios.tcflush(sys.stdin, termios.TCIFLUSH)  # keys pressed during the checks are no answer to this
     try:
         answer = click.confirm("Submit it?" if reason else "Submit all the same?", err=True)
     except click.Abort:

@@ -54,8 +54,12 @@ def limit_of(spec: JobSpec) -> Limit:
     usd, source = None, VARIABLE
     if value := os.environ.get(VARIABLE):
         usd = _max_cost(f"max_cost: {value}", VARIABLE)
-    elif path.exists():
-        usd, source = _max_cost(path.read_bytes(), str(path)), str(path)
+    else:
+        try:
+            text = path.read_bytes() if path.exists() else b""
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read: {error.strerror}; correct it, or set {VARIABLE}") from None
+        usd, source = _max_cost(text, str(path)), str(path)
     return Limit(DEFAULT, None) if usd is None else Limit(usd, source)
 
 
