@@ -220,8 +220,13 @@ def _run(args: list[str]) -> int:
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.ClickException as error:
+        if not args:
+            error.show()  # the help
+            return 2
         _print_error(args, error.format_message(), 2)
-        error.show()
+        say(f"error: {error.format_message()}", "red")
+        if isinstance(error, click.UsageError) and error.ctx:
+            say(f"`{error.ctx.command_path} --help` lists the arguments and options")
         return 2
     except ProblemsError as error:
         if "--json" in args:

@@ -102,16 +102,22 @@ def test_what_cannot_be_ignored_says_so(folder: Path) -> None:
     assert "did you mean channel-whole-bucket?" in done.stderr
 
 
-def test_options_that_do_not_go_together(folder: Path) -> None:
-    for args in (
-        ["--dry-run", "--local"],
-        ["--sample", "3"],
-        ["--local", "--sample", "0"],
-        ["--local", "--data", "nowhere"],
-    ):
-        done = launch(folder, "job.yaml", *args)
-        assert done.returncode == 2, args
-        assert "Traceback" not in done.stderr
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--dry-run", "--local"], "--dry-run and --local are two things; give one of them"),
+        (["--dry-run", "--no-check"], "--dry-run submits nothing; leave out --no-check"),
+        (["--sample", "3"], "--sample works only with --local; add --local or leave it out"),
+        (["--no-namespaces"], "--no-namespaces works only with --local; add --local or leave it out"),
+        (["--mount", "fs-1=x"], "--mount works only with --local; add --local or leave it out"),
+        (["--local", "--sample", "0"], "Invalid value for '--sample': 0 is not in the range x>=1."),
+        (["--local", "--data", "nowhere"], "Invalid value for '--data': Directory 'nowhere' does not exist."),
+    ],
+)
+def test_options_that_do_not_go_together_are_one_error(folder: Path, args: list[str], message: str) -> None:
+    done = launch(folder, "job.yaml", *args)
+    assert done.returncode == 2
+    assert done.stderr == f"error: {message}\n`launch run --help` lists the arguments and options\n"
 
 
 def test_errors_and_warnings_begin_with_their_severity(folder: Path) -> None:

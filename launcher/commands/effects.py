@@ -49,8 +49,9 @@ def refuse_contradictions(options: dict[str, Any]) -> None:
     if len(effects) > 1:
         first, second = (_dashed(key) for key in effects[:2])
         raise click.UsageError(f"{first} and {second} are two things; give one of them")
-    if effects and (options["wait"] or options["follow"] or options["no_check"]):
-        raise click.UsageError(f"{_dashed(effects[0])} submits nothing, so it goes with no option of submitting")
+    of_submission = [key for key in ("wait", "follow", "no_check") if options[key]]
+    if effects and of_submission:
+        raise click.UsageError(f"{_dashed(effects[0])} submits nothing; leave out {_dashed(of_submission[0])}")
     if options["full"] and (options["no_check"] or effects not in ([], ["check"])):
         raise click.UsageError("--full is about asking AWS; it goes with --check, or with a submission that asks first")
 

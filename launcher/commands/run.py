@@ -74,7 +74,8 @@ def command(spec: str, **options: Any) -> None:
     refuse_contradictions(options)
     for key, value in local.items():
         if value not in (None, False, ()) and not options["local"]:
-            raise click.UsageError(f"--{key.replace('_', '-').rstrip('s')} goes with --local")
+            option = {"mounts": "mount", "channels": "channel"}.get(key, key.replace("_", "-"))
+            raise click.UsageError(f"--{option} works only with --local; add --local or leave it out")
     reading = {key: options[key] for key in ("name", "ignore", "strict")}
     plan = launcher.plan(launcher.load(spec, sets=options["sets"]), **reading)
     if options["local"]:
