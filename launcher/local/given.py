@@ -56,8 +56,8 @@ def _parsed(plan: Plan, text: str) -> tuple[str, Path]:
     if not separator or not path:
         raise RefusedError(f"--channel {text}: write NAME=PATH, such as train=./images")
     if name not in known:
-        raise RefusedError(f"--channel {text}: the job has no channel {name!r}{did_you_mean(name, known)}; "
-                           f"it has {', '.join(known) or 'none'}")  # fmt: skip
+        near = did_you_mean(name, known) or f"; it has {', '.join(known) or 'none'}"
+        raise RefusedError(f"--channel {text}: the job has no channel {name!r}{near}")
     found = Path(path).absolute()
     if not found.exists():
         raise RefusedError(f"--channel {text}: there is no {path}; correct the path")

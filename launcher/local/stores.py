@@ -57,7 +57,8 @@ def remote_store(spec: JobSpec) -> Iterator[Store]:
         raise RefusedError(f"AWS cannot be reached: {error}; check profile and the AWS configuration") from None
     if frozen is None:
         raise RefusedError(
-            "no AWS credentials found; configure them (`aws configure`), or give --data DIR to read from a folder instead"
+            "no AWS credentials found; configure them (`aws configure`), or read from this machine: --channel NAME=PATH, or"
+            " --data DIR for all channels"
         )
     environ: dict[str, str] = {
         "AWS_ACCESS_KEY_ID": frozen.access_key,
