@@ -17,6 +17,7 @@ import threading
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from functools import partial
+from hashlib import md5
 
 from entrypoints.environment import Channel
 from entrypoints.errors import ChannelError
@@ -58,19 +59,26 @@ class S3Object:
         self._fetched = 0  # bytes since it was last compared with the listing
 
     def fetch(self, start: int, count: int) -> bytes:
-        """As Source's. Raises ChannelError where S3 does not give what was listed."""
+        """As Source's. Raises ChannelError if S3 does not send the object that was listed."""
         key = self._listed.key
         whole = start == 0 and count == self.size
         data = s3_client.fetch(self.bucket, key, *((None, None) if whole else (start, start + count)))
         if len(data) != count:
             raise self._changed(f"{len(data)} bytes from {start}, not {count}")
-        if not whole and self._all_of_it(count):
+        if self._is_unlike_its_etag(data) if whole else self._all_of_it(count):
             size, etag = s3_client.head(self.bucket, key)
             if size != self.size:
                 raise self._changed(f"{size} bytes, not {self.size}")
             if self._listed.version not in (0, version_of(etag)):
                 raise self._changed(f"its ETag is {etag} now")
         return data
+
+    def _is_unlike_its_etag(self, data: bytes) -> bool:
+        """Whether the content leaves open if it is the listed one, so that its ETag must be asked for.
+
+        An ETag is the content's MD5, except of uploads in parts and of objects encrypted with KMS: no request for most objects.
+        """
+        return self._listed.version not in (0, version_of(md5(data, usedforsecurity=False).hexdigest()))
 
     def _all_of_it(self, count: int) -> bool:
         """Counts what was fetched; whether as much as the object has came since this was last so."""

@@ -36,6 +36,14 @@ _CAUSES: tuple[tuple[str, Cause], ...] = (
         Cause(False, "it is not there any more (404 NoSuchKey)", _UNCHANGED),
     ),
     (r"bucket does not exist", Cause(False, "there is no such bucket (404 NoSuchBucket)", "correct s3_uri")),
+    (
+        r"XML parsing error: .*Invalid character (U\+[0-9A-F]+)",
+        Cause(
+            False,
+            "a key there holds the control character {}, which the connector cannot read in S3's listing",
+            "rename that object, or use an s3_uri that leaves it out",
+        ),
+    ),
     (r"preconditions? .* not hold", Cause(False, "it is another object by now (412)", _UNCHANGED)),
     (r"response_status: 416", Cause(False, "it is shorter than it was listed (416 InvalidRange)", _UNCHANGED)),
     (
