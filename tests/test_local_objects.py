@@ -6,7 +6,7 @@ import itertools
 import json
 import re
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -168,15 +168,19 @@ def test_manifest_keys_continue_its_prefix(source: Source) -> None:
 @pytest.mark.parametrize(
     ("manifest", "message"),
     [
-        (b"{nonsense", "is no JSON"),
+        (b"{nonsense", "begins with"),
         (b"\xff\xfe", "is no JSON"),
+        (b'[{"prefix": "s3://bucket/p/"}, nonsense]', r"is no JSON \(Expecting value, at character 31\)"),
+        (b'[{"prefix": "s3://bucket/p/"} "a"]', "is no JSON .Expecting ',' or ']', at character 30"),
+        (b'[{"prefix": "s3://bucket/p/"}, ' + b"[" * 10_000, "is no JSON"),
+        (b'[{"prefix": "s3://bucket/p/"}] []', "is no JSON .Extra data, at character 30"),
         (b"{}", "begins with"),
         (b"[]", "begins with"),
         (b'["a"]', "begins with"),
         (b'[{"prefix": 3}, "a"]', "begins with"),
         (b'[{"prefix": "p/"}, "a"]', "'p/' is no S3 URI"),
         (b'[{"prefix": "s3://bucket/p/"}]', "names no objects"),
-        (b'[{"prefix": "s3://bucket/p/"}, "a", 7]', "entry 2 is 7, not the rest of a key"),
+        (b'[{"prefix": "s3://bucket/p/"}, "a/", 7]', "entry 2 is 7, not the rest of a key"),
         (b'[{"prefix": "s3://bucket/p/"}, "s3://other/a"]', "entry 1, 's3://other/a', is a whole URI"),
         (b'[{"prefix": "s3://bucket/p/"}, "gone"]', "s3://bucket/p/gone( at .*)?: there is no "),
     ],
@@ -185,6 +189,46 @@ def test_malformed_manifest_is_refused(source: Source, manifest: bytes, message:
     put(source.client, "m.json", body=manifest)
     with pytest.raises(RefusedError, match=message):
         listed(source.objects, "s3://bucket/m.json", "ManifestFile")
+
+
+class Nothing:
+    """A store of one manifest of a million names, and of none of their objects. Counts the chunks of it that are read."""
+
+    read_chunks = 0
+
+    def read(self, place: Place) -> Iterator[bytes]:
+        yield b'[{"prefix": "s3://bucket/p/"}'
+        for number in range(1000):
+            self.read_chunks += 1
+            yield b"".join(b', "%09d.jpg"' % name for name in range(number * 1000, (number + 1) * 1000))
+        yield b"]"
+
+    def sizes(self, places: Iterable[Place]) -> Iterator[int]:
+        for place in places:
+            raise RefusedError(f"{place}: there is no such object")
+        yield 0
+
+
+def test_first_missing_name_ends_the_reading_of_a_long_manifest() -> None:
+    """All names were read, and the sizes of all their objects asked for, before the first error."""
+    store: Any = Nothing()
+    with pytest.raises(RefusedError, match=r"p/000000000\.jpg: there is no such object"):
+        listed(store, "s3://bucket/m.json", "ManifestFile")
+    assert store.read_chunks < 20
+
+
+def test_sizes_are_asked_for_as_they_are_taken(source: Source) -> None:
+    put(source.client, "a")
+    asked = 0
+
+    def places() -> Iterator[Place]:
+        nonlocal asked
+        while True:
+            asked += 1
+            yield Place(BUCKET, "a")
+
+    assert next(iter(source.objects.sizes(places()))) == 5
+    assert asked <= 100
 
 
 def test_augmented_manifest_picks_and_orders_attributes(source: Source) -> None:

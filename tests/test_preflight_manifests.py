@@ -51,7 +51,7 @@ BROKEN = (
         MANIFEST,
         "manifest-form",
         TRAIN,
-        ("no JSON",),
+        ("a JSON list that begins with",),
     ),
     Broken(
         "manifest of lists in lists",
@@ -59,7 +59,7 @@ BROKEN = (
         MANIFEST,
         "manifest-form",
         TRAIN,
-        ("nested too deeply", "write it anew"),
+        ("nested too deeply", "write ["),
     ),
     Broken(
         "augmented manifest of lists in lists",

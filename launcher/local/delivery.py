@@ -8,7 +8,7 @@ on leaving, everything it made (files, mount, FIFO, process, thread) is gone. `l
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,8 +26,8 @@ class Objects(Protocol):
     def keys(self, place: Place) -> Iterator[tuple[str, int]]:
         """Key and bytes of every object whose key begins with the place's, in S3's order."""
 
-    def sizes(self, places: Sequence[Place]) -> list[int]:
-        """Bytes of each object."""
+    def sizes(self, places: Iterable[Place]) -> Iterator[int]:
+        """Bytes of each object, asked for as they are taken; not many more places than that are taken."""
 
     def read(self, place: Place) -> Stream:
         """One object's bytes, in chunks."""

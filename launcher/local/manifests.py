@@ -7,36 +7,43 @@ line by line, in any order, from the places where its lines begin.
 
 from __future__ import annotations
 
+import codecs
 import json
+import re
 import tempfile
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from launcher.errors import RefusedError
 from launcher.local.s3_reading import Stream
 from launcher.s3_uri import Place, parse_s3_uri
 
 REFERENCE = "-ref"  # the ending of attributes whose value is the S3 URI of what is to be sent
+_LONGEST = 1 << 16  # characters of an element, at least: a key has 1,024 bytes
 _FORM = '[{"prefix": "s3://bucket/folder/"}, "key1", "key2"]'
 
 
-def read_manifest(read: Callable[[Place], Stream], uri: str) -> tuple[Place, list[str]]:
-    """The prefix of a ManifestFile, and the entries that continue it to whole keys, in its order.
+def read_manifest(read: Callable[[Place], Stream], uri: str) -> tuple[Place, Iterator[str]]:
+    """Return the prefix of a ManifestFile, and an iterator over the entries that continue it to whole keys.
 
-    Raises RefusedError where the object cannot be read or is not of the form `[{"prefix": "s3://..."}, "key", ...]`.
+    The manifest is read and checked as the entries are taken, and never held.
+
+    Raises:
+        RefusedError: The object cannot be read or is not of the form `[{"prefix": "s3://..."}, "key", ...]`. The iterator
+            raises it, too.
     """
-    text = b"".join(read(parse_s3_uri(uri)))
-    try:
-        content = json.loads(text.decode("utf-8-sig"))
-    except ValueError as error:
-        raise RefusedError(f"{uri}: this manifest is no JSON ({error}); write {_FORM}") from error
-    head = content[0] if isinstance(content, list) and content else None
+    elements = _elements(read(parse_s3_uri(uri)), uri)
+    head = next(elements, None)
     if not isinstance(head, dict) or not isinstance(head.get("prefix"), str):
         raise RefusedError(f'{uri}: a manifest is a JSON list that begins with {{"prefix": "s3://..."}}; write {_FORM}')
-    prefix, entries = head["prefix"], content[1:]
-    for index, entry in enumerate(entries, 1):
+    return parse_s3_uri(head["prefix"]), _entries(elements, head["prefix"], uri)
+
+
+def _entries(elements: Iterator[Any], prefix: str, uri: str) -> Iterator[str]:
+    for index, entry in enumerate(elements, 1):
         if not isinstance(entry, str) or not entry:
             raise RefusedError(f"{uri}: entry {index} is {json.dumps(entry)}, not the rest of a key; write {_FORM}")
         if entry.startswith("s3://"):
@@ -44,7 +51,45 @@ def read_manifest(read: Callable[[Place], Stream], uri: str) -> tuple[Place, lis
                 f"{uri}: entry {index}, {entry!r}, is a whole URI, but every entry continues the prefix {prefix!r} "
                 "(one bucket per manifest); write only what follows the prefix"
             )
-    return parse_s3_uri(prefix), entries
+        yield entry
+
+
+def _elements(chunks: Stream, uri: str) -> Iterator[Any]:
+    """Yield the elements of a JSON list, none if it is something else. Raises RefusedError where it is no JSON."""
+    decode = codecs.getincrementaldecoder("utf-8-sig")().decode
+    scan, blanks = json.JSONDecoder().raw_decode, re.compile(r"[ \t\r\n]*").match
+    text, at, before, ended = "", 0, 0, False
+    opening = "["
+    try:
+        while True:
+            while len(text) - at < _LONGEST and not ended:
+                chunk = next(chunks, b"")
+                ended = not chunk
+                before, text, at = before + at, text[at:] + decode(chunk, ended), 0
+            at = _end(blanks(text, at))
+            if opening == "[" and not text.startswith("[", at):
+                return
+            if text.startswith("]", at):
+                break
+            if not text.startswith(opening, at):
+                raise json.JSONDecodeError("Expecting ',' or ']'", text, at)
+            at = _end(blanks(text, at + 1))
+            if opening == "," or not text.startswith("]", at):
+                value, at = scan(text, at)
+                yield value
+            opening = ","
+        if text[at + 1 :].strip() or any(chunk.strip() for chunk in chunks):
+            raise json.JSONDecodeError("Extra data", text, at + 1)
+    except json.JSONDecodeError as error:
+        reason = f"{error.msg}, at character {before + error.pos}"
+        raise RefusedError(f"{uri}: this manifest is no JSON ({reason}); write {_FORM}") from error
+    except (UnicodeDecodeError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise RefusedError(f"{uri}: this manifest is no JSON ({reason}); write {_FORM}") from error
+
+
+def _end(match: re.Match[str] | None) -> int:
+    return match.end() if match else 0
 
 
 class AugmentedManifest:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, tee
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from entrypoints.contract import SHARDED
@@ -33,7 +33,7 @@ class NoObjectsError(RefusedError):
     """The channel's URI means no object."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class S3Object:
     """One object of a channel; `path` is its place below the channel's directory, `size` is in bytes."""
 
@@ -95,11 +95,13 @@ def _of_prefix(uri: str, objects: Objects, sample: int | None) -> list[S3Object]
 
 def _of_manifest(uri: str, objects: Objects, sample: int | None) -> list[S3Object]:
     (bucket, prefix), entries = read_manifest(objects.read, uri)
-    keys = [prefix + entry for entry in entries if not entry.endswith("/")][:sample]
-    if not keys:
+    keys, asked = tee(islice((prefix + entry for entry in entries if not entry.endswith("/")), sample))
+    # As the manifest is read: of a million names, the first that is missing ends it.
+    sizes = objects.sizes(Place(bucket, key) for key in asked)
+    found = [S3Object(bucket, key, size, relative_path(prefix, key)) for key, size in zip(keys, sizes, strict=True)]
+    if not found:
         raise NoObjectsError(f"{uri}: the manifest names no objects; list keys after its prefix")
-    sizes = objects.sizes([Place(bucket, key) for key in keys])
-    return [S3Object(bucket, key, size, relative_path(prefix, key)) for key, size in zip(keys, sizes, strict=True)]
+    return found
 
 
 def total_bytes(channel: Mapping[str, Any], store: Store, sample: int | None = None) -> int:

@@ -7,9 +7,10 @@ S3 server serves to scripts, so a script and the channels see the same objects, 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from launcher.local.s3_server.store import Store
 
 _HEADS_AT_ONCE = 8  # requests under way for the sizes of a manifest's objects
+_HEADS_AHEAD = 100  # objects whose sizes are asked for together
 _SIBLINGS = 1000  # names looked at for the nearest one: a single request
 _SHOWN = 5  # names of what is beside a missing folder
 _AT_ONCE = 1 << 26  # bytes that the kernel copies in one call, between two reports of progress
@@ -44,13 +46,15 @@ class RemoteObjects:
                 for entry in page.get("Contents", ()):
                     yield entry["Key"], entry["Size"]
 
-    def sizes(self, places: Sequence[Place]) -> list[int]:
+    def sizes(self, places: Iterable[Place]) -> Iterator[int]:
         def size(place: Place) -> int:
             with refusals(self._client, place):
                 return int(self._client.head_object(Bucket=place.bucket, Key=place.key)["ContentLength"])
 
+        rest = iter(places)
         with ThreadPoolExecutor(_HEADS_AT_ONCE) as pool:
-            return list(pool.map(size, places))
+            while some := list(islice(rest, _HEADS_AHEAD)):
+                yield from pool.map(size, some)
 
     def read(self, place: Place) -> Stream:
         return read_object(self._client, place)
@@ -90,8 +94,8 @@ class FolderObjects:
                 with suppress(FileNotFoundError):  # removed since it was listed
                     yield key, os.stat(path).st_size  # noqa: PTH116 - a Path costs more than the call itself
 
-    def sizes(self, places: Sequence[Place]) -> list[int]:
-        return [self._size(place) for place in places]
+    def sizes(self, places: Iterable[Place]) -> Iterator[int]:
+        return map(self._size, places)
 
     def read(self, place: Place) -> Stream:
         with self._opened(place) as descriptor:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from launcher.aws.account import AwsError
 from launcher.checks.rule import Entry
@@ -25,6 +25,9 @@ from launcher.preflight.listing import beside
 from launcher.preflight.threads import at_once
 from launcher.preflight.uses import channels, hosts_that_share, place_of
 from launcher.s3_uri import Place
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
 
 _LARGEST = 8_000_000  # bytes of a manifest that is read without --full
 _BEGINNING = 256 * 1024  # bytes of an augmented manifest
@@ -91,19 +94,19 @@ def _read(subject: Subject, place: Place, hosts: int) -> Named | None:
     if size > _LARGEST and not subject.full:
         return None
     try:
-        (bucket, prefix), entries = subject.account.attempt(
-            "s3", "get_object", lambda client: read_manifest(partial(read_object, client), str(place))
-        )
-    except RecursionError:
-        raise FormError(f"{place} is nested too deeply for a list of keys; write it anew") from None
+        places: list[Place] = subject.account.attempt("s3", "get_object", lambda client: _named(client, place))
     except RefusedError as error:
         if _is_of_the_store(error):
             raise AwsError(str(error), call="s3:GetObject") from error
         if isinstance(error, AwsError):
             raise
         raise FormError(str(error)) from error
-    keys = [prefix + each for each in entries if not each.endswith("/")]
-    return _look_at(subject, [Place(bucket, key) for key in keys], hosts, place)
+    return _look_at(subject, places, hosts, place)
+
+
+def _named(client: S3Client, place: Place) -> list[Place]:
+    (bucket, prefix), entries = read_manifest(partial(read_object, client), str(place))
+    return [Place(bucket, prefix + entry) for entry in entries if not entry.endswith("/")]
 
 
 def _is_of_the_store(error: RefusedError) -> bool:
