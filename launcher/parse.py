@@ -176,7 +176,8 @@ def _instead(path: Path, known: list[str]) -> tuple[str, Path]:
     elsewhere = place_of(path, known)
     if elsewhere is not None:
         return elsewhere
-    where = _mappings_with(str(path[-1]))
+    mappings = _mappings_by_key()
+    where = mappings.get(str(path[-1]))
     if where and (len(path) == 1 or path[0] != "channels"):
         return f"it belongs under {' or '.join(where)}", ()
     if len(path) > 1 and str(path[-1]) in JobSpec.model_fields:
@@ -184,6 +185,8 @@ def _instead(path: Path, known: list[str]) -> tuple[str, Path]:
     near = nearest(str(path[-1]), known)
     if near:
         return f"did you mean {near}?", (*path[:-1], near)
+    if len(path) == 1 and (inner := nearest(str(path[0]), mappings)):
+        return f"did you mean {inner} under {' or '.join(mappings[inner])}?", ()
     return (
         f"known here: {', '.join(known)}" if len(known) <= _MANY_KEYS else "`launch --schema` has those that are"
     ), ()
@@ -199,12 +202,19 @@ def _spec_path(loc: tuple[str | int, ...]) -> Path:
     return path[:2] + path[3:] if path[:1] == ("channels",) and len(path) > 2 and path[2] in KINDS else path
 
 
-def _mappings_with(key: str) -> list[str]:
-    """The mappings of a spec in which a key has its place."""
-    fields = JobSpec.model_fields.items()
-    inner = {name: [part for part in map(_model_of, get_args(field.annotation)) if part] for name, field in fields}
-    found = [name for name, parts in inner.items() if any(key in part.model_fields for part in parts)]
-    return found + ["a channel"] * any(key in kind.model_fields for kind in KINDS.values())
+def _mappings_by_key() -> dict[str, list[str]]:
+    """The mappings of a spec in which each key has its place."""
+    inner = [
+        (name, model)
+        for name, field in JobSpec.model_fields.items()
+        for model in map(_model_of, get_args(field.annotation))
+        if model
+    ]
+    found: dict[str, list[str]] = {}
+    for name, model in (*inner, *(("a channel", kind) for kind in KINDS.values())):
+        for key in model.model_fields:
+            found.setdefault(key, []).append(name)
+    return {key: list(dict.fromkeys(names)) for key, names in found.items()}
 
 
 def _model_of(annotation: Any) -> type[BaseModel] | None:
