@@ -387,6 +387,7 @@ def test_a_connector_channel_reads_the_folder_that_is_given(here: Path) -> None:
         (["trian=own"], "the job has no channel 'trian'; did you mean train?"),
         (["train"], "--channel train: write NAME=PATH, such as train=./images"),
         (["train=gone"], "--channel train=gone: there is no gone; correct the path"),
+        (["train=/dev/null"], "--channel train=/dev/null: /dev/null is neither a file nor a folder; correct the path"),
         (["lists=own/a.csv"], "a channel of a file system needs a folder"),
         (["train=own"], "val would still be read from S3; give --channel val=PATH too, or --data DIR"),
     ],
@@ -396,6 +397,14 @@ def test_wrong_channel_options_are_refused(here: Path, given: list[str], message
     options = [word for each in given for word in ("--channel", each)]
     assert message in launch_here(here, *options, code=3)
     assert not (here / ".launch/job").exists()
+
+
+def test_a_manifest_of_absent_objects_points_at_data(here: Path) -> None:
+    write_job(here, "print(1)", "channels: {train: {s3_uri: s3://b/m.json, s3_data_type: ManifestFile}}")
+    (here / "own.json").write_text('[{"prefix": "s3://bucket/pictures/"}, "1.jpg"]')
+    assert (
+        "s3://bucket/pictures/1.jpg: this is not on this machine; give --data DIR, with this in DIR/s3/bucket/pictures/1.jpg\n"
+    ) in launch_here(here, "--channel", "train=own.json", code=3)
 
 
 def test_a_wrong_data_layout_names_the_path_and_what_is_near(here: Path) -> None:

@@ -61,6 +61,8 @@ def _parsed(plan: Plan, text: str) -> tuple[str, Path]:
     found = Path(path).absolute()
     if not found.exists():
         raise RefusedError(f"--channel {text}: there is no {path}; correct the path")
+    if not found.is_file() and not found.is_dir():
+        raise RefusedError(f"--channel {text}: {path} is neither a file nor a folder; correct the path")
     if found.is_dir() and next((each for each in found.rglob("*") if each.is_file()), None) is None:
         raise RefusedError(f"--channel {text}: {path} holds no files; put the channel's files there")
     return name, found

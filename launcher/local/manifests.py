@@ -39,7 +39,7 @@ def read_manifest(read: Callable[[Place], Stream], uri: str) -> tuple[Place, Ite
     head = next(elements, None)
     if not isinstance(head, dict) or not isinstance(head.get("prefix"), str):
         raise RefusedError(f'{uri}: a manifest is a JSON list that begins with {{"prefix": "s3://..."}}; write {_FORM}')
-    return parse_s3_uri(head["prefix"]), _entries(elements, head["prefix"], uri)
+    return _place(head["prefix"], f"{uri}: prefix"), _entries(elements, head["prefix"], uri)
 
 
 def _entries(elements: Iterator[Any], prefix: str, uri: str) -> Iterator[str]:
@@ -90,6 +90,14 @@ def _elements(chunks: Stream, uri: str) -> Iterator[Any]:
 
 def _end(match: re.Match[str] | None) -> int:
     return match.end() if match else 0
+
+
+def _place(value: object, where: str) -> Place:
+    """The object or prefix that a manifest names. Raises RefusedError, which begins with `where`, if it is not an S3 URI."""
+    try:
+        return parse_s3_uri(str(value))
+    except RefusedError as error:
+        raise RefusedError(f"{where}: {error}") from None
 
 
 class AugmentedManifest:
@@ -160,10 +168,8 @@ class AugmentedManifest:
             value = attributes[name]
             if not name.endswith(REFERENCE):
                 values.append((value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).encode())
-            elif isinstance(value, str):
-                values.append(parse_s3_uri(value))
             else:
-                raise RefusedError(f"{self._uri}: {where}: {name!r} is no S3 URI; write s3://bucket/key")
+                values.append(_place(value, f"{self._uri}: {where}: {name!r}"))
         return values
 
     def close(self) -> None:

@@ -82,8 +82,8 @@ class RemoteObjects:
 class FolderObjects:
     """The objects of a folder, `<data>/<bucket>/<key>`, and what the run has written over them."""
 
-    def __init__(self, store: Store, data: Path) -> None:
-        self._store, self._data = store, data
+    def __init__(self, store: Store, data: Path, written: Path) -> None:
+        self._store, self._data, self._written = store, data, written
         self.where = shown_path(data)
 
     def keys(self, place: Place) -> Iterator[tuple[str, int]]:
@@ -117,6 +117,8 @@ class FolderObjects:
 
     def missing(self, place: Place) -> str:
         path = self._path(place)
+        if path.is_relative_to(self._written):  # a run without --data
+            return f"this is not on this machine; give --data DIR, with this in DIR/s3/{place.bucket}/{place.key}"
         shown = f"{shown_path(path)}/" if place.key.endswith("/") or not place.key else shown_path(path)
         if path.is_dir():
             return f"{shown} holds no files; put the channel's files there"

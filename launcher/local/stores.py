@@ -40,7 +40,7 @@ def embedded_store(
     folder = FolderStore(data / "s3", overlay, on_warning, elsewhere)
     with serve_store(folder) as endpoint:
         environ = {**_LOCAL_CREDENTIALS, "AWS_REGION": _LOCAL_REGION, "AWS_ENDPOINT_URL": endpoint, **_NO_PROXY}
-        yield Store(FolderObjects(folder, data / "s3"), environ, remote=False)
+        yield Store(FolderObjects(folder, data / "s3", overlay), environ, remote=False)
 
 
 @contextmanager
