@@ -143,8 +143,8 @@ def test_who_may_not_ask_for_tags_goes_on_without(aws: StandIn, request_of: dict
     assert "they are not compared" in done.stderr
 
 
-def test_a_name_that_is_taken_blames_no_line_that_does_not_say_it(aws: StandIn, request_of: dict[str, Any]) -> None:
-    with pytest.raises(LaunchError, match=r"^a training job .* exists already") as caught:
+def test_taken_name_of_a_rerun_is_reported_at_the_option(aws: StandIn, request_of: dict[str, Any]) -> None:
+    with pytest.raises(LaunchError, match=r"^--name:1:1: a training job .* exists already") as caught:
         launch("rerun", NAME, "--name", NAME, "--no-check")
     assert "base_name" not in str(caught.value)
 
