@@ -28,7 +28,7 @@ def test_a_good_account_has_no_problem_and_nothing_is_written(world: World) -> N
     assert [str(problem) for problem in report.problems] == []
     assert report.not_asked == []
     needless = {outcome.check for outcome in report.outcomes if outcome.status == "not-needed"}
-    assert needless == {"training plans"} and {outcome.status for outcome in report.outcomes} == {
+    assert needless == {"training plans", "directory buckets"} and {outcome.status for outcome in report.outcomes} == {
         "passed",
         "not-needed",
     }
