@@ -1,4 +1,4 @@
-"""Checkpoints: straight to the bucket by S3Checkpoint, or to a local directory that is never seen half written.
+"""Checkpoints: straight to the bucket, by the connector's client, or to a local directory that is never seen half written.
 
 SageMaker copies `/opt/ml/checkpoints` to S3 while the job runs and back after a spot interruption; a file that is being
 written would be copied as it is. So a local checkpoint is written under another name and renamed. In S3 an object
@@ -7,77 +7,110 @@ appears whole or not at all, and nothing is written to a local disk. What a file
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from entrypoints.readers import s3
+from entrypoints.errors import ChannelError
+from entrypoints.readers import s3, s3_client
+from entrypoints.records.seeking import SeekableFile
 
 
 def save_checkpoint(state: Any, place: str | Path) -> None:
-    """Saves what `torch.save` can to a file or to an object, `s3://bucket/key`; what was there is replaced.
+    """Save what `torch.save` can to a file or to an object, `s3://bucket/key`; what was there is replaced.
 
-    Raises OSError or S3Exception where it cannot be written; the last checkpoint is then still whole.
+    What was saved there last stays whole if it fails.
+
+    Raises:
+        OSError: The file cannot be written. Of a full disk it says how many bytes the checkpoint needs.
+        ChannelError: S3 refuses the object, or does not answer for `LAUNCHER_READ_WAIT_SECONDS`.
     """
     import torch
 
-    if _in_s3(place):
-        writer = _bucket().writer(str(place))
-        try:
-            torch.save(state, writer)
-        except BaseException:
-            # Its destructor would close it, and so put half a checkpoint in the place of the last whole one.
-            writer.close = lambda: None
-            raise
-        writer.close()
+    if bucket_and_key := _in_s3(place):
+        s3_client.require()
+        s3_client.upload(*bucket_and_key, partial(torch.save, state))
         return
     file = Path(place)
-    file.parent.mkdir(parents=True, exist_ok=True)
     unfinished = file.with_name(f".{file.name}.{os.getpid()}.unfinished")
     try:
+        file.parent.mkdir(parents=True, exist_ok=True)
         with unfinished.open("wb") as stream:
             torch.save(state, stream)
             stream.flush()
             os.fsync(stream.fileno())
         unfinished.replace(file)
+    except (OSError, RuntimeError) as error:
+        cause = error if isinstance(error, OSError) else error.__context__  # torch raises a RuntimeError of its own
+        if not isinstance(cause, OSError):
+            raise
+        if cause.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise cause from None
+        unfinished.unlink(missing_ok=True)
+        raise OSError(cause.errno, _no_space(state, file), str(file)) from error
     finally:
         unfinished.unlink(missing_ok=True)
 
 
-def load_checkpoint(place: str | Path, map_location: Any = "cpu") -> Any:
-    """What `save_checkpoint` saved there, its tensors on the device `map_location`.
+def _no_space(state: Any, file: Path) -> str:
+    import torch
 
-    Tensors, containers and plain values only: torch runs no code out of a checkpoint. Raises FileNotFoundError where there
-    is none.
+    needed: Any = _Size()
+    torch.save(state, needed)
+    folder = next(folder for folder in file.parents if folder.exists())
+    return (
+        f"the disk is full: this checkpoint needs {needed.count:,} bytes beside the last one, and "
+        f"{shutil.disk_usage(folder).free:,} are free; make room, or save to a larger disk or to s3://bucket/key"
+    )
+
+
+class _Size:
+    """A stream that only counts what is written to it."""
+
+    count = 0
+
+    def write(self, data: bytes) -> int:
+        self.count += len(data)
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing is kept."""
+
+
+def load_checkpoint(place: str | Path, map_location: Any = "cpu") -> Any:
+    """Return what `save_checkpoint` saved there, its tensors on the device `map_location`.
+
+    Tensors, containers and plain values only: torch runs no code out of a checkpoint.
+
+    Raises:
+        FileNotFoundError: There is no such file or object.
+        ChannelError: S3 refuses the object, or does not answer for `LAUNCHER_READ_WAIT_SECONDS`.
     """
     import torch
 
-    if not _in_s3(place):
+    bucket_and_key = _in_s3(place)
+    if bucket_and_key is None:
         return torch.load(place, map_location=map_location, weights_only=True)
-    reader = _bucket().reader(str(place))
+    s3_client.require()
     try:
-        reader.read(1)  # begins the request; what has been read stays in the reader
-        reader.seek(0)
-    except s3.s3_exception() as error:
-        # The connector has one exception for everything.
-        if "does not exist" in str(error):
+        with closing(s3.open_object(*bucket_and_key)) as streams:
+            file: Any = SeekableFile(next(streams), None, at_once=False)
+            return torch.load(file, map_location=map_location, weights_only=True)
+    except ChannelError as error:
+        if "(404 " in str(error):
             raise FileNotFoundError(f"there is no checkpoint {place}: {error}") from error
         raise
-    return torch.load(reader, map_location=map_location, weights_only=True)
 
 
-def _in_s3(place: str | Path) -> bool:
-    """Whether it is an object's URI, not a file; ValueError where it names no object."""
+def _in_s3(place: str | Path) -> tuple[str, str] | None:
+    """Return an object's bucket and key; None for a file. Raises ValueError for a URI that names no object."""
     bucket, _, key = str(place).removeprefix("s3://").partition("/")
     if not str(place).startswith("s3://"):
-        return False
+        return None
     if not bucket or not key:
         raise ValueError(f"a checkpoint is saved to a file or to s3://bucket/key, not to {place}")
-    return True
-
-
-def _bucket() -> Any:
-    s3.require()
-    from s3torchconnector import S3Checkpoint
-
-    return S3Checkpoint(**s3.connection(os.environ))
+    return bucket, key

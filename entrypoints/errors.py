@@ -19,6 +19,11 @@ class CorruptError(ChannelError):
     """The data is damaged or ends too early. The message names the offset in bytes."""
 
 
+def no_room(what: str, folder: object, reason: object) -> ChannelError:
+    """Return the error of a temporary folder in which there is no room for something."""
+    return ChannelError(f"no room for {what} in {folder} ({reason}); make room there, or set TMPDIR to another folder")
+
+
 def corrupt(key: str | None, offset: int, reason: object) -> CorruptError:
     """The CorruptError of an object, by its key where that is known, at one of its bytes."""
     place = f"object {key!r}, " if key is not None else ""

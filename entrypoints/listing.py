@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, overload
 
-from entrypoints.errors import ChannelError
+from entrypoints.errors import ChannelError, no_room
 from entrypoints.owners import start_time
 
 _HEADER = struct.Struct("<IIII")
@@ -147,11 +147,13 @@ class Listing(Sequence[Listed]):
                 return True
             objects, token = self._next_page(self._token)
             page = _encode(list(objects), token)
-            if os.write(descriptor, page) != len(page):
+            try:
+                written = os.write(descriptor, page)
+            except OSError as error:
+                raise no_room("the listing of a channel", self._path.parent, error.strerror) from error
+            if written != len(page):
                 os.ftruncate(descriptor, self._scanned)
-                raise ChannelError(
-                    f"no room for the listing of the channel in {self._path}; set TMPDIR to a roomier folder"
-                )
+                raise no_room("the listing of a channel", self._path.parent, f"{len(page):,} bytes more")
         finally:
             os.close(descriptor)
         return self._scan()

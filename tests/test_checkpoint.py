@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from entrypoints import contract
 from entrypoints.checkpoint import load_checkpoint, save_checkpoint
+from entrypoints.errors import ChannelError
+from faulty_s3 import Store, faulty_s3
 from launcher.local.s3_server import serve
 
 
@@ -76,3 +83,94 @@ def test_loading_runs_no_code(tmp_path: Path) -> None:
     torch.save({"path": Path("/")}, tmp_path / "code.pt")
     with pytest.raises(Exception, match="Weights only load failed"):
         load_checkpoint(tmp_path / "code.pt")
+
+
+FULL = """
+import os, sys, torch
+from entrypoints.checkpoint import load_checkpoint, save_checkpoint
+file = sys.argv[1] + "/disk/last.pt"
+save_checkpoint({"a": 1}, file)
+for size in (300_000, 3_000_000):
+    try:
+        save_checkpoint({"a": torch.zeros(size)}, file)
+    except OSError as error:
+        print(error)
+print(load_checkpoint(file), os.listdir(sys.argv[1] + "/disk"))
+"""
+
+
+def test_full_disk_is_reported_with_path_and_bytes(tmp_path: Path) -> None:
+    """torch says `unexpected pos 704 vs 598` of it."""
+    (tmp_path / "disk").mkdir()
+    script = 'mount -t tmpfs -o size=1m none "$1/disk" && exec "$0" -c "$2" "$1"'
+    inside = ["unshare", "--user", "--map-root-user", "--mount"]
+    if shutil.which("unshare") is None or subprocess.run([*inside, "true"], check=False).returncode:
+        pytest.skip("needs namespaces")
+    command = [*inside, "sh", "-c", script, sys.executable, str(tmp_path), FULL]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    first, second, left = done.stdout.splitlines()
+    for said, needed in ((first, "1,20"), (second, "12,00")):
+        assert said.startswith(f"[Errno 28] the disk is full: this checkpoint needs {needed}")
+        assert said.endswith(f" make room, or save to a larger disk or to s3://bucket/key: '{tmp_path}/disk/last.pt'")
+    assert left == "{'a': 1} ['last.pt']"
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    with faulty_s3(tmp_path, monkeypatch) as found:
+        yield found
+        found.speaking.set()
+        for thread in threading.enumerate():  # answered now; the client ends the process if Python ends before that
+            if thread.name in ("prefetch", "s3 request"):
+                thread.join(10)
+
+
+def save() -> None:
+    save_checkpoint(state(2), "s3://bucket/last.pt")
+
+
+def load() -> None:
+    load_checkpoint("s3://bucket/last.pt")
+
+
+@pytest.mark.parametrize("what", [save, load])
+def test_silent_store_ends_saving_and_loading_by_the_readers_limit(
+    store: Store, monkeypatch: pytest.MonkeyPatch, what: Callable[[], None]
+) -> None:
+    save_checkpoint(state(1), "s3://bucket/last.pt")
+    monkeypatch.setenv(contract.READ_WAIT_VARIABLE, "0.5")
+    store.speaking.clear()
+    with pytest.raises(ChannelError, match=r"s3://bucket/last.pt has sent nothing .* LAUNCHER_READ_WAIT_SECONDS=0.5\)"):
+        what()
+
+
+def test_upload_that_was_given_up_is_not_stored_later(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is saved may have changed by then: half of it would be of another step."""
+    save_checkpoint(state(1), "s3://bucket/last.pt")
+    monkeypatch.setenv(contract.READ_WAIT_VARIABLE, "0.5")
+    store.hushed.add("/bucket/last.pt")
+    with pytest.raises(ChannelError, match="has sent nothing"):
+        save_checkpoint({"weights": torch.zeros(10_000_000)}, "s3://bucket/last.pt")
+    monkeypatch.delenv(contract.READ_WAIT_VARIABLE)
+    store.hushed.clear()
+    for thread in threading.enumerate():
+        if thread.name == "s3 request":
+            thread.join(30)
+    assert same(load_checkpoint("s3://bucket/last.pt"), state(1))
+
+
+def test_refusal_says_what_the_role_lacks(store: Store) -> None:
+    store.faults["/bucket/last.pt"] = [403] * 20
+    with pytest.raises(
+        ChannelError, match=r"s3://bucket/last.pt cannot be written: access is denied .403.* s3:PutObject"
+    ):
+        save()
+    with pytest.raises(ChannelError, match=r"s3://bucket/last.pt cannot be read: access is denied .403"):
+        load()
+
+
+def test_failure_that_passes_is_not_seen(store: Store) -> None:
+    store.faults["/bucket/last.pt"] = [503] * 6
+    save()
+    store.faults["/bucket/last.pt"] = [500] * 6
+    assert same(load_checkpoint("s3://bucket/last.pt"), state(2))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 from functools import partial
@@ -140,3 +141,38 @@ def test_keys_are_a_list_of_strings(keys: list[str]) -> None:
 def test_names_that_are_no_unicode() -> None:
     name = os.fsdecode(b"\xff.bin")
     assert Keys([name])[0] == name
+
+
+FULL = """
+import io
+from entrypoints.errors import ChannelError
+from entrypoints.listing import Listed, shared_listing
+from entrypoints.records.seeking import SeekableFile
+def page(token):
+    return [Listed("k" * 1000, 1)] * 100, "more"
+class Unseekable(io.BytesIO):
+    def seekable(self): return False
+def attempt(work):
+    try:
+        work()
+    except ChannelError as error:
+        print(error)
+attempt(lambda: len(shared_listing(["a"], page)))
+attempt(lambda: SeekableFile(Unseekable(bytes(40 << 20)), "k"))
+"""
+
+
+def test_full_temporary_folder_is_named(tmp_path: Path) -> None:
+    script = 'mount -t tmpfs -o size=1m none "$TMPDIR" && exec "$0" -c "$1"'
+    inside = ["unshare", "--user", "--map-root-user", "--mount"]
+    if shutil.which("unshare") is None or subprocess.run([*inside, "true"], check=False).returncode:
+        pytest.skip("needs namespaces")
+    command = [*inside, "sh", "-c", script, sys.executable, FULL]
+    environ = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environ)
+    said = done.stdout.splitlines()
+    assert [line.partition(f" in {tmp_path}")[0] for line in said] == [
+        "no room for the listing of a channel",
+        "no room for a copy of an object that cannot be sought",
+    ]
+    assert all(line.endswith("); make room there, or set TMPDIR to another folder") for line in said)

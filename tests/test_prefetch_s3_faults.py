@@ -31,7 +31,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
         yield found
         found.hushed.clear()
         for thread in threading.enumerate():  # answered now; the client ends the process if Python ends before that
-            if thread.name in ("prefetch", "listing"):
+            if thread.name in ("prefetch", "s3 request"):
                 thread.join(10)
 
 

@@ -25,11 +25,11 @@ from entrypoints.listing import Listed, Listing, shared_listing, version_of
 from entrypoints.prefetch import read_ahead
 from entrypoints.prefetch_schedule import Limits
 from entrypoints.readers import s3_client
-from entrypoints.readers.s3_client import connection, require, s3_exception
+from entrypoints.readers.s3_client import connection, require
 from entrypoints.sample import ByteStream
 from entrypoints.sharding import Share
 
-__all__ = ["JOINED", "connection", "key_of", "objects", "open_objects", "open_streams", "require", "s3_exception"]
+__all__ = ["JOINED", "connection", "key_of", "objects", "open_objects", "open_streams", "require"]
 
 JOINED = False
 
@@ -42,6 +42,8 @@ WHOLE_BYTES = 4 << 20
 HELD_BYTES = 24 << 20
 
 
+_LIMITS = Limits(held_bytes=HELD_BYTES, piece_bytes=RANGE_BYTES, whole_bytes=WHOLE_BYTES)
+
 _counting = threading.Lock()  # what has been fetched of any object
 
 
@@ -50,9 +52,9 @@ class S3Object:
 
     __slots__ = ("_fetched", "_listed", "bucket", "key", "ranges", "size")
 
-    def __init__(self, channel: Channel, listed: Listed) -> None:
-        self.bucket = _bucket_and_prefix(channel)[0]
-        self.key = relative_key(channel, listed.key)
+    def __init__(self, bucket: str, key: str, listed: Listed) -> None:
+        self.bucket = bucket
+        self.key = key  # that its samples bear
         self.size = listed.size
         self.ranges = True
         self._listed = listed
@@ -110,11 +112,19 @@ def open_streams(channel: Channel, epoch: int, share: Share) -> Iterator[tuple[s
 
 def open_objects(channel: Channel, chosen: Iterable[Listed]) -> Generator[tuple[str | None, ByteStream], None, None]:
     """The streams of objects of the channel's listing, in the order in which they are given, being read ahead."""
-    limits = Limits(held_bytes=HELD_BYTES, piece_bytes=RANGE_BYTES, whole_bytes=WHOLE_BYTES)
-    sources = (S3Object(channel, listed) for listed in chosen)
-    with closing(read_ahead(sources, limits, f"channel {channel.name!r}: {channel.s3_uri}")) as streams:
+    bucket, _ = _bucket_and_prefix(channel)
+    sources = (S3Object(bucket, relative_key(channel, listed.key), listed) for listed in chosen)
+    with closing(read_ahead(sources, _LIMITS, f"channel {channel.name!r}: {channel.s3_uri}")) as streams:
         for stream in streams:
             yield stream.key, stream
+
+
+def open_object(bucket: str, key: str) -> Generator[ByteStream, None, None]:
+    """Yield the stream of one object, which can be sought; closing the generator ends its reading. Raises ChannelError."""
+    size, etag = s3_client.head_aside(bucket, key)
+    source = S3Object(bucket, key, Listed(key, size, version_of(etag)))
+    with closing(read_ahead(iter([source]), _LIMITS, f"s3://{bucket}/{key}")) as streams:
+        yield from streams
 
 
 def objects(channel: Channel) -> Listing:

@@ -30,7 +30,7 @@ from typing import Any, TypeVar
 from entrypoints.background import in_background
 from entrypoints.errors import ChannelError
 from entrypoints.readers.s3_errors import cause_of
-from entrypoints.silence import silence_of_far
+from entrypoints.silence import Silence, silence_of_far
 
 _TARGET_GBPS = 50.0  # 65 connections; 10, the client's default, are 25
 PATIENCE_SECONDS = (
@@ -137,7 +137,9 @@ def pages(bucket: str, prefix: str, token: str | None = None) -> Iterator[tuple[
     complete = False
     while not complete:
         failing, request = f"s3://{bucket}/{prefix} cannot be listed", partial(_page, bucket, prefix, token)
-        found, token, complete = _aside(f"s3://{bucket}/{prefix}", partial(_patiently, failing, request))
+        found, token, complete = _aside(
+            f"s3://{bucket}/{prefix}", partial(_patiently, failing, request), "the list of its objects"
+        )
         if found is not None:
             yield found, None if complete else token
 
@@ -166,6 +168,58 @@ def head(bucket: str, key: str) -> tuple[int, str]:
     return found.size, found.etag
 
 
+def head_aside(bucket: str, key: str) -> tuple[int, str]:
+    """As `head`, for a thread that must hear Ctrl-C. Raises ChannelError if S3 is silent for too long, too."""
+    return _aside(f"s3://{bucket}/{key}", partial(head, bucket, key), "its size")
+
+
+def upload(bucket: str, key: str, write: Callable[[Any], object]) -> None:
+    """Store what `write` writes to the stream that it is given; it is called again if S3 fails in a way that may pass.
+
+    Unless all of it is stored, what the object held before stays. Raises ChannelError, and whatever `write` raises.
+    """
+    silence = silence_of_far(f"s3://{bucket}/{key}")
+    given_up = threading.Event()
+
+    def attempt() -> None:
+        writer = _client().put_object(bucket, key)
+        try:
+            write(_Upload(writer, silence, given_up))
+            if given_up.is_set():
+                raise ChannelError(f"s3://{bucket}/{key}: its upload was given up")
+        except BaseException as error:
+            writer.close = lambda: None  # its destructor would close it, and so store half of an object
+            if isinstance(error.__context__, s3_exception()):
+                raise error.__context__ from error  # torch raises an error of its own instead
+            raise
+        writer.close()
+
+    try:
+        _aside(
+            silence, partial(_patiently, f"s3://{bucket}/{key} cannot be written", attempt), "its answer to an upload"
+        )
+    finally:
+        given_up.set()
+
+
+class _Upload:
+    """The stream of an upload: what S3 takes ends its silence."""
+
+    def __init__(self, writer: Any, silence: Silence, given_up: threading.Event) -> None:
+        self._writer, self._silence, self._given_up = writer, silence, given_up
+
+    def write(self, data: bytes) -> int:
+        if self._given_up.is_set():
+            raise ChannelError("the upload was given up")
+        self._writer.write(data)
+        self._silence.begin()
+        self._silence.bytes += len(data)
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing is kept back here."""
+
+
 def _page(bucket: str, prefix: str, token: str | None) -> tuple[list[Any] | None, str | None, bool]:
     """One page of a listing, where there is one; the token of the next; whether it was the last."""
     from s3torchconnectorclient._mountpoint_s3_client import ListObjectStream
@@ -180,15 +234,15 @@ def _page(bucket: str, prefix: str, token: str | None) -> tuple[list[Any] | None
     return None if page is None else page.object_info, stream.continuation_token, stream.complete or page is None
 
 
-def _aside(who: str, ask: Callable[[], T]) -> T:
-    """What `ask` gives, called in a thread: while the client waits for an answer, the thread that asked it hears no Ctrl-C.
+def _aside(who: str | Silence, ask: Callable[[], T], waiting_for: str) -> T:
+    """Return what `ask` returns, called in a thread: one that waits for an answer of the client hears no Ctrl-C.
 
-    Raises ChannelError where `who` is silent for too long; the thread is then left alone.
+    Raises ChannelError if `who` is silent for too long; the thread is then left alone.
     """
-    answer = in_background(ask, "listing")
-    silence = silence_of_far(who)
+    answer = in_background(ask, "s3 request")
+    silence = silence_of_far(who) if isinstance(who, str) else who
     while not wait([answer], silence.patience).done:
-        silence.check("the list of its objects")
+        silence.check(waiting_for)
     return answer.result()
 
 

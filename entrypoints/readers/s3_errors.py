@@ -27,8 +27,8 @@ _CAUSES: tuple[tuple[str, Cause], ...] = (
         Cause(
             False,
             "access is denied (403: {})",
-            "give the job's role s3:GetObject and s3:ListBucket there, and kms:Decrypt of the key that encrypts it; without"
-            " s3:ListBucket S3 says this of objects that are gone, too",
+            "give the job's role s3:GetObject and s3:ListBucket there, s3:PutObject to save a checkpoint, and kms:Decrypt of the"
+            " key that encrypts it; without s3:ListBucket S3 says this of objects that are gone, too",
         ),
     ),
     (

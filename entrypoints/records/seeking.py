@@ -10,11 +10,10 @@ would fetch it again. So a small object is read in one go, unless only parts of 
 from __future__ import annotations
 
 import io
-import shutil
 import tempfile
 from typing import Any, cast
 
-from entrypoints.errors import ChannelError
+from entrypoints.errors import ChannelError, no_room
 from entrypoints.sample import ByteStream
 
 _IN_MEMORY = 32 << 20  # bytes of an object that is held whole
@@ -32,7 +31,7 @@ class SeekableFile(io.RawIOBase):
         try:
             if not (hasattr(source, "seekable") and source.seekable()):
                 self._copy = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - closed with this object
-                shutil.copyfileobj(source, self._copy, 1 << 20)
+                _copy(source, self._copy)
                 source = self._copy
             source.seek(0, io.SEEK_END)
             self.size: int = source.tell()
@@ -101,6 +100,14 @@ class SeekableFile(io.RawIOBase):
             view[: len(data)] = data
             return len(data)
         return cast(int, self._source.readinto(view))
+
+
+def _copy(source: Any, copy: Any) -> None:
+    while piece := source.read(1 << 20):
+        try:
+            copy.write(piece)
+        except OSError as error:
+            raise no_room("a copy of an object that cannot be sought", tempfile.gettempdir(), error.strerror) from error
 
 
 def _all_of(source: Any) -> bytes:
