@@ -292,6 +292,22 @@ print("\\rno line break", end="")
     assert (here / ".launch/job/algo-1.log").read_text() == "100%\nno line break\n"
 
 
+def test_lines_of_stdout_do_not_join_a_bar_on_stderr(here: Path) -> None:
+    script = """
+import sys
+for epoch in range(40):
+    sys.stderr.write("\\r50%\\r100%")
+    sys.stderr.flush()
+    sys.stderr.write("\\n")
+    print("epoch", epoch, flush=True)
+"""
+    write_job(here, script)
+    lines = re.findall(r"algo-1 \| (.*)", launch(here))
+    assert [line for line in lines if line != "100%"] == [f"epoch {epoch}" for epoch in range(40)]
+    assert lines.count("100%") == 40
+    assert sorted((here / ".launch/job/algo-1.log").read_text().splitlines()) == sorted(lines)
+
+
 def test_a_terminal_shows_a_bars_states_and_every_line(here: Path) -> None:
     script = """
 import os, time

@@ -86,7 +86,7 @@ def _unshare() -> list[str]:
 
 
 def start(host: HostProcess, *, namespaces: bool) -> subprocess.Popen[bytes]:
-    """Start the host's process; its output comes merged through `stdout`."""
+    """Start the host's process; `stdout` and `stderr` are pipes."""
     if namespaces:
         order = {
             "name": host.name,
@@ -115,7 +115,7 @@ def start(host: HostProcess, *, namespaces: bool) -> subprocess.Popen[bytes]:
         env=dict(host.environ),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stderr=subprocess.PIPE,
         start_new_session=True,  # the terminal's Ctrl-C is ours to pass on
     )
 

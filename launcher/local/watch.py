@@ -46,12 +46,14 @@ class _Watch:
     patterns: Patterns = ()
     unheard: dict[str, OSError] = field(default_factory=dict)  # hosts whose lines can no longer be shown or kept
 
-    def follow(self, host: str, process: subprocess.Popen[bytes], colour: str) -> None:
-        """Show and keep a host's output to its end: a job whose pipe is not emptied blocks."""
-        assert process.stdout is not None, "started with a pipe"
+    def follow(self, host: str, stream: IO[bytes], colour: str) -> None:
+        """Show and keep what a host writes to one stream, to its end: a job whose pipe is not emptied blocks.
+
+        As in a container's log, lines of stdout and stderr stay whole: a bar on stderr never gets a printed line at its end.
+        """
         rest = b""
-        with (self.run.folder / f"{host}.log").open("wb", buffering=0) as log:
-            while chunk := os.read(process.stdout.fileno(), _CHUNK):
+        with (self.run.folder / f"{host}.log").open("ab", buffering=0) as log:
+            while chunk := os.read(stream.fileno(), _CHUNK):
                 *lines, rest = (rest + chunk).split(b"\n")
                 if len(rest) > _LONGEST_LINE:
                     rest = last_state(rest)
@@ -128,9 +130,10 @@ def watch(hosts: Sequence[sandbox.HostProcess], run: LocalRun, failures: list[Ex
             for index, host in enumerate(hosts):
                 process = sandbox.start(host, namespaces=run.namespaces)
                 state.processes.append(process)
-                arguments = (host.name, process, _COLOURS[index % len(_COLOURS)])
-                threads.append(threading.Thread(target=state.follow, args=arguments, daemon=True))
-                threads[-1].start()
+                for stream in (process.stdout, process.stderr):
+                    arguments = (host.name, stream, _COLOURS[index % len(_COLOURS)])
+                    threads.append(threading.Thread(target=state.follow, args=arguments, daemon=True))
+                    threads[-1].start()
             state.wait(begun + limit)
         except KeyboardInterrupt:
             interrupted = True
