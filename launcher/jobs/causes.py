@@ -21,9 +21,7 @@ class Row:
     remedy: str
     in_lines: bool = True  # else only AWS's own words are held against it
     in_warnings: bool = False  # whether its words are as sure where a program tells them as a warning
-    input_mode: str | None = (
-        None  # the mode of the {channel} that the pattern finds; of other channels the row says nothing
-    )
+    input_mode: str | None = None  # only if the {channel} that the pattern finds has this mode
 
 
 def row(code: str, pattern: str, cause: str, remedy: str, *, in_lines: bool = True, **more: Any) -> Row:
