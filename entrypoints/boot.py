@@ -120,7 +120,7 @@ def _move_bundle(root: Path) -> None:
         raise BootError(f"{CODE_ARCHIVE} does not hold {BUNDLE_DIR}; submit the job by this launcher")
     if bundle.is_dir():  # the container was started again
         shutil.rmtree(bundle)
-    unpacked.rename(bundle)
+    shutil.move(unpacked, bundle)  # the code folder can be a volume of its own
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:

@@ -554,6 +554,14 @@ print(sorted(path.name for path in folder.iterdir()), os.path.exists("/etc/hosts
     assert not (here / ".launch/job/algo-1/scratch").exists()
 
 
+def test_code_runs_in_a_folder_that_is_a_mount(here: Path) -> None:
+    """boot moves the launcher's modules out of the code folder, here to another file system."""
+    namespaces()
+    script = "import os; print(sorted(os.listdir('/opt/ml/code')))"
+    write_job(here, script, "checkpoint_config: {s3_uri: s3://bucket/c/, local_path: /opt/ml/code}")
+    assert "algo-1 | ['train.py']" in launch(here)
+
+
 def test_checkpoints_elsewhere_are_refused_without_namespaces(here: Path) -> None:
     write_job(here, "print(1)", "checkpoint_config: {s3_uri: s3://bucket/c/, local_path: /checkpoints}")
     assert "without namespaces all hosts would share" in launch(here, "--no-namespaces", code=3)
