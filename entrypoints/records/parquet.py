@@ -9,7 +9,8 @@ where it holds a null), structs dicts, times Python's datetime or, in nanosecond
 
 Row groups are read one after the other, each column in pieces of a few MiB, so that memory is flat whatever the size of
 files and row groups. The table of contents stands at the end: files and the connector have it, a Pipe joins objects and
-has not, unless it wraps them as RecordIO. Checksums of pages are compared where the writer put them in, as ours does.
+has not, unless it wraps them as RecordIO. Checksums of pages are compared where the writer put them in, as ours does; what
+pyarrow does not check is checked in `parquet_table.py`.
 
 It needs pyarrow. Writing is in `parquet_write.py`. Source: parquet.apache.org, "File Format".
 """
@@ -24,6 +25,7 @@ from typing import Any
 
 from entrypoints.errors import ChannelError, CorruptError
 from entrypoints.records import options as parameters
+from entrypoints.records import parquet_table
 from entrypoints.records.cursor import Cursor
 from entrypoints.records.seeking import SeekableFile
 from entrypoints.sample import KEY, ByteStream, Sample
@@ -74,7 +76,7 @@ class Parquet:
             for source in [*sources, arrow.PythonFile(file, mode="r")]:
                 group = -1
                 try:
-                    _check_ends(file)
+                    parquet_table.check(file)
                     reader, names = self._open(source, place)
                     for group, before, rows in _groups(reader.metadata, cursor.position):
                         for batch in _batches(reader, group, before, names, cursor.position):
@@ -127,16 +129,6 @@ def pyarrow() -> tuple[Any, Any]:
             name=error.name,
         ) from error
     return pyarrow, pyarrow.parquet
-
-
-def _check_ends(file: SeekableFile) -> None:
-    """Raises ValueError where a file does not begin and end as one of Parquet's: it is cut, or something else."""
-    start = file.read(4)
-    file.seek(max(0, file.size - 4))
-    end = file.read(4)
-    file.seek(0)
-    if file.size < 12 or start != b"PAR1" or end != b"PAR1":
-        raise ValueError(f"it begins with {start!r} and ends with {end!r}, which should both be b'PAR1'")
 
 
 def _groups(metadata: Any, start: int) -> Iterator[tuple[int, int, int]]:
