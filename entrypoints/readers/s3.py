@@ -12,6 +12,7 @@ AWS_DEFAULT_REGION, and credentials by the usual chain.
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections.abc import Generator, Iterable, Iterator
@@ -44,20 +45,23 @@ HELD_BYTES = 24 << 20
 
 _LIMITS = Limits(held_bytes=HELD_BYTES, piece_bytes=RANGE_BYTES, whole_bytes=WHOLE_BYTES)
 
+_ASKED_EVERY = 16
 _counting = threading.Lock()  # what has been fetched of any object
 
 
 class S3Object:
     """One object of a listing, fetched when the engine asks for it."""
 
-    __slots__ = ("_fetched", "_listed", "bucket", "key", "ranges", "size")
+    __slots__ = ("_fetched", "_listed", "_without_md5", "bucket", "key", "ranges", "size")
 
-    def __init__(self, bucket: str, key: str, listed: Listed) -> None:
+    def __init__(self, bucket: str, key: str, listed: Listed, without_md5: Iterator[int] | None = None) -> None:
+        """`without_md5` counts the reader's objects whose ETag is not the MD5 of their content."""
         self.bucket = bucket
         self.key = key  # that its samples bear
         self.size = listed.size
         self.ranges = True
         self._listed = listed
+        self._without_md5 = without_md5 or itertools.count()
         self._fetched = 0  # bytes since it was last compared with the listing
 
     def fetch(self, start: int, count: int) -> bytes:
@@ -76,11 +80,16 @@ class S3Object:
         return data
 
     def _is_unlike_its_etag(self, data: bytes) -> bool:
-        """Whether the content leaves open if it is the listed one, so that its ETag must be asked for.
+        """Whether the content leaves open if it is the listed one, and its ETag is to be asked for.
 
-        An ETag is the content's MD5, except of uploads in parts and of objects encrypted with KMS: no request for most objects.
+        An ETag is the content's MD5, except of uploads in parts and of objects encrypted with KMS. Of those it is asked for of a
+        reader's first sixteen and then of one in sixteen: a request for each would double the cost of small objects, and a data set
+        that is written again changes more than one.
         """
-        return self._listed.version not in (0, version_of(md5(data, usedforsecurity=False).hexdigest()))
+        if self._listed.version in (0, version_of(md5(data, usedforsecurity=False).hexdigest())):
+            return False
+        number = next(self._without_md5)
+        return number < _ASKED_EVERY or number % _ASKED_EVERY == 0
 
     def _all_of_it(self, count: int) -> bool:
         """Counts what was fetched; whether as much as the object has came since this was last so."""
@@ -113,7 +122,8 @@ def open_streams(channel: Channel, epoch: int, share: Share) -> Iterator[tuple[s
 def open_objects(channel: Channel, chosen: Iterable[Listed]) -> Generator[tuple[str | None, ByteStream], None, None]:
     """The streams of objects of the channel's listing, in the order in which they are given, being read ahead."""
     bucket, _ = _bucket_and_prefix(channel)
-    sources = (S3Object(bucket, relative_key(channel, listed.key), listed) for listed in chosen)
+    without_md5 = itertools.count()
+    sources = (S3Object(bucket, relative_key(channel, listed.key), listed, without_md5) for listed in chosen)
     with closing(read_ahead(sources, _LIMITS, f"channel {channel.name!r}: {channel.s3_uri}")) as streams:
         for stream in streams:
             yield stream.key, stream
