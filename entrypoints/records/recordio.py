@@ -112,10 +112,11 @@ def take(window: Window, key: str | None) -> bytes | None:
             window.position = stop + (-word & 3)
             return window.view[start + 8 : stop].tobytes()
     parts: list[bytes] = []
+    held = 0  # bytes of the parts
     started = window.offset
     while True:
         offset = window.offset
-        part = _part(window, key, sum(map(len, parts)))
+        part = _part(window, key, held)
         if part is None:
             if parts:
                 raise _corrupt(key, offset, f"the stream ends inside of the record in parts begun at byte {started}")
@@ -127,6 +128,7 @@ def take(window: Window, key: str | None) -> bytes | None:
             place = f"inside of the one begun at byte {started}" if parts else "outside of a record in parts"
             raise _corrupt(key, offset, f"a record with continuation flag {flag} {place}")
         parts.append(payload)
+        held += len(payload)
         if flag == _LAST:
             return _MAGIC_BYTES.join(parts)
 
