@@ -28,7 +28,7 @@ region: us-east-1
 image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/trainer:1
 role_arn: arn:aws:iam::123456789012:role/training
 code: {directory: src, entry_point: train.py}
-hyperparameters: {epochs: 3, learning-rate: 1e-3}
+hyperparameters: {epochs: 3, learning-rate: 0.001}
 resource_config: {instance_type: ml.g5.xlarge, instance_count: 2}
 stopping_condition: {max_runtime_in_seconds: 2h}
 output_data_config: {s3_output_path: s3://my-bucket/out/}

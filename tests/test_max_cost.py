@@ -113,7 +113,8 @@ def test_ctrl_c_at_the_question_creates_nothing(aws: StandIn) -> None:
 def test_yes_is_asked_for_or_given(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     assert launch("job.yaml", "--no-check", "--name", "one", answer="y\n")[0] == 0
     monkeypatch.setenv(VARIABLE, "5")
-    assert launch("job.yaml", "--no-check", "--name", "two", "--yes")[0] == 0
+    code, shown = launch("job.yaml", "--no-check", "--name", "two", "--yes")
+    assert code == 0 and "cost      at most $" in shown
     assert len(aws.requests()) == 2
 
 

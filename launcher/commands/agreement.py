@@ -22,11 +22,13 @@ from launcher.jobs.times import duration
 _MOST_CHANNELS = 4  # that are named
 
 
-def agreed(plan: launcher.Plan, region: str, console: Console, report: launcher.Report | None) -> bool:
-    """Show what the job can cost. On a terminal, ask about what is above `max_cost`, and about warnings.
+def agreed(
+    plan: launcher.Plan, region: str, console: Console, report: launcher.Report | None, *, yes: bool = False
+) -> bool:
+    """Show what the job can cost. On a terminal and without `yes`, ask about what is above `max_cost`, and about warnings.
 
     Returns:
-        Whether the user has been asked, and has agreed.
+        Whether the user has agreed, by `yes` or an answer.
 
     Raises:
         StoppedError: The answer is no.
@@ -34,11 +36,12 @@ def agreed(plan: launcher.Plan, region: str, console: Console, report: launcher.
     """
     reason, lines = None, list(_lines(plan, region, report))
     doubtful = bool(plan.warnings or (report and report.problems))
-    if sys.stdin.isatty():
+    asks = sys.stdin.isatty() and not yes
+    if asks:
         reason = objection(plan.request, region, limit_of(plan.spec))
-    if not sys.stdin.isatty() or not (reason or doubtful):
+    if not asks or not (reason or doubtful):
         console.say(lines[-1])
-        return False
+        return yes
     for line in lines:
         console.say(line)
     if reason:

@@ -84,7 +84,7 @@ def carry_out(plan: launcher.Plan, account: Callable[[], Account], options: dict
         if options["check"]:
             return 0
     _say_code(plan)
-    yes = options["yes"] or agreed(plan, asked.region, console, report)
+    yes = agreed(plan, asked.region, console, report, yes=options["yes"])
     return _submit(plan, asked, console, {**options, "yes": yes})
 
 
