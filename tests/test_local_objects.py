@@ -139,22 +139,25 @@ def test_nothing_there_names_the_nearest(moto_client: Any) -> None:
 @pytest.mark.parametrize(
     ("uri", "message"),
     [
-        ("s3://bucket/trian/", r"there is no D/s3/bucket/trian/ \(D/s3/bucket holds train/\); did you mean train\?"),
+        ("s3://bucket/trian/", r"there is no s3/bucket/trian/ \(s3/bucket holds train/\); did you mean train\?"),
         (
             "s3://bucket/train/x/",
-            r"there is no D/s3/bucket/train/x/ \(D/s3/bucket/train holds 0, 1, 2, 3, 4 and 2 more\); ",
+            r"there is no s3/bucket/train/x/ \(s3/bucket/train holds 0, 1, 2, 3, 4 and 2 more\); ",
         ),
-        ("s3://bukcet/train", r"there is no D/s3/bukcet/train \(D/s3 holds bucket/\); put the channel's files there"),
-        ("s3://bucket/train/empty/", r"D/s3/bucket/train/empty/ holds no files; put the channel's files there"),
+        ("s3://bukcet/train", r"there is no s3/bukcet/train \(s3 holds bucket/\); put the channel's files there"),
+        ("s3://bucket/train/empty/", r"s3/bucket/train/empty/ holds no files; put the channel's files there"),
     ],
 )
-def test_nothing_in_the_folder_states_its_path_and_what_is_near(tmp_path: Path, uri: str, message: str) -> None:
+def test_nothing_in_the_folder_states_its_path_and_what_is_near(
+    tmp_path: Path, uri: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # paths are shown from here
     (tmp_path / "s3/bucket/train/empty").mkdir(parents=True)
     for number in range(6):
         (tmp_path / f"s3/bucket/train/{number}").touch()
     with embedded_store(tmp_path, tmp_path / "overlay") as store, pytest.raises(NoObjectsError) as caught:
         listed(store.objects, uri)
-    assert re.match(f"{uri}: {message}", str(caught.value).replace(str(tmp_path), "D"))
+    assert re.match(f"{uri}: {message}", str(caught.value))
 
 
 def test_manifest_keys_continue_its_prefix(source: Source) -> None:
