@@ -244,7 +244,8 @@ def test_unsupported_header_is_refused(s3: Any, asked: dict[str, Any]) -> None:
 
 def test_harmless_acls_are_accepted(s3: Any) -> None:
     for acl in ("private", "bucket-owner-full-control"):
-        s3.put_object(**NAME, Body=BODY, ACL=acl)
+        s3.put_object(**NAME, Body=acl.encode(), ACL=acl)
+        assert s3.get_object(**NAME)["Body"].read() == acl.encode()
 
 
 def test_copy_conditions_are_heeded(s3: Any) -> None:
