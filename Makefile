@@ -67,15 +67,15 @@ lock:
 	.venv/lock/bin/uv pip compile pyproject.toml --group dev --group bench --group torch-needs --extra torch --extra s3 --extra formats --universal \
 		--python-version 3.10 --generate-hashes --no-emit-package torch --no-annotate --no-header --quiet --output-file requirements.lock
 
-# Submits to the stand-in for AWS on a terminal of its own, and writes what a person sees into the README.
+# Submits to the stand-in for AWS on a terminal of its own, and writes what a user sees into launcher/README.md.
 recording: env
-	PYTHONPATH=tests $(BIN)/python tests/record.py README.md
+	PYTHONPATH=tests $(BIN)/python tests/record.py launcher/README.md
 
-# Measures us beside the peers and writes what it finds into the README; takes 4 GB in .bench and .sdk, 5 GB in the temporary folder
+# Measures us beside the peers and writes the results into tests/README.md; takes 4 GB in .bench and .sdk, 5 GB in the temporary folder
 # and half an hour. The peers have an environment of their own, since some of them pin what we do not; the SDK's is sdk-test's.
 bench: env .bench/ready .sdk/v2/ready
 	LAUNCHER_BENCH_PYTHON=$(CURDIR)/.bench/bin/python LAUNCHER_SDK_V2_PYTHON=$(CURDIR)/.sdk/v2/bin/python \
-		AWS_COMMAND=$(CURDIR)/.bench/bin/aws $(BIN)/python tests/benchmarks/run.py README.md
+		AWS_COMMAND=$(CURDIR)/.bench/bin/aws $(BIN)/python tests/benchmarks/run.py tests/README.md
 
 .bench/ready: tests/benchmarks/peers.txt
 	$(PYTHON) -m venv --clear .bench

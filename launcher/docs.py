@@ -1,6 +1,6 @@
-"""The generated parts of README.md: `python -m launcher.docs README.md` brings them up to date, `--check` says if they are not.
+"""The generated parts of the documentation: `python -m launcher.docs` updates them in every page, or in the files that it is given.
 
-A part lies between `<!-- NAME: generated -->` and `<!-- end -->`. A test keeps them current.
+A part begins with `<!-- NAME: generated -->` and ends with `<!-- end -->`. A test keeps them current.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ from launcher.preflight import CHECKS
 
 def specs_table() -> str:
     """The bundled specs, a row each."""
-    rows = [
-        f"| [{name}](channel_specs/{name}.yaml) | {channel_specs.summary(name)} |" for name in channel_specs.names()
-    ]
+    rows = [f"| [{name}]({name}.yaml) | {channel_specs.summary(name)} |" for name in channel_specs.names()]
     return "\n".join(["| spec | what it shows |", "|---|---|", *rows])
 
 
@@ -94,6 +92,9 @@ def unpriced_line() -> str:
     return f"The bundled table has no price, in any region, for {len(unpriced())} instance types: {families}."
 
 
+# From the root of the repository.
+PAGES = ("README.md", "launcher/README.md", "channel_specs/README.md", "entrypoints/README.md", "tests/README.md")
+
 PARTS: dict[str, Callable[[], str]] = {
     "specs": specs_table,
     "commands": commands_tables,
@@ -113,8 +114,5 @@ def updated(text: str) -> str:
 
 
 if __name__ == "__main__":
-    readme = Path(sys.argv[-1])
-    before = readme.read_text(encoding="utf-8")
-    if "--check" in sys.argv:
-        sys.exit(updated(before) != before)
-    readme.write_text(updated(before), encoding="utf-8")
+    for page in map(Path, sys.argv[1:] or PAGES):
+        page.write_text(updated(page.read_text(encoding="utf-8")), encoding="utf-8")

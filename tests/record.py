@@ -1,4 +1,4 @@
-"""Records what a person sees who submits a job, and writes it into the README: `python tests/record.py README.md` (make recording).
+"""Records what a user sees who submits a job, and writes it into a page (make recording): `python tests/record.py launcher/README.md`.
 
 Every line is what `launch` printed on a terminal of its own (a pseudo-terminal that moves no cursor), asked of the stand-in for
 AWS; nothing is edited but the home folder. It takes half a minute, because the jobs do.

@@ -21,11 +21,13 @@ from launcher.codes import OTHER_CODES, OTHER_WARNINGS, explanation, preflight_c
 from launcher.stories import STORIES
 
 ROOT = Path(launcher.__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = {page: (ROOT / page).read_text(encoding="utf-8") for page in docs.PAGES}
+TEXT = "\n".join(PAGES.values())
 
 
-def test_the_generated_parts_are_current() -> None:
-    assert docs.updated(README) == README, "python -m launcher.docs README.md"
+@pytest.mark.parametrize("page", docs.PAGES)
+def test_the_generated_parts_are_current(page: str) -> None:
+    assert docs.updated(PAGES[page]) == PAGES[page], "python -m launcher.docs"
 
 
 def test_the_schema_is_current() -> None:
@@ -53,8 +55,8 @@ def test_editors_refuse_what_the_parser_refuses(wrong: dict[str, Any]) -> None:
         jsonschema.validate(wrong, schema.schema())
 
 
-def test_every_yaml_block_of_the_readme_plans(tmp_path: Path) -> None:
-    blocks = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+def test_every_yaml_block_of_the_pages_plans(tmp_path: Path) -> None:
+    blocks = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
     specs = [block for block in blocks if yaml.safe_load(block) is not None]
     assert specs
     (tmp_path / "src").mkdir()
@@ -74,7 +76,7 @@ def test_every_code_is_documented() -> None:
     ]
     written = set(re.findall(r'"((?:yaml|aws|unknown|wrong|duplicate|invalid|code)-[a-z-]+)"', "\n".join(sources)))
     assert written <= used | {f"aws-{bound}" for bound in ("min", "max")}
-    assert all(f"`{code}`" in README for code in used)
+    assert all(f"`{code}`" in TEXT for code in used)
 
 
 @pytest.mark.parametrize("code", STORIES)
@@ -105,9 +107,19 @@ def test_every_option_is_documented() -> None:
     commands = [cli.cli.get_command(context, name) for name in cli.cli.list_commands(context)]
     parameters = [each for command in (cli.cli, *commands) if command is not None for each in command.params]
     options = [option for each in parameters if isinstance(each, click.Option) for option in each.opts]
-    assert [option for option in options if option not in README] == []
+    assert [option for option in options if option not in TEXT] == []
 
 
-def test_links_lead_somewhere() -> None:
-    for target in re.findall(r"\]\(([^)#:]+)\)", README):
-        assert (ROOT / target).exists(), target
+@pytest.mark.parametrize("page", docs.PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    """Files that exist, and headings of the page that a link names."""
+    for target, heading in re.findall(r"\]\(([^)#: ]*)(?:#([^)]+))?\)", PAGES[page]):
+        file = (ROOT / page).parent / target if target else ROOT / page
+        assert file.exists(), target
+        assert not heading or heading in anchors(file.read_text(encoding="utf-8")), f"{target}#{heading}"
+
+
+def anchors(text: str) -> set[str]:
+    """The addresses of a page's headings: lower case, without punctuation, hyphens for blanks."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -1,4 +1,4 @@
-"""The README's recipes, run as they are printed against the stand-in for AWS."""
+"""The recipes of the documentation, run as they are printed against the stand-in for AWS."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 import launcher
 from aws_stand_in import StandIn
 
-README = (Path(launcher.__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(launcher.__file__).parents[1]
 
 
 @pytest.fixture
@@ -23,16 +23,16 @@ def folder(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     (tmp_path / "src").mkdir()
     (tmp_path / "src/train.py").touch()
     (tmp_path / "src/requirements.txt").touch()
-    (tmp_path / "job.yaml").write_text(blocks("yaml", "## What it does")[0])
+    (tmp_path / "job.yaml").write_text(blocks("yaml", "README.md", "## What it does")[0])
     monkeypatch.chdir(tmp_path)
     aws.client("s3").create_bucket(Bucket="my-bucket")
     aws.clear_calls()
     return tmp_path
 
 
-def blocks(language: str, heading: str) -> list[str]:
-    """The code blocks of a language in the section under a heading."""
-    section = README.split(f"\n{heading}\n")[1].split("\n## ")[0]
+def blocks(language: str, page: str, heading: str) -> list[str]:
+    """The code blocks of a language in the section under a heading of a page."""
+    section = (ROOT / page).read_text(encoding="utf-8").split(f"\n{heading}\n")[1].split("\n## ")[0]
     found = re.findall(r"^```(\w*)\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
     return [text for name, text in found if name == language]
 
@@ -53,7 +53,7 @@ def code_of(aws: StandIn, request: dict[str, Any]) -> set[str]:
 
 def test_python_recipe_creates_job_with_code_and_follows_it(aws: StandIn, folder: Path) -> None:
     aws.script({"after": 0, "status": "Completed", "message": "Training job completed"})
-    (recipe, _) = blocks("python", "## In Python")
+    (recipe, _) = blocks("python", "launcher/README.md", "## In Python")
     done = run(sys.executable, "-c", recipe + "print(job.name, outcome.status, outcome.exit_code)\n")
     assert done.stdout.splitlines()[-1] == "digits-1 Completed 0"
     (request,) = aws.requests()
@@ -63,7 +63,7 @@ def test_python_recipe_creates_job_with_code_and_follows_it(aws: StandIn, folder
 
 
 def test_boto3_recipe_creates_the_same_job_as_launch(aws: StandIn, folder: Path) -> None:
-    run(sys.executable, "-c", blocks("python", "## In Python")[1])
+    run(sys.executable, "-c", blocks("python", "launcher/README.md", "## In Python")[1])
     (request,) = aws.requests()
     assert code_of(aws, request) == {"boot.py", "code.tar.gz"}
     aws.reset()
@@ -81,7 +81,7 @@ def test_cli_recipe_prints_the_request_that_launch_sends(
     (folder / "job.yaml").write_text(
         (folder / "job.yaml").read_text().replace("environment: {LOG_LEVEL: info}", settings)
     )
-    (recipe,) = (block for block in blocks("", "## What it does") if "create-training-job" in block)
+    (recipe,) = (block for block in blocks("", "README.md", "## What it does") if "create-training-job" in block)
     assert recipe.splitlines()[-1] == "aws sagemaker create-training-job --cli-input-json file://request.json"
     commands = recipe.replace("launch ", f"{sys.executable} -m launcher.cli ").replace(
         "python -c", f"{sys.executable} -c"

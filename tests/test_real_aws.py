@@ -1,4 +1,4 @@
-"""Against a real account: what no stand-in can prove. Costs some cents and ten minutes; see "Against a real account" in the README.
+"""Against a real account: what no stand-in can prove. Costs some cents and ten minutes; tests/README.md says how to run it.
 
 Needs LAUNCH_TEST_BUCKET (a bucket that may be written to), LAUNCH_TEST_ROLE (the ARN of a role that SageMaker may take and
 that may use the bucket), and credentials and a region where boto3 finds them.

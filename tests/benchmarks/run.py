@@ -1,7 +1,7 @@
-"""Every benchmark, one after the other: `python tests/benchmarks/run.py README.md` (make bench); some minutes.
+"""Every benchmark, one after the other: `python tests/benchmarks/run.py tests/README.md` (make bench); some minutes.
 
-Prints each row as it is found, and writes results.json and results.svg beside this file and the table into the README; `-` in
-the README's place writes nothing. Names behind it run these only, and leave the others' rows as they were: `... - loaders cache`.
+Prints each row as it is found, and writes results.json and results.svg beside this file and the table into the page; `-` in
+its place writes nothing. Names behind it run these only, and leave the others' rows as they were: `... - loaders cache`.
 LAUNCHER_BENCH_PYTHON, LAUNCHER_SDK_V2_PYTHON and AWS_COMMAND name the peers' environments; rows of peers that are not there are
 left out.
 """
