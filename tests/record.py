@@ -1,7 +1,7 @@
-"""Records what a user sees who submits a job, and writes it into a page (make recording): `python tests/record.py launcher/README.md`.
+"""Records what a user sees who submits a job, and writes it into a page: `python tests/record.py launcher/README.md`.
 
-Every line is what `launch` printed on a terminal of its own (a pseudo-terminal that moves no cursor), asked of the stand-in for
-AWS; nothing is edited but the home folder. It takes half a minute, because the jobs do.
+Run by `make recording`; it takes half a minute, as long as the jobs do. Every line is what `launch` printed on a
+pseudo-terminal that moves no cursor, with the stand-in for AWS behind it. Nothing is edited.
 """
 
 from __future__ import annotations
