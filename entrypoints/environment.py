@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from entrypoints import contract
+from entrypoints.channel_settings import attribute_names, shuffled_channels
 from entrypoints.errors import ConfigError as ConfigError
 from entrypoints.groups import sharers
 from entrypoints.hyperparameters import decoded
-from entrypoints.told import attribute_names, shuffled_channels
 
 MODES = ("File", "FastFile", "Pipe")
 S3_CONNECTOR = "S3Connector"  # our own: read through s3torchconnector, no InputDataConfig entry

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, overload
 
 from entrypoints.errors import ChannelError, no_room
-from entrypoints.owners import start_time
+from entrypoints.process_identity import start_time
 
 _HEADER = struct.Struct("<IIII")
 _WORDS = struct.Struct("<II")

@@ -88,7 +88,7 @@ def groups_of(entry: Mapping[str, Any]) -> list[str]:
 
 def telling_variables(entries: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """The variables that tell the container what SageMaker's own files do not: an augmented manifest's attributes, and which
-    Pipes are shuffled (entrypoints/told.py).
+    Pipes are shuffled (entrypoints/channel_settings.py).
     """
     known = {entry["ChannelName"]: entry for entry in entries}
     sources = {name: entry["DataSource"].get("S3DataSource", {}) for name, entry in known.items()}

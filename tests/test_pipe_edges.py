@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 
 from entrypoints import contract
 from entrypoints.broker import wire
-from entrypoints.broker.desk import Desk
+from entrypoints.broker.coordinator import Coordinator
 from entrypoints.channel import open_channel
 from entrypoints.environment import load_environment
 from entrypoints.records import lines
@@ -130,19 +130,19 @@ def test_a_reader_that_goes_in_the_moment_in_which_its_next_epoch_is_asked_for(r
         listener.bind(address)
         listener.listen()
         folder = os.open(root / contract.DATA_DIR, os.O_RDONLY)
-        desk = Desk(listener, folder)
+        coordinator = Coordinator(listener, folder)
         readers = [socket.socket(socket.AF_UNIX) for _ in range(2)]
         for reader in readers:
             reader.connect(address)
-            desk.look(1)
+            coordinator.look(1)
         readers[1].sendall(request(root, 0))
-        desk.first_request()
+        coordinator.first_request()
         readers[0].sendall(request(root, 1))
         readers[1].close()
-        desk.look(1)  # one look sees both, and the first closes the other
+        coordinator.look(1)  # one look sees both, and the first closes the other
         readers[0].close()
-        desk.look(1)
-        assert not desk.epoch.is_awaited
+        coordinator.look(1)
+        assert not coordinator.epoch.is_awaited
         os.close(folder)
 
 

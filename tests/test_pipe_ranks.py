@@ -19,7 +19,7 @@ import pytest
 
 from entrypoints import contract
 from entrypoints.broker import wire
-from entrypoints.broker.desk import Desk
+from entrypoints.broker.coordinator import Coordinator
 from entrypoints.channel import open_channel
 from entrypoints.environment import load_environment
 from entrypoints.records import lines
@@ -127,7 +127,7 @@ TRAINING = """
     warnings.simplefilter("ignore")
     from pathlib import Path
     from torchdata.stateful_dataloader import StatefulDataLoader
-    from entrypoints.owners import start_time
+    from entrypoints.process_identity import start_time
     from entrypoints.torch_dataset import ChannelDataset
 
     def wait_for(condition):
@@ -208,27 +208,27 @@ def test_desk_gives_up_a_rank_of_which_a_worker_is_missing_once_its_process_has_
         listener.listen()
         folder = os.open(tmp_path, os.O_RDONLY)
         sockets.callback(os.close, folder)
-        desk = Desk(listener, folder)
+        coordinator = Coordinator(listener, folder)
         readers = [ask(0, other.pid)]
-        desk.first_request()
+        coordinator.first_request()
         readers += [ask(index, os.getpid()) for index in (1, 3)]
-        while len(desk.epoch.parts) < 3:
-            desk.look(1)
+        while len(coordinator.epoch.parts) < 3:
+            coordinator.look(1)
         readers[0].close()  # a worker that ends is no end of its rank
         for _ in range(5):
-            desk.look(0.2)
-        assert not desk.epoch.is_settled
+            coordinator.look(0.2)
+        assert not coordinator.epoch.is_settled
         other.communicate(b"\n")
-        wait_for(lambda: desk.look(0.2) or desk.epoch.is_settled)
-        assert desk.epoch.given_up.startswith("rank 0 of this host has ended")
-        while not all(part.outbox.size == 0 for part in desk.epoch.parts.values()):
-            desk.look(0.2)
+        wait_for(lambda: coordinator.look(0.2) or coordinator.epoch.is_settled)
+        assert coordinator.epoch.given_up.startswith("rank 0 of this host has ended")
+        while not all(part.outbox.size == 0 for part in coordinator.epoch.parts.values()):
+            coordinator.look(0.2)
         for reader in readers[1:]:
             assert wire.receive_frame(reader)[0] == wire.WELCOME
             assert wire.receive_frame(reader)[0] == wire.ERROR
         for reader in readers[1:]:
             reader.close()
-        desk.look(1)
+        coordinator.look(1)
 
 
 def test_folder_made_again_at_the_same_path_has_a_broker_of_its_own(root: Path) -> None:

@@ -21,7 +21,7 @@ from entrypoints import contract
 from entrypoints.channel import open_channel
 from entrypoints.environment import load_environment
 from entrypoints.errors import ChannelError
-from entrypoints.owners import Owners
+from entrypoints.process_identity import Processes
 from entrypoints.readers import fifo
 from entrypoints.torch_dataset import ChannelDataset
 from entrypoints.torch_loader import ThreadLoader
@@ -179,7 +179,7 @@ def test_fifo_that_is_written_and_removed_between_two_looks_is_not_passed_over(t
                 os.mkfifo(second)
             return seen
 
-    awaited = Interrupted(load_environment(tmp_path, {}).channels["lines"], 5, Owners([os.getpid()]))
+    awaited = Interrupted(load_environment(tmp_path, {}).channels["lines"], 5, Processes([os.getpid()]))
     descriptors = (awaited.look() for _ in range(3))
     with open(next(found for found in descriptors if found is not None), "rb") as stream:  # noqa: PTH123 - a descriptor
         assert stream.read() == lines_of(0)

@@ -28,8 +28,8 @@ What is promised:
   readers of the old epoch go on taking what is left for them.
 - An epoch that was read already is refused at once.
 - The broker ends when the processes that asked for it have ended, though workers of theirs may still be there. If all of them
-  had finished shares it first waits for the missing ranks (`desk.py` lists the states). It ends, too, if the FIFOs' folder was
-  deleted: a new one at the same path gets its own broker. On Linux its socket has no file, so nothing is left even when it
+  had finished shares it first waits for the missing ranks (`coordinator.py` lists the states). It ends, too, if the FIFOs' folder
+  was deleted: a new one at the same path gets its own broker. On Linux its socket has no file, so nothing is left even when it
   is killed; readers then get an error, not a short epoch.
 
 Modules: `wire.py` what is said over a socket; `reader.py` the readers' end; `epochs.py` who gets what; `serve.py` the process.

@@ -23,7 +23,7 @@ from entrypoints.broker import wire
 from entrypoints.broker.framing import decoder_of
 from entrypoints.environment import Channel
 from entrypoints.errors import ChannelError
-from entrypoints.owners import owner
+from entrypoints.process_identity import owner_process
 from entrypoints.readers.fifo import wait_seconds
 from entrypoints.records import Format
 from entrypoints.sample import Sample
@@ -100,7 +100,7 @@ def _request(
         wait_seconds(),
         block=reading.block if reading else 0,
         block_bytes=reading.block_bytes if reading else 0,
-        owner=owner(),
+        owner=owner_process(),
         launch=" ".join(os.environ.get(name, "") for name in _LAUNCH_VARIABLES).strip(),
         finished=finished,
     )

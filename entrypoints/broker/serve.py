@@ -19,7 +19,7 @@ from io import FileIO
 from pathlib import Path
 
 from entrypoints.broker import wire
-from entrypoints.broker.desk import LOOK_SECONDS, Desk, JobOverError
+from entrypoints.broker.coordinator import LOOK_SECONDS, Coordinator, JobOverError
 from entrypoints.broker.framing import dealt_samples
 from entrypoints.readers import fifo
 from entrypoints.sample import Sample
@@ -34,21 +34,21 @@ class _AbandonedError(Exception):
 
 
 def serve(listener: socket.socket, folder: int) -> None:
-    """Read one epoch after the other for the readers that connect, until the job is over; for `folder` see Desk."""
-    desk = Desk(listener, folder)
+    """Read one epoch after the other for the readers that connect, until the job is over; for `folder` see Coordinator."""
+    coordinator = Coordinator(listener, folder)
     try:
-        request = desk.first_request()
+        request = coordinator.first_request()
         while True:
-            desk.next_epoch(_read_epoch(desk, request))
+            coordinator.next_epoch(_read_epoch(coordinator, request))
     except JobOverError:
         return
 
 
-def _read_epoch(desk: Desk, request: wire.Request) -> bytes:
-    """Reads and deals out the desk's epoch; the frame that is its end."""
+def _read_epoch(coordinator: Coordinator, request: wire.Request) -> bytes:
+    """Reads and deals out the coordinator's epoch; the frame that is its end."""
     try:
-        descriptor, who = _open(desk, request)
-        stream = _Stream(desk, descriptor, Silence(who, request.wait_seconds))
+        descriptor, who = _open(coordinator, request)
+        stream = _Stream(coordinator, descriptor, Silence(who, request.wait_seconds))
         try:
             form = wire.referred_format(request.format)
             for sample in dealt_samples(stream, form, request.record_wrapper == "RecordIO"):
@@ -67,21 +67,21 @@ def _read_epoch(desk: Desk, request: wire.Request) -> bytes:
     return wire.frame(wire.END)
 
 
-def _open(desk: Desk, request: wire.Request) -> tuple[int, str]:
+def _open(coordinator: Coordinator, request: wire.Request) -> tuple[int, str]:
     """The FIFO, once it is there and has its writer, and who that is. The time counts from when a reader waits for it."""
     since = time.monotonic()
-    awaited = fifo.Awaited(request.as_channel(), desk.epoch.number, desk.owners)
+    awaited = fifo.Awaited(request.as_channel(), coordinator.epoch.number, coordinator.owners)
     patience = awaited.patience(request.wait_seconds)
     try:
         while True:
-            desk.check_folder()
+            coordinator.check_folder()
             if (descriptor := awaited.look()) is not None:
                 break
-            seconds = FIFO_LOOK_SECONDS if desk.epoch.is_awaited else LOOK_SECONDS
-            desk.look(seconds, None if awaited.descriptor < 0 else awaited.descriptor)
-            _stop_if_abandoned(desk)
+            seconds = FIFO_LOOK_SECONDS if coordinator.epoch.is_awaited else LOOK_SECONDS
+            coordinator.look(seconds, None if awaited.descriptor < 0 else awaited.descriptor)
+            _stop_if_abandoned(coordinator)
             now = time.monotonic()
-            if not desk.epoch.is_awaited:
+            if not coordinator.epoch.is_awaited:
                 since = now
             if now - since > patience:
                 raise awaited.in_vain(patience)
@@ -90,17 +90,17 @@ def _open(desk: Desk, request: wire.Request) -> tuple[int, str]:
     return descriptor, f"channel {request.channel!r}: the feeder of {awaited.path}"
 
 
-def _stop_if_abandoned(desk: Desk) -> None:
-    if desk.epoch.is_abandoned:
+def _stop_if_abandoned(coordinator: Coordinator) -> None:
+    if coordinator.epoch.is_abandoned:
         raise _AbandonedError
 
 
 class _Stream:
     """The bytes of an epoch as the format sees them; and the samples `made` of them, until they are dealt out."""
 
-    def __init__(self, desk: Desk, descriptor: int, silence: Silence) -> None:
+    def __init__(self, coordinator: Coordinator, descriptor: int, silence: Silence) -> None:
         self.made: list[Sample] = []
-        self._desk, self._file, self._silence = desk, FileIO(descriptor), silence
+        self._coordinator, self._file, self._silence = coordinator, FileIO(descriptor), silence
         self._before = 0  # bytes that came before those of which `made` is made
 
     def readinto(self, buffer: memoryview, /) -> int:
@@ -128,21 +128,21 @@ class _Stream:
         come = self._silence.bytes
         if self.made:
             # In place: the loop that fills it holds the same list.
-            self._desk.epoch.deal(self.made[:], max(1, come - self._before))
+            self._coordinator.epoch.deal(self.made[:], max(1, come - self._before))
             self.made.clear()
         self._before = come
 
     def _make_room(self) -> None:
         """Deals out what has been made, and returns when the readers have room for more."""
         self.deal()
-        self._desk.look(0)
+        self._coordinator.look(0)
         since, tell_after = time.monotonic(), TELL_SECONDS
         while True:
-            _stop_if_abandoned(self._desk)
-            epoch = self._desk.epoch
+            _stop_if_abandoned(self._coordinator)
+            epoch = self._coordinator.epoch
             if epoch.waiting_size * max(1, len(epoch.parts)) < ROOM:
                 return
-            self._desk.look(LOOK_SECONDS)
+            self._coordinator.look(LOOK_SECONDS)
             waited = time.monotonic() - since
             if epoch.is_settled and waited > tell_after:
                 tell_after *= 2
@@ -155,12 +155,12 @@ class _Stream:
     def _wait(self) -> None:
         """Until the FIFO can be read."""
         self._silence.begin()
-        while not self._desk.look(min(LOOK_SECONDS, self._silence.patience), self._file.fileno()):
-            if self._desk.epoch.is_awaited:
+        while not self._coordinator.look(min(LOOK_SECONDS, self._silence.patience), self._file.fileno()):
+            if self._coordinator.epoch.is_awaited:
                 self._silence.check()
             else:  # read ahead: nobody misses the bytes yet
                 self._silence.begin()
-            _stop_if_abandoned(self._desk)
+            _stop_if_abandoned(self._coordinator)
 
 
 def main(address: str, folder: str) -> None:

@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 from entrypoints import contract
 from entrypoints.environment import Channel
 from entrypoints.errors import ChannelError
-from entrypoints.owners import Owners, owner
+from entrypoints.process_identity import Processes, owner_process
 from entrypoints.readers import fifo_numbers
 from entrypoints.sample import ByteStream
 from entrypoints.sharding import Share
@@ -80,7 +80,7 @@ def open_fifo(channel: Channel, epoch: int, seconds: float) -> FifoStream:
 
     At once where a later epoch's FIFO is there: the one asked for has been read already.
     """
-    awaited = Awaited(channel, epoch, Owners([owner()]))
+    awaited = Awaited(channel, epoch, Processes([owner_process()]))
     seconds = awaited.patience(seconds)
     deadline = time.monotonic() + seconds
     pause = 0.001
@@ -98,7 +98,7 @@ def open_fifo(channel: Channel, epoch: int, seconds: float) -> FifoStream:
 class Awaited:
     """The FIFO of an epoch (`fifo_numbers` says which that is), until it is there and its writer, too."""
 
-    def __init__(self, channel: Channel, epoch: int, owners: Owners) -> None:
+    def __init__(self, channel: Channel, epoch: int, owners: Processes) -> None:
         self.descriptor = -1  # of one that has no writer yet
         self.path = fifo_path(channel, 0)
         self._channel, self._epoch, self._owners = channel, epoch, owners
@@ -107,7 +107,7 @@ class Awaited:
         self._number = None
         self._again = False  # whether this job has read it before
         noted = fifo_numbers.recall(channel)
-        if noted is not None and noted.owners.any_left():
+        if noted is not None and noted.owners.any_running():
             self._number = epoch - noted.ahead
             self.path = fifo_path(channel, self._number)
             self._again = self._number <= noted.last

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from entrypoints import contract
 from entrypoints.environment import Channel
-from entrypoints.owners import Owners
+from entrypoints.process_identity import Processes
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Note:
 
     ahead: int
     last: int
-    owners: Owners
+    owners: Processes
 
 
 def recall(channel: Channel) -> Note | None:
@@ -41,16 +41,16 @@ def recall(channel: Channel) -> Note | None:
         try:
             said = json.loads(path.read_bytes())
             started = {int(process): str(start) for process, start in said["owners"].items()}
-            return Note(int(said["ahead"]), int(said["last"]), Owners(started=started))
+            return Note(int(said["ahead"]), int(said["last"]), Processes(started=started))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):  # none, or another one's file
             continue
     return None
 
 
-def note(channel: Channel, epoch: int, number: int, owners: Owners) -> None:
+def note(channel: Channel, epoch: int, number: int, owners: Processes) -> None:
     """That this epoch is that FIFO, which has been opened for `owners` and those for which the channel was read before."""
     before = recall(channel)
-    known = before.owners.started if before is not None and before.owners.any_left() else {}
+    known = before.owners.started if before is not None and before.owners.any_running() else {}
     said = {"ahead": epoch - number, "last": number, "owners": {**known, **owners.started}}
     for path in _places(channel):
         unfinished = path.with_name(f"{path.name}.{os.getpid()}")

@@ -30,7 +30,7 @@ from pathlib import Path
 from entrypoints.broker import wire
 from entrypoints.broker.epochs import Epoch, Outbox, Part
 from entrypoints.errors import ChannelError
-from entrypoints.owners import Owners
+from entrypoints.process_identity import Processes
 from entrypoints.readers import fifo
 from entrypoints.records import name_of
 
@@ -52,7 +52,7 @@ class _Connection:
     refused: bool = False
 
 
-class Desk:
+class Coordinator:
     """What is in hand. `epoch` is being read; former ones have been, and are still being taken.
 
     `folder` is a descriptor of the folder of the FIFOs. While it is open, no other folder gets the same inode number, from which
@@ -62,8 +62,8 @@ class Desk:
     def __init__(self, listener: socket.socket, folder: int) -> None:
         self._listener, self._folder = listener, folder
         self._connections: dict[int, _Connection] = {}  # by descriptor
-        self.owners = Owners()
-        self._ranks: dict[int, Owners] = {}  # the process of each rank that has come, in this epoch or another
+        self.owners = Processes()
+        self._ranks: dict[int, Processes] = {}  # the process of each rank that has come, in this epoch or another
         self._first: wire.Request | None = None
         self._former: list[Epoch] = []
         self._looked = time.monotonic()
@@ -118,7 +118,7 @@ class Desk:
             self._looked = now
             self._give_up_waiting(now, self._first)
             # Those who are still connected do not count: workers whose process was killed notice it seconds later.
-            if not self.owners.any_left():
+            if not self.owners.any_running():
                 if not any(epoch.is_kept_for_others for epoch in self._epochs):
                     raise JobOverError
                 _log_to(os.devnull)
@@ -169,13 +169,13 @@ class Desk:
 
     def _take(self, connection: _Connection, request: wire.Request) -> None:
         """A request: into its epoch, if that is there, or to wait for it."""
-        if self._first is not None and not self.owners.any_left():
+        if self._first is not None and not self.owners.any_running():
             if not self._is_kept_for(request, self._first):
                 raise JobOverError  # it is another job's, which gets another broker
             _log_to(f"/proc/{request.owner}/fd/2")
         connection.request = request
         self.owners.add(request.owner)
-        self._ranks[request.share.rank] = Owners([request.owner])
+        self._ranks[request.share.rank] = Processes([request.owner])
         if self._first is None:
             self._first = request
             return
@@ -237,7 +237,7 @@ class Desk:
             if not epoch.parts or epoch.is_settled or epoch.shares is None:
                 continue
             epoch.since = now if epoch.since is None else epoch.since
-            ended = [rank for rank, owners in self._ranks.items() if epoch.lacks(rank) and not owners.any_left()]
+            ended = [rank for rank, owners in self._ranks.items() if epoch.lacks(rank) and not owners.any_running()]
             if ended:
                 reason = (
                     f"rank {', '.join(map(str, sorted(ended)))} of this host has ended without reading its share of this epoch; "

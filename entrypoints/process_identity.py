@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 
-def owner() -> int:
+def owner_process() -> int:
     """The process for which this one reads: itself, or the one that started it as its worker."""
     from multiprocessing import parent_process  # not at the top: it adds a module of its own to those there are
 
@@ -19,7 +19,7 @@ def owner() -> int:
     return os.getpid() if parent is None or parent.pid is None else parent.pid
 
 
-class Owners:
+class Processes:
     """Processes by their number and the time they started: numbers are given out again."""
 
     def __init__(self, processes: Iterable[int] = (), started: Mapping[int, str] | None = None) -> None:
@@ -32,7 +32,7 @@ class Owners:
         """One more, if it is there."""
         self.started[process] = start_time(process)
 
-    def any_left(self) -> bool:
+    def any_running(self) -> bool:
         """Whether one of them still runs; the others are forgotten."""
         self.started = {process: start for process, start in self.started.items() if start == start_time(process) != ""}
         return bool(self.started)
