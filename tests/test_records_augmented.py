@@ -27,7 +27,7 @@ from entrypoints.sample import Sample
 from entrypoints.sampling import Reading
 from entrypoints.sharding import Share
 from entrypoints.torch_dataset import ChannelDataset
-from test_pipe_broker import brokers
+from pipe_feeder import brokers
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:This DataLoader will create",

@@ -22,7 +22,7 @@ from entrypoints.sampling import Reading
 from entrypoints.sharding import Share
 from entrypoints.torch_dataset import ChannelDataset
 from pipe_feeder import PATIENCE, Feeder, brokers, in_threads, make_root, wait_for
-from test_finished_epochs import LOADERS, SHUFFLED, given, read, stateful, text_of
+from test_resume_finished_epoch import LOADERS, SHUFFLED, given, read, stateful, text_of
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),  # torchdata 0.11 asks torch 2.13 for it
