@@ -9,7 +9,6 @@ launch logs|status|stop|... NAME       a job that exists
 from __future__ import annotations
 
 import errno
-import gc
 import importlib
 import io
 import json
@@ -202,7 +201,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that knows no UTF-8 must not stop a training
     _leave_plugins_out()
-    gc.set_threshold(50_000)  # collections among the many objects that imports make take 6 % of a dry run
     try:
         code = _run(args)
         sys.stdout.flush()

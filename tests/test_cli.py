@@ -184,6 +184,17 @@ def test_python_m_launcher_is_launch(folder: Path) -> None:
     )
 
 
+def test_exit_leaves_imported_modules_to_no_garbage_collection(folder: Path) -> None:
+    """To search them for cycles once more would take as long as a tenth of a dry run."""
+    program = (
+        "import atexit, gc; atexit.register(lambda: print('left:', len(gc.get_objects())))\n"
+        "from launcher.__main__ import main; main()"
+    )
+    command = [sys.executable, "-c", program, "job.yaml", "--dry-run"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    assert int(done.stdout.rpartition("left: ")[2]) < 1000
+
+
 def test_a_closed_pipe_is_no_error(folder: Path) -> None:
     command = f"{sys.executable} -m launcher.cli --schema | head -1"
     done = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True, check=False)
