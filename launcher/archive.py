@@ -17,13 +17,15 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
 from entrypoints import contract
+from launcher import errors
 from launcher.code_files import CodeError, FileRules, FoundFile, unreadable
 from launcher.console import human_bytes
 from launcher.nearest import did_you_mean
@@ -60,6 +62,8 @@ class CodeArchive:
     """Where AWS secret access keys seem to be in the user's files: `config.py:12`."""
     left_out: tuple[str, ...] = ()
     """Files and folders of the user's that were left out since they usually hold secrets."""
+    skipped: tuple[str, ...] = ()
+    """What cannot travel, and why: `data (a broken link)`."""
     rules: FileRules | None = field(default=None, compare=False, repr=False)
 
     @cached_property
@@ -126,6 +130,16 @@ class _Hashed:
         return content
 
 
+@dataclass(frozen=True)
+class _Root:
+    """The code folder or a dependency, with its files under their names in the archive."""
+
+    key: errors.Path  # below the spec's `code`
+    path: Path
+    files: Sequence[FoundFile]
+    rules: FileRules | None = None  # None for a single file
+
+
 def read_code(
     directory: Path | None, include: Sequence[str] = (), exclude: Sequence[str] = (), dependencies: Sequence[Path] = ()
 ) -> CodeArchive:
@@ -140,68 +154,97 @@ def read_code(
     Raises:
         CodeError: The folder or a dependency is missing, too large, or holds what cannot travel.
     """
-    found: list[FoundFile] = []
-    left_out: list[str] = []
-    rules = None
-    for path in dependencies:
-        found += _dependency(path, include, exclude, left_out)
-    if directory is not None:
-        if not os.path.isdir(directory):  # noqa: PTH112 - Path.is_dir raises for a path that is too long
-            near = did_you_mean(directory.name, _folders_beside(directory))
-            raise CodeError(
-                f"{directory}: code.directory is no folder{near}; write the path of the folder that holds the entry point"
-            )
-        rules = FileRules(directory, include, exclude)
-        found += islice(rules.walk(left_out), MAX_FILES + 1)
-    if found:
-        _refuse_too_much(directory or dependencies[0].parent, found)
-    for name, count in Counter(file.name for file in found).items():
-        if count > 1:
-            raise CodeError(f"{name} would be put into the code twice; rename one of the two", key="dependencies")
-        if name.startswith(_BUNDLE):
-            raise CodeError(f"{name}: this folder's name is taken by the launcher's own part of the archive; rename it")
+    roots = [] if directory is None else [_folder(directory, include, exclude)]
+    for index, path in enumerate(dependencies):
+        with _reported_at("dependencies", index) as key:
+            roots.append(_dependency(path, include, exclude, key))
+    _refuse_clashes(roots)
+    _refuse_too_much(roots)
     aws_keys: list[str] = []
-    files = [_hashed(file, aws_keys) for file in found]
+    files: list[CodeFile] = []
+    for root in roots:
+        with _reported_at(*root.key):
+            files += [_hashed(file, aws_keys) for file in root.files]
     package = Path(contract.__file__).parent
     for path in package.rglob("*.py"):
         name = f"{_BUNDLE}{contract.BUNDLED_PACKAGE}/{path.relative_to(package).as_posix()}"
         files.append(_hashed(FoundFile(name, str(path), False, path.stat().st_size), None))
     files.sort(key=lambda file: file.name)
-    return CodeArchive(tuple(files), tuple(sorted(aws_keys)), tuple(sorted(left_out)), rules)
+    rules = [root.rules for root in roots if root.rules]
+    left_out = sorted(name for each in rules for name in each.left_out)
+    skipped = sorted(name for each in rules for name in each.skipped)
+    own = None if directory is None else rules[0]
+    return CodeArchive(tuple(files), tuple(sorted(aws_keys)), tuple(left_out), tuple(skipped), own)
 
 
-def _dependency(path: Path, include: Sequence[str], exclude: Sequence[str], left_out: list[str]) -> Iterator[FoundFile]:
+@contextmanager
+def _reported_at(*key: str | int) -> Iterator[errors.Path]:
+    """Let a CodeError about the files of one folder name the key that brought them."""
+    try:
+        yield key
+    except CodeError as error:
+        error.path = key if error.path == ("directory",) else error.path
+        raise
+
+
+def _folder(directory: Path, include: Sequence[str], exclude: Sequence[str]) -> _Root:
+    if not os.path.isdir(directory):  # noqa: PTH112 - Path.is_dir raises for a path that is too long
+        near = did_you_mean(directory.name, _folders_beside(directory))
+        raise CodeError(
+            f"{directory}: code.directory is no folder{near}; write the path of the folder that holds the entry point"
+        )
+    rules = FileRules(directory, include, exclude)
+    return _Root(("directory",), directory, list(islice(rules.walk(), MAX_FILES + 1)), rules)
+
+
+def _dependency(path: Path, include: Sequence[str], exclude: Sequence[str], key: errors.Path) -> _Root:
     """A file, or the files of a folder, under the base name of `path`."""
     base = Path(os.path.abspath(path)).name  # noqa: PTH100 - of `..` too, and the name of a link, not of what it leads to
-    if base == contract.BUNDLE_DIR:
-        raise CodeError(f"{path}: this name is taken by the launcher's own part of the archive", key="dependencies")
-    if path.is_file():
-        yield FoundFile(base, str(path), os.access(path, os.X_OK), path.stat().st_size)
-        return
-    if not path.is_dir():
+    if os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises for a path that is too long
+        return _Root(key, path, [FoundFile(base, str(path), os.access(path, os.X_OK), path.stat().st_size)])
+    if not os.path.isdir(path):  # noqa: PTH112 - as above
         near = did_you_mean(path.name, _folders_beside(path))
-        raise CodeError(f"{path}: is neither a file nor a folder{near}; correct the path", key="dependencies")
-    own: list[str] = []
-    for file in islice(FileRules(path, include, exclude).walk(own), MAX_FILES + 1):
-        yield replace(file, name=f"{base}/{file.name}")
-    left_out += [f"{base}/{name}" for name in own]
+        raise CodeError(f"{path}: is neither a file nor a folder{near}; correct the path")
+    rules = FileRules(path, include, exclude, f"{base}/")
+    return _Root(key, path, list(islice(rules.walk(), MAX_FILES + 1)), rules)
 
 
-def _refuse_too_much(directory: Path, found: Sequence[FoundFile]) -> None:
+def _refuse_clashes(roots: Sequence[_Root]) -> None:
+    """Refuse two files or folders with one place at the top of the archive: they would be mixed."""
+    tops: dict[str, Path] = {}
+    for root in roots:
+        for top in dict.fromkeys(file.name.partition("/")[0] for file in root.files):
+            path = root.path if root.key[0] == "dependencies" else root.path / top
+            if top == contract.BUNDLE_DIR:
+                message = f"{path}: this name is taken by the launcher's own part of the archive; rename it"
+                raise CodeError(message, path=root.key)
+            if tops.setdefault(top, path) is not path:
+                message = (
+                    f"{path}: would be mixed with {tops[top]}, since both are {top} in the code; rename one of the two"
+                )
+                raise CodeError(message, path=root.key)
+
+
+def _refuse_too_much(roots: Sequence[_Root]) -> None:
+    found = [file for root in roots for file in root.files]
     total = sum(file.size for file in found)
     if total > MAX_BYTES:
         largest = heapq.nlargest(5, found, key=lambda file: file.size)
+        root = max(roots, key=lambda root: sum(file.size for file in root.files))
         raise CodeError(
-            f"{directory}: {human_bytes(total)} would travel with the code, and the limit is {human_bytes(MAX_BYTES)}; the largest"
+            f"{root.path}: {human_bytes(total)} would travel with the code, and the limit is {human_bytes(MAX_BYTES)}; the largest"
             f" files are {', '.join(f'{file.name} ({human_bytes(file.size)})' for file in largest)}; {_REMEDY}",
             "code-too-large",
+            root.key,
         )
     if len(found) > MAX_FILES:
         fullest = Counter(file.name.rpartition("/")[0] or "." for file in found).most_common(5)
+        root = max(roots, key=lambda root: len(root.files))
         raise CodeError(
-            f"{directory}: more than {MAX_FILES:,} files would travel with the code, which is the limit; most of them are in"
+            f"{root.path}: more than {MAX_FILES:,} files would travel with the code, which is the limit; most of them are in"
             f" {', '.join(f'{folder} ({count:,})' for folder, count in fullest)}; {_REMEDY}",
             "code-too-large",
+            root.key,
         )
 
 
@@ -216,7 +259,7 @@ def _hashed(found: FoundFile, aws_keys: list[str] | None) -> CodeFile:
     """The file with its digest; `aws_keys`, if given, gets the places of AWS keys in its first piece."""
     sha, size = hashlib.sha256(), 0
     with _opened(found) as opened:
-        while piece := opened.read(_PIECE):
+        while piece := _read(opened, found):
             if not size and aws_keys is not None:
                 aws_keys += [f"{found.name}:{line}" for line in _lines_with_keys(piece)]
             sha.update(piece)
@@ -236,10 +279,18 @@ def _opened(file: FoundFile) -> BinaryIO:
         raise unreadable(file.path, error) from None
 
 
+def _read(opened: BinaryIO, file: FoundFile) -> bytes:
+    try:
+        return opened.read(_PIECE)
+    except OSError as error:
+        raise unreadable(file.path, error) from None
+
+
 def _lines_with_keys(content: bytes) -> Iterator[int]:
     """The numbers of the lines that hold an AWS secret access key; none of a binary file.
 
-    Text that merely looks like one counts only if an access key id is in the same file, or the line itself says "secret".
+    Text that merely looks like one counts only if an access key id is in the same file, or the line itself says "secret". An
+    access key id alone is not a secret: it cannot sign anything, and AWS itself shows it in presigned URLs and CloudTrail.
     """
     if b"\0" in content or not (b"AKIA" in content or b"ASIA" in content or b"secret" in content.lower()):
         return

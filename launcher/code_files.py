@@ -17,10 +17,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from launcher.errors import RefusedError
+from launcher import errors
 
 CACHES = (
-    *("__pycache__", "*.pyc", ".git", ".hg", ".svn", ".venv", "venv", "node_modules", ".launch"),
+    *("__pycache__", "*.pyc", ".git", ".hg", ".svn", ".venv", "venv", "node_modules", ".launch", ".#*"),
     *(".ipynb_checkpoints", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".DS_Store", "*.egg-info"),
 )
 SECRETS = (".env*", "*.pem", ".aws", ".ssh")
@@ -30,17 +30,17 @@ IGNORE_FILES = (".launchignore", ".gitignore")  # the first decides
 
 _BY_DEFAULT = re.compile("|".join(fnmatch.translate(pattern) for pattern in (*CACHES, *SECRETS)))
 _SECRET = re.compile("|".join(fnmatch.translate(pattern) for pattern in SECRETS))
-_NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # links that lead nowhere are skipped
+_NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # broken links are skipped
 _BY_RULES, _INCLUDED = "", "included"  # what becomes of what travels
 _LARGEST_IGNORE_FILE = 1_000_000  # bytes
 
 
-class CodeError(RefusedError):
-    """The code cannot travel as it is; `key` of the spec's `code` is where to change that."""
+class CodeError(errors.RefusedError):
+    """The code cannot travel as it is; `path`, below the spec's `code`, is where to change that."""
 
-    def __init__(self, message: str, code: str = "code-unreadable", key: str = "directory") -> None:
+    def __init__(self, message: str, code: str = "code-unreadable", path: errors.Path = ("directory",)) -> None:
         super().__init__(message)
-        self.code, self.key = code, key
+        self.code, self.path = code, path
 
 
 @dataclass(frozen=True)
@@ -90,18 +90,35 @@ class _IgnoreFile:
 
 
 class FileRules:
-    """What decides whether a file of one code folder travels; pure once `walk` has read the ignore files."""
+    """What decides whether a file of one code folder travels; pure once `walk` has read the ignore files.
 
-    def __init__(self, directory: Path, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> None:
-        """Read the ignore files above the folder. Raises CodeError if one is unreadable or a pattern is none."""
-        self._directory = directory
+    After the walk, `left_out` has the names that look like secrets, and `skipped` what would travel if it were a file.
+    """
+
+    def __init__(
+        self, directory: Path, include: Sequence[str] = (), exclude: Sequence[str] = (), prefix: str = ""
+    ) -> None:
+        """Read the ignore files above the folder.
+
+        Args:
+            directory: The folder.
+            include: The patterns of `code.include`.
+            exclude: The patterns of `code.exclude`.
+            prefix: What comes before the folder's own names in the archive.
+
+        Raises:
+            CodeError: An ignore file cannot be read, or a pattern is not one.
+        """
+        self._directory, self._prefix = directory, prefix
         self._include, self._exclude = _spec_patterns("include", include), _spec_patterns("exclude", exclude)
         self._include_lines = include
+        self.left_out: list[str] = []
+        self.skipped: list[str] = []
         self._work_tree, above = self._ignore_files_above()
         self._ignoring: dict[str, tuple[_IgnoreFile, ...]] = {"": above}  # folder -> those that count there
 
-    def walk(self, left_out: list[str]) -> Iterator[FoundFile]:
-        """Yield every file that travels, in no promised order; `left_out` gets the names that look like secrets.
+    def walk(self) -> Iterator[FoundFile]:
+        """Yield every file that travels, in no promised order.
 
         Links are followed, except into a folder that is being walked. Raises CodeError for what cannot travel.
         """
@@ -113,19 +130,21 @@ class FileRules:
                 continue
             self._read_ignore_files(name, entries)
             for entry in entries:
-                path, status = name + entry.name, _status(entry)
-                if status is None:
-                    continue
-                is_folder = stat.S_ISDIR(status.st_mode)
-                path += "/" * is_folder
+                status = _status(entry)
+                is_folder = status is not None and stat.S_ISDIR(status.st_mode)
+                path = name + entry.name + "/" * is_folder
                 own = self._fate(path, fate)
                 travels = own in (_BY_RULES, _INCLUDED)
                 if is_folder and (travels or any(_leads_below(pattern, path) for pattern in self._include_lines)):
                     todo.append((entry.path, path, (*above, identity), own))
-                elif travels and stat.S_ISREG(status.st_mode):
-                    yield FoundFile(_sendable(path, folder), entry.path, bool(status.st_mode & 0o100), status.st_size)
-                elif not travels and _is_secret(path):
-                    left_out.append(path)
+                elif travels and status is not None and stat.S_ISREG(status.st_mode):
+                    name_sent = self._prefix + _sendable(path, folder)
+                    yield FoundFile(name_sent, entry.path, bool(status.st_mode & 0o100), status.st_size)
+                elif travels:
+                    shown = self._prefix + (path if path.isprintable() else repr(path))
+                    self.skipped.append(f"{shown} ({'not a regular file' if status else 'a broken link'})")
+                elif _is_secret(path):
+                    self.left_out.append(self._prefix + path)
 
     def why_left_out(self, name: str) -> str | None:
         """Why a file of the code folder does not travel; None if no rule leaves it out."""
@@ -229,7 +248,7 @@ def _is_secret(path: str) -> bool:
 
 def _spec_patterns(key: str, lines: Sequence[str]) -> _Patterns | None:
     if wrong := [line for line in lines if not _is_pattern(line)]:
-        raise CodeError(f"{wrong[0]!r} is not a pattern as in .gitignore; correct it", "invalid-value", key)
+        raise CodeError(f"{wrong[0]!r} is not a pattern as in .gitignore; correct it", "invalid-value", (key,))
     return _Patterns(lines) if lines else None
 
 

@@ -53,6 +53,7 @@ OTHER_CODES = {
 # Warnings that are no rule's, since they are about files.
 OTHER_WARNINGS = {
     "code-requirements-unnamed": "A requirements.txt travels with the code, but `code.requirements` does not name it.",
+    "code-skipped": "The code folder or a dependency holds broken links, FIFOs or sockets, which cannot travel.",
     "code-aws-keys": "An AWS secret access key seems to be in a file that travels with the code.",
 }
 

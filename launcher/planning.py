@@ -80,7 +80,7 @@ def make_plan(
             problems += _warnings(spec, spec.code, code, by_toolkit=by_toolkit)
         else:
             error = code or CodeError("has not been read; give make_plan what read_code returns")
-            found.append((("code", error.key), error.code, str(error)))
+            found.append((("code", *error.path), error.code, str(error)))
         told = {problem.path for problem in problems if problem.severity == "error"}
         for path, name, message in found:
             if path not in told:  # of a wrong file name all the rest follows
@@ -132,14 +132,25 @@ def _warnings(spec: JobSpec, code: Code, archive: CodeArchive, *, by_toolkit: bo
         )
         path: Path = ("code",)
         yield Problem(path, message, "code-requirements-unnamed", "warning", location=spec.locate(path))
+    if archive.skipped:
+        path = ("code",)
+        message = (
+            f"{_first(archive.skipped)} cannot travel with the code; correct or delete what is needed, and leave the rest"
+            " out with code.exclude"
+        )
+        yield Problem(path, message, "code-skipped", "warning", location=spec.locate(path))
     if archive.aws_keys:
         path = ("code", "directory")
-        more = f" and {len(archive.aws_keys) - 5:,} more places" if len(archive.aws_keys) > 5 else ""
         message = (
-            f"{', '.join(archive.aws_keys[:5])}{more}: AWS secret access keys seem to be there, and would be stored in S3 with the"
+            f"{_first(archive.aws_keys)}: AWS secret access keys seem to be there, and would be stored in S3 with the"
             " code; delete them, since the job has its role's own credentials, or leave the files out with code.exclude"
         )
         yield Problem(path, message, "code-aws-keys", "warning", location=spec.locate(path))
+
+
+def _first(names: tuple[str, ...]) -> str:
+    """The first five of the names, and how many more there are."""
+    return ", ".join(names[:5]) + f" and {len(names) - 5:,} more" * (len(names) > 5)
 
 
 def _broken_limits(code: Code, request: dict[str, Any], uri: str) -> Iterator[_Found]:

@@ -138,21 +138,52 @@ def test_dependencies_start_at_the_file_that_names_them(tmp_path: Path, job: Pat
 
 
 @pytest.mark.parametrize(
-    ("dependency", "message"),
+    ("dependencies", "message"),
     [
-        ("missing", "missing: is neither a file nor a folder"),
-        ("libsx", "did you mean libs?"),
-        ("libs/train.py", "train.py would be put into the code twice"),
-        ("libs/launcher_bundle", "this name is taken by the launcher's own part"),
+        (["extra/one.py", "missing"], "missing: is neither a file nor a folder"),
+        (["extra/one.py", "libsx"], "did you mean libs?"),
+        (["extra/one.py", "a" * 300], "is neither a file nor a folder"),
+        (
+            ["extra/one.py", "libs/train.py"],
+            "libs/train.py: would be mixed with {0}/src/train.py, since both are train.py",
+        ),
+        (["extra/one.py", "libs/sub"], "libs/sub: would be mixed with {0}/src/sub, since both are sub in the code"),
+        (["libs/sub", "extra/sub"], "libs/sub, since both are sub in the code; rename one of the two"),
+        (["extra/one.py", "libs/launcher_bundle"], "this name is taken by the launcher's own part"),
+        (["extra/one.py", "libs/broken"], "libs/broken/memory: cannot be read: Input/output error; make it readable"),
     ],
 )
-def test_a_dependency_that_cannot_travel_is_refused(job: Path, tmp_path: Path, dependency: str, message: str) -> None:
-    for name in ("libs/train.py", "libs/launcher_bundle/x.py"):
+def test_dependency_that_cannot_travel_is_reported_at_its_item(
+    job: Path, tmp_path: Path, dependencies: list[str], message: str
+) -> None:
+    names = ("libs/train.py", "libs/launcher_bundle/x.py", "libs/sub/a.py", "extra/sub/b.py", "extra/one.py")
+    for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
-    job.write_text(laid_over_base(f"code: {{directory: src, entry_point: train.py, dependencies: [{dependency}]}}"))
+    if "src/sub" in message:
+        (tmp_path / "src/sub").mkdir()
+        (tmp_path / "src/sub/c.py").write_text("")
+    (tmp_path / "libs/broken").mkdir()
+    (tmp_path / "libs/broken/memory").symlink_to("/proc/self/mem")  # its first page cannot be read, by root either
+    job.write_text(laid_over_base(f"code: {{directory: src, entry_point: train.py, dependencies: {dependencies}}}"))
     with pytest.raises(launcher.SpecError) as caught:
         launcher.plan(job)
     (problem,) = caught.value.problems
-    assert (problem.path, problem.code) == (("code", "dependencies"), "code-unreadable")
-    assert message in problem.message
+    assert (problem.path, problem.code) == (("code", "dependencies", 1), "code-unreadable")
+    assert problem.location is not None
+    assert problem.location.column == problem.location.text.index(
+        dependencies[1]
+    )  # columns count from 1, and a quote precedes
+    assert message.format(tmp_path) in problem.message
+
+
+def test_dependency_that_is_too_large_is_reported_at_its_item(job: Path, tmp_path: Path) -> None:
+    for name, size in (("small.bin", 1), ("weights.bin", MAX_BYTES)):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(size)
+    dependencies = "[small.bin, weights.bin]"
+    job.write_text(laid_over_base(f"code: {{directory: src, entry_point: train.py, dependencies: {dependencies}}}"))
+    with pytest.raises(launcher.SpecError, match=r"weights\.bin: 250\.0 MB would travel with the code") as caught:
+        launcher.plan(job)
+    (problem,) = caught.value.problems
+    assert (problem.path, problem.code) == (("code", "dependencies", 1), "code-too-large")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -228,9 +229,31 @@ def test_what_is_no_pattern_is_told_at_its_key_and_skipped_in_ignore_files(tmp_p
         launcher.plan(tmp_path / "job.yaml")
 
 
-def test_links_that_lead_nowhere_are_skipped_and_others_followed(tmp_path: Path) -> None:
-    written(tmp_path / "src", "train.py")
+def test_broken_links_and_fifos_are_skipped_with_a_warning_and_other_links_followed(tmp_path: Path) -> None:
+    written(tmp_path / "src", "train.py", "cache/")
     written(tmp_path / "shared", "a.py")
     for name, target in (("itself", "itself"), ("gone", "nowhere"), ("shared", "../shared"), ("up", "..")):
         (tmp_path / "src" / name).symlink_to(target)
     assert sent(tmp_path / "src") == {"train.py", "shared/a.py", "up/shared/a.py"}
+    (tmp_path / "src/.#train.py").symlink_to("user@machine.17")  # Emacs marks a file that is being edited so
+    os.mkfifo(tmp_path / "src/cache/pipe")
+    (tmp_path / "src/odd\nname").symlink_to("nowhere")
+    (tmp_path / "job.yaml").write_text(laid_over_base("code: {directory: src, entry_point: train.py}"))
+    (warning,) = launcher.plan(tmp_path / "job.yaml").warnings
+    assert warning.code == "code-skipped"
+    assert warning.message.startswith(
+        "'odd\\nname' (a broken link), cache/pipe (not a regular file), gone (a broken link), itself (a broken link) cannot travel"
+    )
+    excluded = laid_over_base("code: {directory: src, entry_point: train.py, exclude: ['*', '!train.py']}")
+    (tmp_path / "job.yaml").write_text(excluded)
+    assert launcher.plan(tmp_path / "job.yaml").warnings == ()
+
+
+def test_only_the_first_of_many_skipped_names_are_shown(tmp_path: Path) -> None:
+    written(tmp_path / "src", "train.py")
+    for number in range(9):
+        (tmp_path / f"src/link{number}").symlink_to("nowhere")
+    (tmp_path / "job.yaml").write_text(laid_over_base("code: {directory: src, entry_point: train.py}"))
+    (warning,) = launcher.plan(tmp_path / "job.yaml").warnings
+    assert "link4 (a broken link) and 4 more cannot travel" in warning.message
+    assert "link5" not in warning.message
