@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import sys
 
+__version__ = "0.1.0"
+
 TYPE_CHECKING = False  # as mypy knows it; to import typing takes 10 ms, in which `launch` could not handle Ctrl-C
 if TYPE_CHECKING:
     from typing import Any

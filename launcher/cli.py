@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from launcher import __version__
 from launcher.commands import COMMANDS
 from launcher.commands.completion import codes, examples, one_of
 from launcher.console import say, tell
@@ -145,7 +146,7 @@ _AT_ONCE: dict[str, Any] = {"is_eager": True, "expose_value": False}
 
 
 @click.group(cls=_SpecOrCommand, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
-@click.version_option(package_name="sagemaker-launch", prog_name="launch")
+@click.version_option(__version__, prog_name="launch")
 @click.option(
     "--import",
     type=_FILE,
