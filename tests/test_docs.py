@@ -110,13 +110,16 @@ def test_every_option_is_documented() -> None:
     assert [option for option in options if option not in TEXT] == []
 
 
-@pytest.mark.parametrize("page", docs.PAGES)
-def test_links_lead_somewhere(page: str) -> None:
-    """Files that exist, and headings of the page that a link names."""
-    for target, heading in re.findall(r"\]\(([^)#: ]*)(?:#([^)]+))?\)", PAGES[page]):
+@pytest.mark.parametrize("page", [*docs.PAGES, "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"])
+def test_links_and_paths_exist(page: str) -> None:
+    """Files, the headings that links name, and the modules and folders that the text names."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for target, heading in re.findall(r"\]\(([^)#: ]*)(?:#([^)]+))?\)", text):
         file = (ROOT / page).parent / target if target else ROOT / page
         assert file.exists(), target
         assert not heading or heading in anchors(file.read_text(encoding="utf-8")), f"{target}#{heading}"
+    named = re.findall(r"`((?:launcher|entrypoints|channel_specs|tests)/[\w./-]*)`", text)
+    assert [path for path in named if not (ROOT / path).exists()] == []
 
 
 def anchors(text: str) -> set[str]:
