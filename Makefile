@@ -1,4 +1,4 @@
-# Two commands do everything on a fresh machine: `make demo` and `make test`. Both make the environment in .venv first.
+# `make` lists the commands. On a fresh machine `make demo` or `make test` is all it takes: both make the environment in .venv first.
 
 PYTHON ?= python3
 TORCH  ?= torch==2.13.0
@@ -6,17 +6,20 @@ BIN    := .venv/bin
 PIP     = $(BIN)/python -m pip --disable-pip-version-check install
 DEMO   := .launch/demo
 
-.PHONY: demo test sdk-test s3-tests bench check format lock recording env clean
+.PHONY: help demo test sdk-test s3-tests bench check format generate lock recording env clean
 
-demo: env
+help:  ## List these commands.
+	@sed -n 's/^\([a-z0-9-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+demo: env  ## Train a small model here, from all kinds of channels.
 	$(BIN)/python -m launcher.demo $(DEMO)/data
 	$(BIN)/launch channel_specs/image-classification.yaml --local --data $(DEMO)/data
 
-test: check
+test: check  ## Run every check and test.
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # Trains with both majors of SageMaker's SDK against moto. They share no environment, and take 2 GB in .sdk and some minutes.
-sdk-test: env .sdk/v2/ready .sdk/v3/ready
+sdk-test: env .sdk/v2/ready .sdk/v3/ready  ## Train with both majors of SageMaker's SDK against moto.
 	LAUNCHER_SDK_V2_PYTHON=$(CURDIR)/.sdk/v2/bin/python LAUNCHER_SDK_V3_PYTHON=$(CURDIR)/.sdk/v3/bin/python \
 		$(BIN)/python -m pytest -m sdk
 
@@ -29,7 +32,7 @@ sdk-test: env .sdk/v2/ready .sdk/v3/ready
 
 # Runs the tests of tests/data/s3_tests.txt, out of Ceph's compatibility tests for S3, against the embedded S3 server; some minutes.
 S3_TESTS := 8f0ae7b404a3a2fcf7038bf1e6bf29544fe9b6a3
-s3-tests: env .s3-tests/$(S3_TESTS)/ready
+s3-tests: env .s3-tests/$(S3_TESTS)/ready  ## Run Ceph's S3 tests against the local run's S3 server.
 	LAUNCHER_S3_TESTS=$(CURDIR)/.s3-tests/$(S3_TESTS) $(BIN)/python -m pytest -m s3_tests --timeout 3600
 
 .s3-tests/%/ready:
@@ -39,16 +42,16 @@ s3-tests: env .s3-tests/$(S3_TESTS)/ready
 	$(@D)/.venv/bin/python -m pip --disable-pip-version-check install --quiet boto3 httplib2 isodate lxml munch pytest pytz pyyaml requests
 	@touch $@
 
-check: env
+check: env  ## Run ruff and mypy.
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-format: env
+format: env  ## Fix what ruff can fix.
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-env: .venv/ready
+env: .venv/ready  ## Make the environment in .venv.
 
 # torch comes first and without hashes: its build differs by machine (CPU, CUDA), and the rest is content with any.
 .venv/ready: requirements.lock pyproject.toml Makefile
@@ -61,19 +64,24 @@ env: .venv/ready
 	@$(PIP) --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
+generate: env  ## Update the generated parts of the documentation, the schema and the golden requests.
+	$(BIN)/python -m launcher.docs
+	$(BIN)/launch --schema > channel_specs/schema.json
+	$(BIN)/python -m pytest -q tests/test_channel_specs.py --rewrite-golden
+
 # Pins every package but torch, for every Python and platform at once.
-lock:
+lock:  ## Pin the packages again, in requirements.lock.
 	$(PYTHON) -m venv .venv/lock && .venv/lock/bin/python -m pip install --quiet uv
 	.venv/lock/bin/uv pip compile pyproject.toml --group dev --group bench --group torch-needs --extra torch --extra s3 --extra formats --universal \
 		--python-version 3.10 --generate-hashes --no-emit-package torch --no-annotate --no-header --quiet --output-file requirements.lock
 
 # Submits to the stand-in for AWS on a terminal of its own, and writes what a user sees into launcher/README.md.
-recording: env
+recording: env  ## Record the session that launcher/README.md shows.
 	PYTHONPATH=tests $(BIN)/python tests/record.py launcher/README.md
 
 # Measures us beside the peers and writes the results into tests/README.md; takes 4 GB in .bench and .sdk, 5 GB in the temporary folder
 # and half an hour. The peers have an environment of their own, since some of them pin what we do not; the SDK's is sdk-test's.
-bench: env .bench/ready .sdk/v2/ready
+bench: env .bench/ready .sdk/v2/ready  ## Measure reading speed beside other packages; half an hour.
 	LAUNCHER_BENCH_PYTHON=$(CURDIR)/.bench/bin/python LAUNCHER_SDK_V2_PYTHON=$(CURDIR)/.sdk/v2/bin/python \
 		AWS_COMMAND=$(CURDIR)/.bench/bin/aws $(BIN)/python tests/benchmarks/run.py tests/README.md
 
@@ -83,5 +91,5 @@ bench: env .bench/ready .sdk/v2/ready
 	.bench/bin/python -m pip --disable-pip-version-check install --quiet --no-deps -r $<
 	@touch $@
 
-clean:
+clean:  ## Remove the environments and everything else that these commands made.
 	rm -rf .venv .sdk .s3-tests .bench .launch .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,49 @@
+"""The files of the project itself: they name the same versions, tools and commands."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import launcher
+
+ROOT = Path(launcher.__file__).parents[1]
+PYPROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+def yaml_of(name: str) -> Any:
+    return yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))
+
+
+def test_workflow_runs_ci_on_every_declared_python() -> None:
+    job = yaml_of(".github/workflows/ci.yml")["jobs"]["test"]
+    declared = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', PYPROJECT)
+    assert job["strategy"]["matrix"]["python"] == declared
+    assert f'requires-python = ">={declared[0]}"' in PYPROJECT
+    (step,) = (step for step in job["steps"] if "run" in step)
+    assert (step["run"], step["env"]["PYTHON"]) == (".ci/run", "python${{ matrix.python }}")
+
+
+def test_make_help_lists_every_command() -> None:
+    commands = re.findall(r"^\.PHONY: (.+)$", MAKEFILE, re.MULTILINE)[0].split()
+    printed = subprocess.run(["make", "-C", ROOT], capture_output=True, text=True, check=True, timeout=60).stdout
+    assert sorted(re.findall(r"^([a-z][a-z0-9-]*)  +\S", printed, re.MULTILINE)) == sorted(commands)
+
+
+def test_pre_commit_runs_the_tools_of_make_check() -> None:
+    (repository,) = yaml_of(".pre-commit-config.yaml")["repos"]
+    tools = {hook["entry"].removeprefix(".venv/bin/").split()[0] for hook in repository["hooks"]}
+    recipe = MAKEFILE.split("\ncheck: ")[1].split("\n\n")[0]
+    assert tools == set(re.findall(r"\$\(BIN\)/(\w+)", recipe))
+
+
+def test_changelog_has_a_section_for_the_version() -> None:
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    sections = re.findall(r"^## \[(.+?)\](?: - \d{4}-\d\d-\d\d)?$", changes, re.MULTILINE)
+    assert sections[0] == "Unreleased"
+    assert launcher.__version__ in sections[1:] or f"will be {launcher.__version__}" in changes
