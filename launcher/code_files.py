@@ -14,8 +14,8 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from launcher import errors
 
@@ -25,11 +25,11 @@ CACHES = (
 )
 SECRETS = (".env*", "*.pem", ".aws", ".ssh")
 # Private keys as ssh-keygen names them. With another ending, id_* is code or data: id_map.json, id_lookup.py.
-KEY_FILE = re.compile(r"id_[^.]+(\.pub)?")
+_KEY_FILE = r"id_[^.]+(\.pub)?"
 IGNORE_FILES = (".launchignore", ".gitignore")  # the first decides
 
-_BY_DEFAULT = re.compile("|".join(fnmatch.translate(pattern) for pattern in (*CACHES, *SECRETS)))
-_SECRET = re.compile("|".join(fnmatch.translate(pattern) for pattern in SECRETS))
+_BY_DEFAULT = "|".join(fnmatch.translate(pattern) for pattern in (*CACHES, *SECRETS))
+_SECRET = "|".join(fnmatch.translate(pattern) for pattern in SECRETS)
 _NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # broken links are skipped
 _BY_RULES, _INCLUDED = "", "included"  # what becomes of what travels
 _LARGEST_IGNORE_FILE = 1_000_000  # bytes
@@ -43,14 +43,18 @@ class CodeError(errors.RefusedError):
         self.code, self.path = code, path
 
 
-@dataclass(frozen=True)
-class FoundFile:
+class CodeFile(NamedTuple):
     """A file that travels, as `stat` sees it."""
 
     name: str  # below the code folder, with slashes
     path: str
     executable: bool
     size: int  # bytes
+    sha256: str = ""  # in hex, once the content is read
+
+    def changed(self) -> CodeError:
+        """The error for a file that is not what was hashed."""
+        return CodeError(f"{self.path}: has changed since it was first read; start again when nothing writes to it")
 
 
 class _Patterns:
@@ -77,8 +81,7 @@ class _Patterns:
         return None, ""
 
 
-@dataclass(frozen=True)
-class _IgnoreFile:
+class _IgnoreFile(NamedTuple):
     shown: str
     kind: str  # one of IGNORE_FILES
     patterns: _Patterns
@@ -117,7 +120,7 @@ class FileRules:
         self._work_tree, above = self._ignore_files_above()
         self._ignoring: dict[str, tuple[_IgnoreFile, ...]] = {"": above}  # folder -> those that count there
 
-    def walk(self) -> Iterator[FoundFile]:
+    def walk(self) -> Iterator[CodeFile]:
         """Yield every file that travels, in no promised order.
 
         Links are followed, except into a folder that is being walked. Raises CodeError for what cannot travel.
@@ -139,7 +142,7 @@ class FileRules:
                     todo.append((entry.path, path, (*above, identity), own))
                 elif travels and status is not None and stat.S_ISREG(status.st_mode):
                     name_sent = self._prefix + _sendable(path, folder)
-                    yield FoundFile(name_sent, entry.path, bool(status.st_mode & 0o100), status.st_size)
+                    yield CodeFile(name_sent, entry.path, bool(status.st_mode & 0o100), status.st_size)
                 elif travels:
                     shown = self._prefix + (path if path.isprintable() else repr(path))
                     self.skipped.append(f"{shown} ({'not a regular file' if status else 'a broken link'})")
@@ -167,7 +170,7 @@ class FileRules:
 
     def _reason(self, path: str) -> str:
         folder, _, base = path.rstrip("/").rpartition("/")
-        if _BY_DEFAULT.match(base) or _is_secret(path):
+        if re.match(_BY_DEFAULT, base) or _is_secret(path):
             return "is left out by default"
         if self._exclude is not None and self._exclude.verdict(path)[0]:
             return "is left out by code.exclude"
@@ -243,7 +246,7 @@ def _sendable(path: str, folder: str) -> str:
 
 def _is_secret(path: str) -> bool:
     base = path.rstrip("/").rpartition("/")[2]
-    return bool(_SECRET.match(base) or (not path.endswith("/") and KEY_FILE.fullmatch(base)))
+    return bool(re.match(_SECRET, base) or (not path.endswith("/") and re.fullmatch(_KEY_FILE, base)))
 
 
 def _spec_patterns(key: str, lines: Sequence[str]) -> _Patterns | None:
