@@ -11,10 +11,9 @@ import importlib.util
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, NamedTuple
 
 from launcher.errors import Path, dotted
 from launcher.nearest import did_you_mean
@@ -43,8 +42,7 @@ _JAVA_CLASSES = {
 }
 
 
-@dataclass(frozen=True)
-class Violation:
+class Violation(NamedTuple):
     """One limit of the model that a request breaks."""
 
     path: Path  # in the request: ("InputDataConfig", 0, "ChannelName")

@@ -7,8 +7,8 @@ shows all that is wrong with a file. Only the command line prints them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
 
 MAX_TOLD = 100  # problems; nobody reads more at a time
 Path = tuple[str | int, ...]  # a place in a spec: ("channels", "train", "s3_uri")
@@ -36,8 +36,7 @@ class Location:
         )
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """One thing that is wrong, or probably wrong, with a spec."""
 
     path: Path
@@ -86,7 +85,7 @@ def cut(problems: Sequence[Problem], left_out: int = 0) -> list[Problem]:
     left_out += max(0, len(problems) - MAX_TOLD)
     *told, last = problems[:MAX_TOLD]
     if left_out:
-        last = replace(last, message=f"{last.message}; {left_out:,} more problems are left out, mend these first")
+        last = last._replace(message=f"{last.message}; {left_out:,} more problems are left out, mend these first")
     return [*told, last]
 
 

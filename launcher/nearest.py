@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 
@@ -15,6 +14,8 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     ended = [known for known in names if known.casefold().endswith(f".{name.casefold()}")]
     if len(ended) == 1:
         return ended[0]
+    import difflib  # only mistakes need it
+
     by_folded = {known.casefold().replace("_", ""): known for known in names}
     found = difflib.get_close_matches(name.casefold().replace("_", "").replace("-", ""), by_folded, n=1, cutoff=0.6)
     return by_folded[found[0]] if found else None

@@ -10,7 +10,6 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any, get_args, get_origin
 
@@ -73,7 +72,7 @@ def parse_spec(
     # What stood in a list or a mapping of a wrong form may be what is missing beside it, or in what a file was to bring.
     holed = {path[:-1] for path, details, _ in found if details["type"] in _WRONG_FORMS and len(path) > 1}
     more = [
-        problem if problem.location else replace(problem, location=tree.locate(problem.path))
+        problem if problem.location else problem._replace(location=tree.locate(problem.path))
         for problem in without_ignored(check_spec(spec, unknown=judged), spec, ())
         if not (_within(problem.path, judged) or (problem.path[:-1] in holed and problem.path not in tree.places))
     ]
@@ -89,10 +88,10 @@ def _located(problem: Problem, details: Mapping[str, Any], tree: Tree) -> Proble
     at, written = tree.locate(problem.path), details["input"]
     if isinstance(written, Plain) and problem.path in tree.below:
         missing = "; it has no space behind its ':'" if re.match(r"[\w.-]+:[^\s/]", written) else ""
-        return replace(problem, message=problem.message + missing, location=tree.below[problem.path])
+        return problem._replace(message=problem.message + missing, location=tree.below[problem.path])
     if written is None and at and re.search(r":\s+#", at.text[at.column - 1 :]):
-        problem = replace(problem, message=f"{problem.message}; ' #' begins a comment, so put such a text in quotes")
-    return replace(problem, location=at)
+        problem = problem._replace(message=f"{problem.message}; ' #' begins a comment, so put such a text in quotes")
+    return problem._replace(location=at)
 
 
 def _up_to_list(path: Path) -> Path:

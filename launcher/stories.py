@@ -5,11 +5,10 @@ Rules have theirs in their own rows. The examples are laid over the same base as
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Story:
+class Story(NamedTuple):
     """What there is to say of a code beyond its one sentence."""
 
     text: str

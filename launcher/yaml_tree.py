@@ -107,7 +107,7 @@ def _with_line(problem: Problem, lines: list[str]) -> Problem:
         return problem
     # A tab that is the trouble is to be seen.
     text = lines[at.line - 1].replace("\t", "→") if problem.code == "yaml-syntax" else lines[at.line - 1]
-    return replace(problem, location=replace(at, text=text))
+    return problem._replace(location=replace(at, text=text))
 
 
 def _compose(text: str, tree: Tree) -> _Node:

@@ -6,15 +6,14 @@ checkpoints), and each algorithm's own pages (hyperparameters marked as required
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from launcher.checks.rule import Draft
 
 _PROTOBUF_OR_CSV = ("application/x-recordio-protobuf", "text/csv")
 
 
-@dataclass(frozen=True)
-class BuiltIn:
+class BuiltIn(NamedTuple):
     """One algorithm. Its names are those of its images' repositories."""
 
     needs: tuple[str, ...] = ("train",)

@@ -10,9 +10,8 @@ stay silent.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Storage = Literal["EBS", "NVMe"]
 
@@ -29,8 +28,7 @@ _CPU_ONLY = frozenset(("c", "m", "r", "t", "x", "z", "i", "d", "hpc"))
 _ULTRA_SERVERS = ("p6e-", "trn2u")
 
 
-@dataclass(frozen=True)
-class InstanceType:
+class InstanceType(NamedTuple):
     """One instance type; None stands for what is not known."""
 
     name: str

@@ -8,9 +8,9 @@ does not know: what is wrong in this way is taken out before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from entrypoints import contract
 from launcher.checks.instance_types import InstanceType, instance_type
@@ -26,13 +26,12 @@ _SCRIPT_NAMES = ("sagemaker_program", "SAGEMAKER_PROGRAM")
 _MANY_CHANNELS = 200  # AWS takes 20
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One InputDataConfig entry of a draft."""
 
     name: str
     request: Mapping[str, Any]
-    job: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    job: Mapping[str, Any]
     """The AlgorithmSpecification, whose mode counts for channels that name none."""
 
     def path(self, key: str) -> Path:
@@ -158,8 +157,7 @@ def _hosts(groups: Sequence[Mapping[str, Any]]) -> int:
     return sum(int(group.get("InstanceCount", 0)) for group in groups)
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """One row of the table of rules; the function's docstring says why the rule is there and where it is written."""
 
     code: str
