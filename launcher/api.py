@@ -127,21 +127,22 @@ def submit(
 
     Args:
         plan: What `plan` returned.
-        yes: Whether the job may cost more than the `max_cost` of its spec or of the user's settings.
+        yes: Whether the job may cost more than `max_cost`, as the spec, LAUNCH_MAX_COST or the user's configuration file sets
+            it. If none of them does, no job is refused for its cost: the default of $100 only makes the command ask.
         account: Where to create it.
         console: Where progress and warnings go.
 
     Raises:
         AccountError: AWS refuses the request; `problems` names the keys to change.
-        RefusedError: The job may cost more than `max_cost`, or another reason outside the spec. The message says whether
-            the job exists.
+        RefusedError: The job may cost more than `max_cost`, its price is unknown, or something else outside the spec is in
+            the way. The message says whether the job exists.
     """
     from launcher.cost.limit import refuse_above_limit
     from launcher.submission import submit
 
     account = _opened(plan, account)
     if not yes:
-        refuse_above_limit(plan, account.region)
+        refuse_above_limit(plan, account.region, "submit(plan, yes=True)")
     return submit(plan, account, console or Console())
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import launcher
 from aws_stand_in import StandIn
-from launcher.commands.agreement import agreed
+from launcher.commands.agreement import require_agreement
 from launcher.console import Console
 from launcher.cost.limit import VARIABLE, limit_of, objection
 from launcher.errors import InputError, RefusedError
@@ -127,7 +127,7 @@ def test_plan_shows_what_preflight_measured(
     ours, theirs = pty.openpty()
     with open(theirs) as terminal:  # noqa: PTH123 - a descriptor
         monkeypatch.setattr(sys, "stdin", terminal)
-        assert agreed(launcher.plan("job.yaml"), "us-east-1", Console(), report)
+        require_agreement(launcher.plan("job.yaml"), "us-east-1", Console(), report)
     os.close(ours)
     shown = capsys.readouterr().err
     assert "on        16 x ml.p5.48xlarge; account 123456789012, region us-east-1\n" in shown
@@ -162,13 +162,16 @@ def test_without_terminal_only_a_given_limit_refuses(aws: StandIn, monkeypatch: 
 def test_rerun_follows_the_same_rule(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     aws.client("sagemaker").create_training_job(**launcher.plan("job.yaml", name="one").request)
     assert launch("rerun", "one", "--no-check", answer="n\n")[0] == 5
-    assert launch("rerun", "one", "--no-check", "--set", "max_cost=5")[0] == 3
+    code, output = launch("rerun", "one", "--no-check", "--set", "max_cost=5")
+    reason = "it can cost at most $680,558.60, more than max_cost $5.00 (--set max_cost); nothing was created. "
+    remedy = "Raise max_cost, lower stopping_condition.max_runtime_in_seconds, or agree with --yes"
+    assert (code, output.splitlines()[-1].partition(": it")[2]) == (3, f"{reason}{remedy}".removeprefix("it"))
     assert len(aws.requests()) == 1
 
 
 def test_python_submit_refuses_above_a_given_limit(aws: StandIn) -> None:
     plan = launcher.plan("job.yaml", name="one", set={"max_cost": 5})
-    with pytest.raises(RefusedError, match=r"max_cost \$5.00 \(--set max_cost:1:1\); nothing was created"):
+    with pytest.raises(RefusedError, match=r"max_cost \$5.00 \(.*or agree with submit\(plan, yes=True\)$"):
         launcher.submit(plan)
     assert aws.requests() == []
     assert launcher.submit(plan, yes=True).name == "one"

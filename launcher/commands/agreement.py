@@ -14,7 +14,7 @@ from entrypoints import contract
 from launcher.console import Console
 from launcher.cost import estimate
 from launcher.cost.estimate import why_not
-from launcher.cost.limit import limit_of, objection
+from launcher.cost.limit import limit_of, objection, refuse_above_limit
 from launcher.cost.show import in_short, limit, machines
 from launcher.errors import StoppedError
 from launcher.jobs.times import duration
@@ -22,15 +22,13 @@ from launcher.jobs.times import duration
 _MOST_CHANNELS = 4  # that are named
 
 
-def agreed(
+def require_agreement(
     plan: launcher.Plan, region: str, console: Console, report: launcher.Report | None, *, yes: bool = False
-) -> bool:
-    """Show what the job can cost. On a terminal and without `yes`, ask about what is above `max_cost`, and about warnings.
-
-    Returns:
-        Whether the user has agreed, by `yes` or an answer.
+) -> None:
+    """Show what the job can cost. Without `yes`, ask on a terminal about what is above `max_cost`, and about warnings.
 
     Raises:
+        RefusedError: There is no terminal, and the job may cost more than a `max_cost` that the user has set.
         StoppedError: The answer is no.
         KeyboardInterrupt: There is no answer.
     """
@@ -41,7 +39,9 @@ def agreed(
         reason = objection(plan.request, region, limit_of(plan.spec))
     if not asks or not (reason or doubtful):
         console.say(lines[-1])
-        return yes
+        if not (asks or yes):
+            refuse_above_limit(plan, region, "--yes")
+        return
     for line in lines:
         console.say(line)
     if reason:
@@ -53,7 +53,6 @@ def agreed(
         raise KeyboardInterrupt("interrupted; nothing was created") from None
     if not answer:
         raise StoppedError("not submitted; nothing was created")
-    return True
 
 
 def _lines(plan: launcher.Plan, region: str, report: launcher.Report | None) -> Iterator[str]:

@@ -76,7 +76,7 @@ def carry_out(plan: launcher.Plan, account: Callable[[], Account], options: dict
             say(f"warning: {names}: masked, so this is not the request to send; --show-secrets prints that", "yellow")
         _say_code(plan)
         return 0
-    from launcher.commands.agreement import agreed
+    from launcher.commands.agreement import require_agreement
 
     console, asked, report = Console(as_json=as_json), account(), None
     if not options["no_check"]:
@@ -84,8 +84,8 @@ def carry_out(plan: launcher.Plan, account: Callable[[], Account], options: dict
         if options["check"]:
             return 0
     _say_code(plan)
-    yes = agreed(plan, asked.region, console, report, yes=options["yes"])
-    return _submit(plan, asked, console, {**options, "yes": yes})
+    require_agreement(plan, asked.region, console, report, yes=options["yes"])
+    return _submit(plan, asked, console, options)
 
 
 def _say_code(plan: launcher.Plan) -> None:
@@ -94,7 +94,7 @@ def _say_code(plan: launcher.Plan) -> None:
 
 
 def _submit(plan: launcher.Plan, account: Account, console: Console, options: dict[str, Any]) -> int:
-    job = launcher.submit(plan, yes=options["yes"], account=account, console=console)
+    job = launcher.submit(plan, yes=True, account=account, console=console)
     try:
         return _after_creation(job, account, console, options)
     except BaseException as error:  # the job exists, whatever happens here

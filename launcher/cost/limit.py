@@ -98,12 +98,21 @@ def objection(request: Mapping[str, Any], region: str | None, limit: Limit) -> s
     return f"it can cost {at_most(found.maximum)}{elsewhere}, more than {limit}" if most > limit.usd else None
 
 
-def refuse_above_limit(plan: Plan, region: str | None) -> None:
-    """Raise RefusedError if the job may cost more than a limit that a person has set; the default refuses nothing."""
+def refuse_above_limit(plan: Plan, region: str | None, agree: str) -> None:
+    """Refuse a job that may cost more than a limit that a person has set; the default limit refuses nothing.
+
+    Args:
+        plan: The job.
+        region: Whose prices count.
+        agree: How the caller agrees to the cost: an option, or an argument in Python.
+
+    Raises:
+        RefusedError: The job may cost more.
+    """
     limit = limit_of(plan.spec)
     if limit.source is not None and (reason := objection(plan.request, region, limit)) is not None:
         name = plan.request["TrainingJobName"]
         raise RefusedError(
             f"{name}: {reason}; nothing was created. Raise max_cost, lower stopping_condition.max_runtime_in_seconds,"
-            f" or agree with --yes (in Python, submit(plan, yes=True))"
+            f" or agree with {agree}"
         )
