@@ -357,6 +357,9 @@ print("pipe", open(os.environ["SM_CHANNEL_VAL"] + "_0").read())
 """
 
 
+READ_PIPE = "import os; open(os.environ['SM_CHANNEL_TRAIN'] + '_0').read()"
+
+
 def own_data(here: Path) -> None:
     """A folder `own` and a job whose channels arrive in every way; its data folder is empty."""
     (here / "own").mkdir()
@@ -406,13 +409,41 @@ def test_a_connector_channel_reads_the_folder_that_is_given(here: Path) -> None:
         (["train=/dev/null"], "--channel train=/dev/null: /dev/null is neither a file nor a folder; correct the path"),
         (["lists=own/a.csv"], "a channel of a file system needs a folder"),
         (["train=own"], "val would still be read from S3; give --channel val=PATH too, or --data DIR"),
+        (["--mount", "fs-1"], "--mount fs-1: write <file system id>=<directory>"),
+        (["--mount", "fs-1=gone"], "--mount fs-1=gone: there is no directory gone; create it, or correct the path"),
     ],
 )
-def test_wrong_channel_options_are_refused(here: Path, given: list[str], message: str) -> None:
+def test_wrong_channel_and_mount_options_are_refused_as_input(here: Path, given: list[str], message: str) -> None:
     own_data(here)
-    options = [word for each in given for word in ("--channel", each)]
-    assert message in launch_here(here, *options, code=3)
+    options = given if given[0] == "--mount" else [word for each in given for word in ("--channel", each)]
+    assert message in launch_here(here, *options, code=2)
     assert not (here / ".launch/job").exists()
+
+
+@pytest.mark.parametrize(
+    ("channel", "given", "code", "message"),
+    [
+        ("s3_data_type: ManifestFile", "own/bad.json", 3, "error: own/bad.json: a manifest is a JSON list"),
+        ("input_mode: Pipe, compression_type: Gzip", "own", 4, "own/a.csv: ends in the middle of its gzip data"),
+        ("input_mode: Pipe, compression_type: Gzip", "own/a.csv", 4, "own/a.csv: ends in the middle of its gzip data"),
+        (
+            "input_mode: Pipe, content_type: text/csv",
+            "own",
+            0,
+            "warning: channel 'train': own/a.csv does not end with a line",
+        ),
+    ],
+)
+def test_errors_and_warnings_about_given_data_name_its_own_path(
+    here: Path, channel: str, given: str, code: int, message: str
+) -> None:
+    own_data(here)
+    (here / "own/bad.json").write_text("{}")
+    write_job(here, READ_PIPE, f"channels: {{train: {{s3_uri: s3://b/x, {channel}}}}}")
+    output = launch_here(here, "--channel", f"train={given}", code=code)
+    assert message in output
+    assert "channel-train" not in output
+    assert code != 4 or result(here)["FailureReason"].startswith(message)
 
 
 def test_a_manifest_of_absent_objects_points_at_data(here: Path) -> None:

@@ -25,7 +25,7 @@ from typing import Any
 
 from entrypoints import contract
 from launcher.console import Console, human_bytes
-from launcher.errors import RefusedError, StoppedError
+from launcher.errors import InputError, RefusedError, StoppedError
 from launcher.local import outputs, sandbox
 from launcher.local.checkpoints import Checkpoints
 from launcher.local.cluster import Host, channels_of, hosts_of, sharing
@@ -70,7 +70,9 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
         with ExitStack() as stack:
             links = stack.enter_context(TemporaryDirectory(prefix="launch-"))
             given = give_channels(plan, options.channels, Path(links))
-            run, file_systems = replace(run, plan=given.plan), {**file_systems, **given.file_systems}
+            stack.enter_context(given.named_errors())
+            run = replace(run, plan=given.plan, named=given.named)
+            file_systems |= given.file_systems
             # Without S3, no account is needed either.
             embedded = options.data or (None if _reads_remote(plan, given) else folder)
             folder_of_s3 = embedded and embedded_store(embedded, run.s3_folder, console.warn, given.buckets)
@@ -78,6 +80,7 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
             _ask_about_size(run, store)
             processes, checkpoints, failures = _prepare(run, store, file_systems, stack)
             outcome = watch(processes, run, failures)
+            outcome = replace(outcome, reason=given.named(outcome.reason))
             _ignore_signals()  # what follows is short, and must not be cut in half
             checkpoints.store()
         return report(
@@ -134,7 +137,7 @@ def _deliveries(
                 file_systems=file_systems,
                 namespaces=run.namespaces,
                 sample=run.options.sample,
-                on_warning=run.console.warn,
+                on_warning=lambda text: run.console.warn(run.named(text)),
                 on_error=on_error,
             )
 
@@ -152,7 +155,7 @@ def _taken(folder: Path) -> RefusedError:
 
 
 def _reads_remote(plan: Plan, given: Given) -> bool:
-    """Whether the job reads S3 although it has no --data; RefusedError if only some of its channels are given."""
+    """Whether the job reads S3 although it has no --data; InputError if only some of its channels are given."""
     request = plan.request
     read = {name for name, channel in plan.spec.all_channels.items() if channel.connector(name)}
     read |= {entry["ChannelName"] for entry in request.get("InputDataConfig", ()) if _is_read_from_store(entry)}
@@ -160,7 +163,7 @@ def _reads_remote(plan: Plan, given: Given) -> bool:
         return bool(read) or "CheckpointConfig" in request
     if missing := sorted(read - given.paths.keys()):
         example = f"--channel {missing[0]}=PATH"
-        raise RefusedError(
+        raise InputError(
             f"--channel: {', '.join(missing)} would still be read from S3; give {example} too, or --data DIR"
         )
     return False
@@ -182,11 +185,9 @@ def _file_systems(options: LocalOptions) -> dict[str, Path]:
     for mount in options.mounts:
         identity, separator, path = mount.partition("=")
         if not separator:
-            raise RefusedError(
-                f"--mount {mount}: write <file system id>=<directory>, such as fs-0123456789abcdef0=/data"
-            )
+            raise InputError(f"--mount {mount}: write <file system id>=<directory>, such as fs-0123456789abcdef0=/data")
         if not Path(path).is_dir():
-            raise RefusedError(f"--mount {mount}: there is no directory {path}; create it, or correct the path")
+            raise InputError(f"--mount {mount}: there is no directory {path}; create it, or correct the path")
         found[identity] = Path(path).absolute()
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +35,7 @@ class LocalRun:
     hosts: tuple[Host, ...]
     console: Console
     namespaces: bool
+    named: Callable[[str], str] = str  # a message as it names the user's own files
 
     @property
     def s3_folder(self) -> Path:
