@@ -263,6 +263,17 @@ def test_copying_an_object_to_itself_needs_a_change(s3: Any) -> None:
     assert s3.head_object(**NAME)["Metadata"] == {"k": "v"} and s3.get_object(**NAME)["Body"].read() == BODY
 
 
+def test_refused_copy_reads_no_bytes(s3: Any, tmp_path: Path) -> None:
+    """The object is sparse: its size costs no disk, but a copy of it would fill the disk."""
+    with (tmp_path / "s3/data/huge").open("wb") as file:
+        file.truncate(2_000_000_000_000)
+    huge = {"Bucket": "data", "Key": "huge", "CopySource": "data/huge"}
+    assert refusal(s3.copy_object, **huge) == "InvalidRequest"
+    assert refusal(s3.copy_object, **huge, StorageClass="GLACIER") == "NotImplemented"
+    assert refusal(s3.copy_object, Bucket="data", Key="gone", CopySource="data/gone") == "NoSuchKey"
+    assert not (tmp_path / "overlay/.s3/incoming").exists()
+
+
 def test_coding_aws_chunked_alone_means_no_chunks(s3: Any) -> None:
     s3.put_object(**NAME, Body=BODY, ContentEncoding="gzip, aws-chunked")
     got = s3.get_object(**NAME)

@@ -84,12 +84,13 @@ def delete_object(call: Call) -> Response:
 def _copy_object(call: Call) -> Response:
     call.store.require_bucket(call.bucket)
     asked = call.request.headers.get("x-amz-checksum-algorithm", "")
-    arrived, source = receive_source(call, checksums.algorithm(asked) if asked else "")
     headers = kept_headers(call)
-    if call.request.headers.get("x-amz-metadata-directive", "COPY").upper() != "REPLACE":
-        if source_name(call) == (call.bucket, call.key) and not headers.keys() & set(KEPT_AMZ):
-            arrived.discard()
-            raise S3Error("InvalidRequest", Message="This copy of an object to itself would change nothing.")
+    replaces = call.request.headers.get("x-amz-metadata-directive", "COPY").upper() == "REPLACE"
+    if not replaces and source_name(call) == (call.bucket, call.key) and not headers.keys() & set(KEPT_AMZ):
+        os.close(call.store.open(call.bucket, call.key)[0])  # a missing object is the first thing that S3 reports
+        raise S3Error("InvalidRequest", Message="This copy of an object to itself would change nothing.")
+    arrived, source = receive_source(call, checksums.algorithm(asked) if asked else "")
+    if not replaces:
         own = {name: value for name, value in headers.items() if name in KEPT_AMZ}
         headers = {name: value for name, value in shown_headers(source).items() if name not in KEPT_AMZ} | own
     if arrived.checksums:
