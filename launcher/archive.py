@@ -26,7 +26,7 @@ from entrypoints import contract
 from launcher import errors
 from launcher.code_files import CodeError, CodeFile, FileRules, unreadable
 from launcher.console import human_bytes
-from launcher.nearest import did_you_mean
+from launcher.nearest import did_you_mean_path
 
 MAX_BYTES = 250_000_000  # before compression; more is data, and would be sent again with every change of the code
 MAX_FILES = 20_000
@@ -178,7 +178,7 @@ def _reported_at(*key: str | int) -> Iterator[errors.Path]:
 
 def _folder(directory: Path, include: Sequence[str], exclude: Sequence[str]) -> _Root:
     if not os.path.isdir(directory):  # noqa: PTH112 - Path.is_dir raises for a path that is too long
-        near = did_you_mean(directory.name, _folders_beside(directory))
+        near = did_you_mean_path(directory, Path.is_dir)
         raise CodeError(
             f"{directory}: code.directory is no folder{near}; write the path of the folder that holds the entry point"
         )
@@ -192,7 +192,7 @@ def _dependency(path: Path, include: Sequence[str], exclude: Sequence[str], key:
     if os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises for a path that is too long
         return _Root(key, path, [CodeFile(base, str(path), os.access(path, os.X_OK), path.stat().st_size)])
     if not os.path.isdir(path):  # noqa: PTH112 - as above
-        near = did_you_mean(path.name, _folders_beside(path))
+        near = did_you_mean_path(path)
         raise CodeError(f"{path}: is neither a file nor a folder{near}; correct the path")
     rules = FileRules(path, include, exclude, f"{base}/")
     return _Root(key, path, list(islice(rules.walk(), MAX_FILES + 1)), rules)
@@ -235,13 +235,6 @@ def _refuse_too_much(roots: Sequence[_Root]) -> None:
             "code-too-large",
             root.key,
         )
-
-
-def _folders_beside(directory: Path) -> list[str]:
-    try:
-        return [entry.name for entry in directory.parent.iterdir() if entry.is_dir()]
-    except OSError:  # only a hint is lost
-        return []
 
 
 def _hashed(found: CodeFile, aws_keys: list[str] | None) -> CodeFile:

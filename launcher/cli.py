@@ -27,12 +27,13 @@ from launcher.commands import COMMANDS
 from launcher.commands.completion import codes, examples, one_of
 from launcher.console import say, tell
 from launcher.errors import LaunchError, ProblemsError
-from launcher.nearest import did_you_mean
+from launcher.nearest import did_you_mean, did_you_mean_path
+from launcher.yaml_text import is_spec
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-_SPEC_ENDINGS = (".yaml", ".yml", ".json")
+_A_SPEC = "a spec (*.yaml, *.yml, *.json, or - for stdin)"
 _OF_OUTPUT = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _BROKEN_PIPE = 128 + 13  # what a shell sees of a process that SIGPIPE has ended
 
@@ -55,9 +56,20 @@ class _SpecOrCommand(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words = [arg for arg in args if not arg.startswith("-") or arg == "-"]
         at_once = any(arg.startswith(("--import", "--example", "--explain")) for arg in args)
-        if words and words[0] not in COMMANDS and not at_once and any(_is_spec(arg) for arg in args):
+        if words and words[0] not in COMMANDS and not at_once and any(is_spec(arg) for arg in args):
             args = ["run", *args]
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            run = self.get_command(ctx, "run")
+            if run is None or all(error.option_name not in option.opts for option in run.params):
+                raise
+            remedy = (
+                f"write launch job.yaml {error.option_name}; `launch --example s3-file` prints a spec to start from"
+            )
+            raise click.UsageError(
+                f"{error.option_name} needs {_A_SPEC}, which says what to run: {remedy}", ctx
+            ) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -74,16 +86,15 @@ class _SpecOrCommand(click.Group):
 
         found = super().shell_complete(ctx, incomplete)
         if not incomplete.startswith("-"):
-            names = sorted(file.name for file in Path().iterdir() if _is_spec(file.name))
+            names = sorted(file.name for file in Path().iterdir() if is_spec(file.name))
             shown = (name for name in names if name.startswith(incomplete) and (incomplete or name[0] != "."))
             found += map(CompletionItem, shown)
         return found or [CompletionItem(incomplete, type="file")]
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args[0] not in COMMANDS:
-            near = did_you_mean(args[0], list(COMMANDS))
-            specs = "a spec (*.yaml, *.yml, *.json, or - for stdin)"
-            raise click.UsageError(f"{args[0]!r} is neither a command nor {specs}{near}", ctx)
+            near = did_you_mean_path(args[0], is_spec) or did_you_mean(args[0], list(COMMANDS))
+            raise click.UsageError(f"{args[0]!r} is neither a command nor {_A_SPEC}{near}", ctx)
         return super().resolve_command(ctx, args)
 
 
@@ -95,10 +106,6 @@ def _kept_from_click() -> Iterator[None]:
         if _is_of_output(error):
             raise _UnwrittenError(error) from error
         raise
-
-
-def _is_spec(argument: str) -> bool:
-    return argument == "-" or argument.lower().endswith(_SPEC_ENDINGS)
 
 
 def _explain(context: click.Context, option: click.Parameter, code: str | None) -> None:

@@ -18,6 +18,7 @@ from entrypoints import contract
 from launcher import show
 from launcher.channels import KINDS
 from launcher.errors import InputError, Path, SpecError
+from launcher.nearest import did_you_mean_path
 from launcher.parse import parse_spec
 from launcher.part import Part, aws_name, spec_name
 from launcher.request import build_request, member_place, telling_variables
@@ -41,7 +42,8 @@ def import_file(path: str | FilePath) -> str:
         data = sys.stdin.buffer.read() if str(path) == "-" else FilePath(path).read_bytes()
         path, text = "<stdin>" if str(path) == "-" else path, data.decode("utf-8-sig")
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}; check the path") from None
+        near = did_you_mean_path(path) if isinstance(error, FileNotFoundError) else ""
+        raise InputError(f"{path}: cannot be read: {error.strerror}{near or '; check the path'}") from None
     except UnicodeDecodeError:
         raise InputError(f"{path}: is not UTF-8; save the file as UTF-8") from None
     try:

@@ -14,6 +14,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from launcher.errors import Location, Path, Problem, SpecError
+from launcher.nearest import did_you_mean_path
 from launcher.values import Plain, as_text
 from launcher.yaml_text import MAX_BYTES, checked_text
 from launcher.yaml_tree import MAX_DEPTH, NULLS, Tree, empty, read_tree
@@ -103,7 +104,8 @@ def _extended(tree: Tree, above: tuple[str, ...], environ: Mapping[str, str], fi
         try:
             base = _read(read_bytes(path), str(path))
         except OSError as error:
-            message = f"{_shown(str(path))} cannot be read: {error.strerror}; paths start at this file"
+            near = did_you_mean_path(path) if isinstance(error, FileNotFoundError) else ""
+            message = f"{_shown(str(path))} cannot be read: {error.strerror}; paths start at this file{near}"
             raise _refused((EXTENDS,), message, place) from None
         if not isinstance(base.value, dict):
             raise _refused((EXTENDS,), f"{_shown(str(path))} is not a mapping, so nothing can extend it", place)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
@@ -25,3 +26,14 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     """`; did you mean X?`, or nothing where no name is near."""
     found = nearest(name, names)
     return f"; did you mean {found}?" if found else ""
+
+
+def did_you_mean_path(path: str | Path, fits: Callable[[Path], bool] = Path.exists) -> str:
+    """`; did you mean X?` with the name, of those in the path's folder that fit, that is nearest whatever its ending."""
+    path = Path(path)
+    try:
+        names = {entry.stem: entry.name for entry in path.parent.iterdir() if fits(entry)}
+    except OSError:  # only a hint is lost
+        return ""
+    found = nearest(path.stem, names)
+    return f"; did you mean {names[found]}?" if found else ""

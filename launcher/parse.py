@@ -21,10 +21,10 @@ from launcher.codes import without_ignored
 from launcher.errors import MAX_TOLD, InputError, Path, Problem, SpecError, cut, dotted, in_file_order, place_order
 from launcher.foreign import as_list, as_mapping, place_of
 from launcher.layers import read_bytes, read_layers
-from launcher.nearest import did_you_mean, nearest
+from launcher.nearest import did_you_mean, did_you_mean_path, nearest
 from launcher.spec import JobSpec
 from launcher.values import WRONG_TYPE, Plain
-from launcher.yaml_text import MAX_BYTES
+from launcher.yaml_text import MAX_BYTES, is_spec
 from launcher.yaml_tree import Tree, once_each
 
 _MANY_KEYS = 15  # more than this nobody reads
@@ -44,7 +44,8 @@ def load(path: str | FilePath, *, sets: Sequence[str] = (), environ: Mapping[str
     try:
         data = read_bytes(FilePath(path))
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}; check the path") from None
+        near = did_you_mean_path(path, is_spec) if isinstance(error, FileNotFoundError) else ""
+        raise InputError(f"{path}: cannot be read: {error.strerror}{near or '; check the path'}") from None
     return parse_spec(data, str(path), sets=sets, environ=environ)
 
 

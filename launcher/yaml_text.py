@@ -11,11 +11,17 @@ import re
 from launcher.errors import Location, Problem, SpecError
 
 MAX_BYTES = 1_000_000
+ENDINGS = (".yaml", ".yml", ".json")  # of specs
 _CONTROL = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029"
 _REFUSED = re.compile(f"[{_CONTROL}\ufeff\ufffe\uffff\ud800-\udfff]|\r(?!\n)")
 _UNSHOWN = re.compile(f"[{_CONTROL}\ud800-\udfff]")
 _LINE_BREAKS = {"\x85": r"\N", "\u2028": r"\L", "\u2029": r"\P"}  # to YAML, and to hardly any editor
 _MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+
+
+def is_spec(path: object) -> bool:
+    """Whether a path is named as specs are, or is `-` for standard input."""
+    return str(path) == "-" or str(path).lower().endswith(ENDINGS)
 
 
 def refused(file: str, place: tuple[int, int], message: str, code: str) -> SpecError:

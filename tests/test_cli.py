@@ -132,6 +132,40 @@ def test_a_missing_file_is_one_line(folder: Path) -> None:
     assert done.stderr == "error: nowhere.yaml: cannot be read: No such file or directory; check the path\n"
 
 
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["job.yml", "--dry-run"], "job.yml: cannot be read: No such file or directory; did you mean job.yaml?"),
+        (["wrnog.json"], "wrnog.json: cannot be read: No such file or directory; did you mean wrong.yaml?"),
+        (["--import", "wrnog.yaml"], "wrnog.yaml: cannot be read: No such file or directory; did you mean wrong.yaml?"),
+        (
+            ["lower.yaml"],
+            "wraned.yaml cannot be read: No such file or directory; paths start at this file; did you mean warned.yaml?",
+        ),
+        (["job", "--dry-run"], "or - for stdin); did you mean job.yaml?"),
+        (["job.yaml", "--local", "--channel", "train=jobs.yaml"], "there is no jobs.yaml; did you mean job.yaml?"),
+    ],
+)
+def test_near_name_of_a_missing_file_is_suggested(folder: Path, args: list[str], message: str) -> None:
+    (folder / "lower.yaml").write_text("extends: wraned.yaml")
+    (folder / "job.yaml").write_text(
+        laid_over_base("channels: {train: s3://bucket/train/}\ncode: {entry_point: entrypoints/train.py}")
+    )
+    done = launch(folder, *args)
+    assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.parametrize("args", [["--dry-run"], ["--local"], ["--check"], ["--set", "a=b", "job"], ["--local", "job"]])
+def test_option_of_a_spec_without_one_states_what_a_spec_is(folder: Path, args: list[str]) -> None:
+    done = launch(folder, *args)
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"error: {args[0]} needs a spec (*.yaml, *.yml, *.json, or - for stdin), which says what to run: write launch job.yaml"
+        f" {args[0]}; `launch --example s3-file` prints a spec to start from\n`launch --help` lists the arguments and options\n"
+    )
+    assert "No such option" in launch(folder, "--dry-rnu").stderr
+
+
 @pytest.mark.parametrize("code", [*(rule.code for rule in RULES), *OTHER_CODES, *OTHER_WARNINGS])
 def test_every_code_can_be_explained(code: str) -> None:
     story = explanation(code)

@@ -16,7 +16,7 @@ from typing import Any
 from entrypoints import contract
 from launcher.console import shown_path
 from launcher.errors import InputError, LaunchError
-from launcher.nearest import did_you_mean
+from launcher.nearest import did_you_mean, did_you_mean_path
 from launcher.planning import Plan
 from launcher.request import connector_variables
 
@@ -80,7 +80,7 @@ def _parsed(plan: Plan, text: str) -> tuple[str, Path]:
         raise InputError(f"--channel {text}: the job has no channel {name!r}{near}")
     found = Path(path).absolute()
     if not found.exists():
-        raise InputError(f"--channel {text}: there is no {path}; correct the path")
+        raise InputError(f"--channel {text}: there is no {path}{did_you_mean_path(found) or '; correct the path'}")
     if not found.is_file() and not found.is_dir():
         raise InputError(f"--channel {text}: {path} is neither a file nor a folder; correct the path")
     if found.is_dir() and next((each for each in found.rglob("*") if each.is_file()), None) is None:
