@@ -6,10 +6,10 @@ Reading the model file (0.03 s) needs no import of botocore (0.15 s), and its li
 
 from __future__ import annotations
 
-import gzip
 import importlib.util
 import json
 import re
+import zlib
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path as FilePath
@@ -79,7 +79,7 @@ def shapes() -> Mapping[str, Any]:
     if package is None or not package.submodule_search_locations:
         raise ImportError("botocore is missing: pip install boto3")
     file = FilePath(package.submodule_search_locations[0], "data", _SERVICE)
-    return shapes_of(gzip.decompress(file.read_bytes()))
+    return shapes_of(zlib.decompress(file.read_bytes(), wbits=31))  # as gzip
 
 
 def shapes_of(model: bytes) -> Mapping[str, Any]:
