@@ -16,7 +16,7 @@ Path = tuple[str | int, ...]  # a place in a spec: ("channels", "train", "s3_uri
 
 @dataclass(frozen=True)
 class Location:
-    """A place in a file or in a `--set`; line and column count from 1, columns in characters."""
+    """A place in a file or in an option; line and column count from 1, columns in characters."""
 
     file: str
     line: int
@@ -24,7 +24,7 @@ class Location:
     text: str = field(default="", compare=False)  # the line itself
 
     def __str__(self) -> str:
-        return self.file if self.file.startswith("--set ") else f"{self.file}:{self.line}:{self.column}"
+        return self.file if self.file.startswith("--") else f"{self.file}:{self.line}:{self.column}"
 
     def quoted(self) -> str:
         """The line with a mark under the place; of a long line, the part around it."""

@@ -144,7 +144,7 @@ def test_who_may_not_ask_for_tags_goes_on_without(aws: StandIn, request_of: dict
 
 
 def test_taken_name_of_a_rerun_is_reported_at_the_option(aws: StandIn, request_of: dict[str, Any]) -> None:
-    with pytest.raises(LaunchError, match=r"^--name:1:1: a training job .* exists already") as caught:
+    with pytest.raises(LaunchError, match=r"^--name: a training job .* exists already") as caught:
         launch("rerun", NAME, "--name", NAME, "--no-check")
     assert "base_name" not in str(caught.value)
 

@@ -428,7 +428,7 @@ def test_a_name_that_is_given_is_blamed_for_itself(job: Path) -> None:
     assert launcher.plan(job, name="abc").request["TrainingJobName"] == "abc"
     for base in ("base_name: null", "base_name: mine", "base_name: null\ntraining_job_name: mine"):
         (message,) = problems_of(job, base, "x y")
-        assert message.startswith("--name:1:1: 'x y' does not match")
+        assert message.startswith("--name: 'x y' does not match")
 
 
 def test_a_base_name_is_quoted_as_it_is_written(job: Path) -> None:
