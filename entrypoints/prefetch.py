@@ -10,8 +10,9 @@ before it have been, so the one that is read next can never wait behind later on
   only made costs nothing. Threads start then, in the process that reads, as many as there is work for.
 - Whoever reads waits here, and not in a request: so Ctrl-C is heard, and where not one byte comes for a long time, over all
   requests, that is told of and at last an error (silence.py). Threads that are stuck in a request are left behind.
-- Closing ends the threads: at once where they wait, at the end of their request where one is under way. It is waited for
-  a moment only, so that Ctrl-C ends a program whose store does not answer; threads left so end by themselves.
+- Closing a stream or the pipeline waits for nothing, not even for the lock: it may run while Python finalizes a generator, where
+  a Ctrl-C is lost, and in a thread that holds the lock already. Threads end as soon as they see it: immediately if they wait, else
+  at the end of their request. Only the end of the program waits for them, for a moment.
 - A process made by fork has no threads of its own: what its parent was reading cannot be read on in it, and says so.
 
 This is one engine for S3 and for mounted file systems. S3 gives any range at any time; on a mount a file is read from
@@ -56,14 +57,14 @@ class ReadAhead:
         self._schedule = Schedule(limits)
         self._given: dict[weakref.ref[ReadStream[Slot]], Slot] = {}
         self._abandoned: deque[weakref.ref[ReadStream[Slot]]] = deque()  # of those, to streams that are no more
+        self._left: deque[Slot] = deque()  # of streams that were closed
         self._failure: BaseException | None = None  # of `sources`; its place is after all slots
         self._exhausted = False
         self._advancing = False  # somebody is asking `sources`
         self._idle = 0  # threads that wait
-        self._threads: set[threading.Thread] = set()
+        self.threads: set[threading.Thread] = set()
         self._started = False
         self._closed = False
-        self._left_at = 0.0  # when threads that have not ended are left alone
 
     def __iter__(self) -> Iterator[ReadStream[Slot]]:
         return self
@@ -71,7 +72,7 @@ class ReadAhead:
     def __next__(self) -> ReadStream[Slot]:
         self._check_process()
         with self._lock:
-            self._drop_abandoned()
+            self._drop_closed()
             self._silence.begin()
             while not self._schedule.waiting:
                 if self._failure is not None:
@@ -93,23 +94,9 @@ class ReadAhead:
         return stream
 
     def close(self) -> None:
-        """Ends the threads and lets go of everything that was fetched."""
-        if self._process != os.getpid():
-            return
-        for thread in self.end():
-            if thread is not threading.current_thread():
-                thread.join(max(0.0, self._left_at - time.monotonic()))
-
-    def end(self) -> list[threading.Thread]:
-        """As `close`, but waits for nothing; the threads that have not ended."""
-        with self._lock:
-            if not self._closed:
-                self._closed = self._exhausted = True
-                self._left_at = time.monotonic() + _QUIT_SECONDS
-                self._schedule.drop_all()
-                self._work.notify_all()
-                self._news.notify_all()
-            return list(self._threads)
+        """End the threads and drop what was fetched, without waiting."""
+        self._closed = self._exhausted = True
+        self._tidy()
 
     # What streams ask for
 
@@ -117,7 +104,7 @@ class ReadAhead:
         """The piece at the slot's place, waited for; None at the object's end. Raises what its fetch raised."""
         self._check_process()
         with self._lock:
-            self._drop_abandoned()
+            self._drop_closed()
             self._silence.begin()
             while not (piece := self._schedule.take(slot)):
                 if slot.closed:
@@ -142,10 +129,17 @@ class ReadAhead:
         return slot.source.length() if slot.end is None else slot.end
 
     def close_slot(self, slot: Slot) -> None:
-        """Ends the reading of one object."""
-        if self._process == os.getpid():
-            with self._lock:
-                self._drop(slot)
+        """End the reading of one object, without waiting."""
+        self._left.append(slot)
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Drop what was closed, unless another thread has the lock: that one does it within a second."""
+        if self._process == os.getpid() and self._lock.acquire(blocking=False):
+            try:
+                self._drop_closed()
+            finally:
+                self._lock.release()
 
     # With the lock held
 
@@ -154,18 +148,17 @@ class ReadAhead:
         if not self._news.wait(self._silence.patience):
             self._silence.check(what)
 
-    def _drop_abandoned(self) -> None:
-        """Ends the slots of streams that were dropped before they were closed."""
+    def _drop_closed(self) -> None:
+        """End the slots of streams that were closed, or dropped before they were closed."""
+        if self._closed:
+            self._schedule.drop_all()
+            self._work.notify_all()
+            self._news.notify_all()
         while self._abandoned:
-            slot = self._given.pop(self._abandoned.popleft())
-            if not slot.closed:
-                self._drop(slot)
-
-    def _drop(self, slot: Slot) -> None:
-        self._schedule.drop(slot)
-        if self._started:
-            self._start()
-        self._dismiss()
+            self._left.append(self._given.pop(self._abandoned.popleft()))
+        while self._left:
+            self._schedule.drop(self._left.popleft())
+            self._dismiss()
 
     def _dismiss(self) -> None:
         """Wakes the threads that wait once there is nothing left to do, so that they end."""
@@ -205,9 +198,9 @@ class ReadAhead:
             return
         if self._idle:
             self._work.notify()
-        elif len(self._threads) < self._most_threads:
+        elif len(self.threads) < self._most_threads:
             thread = threading.Thread(target=self._run, name="prefetch", daemon=True)
-            self._threads.add(thread)
+            self.threads.add(thread)
             _live.add(self)
             thread.start()
 
@@ -220,8 +213,10 @@ class ReadAhead:
     def _run(self) -> None:
         with self._lock:
             try:
-                while not self._closed:
-                    self._drop_abandoned()
+                while True:
+                    self._drop_closed()
+                    if self._closed:
+                        return
                     part = self._schedule.next_part()
                     if part is not None:
                         self._dismiss()
@@ -236,8 +231,8 @@ class ReadAhead:
                         self._work.wait(_LOOK_SECONDS)
                         self._idle -= 1
             finally:
-                self._threads.discard(threading.current_thread())
-                if not self._threads:
+                self.threads.discard(threading.current_thread())
+                if not self.threads:
                     _live.discard(self)
 
     def _fetch(self, part: Part) -> None:
@@ -274,7 +269,7 @@ def read_ahead(sources: Iterator[Source], limits: Limits, who: str) -> Generator
     except BaseException:
         pipeline.close()
         if isinstance(sources, Generator):
-            with suppress(ValueError):  # it is still at work, in a thread that did not end in time
+            with suppress(ValueError):  # a thread is advancing it, and closes it with the last reference
                 sources.close()
         raise
 
@@ -286,14 +281,15 @@ def _fetch(part: Part) -> bytes | Exception:
         return error
 
 
-_live: weakref.WeakSet[ReadAhead] = weakref.WeakSet()  # those with threads
+_live: set[ReadAhead] = set()  # those with threads
 
 
 @atexit.register
 def _end_all() -> None:
-    """Ends what was left open: a thread should not be in the middle of a request while Python is taken down."""
+    """End what was left open: a thread should not be in the middle of a request while Python is taken down."""
     left = list(_live)
     for pipeline in left:
-        pipeline.end()
-    for pipeline in left:
         pipeline.close()
+    deadline = time.monotonic() + _QUIT_SECONDS
+    for thread in [thread for pipeline in left for thread in list(pipeline.threads)]:
+        thread.join(max(0.0, deadline - time.monotonic()))

@@ -21,7 +21,7 @@ import os
 import random
 from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
@@ -40,7 +40,6 @@ State: TypeAlias = dict[str, Any]  # what JSON can hold
 VERSION = 2  # of the states
 _PLACE = ("object", "position", "block", "given", "begun", "keys")  # what numbers say of it in a state
 _LEAST = (0, -math.inf, 0, 0, 0, 0)  # of each: a position in what was gzipped is negative
-_LEAVE_SECONDS = 3.0  # for a block that is being read, where nobody wants it any more
 
 
 @dataclass(frozen=True)
@@ -261,9 +260,10 @@ class _Blocks:
                 coming = self._begun(source)
                 yield read
         finally:
-            self._left = True  # where nobody takes the block that is being read, it need not be whole
-            if wait([coming], _LEAVE_SECONDS).done:
-                source.close()
+            # Python may be finalizing this generator, and would lose a Ctrl-C that comes meanwhile: so nothing is waited for.
+            self._left = True
+            if coming.done():
+                source.close()  # else the thread that reads from it closes it, at its next sample
 
     def _begun(self, source: Generator[Sample, None, None]) -> Future[Block]:
         """The next block, which is being read: a Pipe can be silent, and must not keep whoever leaves from leaving."""

@@ -12,9 +12,11 @@ and batches come from the threads in turn. So a state is one state for each thre
 
 from __future__ import annotations
 
+import atexit
 import queue
 import threading
 import time
+import weakref
 from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
 from dataclasses import dataclass
@@ -128,6 +130,7 @@ class ThreadLoader:
             for each, filled in zip(samples, queues, strict=True)
         ]
         for worker in workers:
+            _workers.add(worker)
             worker.start()
         try:
             while len(ended) < self._threads:
@@ -144,10 +147,8 @@ class ThreadLoader:
                     yield item.content
                 del item  # a batch that was given must not be held while the next is waited for
         finally:
+            # Python may be finalizing this generator, and would lose a Ctrl-C that comes meanwhile: so nothing is waited for.
             stop.set()
-            deadline = time.monotonic() + _LEAVE_SECONDS
-            for worker in workers:
-                worker.join(max(0.0, deadline - time.monotonic()))
 
     def _work(self, samples: Samples | Mixture, filled: queue.Queue[_Batch | _End], stop: threading.Event) -> None:
         """One thread: batches of its share until that ends, fails or nobody reads any more."""
@@ -172,6 +173,17 @@ class ThreadLoader:
             if sample is not None and isinstance(caught, Exception) and isinstance(samples, Samples):
                 tell_sample(caught, sample, samples)
         _put(filled, _End(error, samples.state_dict()), stop)
+
+
+_workers: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+
+
+@atexit.register
+def _join_workers() -> None:
+    """Wait a moment for threads to end: one that returns from torch while Python is taken down would abort the process."""
+    deadline = time.monotonic() + _LEAVE_SECONDS
+    for worker in list(_workers):
+        worker.join(max(0.0, deadline - time.monotonic()))
 
 
 def _check(state: Any) -> None:

@@ -21,6 +21,7 @@ from entrypoints.errors import ChannelError
 from entrypoints.prefetch import read_ahead
 from entrypoints.prefetch_schedule import Limits
 from entrypoints.readers.remote_file import RemoteFile, file_system, is_remote
+from pipe_feeder import wait_for
 
 SMALL = Limits(held_bytes=64, piece_bytes=16, objects=8, threads=5)
 
@@ -205,7 +206,7 @@ def test_closing_early_ends_the_threads_and_the_listing() -> None:
     stream = next(streams)
     assert stream.read(1) == b"\0"
     streams.close()
-    assert not threads()
+    wait_for(lambda: not threads())
     assert ended == [True]
     # What is cut off is an error, never a short object.
     with pytest.raises(ChannelError, match="object '0': its reading was ended"):

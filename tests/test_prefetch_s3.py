@@ -20,6 +20,7 @@ from entrypoints.sharding import EVERYTHING, Share
 from entrypoints.torch_dataset import ChannelDataset
 from entrypoints.torch_map import ConnectorMapDataset
 from faulty_s3 import RESET, Store, environment_of, faulty_s3
+from pipe_feeder import wait_for
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
@@ -163,4 +164,4 @@ def test_leaving_early_ends_the_threads(store: Store, numbers: Environment) -> N
         stream.close()
         break
     streams.close()  # type: ignore[attr-defined]
-    assert not [thread for thread in threading.enumerate() if thread.name == "prefetch"]
+    wait_for(lambda: not [thread for thread in threading.enumerate() if thread.name == "prefetch"])

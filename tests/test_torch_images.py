@@ -18,6 +18,7 @@ from entrypoints.errors import ChannelError
 from entrypoints.labels import read_labels
 from entrypoints.records import tar_write
 from entrypoints.torch_images import ImageChannel, ImageForm, Loading
+from pipe_feeder import wait_for
 
 COUNT = 40
 GREY = ImageForm("L")
@@ -136,5 +137,5 @@ def test_an_epoch_that_is_left_leaves_no_threads(environment: Environment) -> No
     batches = channel.batches(0)
     next(batches)
     batches.close()
-    assert threading.active_count() == before
+    wait_for(lambda: threading.active_count() == before)
     assert channel.delivery.samples == 2
