@@ -75,9 +75,9 @@ lock:  ## Pin the packages again, in requirements.lock.
 	.venv/lock/bin/uv pip compile pyproject.toml --group dev --group bench --group torch-needs --extra torch --extra s3 --extra formats --universal \
 		--python-version 3.10 --generate-hashes --no-emit-package torch --no-annotate --no-header --quiet --output-file requirements.lock
 
-# Submits to the stand-in for AWS on a terminal of its own, and writes what a user sees into launcher/README.md.
+# Submits to the stand-in for AWS on a terminal of its own, and writes what a user sees into launcher/README.md and docs/terminal.svg.
 recording: env  ## Record the session that launcher/README.md shows.
-	PYTHONPATH=tests $(BIN)/python tests/record.py launcher/README.md
+	PYTHONPATH=tests $(BIN)/python tests/record.py launcher/README.md docs/terminal.svg
 
 # Measures us beside the peers and writes the results into tests/README.md; takes 4 GB in .bench and .sdk, 5 GB in the temporary folder
 # and half an hour. The peers have an environment of their own, since some of them pin what we do not; the SDK's is sdk-test's.

@@ -1,11 +1,13 @@
-"""Records what a user sees who submits a job, and writes it into a page: `python tests/record.py launcher/README.md`.
+"""Records what a user sees who submits a job: `python tests/record.py launcher/README.md docs/terminal.svg`.
 
 Run by `make recording`; it takes half a minute, as long as the jobs do. Every line is what `launch` printed on a
-pseudo-terminal that moves no cursor, with the stand-in for AWS behind it. Nothing is edited.
+pseudo-terminal, with the stand-in for AWS behind it. Nothing is edited. The page gets the whole session as text, the picture
+its beginning in colour.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -18,6 +20,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from rich._export_format import CONSOLE_SVG_FORMAT
+from rich.console import Console
+from rich.text import Text
 
 import aws_stand_in
 from aws_stand_in import StandIn
@@ -34,23 +40,25 @@ stopping_condition: {max_runtime_in_seconds: 2h}
 output_data_config: {s3_output_path: s3://my-bucket/out/}
 metric_definitions: [{name: "validation:accuracy", regex: "validation_accuracy=([0-9.]+)"}]
 channels:
-  train: {s3_uri: s3://my-bucket/train, input_mode: FastFile}
+  train: {s3_uri: s3://my-bucket/train/, compression_type: Gzip}
 """
 TRUST = {
     "Version": "2012-10-17",
     "Statement": [{"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}],
 }
 POLICY = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
-COLUMNS = "118"
+COLUMNS = 100
+PICTURED = 2  # commands
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_FIX = "--set channels.train.compression_type=null"
 
 
 def set_scene(aws: StandIn) -> None:
-    """An account with what the job needs, and a second folder whose name begins as the first one's does."""
+    """An account with what the job needs."""
     s3, iam = aws.client("s3"), aws.client("iam")
     s3.create_bucket(Bucket="my-bucket")
-    for folder in ("train", "train-old"):
-        for number in range(4):
-            s3.put_object(Bucket="my-bucket", Key=f"{folder}/{number:05}.tar", Body=bytes(200_000))
+    for number in range(8):
+        s3.put_object(Bucket="my-bucket", Key=f"train/{number:05}.tar", Body=bytes(200_000))
     iam.create_role(RoleName="training", AssumeRolePolicyDocument=json.dumps(TRUST))
     iam.put_role_policy(RoleName="training", PolicyName="all", PolicyDocument=json.dumps(POLICY))
     aws.image("123456789012", "trainer", "1")
@@ -87,7 +95,7 @@ def living(aws: StandIn, name: str, ending: dict[str, str], last_words: list[str
 
 
 def shown(command: str, environ: dict[str, str]) -> str:
-    """What the command writes to a terminal, with the command above it."""
+    """What the command writes to a terminal, in colour, with the command above it."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(["sh", "-c", command], stdin=theirs, stdout=theirs, stderr=theirs, env=environ):
         os.close(theirs)
@@ -101,12 +109,11 @@ def shown(command: str, environ: dict[str, str]) -> str:
                 break
             written += piece
     os.close(ours)
-    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written.decode()).replace("\r\n", "\n")
-    return f"$ {command}\n{text}"
+    return f"$ {command}\n{written.decode().replace(chr(13), '')}"
 
 
-def record() -> str:
-    """The whole session."""
+def record() -> list[str]:
+    """The whole session, command by command."""
     failure = {"status": "Failed", "reason": "AlgorithmError: ExecuteUserScriptError:\nExitCode 1"}
     error = ["torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB."]
     with aws_stand_in.running() as aws, tempfile.TemporaryDirectory() as folder:
@@ -116,28 +123,44 @@ def record() -> str:
         Path("job.yaml").write_text(SPEC)
         bin_folder = str(Path(sys.executable).parent)
         path = f"{bin_folder}{os.pathsep}{os.environ['PATH']}"
-        environ = {**os.environ, **aws.environ, "PATH": path, "TERM": "dumb", "COLUMNS": COLUMNS}
+        environ = {**os.environ, **aws.environ, "PATH": path, "COLUMNS": str(COLUMNS)}
+        environ["TERM"] = "unknown"  # colours, and nothing that moves the cursor
         set_scene(aws)
+        parts = [shown("launch job.yaml", environ)]
         with living(aws, "digits-1", {"status": "Completed"}, []):
-            parts = [shown("launch job.yaml --yes --name digits-1", environ)]
+            parts.append(shown(f"launch job.yaml --yes --name digits-1 {_FIX}", environ))
         time.sleep(1)
         with living(aws, "digits-2", failure, error):
             parts.append(
-                shown("launch job.yaml --yes --wait --name digits-2 --set hyperparameters.batch-size=4096", environ)
+                shown(
+                    f"launch job.yaml --yes --wait --name digits-2 {_FIX} --set hyperparameters.batch-size=4096",
+                    environ,
+                )
             )
         parts.append(shown("launch list", environ))
-    return "\n".join(parts)
+    return parts
+
+
+def draw(session: str) -> str:
+    """An SVG of a terminal with the session on it."""
+    console = Console(width=COLUMNS, record=True, file=io.StringIO(), force_terminal=True)
+    for line in session.splitlines():
+        console.print(Text.from_ansi(line, style="bold" if line.startswith("$ ") else ""), no_wrap=False)
+    without_fonts = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)  # they lie on a host
+    return console.export_svg(title="launch", code_format=without_fonts, unique_id="terminal")
 
 
 def main() -> None:
-    """Write the session between the README's marks."""
-    readme = Path(sys.argv[1]).absolute()
-    session = record()
-    text = readme.read_text(encoding="utf-8")
+    """Write the session between the page's marks, and its beginning as a picture."""
+    page, picture = (Path(name).absolute() for name in sys.argv[1:])
+    parts = record()
+    text = page.read_text(encoding="utf-8")
     begin, end = "<!-- recording: made by `make recording` -->\n", "<!-- end of the recording -->"
     before, _, rest = text.partition(begin)
     after = rest.partition(end)[2]
-    readme.write_text(f"{before}{begin}```console\n{session}```\n{end}{after}", encoding="utf-8")
+    session = _COLOUR.sub("", "\n".join(parts))
+    page.write_text(f"{before}{begin}```console\n{session}```\n{end}{after}", encoding="utf-8")
+    picture.write_text(draw("\n".join(parts[:PICTURED])), encoding="utf-8")
 
 
 if __name__ == "__main__":
