@@ -1,4 +1,4 @@
-"""What tests/README.md says of speed is what the last `make bench` found."""
+"""The tables of tests/README.md and the chart of README.md show the results of the last `make bench`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,17 @@ def test_the_page_has_the_last_results(tmp_path: Path, monkeypatch: pytest.Monke
     readme = Path(shutil.copy(ROOT / "tests/README.md", tmp_path))
     write_table(readme, results["machine"], results["rows"])
     assert readme.read_text() == (ROOT / "tests/README.md").read_text(), "make bench"
+
+
+def test_the_chart_has_the_last_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    from chart import BARS, LABEL_CHARACTERS, draw
+
+    rows = json.loads((BENCHMARKS / "results.json").read_text())["rows"]
+    assert {(row["work"], row["peer_name"]) for row in rows} >= BARS.keys()
+    assert max(map(len, BARS.values())) <= LABEL_CHARACTERS
+    draw(rows, tmp_path / "speed.svg")
+    assert (tmp_path / "speed.svg").read_text() == (ROOT / "docs/speed.svg").read_text(), "make bench"
 
 
 def test_figures_are_told_in_fitting_units(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """Every benchmark, one after the other: `python tests/benchmarks/run.py tests/README.md` (make bench); some minutes.
 
-Prints each row as it is found, and writes results.json and results.svg beside this file and the table into the page; `-` in
+Prints each row as it is found, and writes results.json beside this file, docs/speed.svg, and the tables into the page; `-` in
 its place writes nothing. Names behind it run these only, and leave the others' rows as they were: `... - loaders cache`.
 LAUNCHER_BENCH_PYTHON, LAUNCHER_SDK_V2_PYTHON and AWS_COMMAND name the peers' environments; rows of peers that are not there are
 left out.
@@ -34,7 +34,7 @@ import far_files
 import shards
 from chart import draw
 from rounds import ROUNDS, Row
-from table import HEADINGS, line, said, write_table
+from table import HEADINGS, line, measured, write_table
 
 # Each gets a folder of its own, on the disk.
 BENCHMARKS: Mapping[str, Callable[[Path], Sequence[Row]]] = {
@@ -59,7 +59,7 @@ def main() -> None:
     """Run what was asked for."""
     readme, chosen = sys.argv[1], sys.argv[2:] or list(BENCHMARKS)
     machine = facts()
-    print(said(machine), HEADINGS, sep="\n\n", flush=True)
+    print(measured(machine), HEADINGS, sep="\n\n", flush=True)
     results = HERE / "results.json"
     known = json.loads(results.read_text())["rows"] if sys.argv[2:] and results.exists() else []
     rows: dict[str, list[Row]] = {name: [row for row in known if row["benchmark"] == name] for name in BENCHMARKS}
@@ -72,7 +72,7 @@ def main() -> None:
         if readme != "-":  # each time, so that what fails later takes nothing away
             found = [row for of_one in rows.values() for row in of_one]
             results.write_text(json.dumps({"machine": machine, "rows": found}, indent=1) + "\n")
-            draw(found, HERE / "results.svg")
+            draw(found, HERE.parents[1] / "docs/speed.svg")
             write_table(Path(readme), machine, found)
 
 
