@@ -7,15 +7,21 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 import channel_specs
+from launcher.api import plan
+from launcher.channels import KINDS
 from launcher.checks import RULES
 from launcher.codes import OTHER_CODES, OTHER_WARNINGS
 from launcher.cost.table import unpriced
 from launcher.preflight import CHECKS
+from launcher.schema import schema
+from launcher.show import as_yaml
 
 
 def specs_table() -> str:
@@ -54,6 +60,82 @@ def _metavar(option: Any) -> str:
 
 def _option_help(option: Any) -> str:
     return (option.help or "").replace("|", "\\|").replace("<", "&lt;")
+
+
+def keys_table() -> str:
+    """Every key of a spec but those of channels, a row each; `[]` stands for the items of a list."""
+    made = schema()
+    keys = {key: field for key, field in made["properties"].items() if key != "channels"}
+    return "\n".join([_KEYS_HEADINGS, *_key_rows(keys, made["$defs"])])
+
+
+def channels_tables() -> str:
+    """The keys of a channel of each storage kind."""
+    definitions = schema()["$defs"]
+    parts = []
+    for source, kind in KINDS.items():
+        definition = definitions[kind.__name__]
+        keys = {key: field for key, field in definition["properties"].items() if key != "source"}
+        head = [f"**`source: {source}`** {definition['description']}", "", _KEYS_HEADINGS]
+        parts.append("\n".join([*head, *_key_rows(keys, definitions)]))
+    return "\n\n".join(parts)
+
+
+_KEYS_HEADINGS = "| key | value | default | meaning |\n|---|---|---|---|"
+_MANY_VALUES = 6
+_TYPES = {"string": "text", "array": "list", "object": "mapping"}
+
+
+def _key_rows(keys: dict[str, Any], definitions: dict[str, Any], above: str = "") -> Iterator[str]:
+    for key, field in keys.items():
+        default = f"`{field['default']}`" if field.get("default") is not None else ""
+        parts = list(_inner(field))
+        meaning = field.get("description") or " ".join(definitions[inner].get("description", "") for inner, _ in parts)
+        yield f"| `{above}{key}` | {_values(field)} | {default} | {_in_cell(meaning)} |"
+        for inner, mark in parts:
+            yield from _key_rows(definitions[inner]["properties"], definitions, f"{above}{key}{mark}.")
+
+
+def _options(field: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """What a key takes besides null and a variable."""
+    for option in field.get("anyOf", field.get("oneOf", [field])):
+        if "oneOf" in option or "anyOf" in option:
+            yield from _options(option)
+        elif option.get("type") != "null" and option.get("$ref") != "#/$defs/Variable":
+            yield option
+
+
+def _inner(field: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The mappings that a key holds, by name, with the mark of a list's items."""
+    for option in _options(field):
+        for place, mark in ((option, ""), (option.get("items", {}), "[]")):
+            name = place.get("$ref", "").removeprefix("#/$defs/")
+            if name and not name.startswith("aws."):
+                yield name, mark
+
+
+def _values(field: dict[str, Any]) -> str:
+    words: list[str] = []
+    for option in _options(field):
+        allowed = option.get("enum", [option["const"]] if "const" in option else [])
+        if allowed:
+            words += [f"`{each}`" for each in allowed] if len(allowed) <= _MANY_VALUES else [f"one of {len(allowed)}"]
+        elif "$ref" in option:
+            words.append("mapping")
+        else:
+            types = option.get("type", "string")
+            first: str = (
+                types[0] if isinstance(types, list) else types
+            )  # what else text may be written as says nothing new
+            words.append(_TYPES.get(first, first))
+    return ", ".join(dict.fromkeys(words))
+
+
+def request_block() -> str:
+    """What the README's first spec becomes, as `--dry-run` prints it."""
+    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    spec = yaml.safe_load(readme.split("```yaml\n")[1].split("```")[0])
+    return f"```yaml\n{as_yaml(plan(spec, name='digits-1').request)}```"
 
 
 def codes_table() -> str:
@@ -96,6 +178,9 @@ def unpriced_line() -> str:
 PAGES = ("README.md", "launcher/README.md", "channel_specs/README.md", "entrypoints/README.md", "tests/README.md")
 
 PARTS: dict[str, Callable[[], str]] = {
+    "request": request_block,
+    "keys": keys_table,
+    "channels": channels_tables,
     "specs": specs_table,
     "commands": commands_tables,
     "preflight": preflight_table,

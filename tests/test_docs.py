@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import click
 import jsonschema
@@ -55,17 +56,24 @@ def test_editors_refuse_what_the_parser_refuses(wrong: dict[str, Any]) -> None:
         jsonschema.validate(wrong, schema.schema())
 
 
-def test_every_yaml_block_of_the_pages_plans(tmp_path: Path) -> None:
-    blocks = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
-    specs = [block for block in blocks if yaml.safe_load(block) is not None]
-    assert specs
+@pytest.mark.parametrize("page", ["README.md", "channel_specs/README.md"])
+def test_every_yaml_block_of_a_page_plans(page: str, tmp_path: Path) -> None:
+    """The first is a whole spec, job.yaml; another one extends it, or is added to it."""
+    first, *others = [block for block in re.findall(r"```yaml\n(.*?)```", PAGES[page], re.DOTALL) if plans(block)]
     (tmp_path / "src").mkdir()
     (tmp_path / "src/train.py").touch()
     (tmp_path / "src/requirements.txt").touch()
-    for number, block in enumerate(specs):
-        job = tmp_path / ("job.yaml" if number == 0 else f"job-{number}.yaml")
-        job.write_text(block)
+    (tmp_path / "job.yaml").write_text(first)
+    assert launcher.plan(tmp_path / "job.yaml").warnings == ()
+    for number, block in enumerate(others):
+        job = tmp_path / f"job-{number}.yaml"
+        job.write_text(block if "extends:" in block else f"{first}{block}")
         assert launcher.plan(job).request["RoleArn"]
+
+
+def plans(block: str) -> bool:
+    """Whether a block is a spec, and neither a comment alone nor a request."""
+    return "TrainingJobName" not in (yaml.safe_load(block) or {"TrainingJobName": ""})
 
 
 def test_every_code_is_documented() -> None:
@@ -120,9 +128,19 @@ def test_links_and_paths_exist(page: str) -> None:
         assert not heading or heading in anchors(file.read_text(encoding="utf-8")), f"{target}#{heading}"
     named = re.findall(r"`((?:launcher|entrypoints|channel_specs|tests)/[\w./-]*)`", text)
     assert [path for path in named if not (ROOT / path).exists()] == []
+    tests = re.findall(r"`(?:tests/)?(test_[\w*]+\.py)`", text)
+    assert [name for name in tests if not any((ROOT / "tests").rglob(name))] == []
 
 
 def anchors(text: str) -> set[str]:
     """The addresses of a page's headings: lower case, without punctuation, hyphens for blanks."""
     headings = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_picture_shows_beginning_of_recorded_session() -> None:
+    texts = ElementTree.parse(ROOT / "docs/terminal.svg").getroot().iter("{http://www.w3.org/2000/svg}text")
+    _, *lines = ("".join((text.text or "").split()) for text in texts)
+    session = re.findall(r"```console\n(.*?)```", PAGES["launcher/README.md"], re.DOTALL)[0]
+    assert len(lines) > 20
+    assert "".join(session.split()).startswith("".join(lines)), "make recording"

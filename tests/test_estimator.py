@@ -31,7 +31,7 @@ from launcher.estimator import EstimatorInputs, estimator_inputs
 from launcher.request import telling_variables
 
 ROOT = Path(launcher.__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+SPECS_PAGE = (ROOT / "channel_specs/README.md").read_text(encoding="utf-8")
 REFERENCE = (ROOT / "launcher/README.md").read_text(encoding="utf-8")
 TELLING = ("LAUNCHER_CONNECTOR_", "LAUNCHER_ATTRIBUTE_NAMES_", "LAUNCHER_SHUFFLED_CHANNELS_")
 PYTHONS = {2: "LAUNCHER_SDK_V2_PYTHON", 3: "LAUNCHER_SDK_V3_PYTHON"}
@@ -163,7 +163,7 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     (folder / "src").mkdir()
     (folder / "src/train.py").touch()
     (folder / "src/requirements.txt").touch()
-    (folder / "job.yaml").write_text(re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)[0])
+    (folder / "job.yaml").write_text(re.findall(r"```yaml\n(.*?)```", SPECS_PAGE, re.DOTALL)[0])
     (folder / "example.py").write_text(worked_example(request.param))
     (folder / "config").write_text(
         "SchemaVersion: '1.0'\n"

@@ -13,17 +13,18 @@ import pytest
 
 import launcher
 from aws_stand_in import StandIn
+from entrypoints import write_shards
 
 ROOT = Path(launcher.__file__).parents[1]
 
 
 @pytest.fixture
 def folder(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the README's first spec and its code, and an account with its bucket."""
+    """A folder with the complete spec of channel_specs/README.md and its code, and an account with its bucket."""
     (tmp_path / "src").mkdir()
     (tmp_path / "src/train.py").touch()
     (tmp_path / "src/requirements.txt").touch()
-    (tmp_path / "job.yaml").write_text(blocks("yaml", "README.md", "## What it does")[0])
+    (tmp_path / "job.yaml").write_text(blocks("yaml", "channel_specs/README.md", "## A complete spec")[0])
     monkeypatch.chdir(tmp_path)
     aws.client("s3").create_bucket(Bucket="my-bucket")
     aws.clear_calls()
@@ -53,7 +54,7 @@ def code_of(aws: StandIn, request: dict[str, Any]) -> set[str]:
 
 def test_python_recipe_creates_job_with_code_and_follows_it(aws: StandIn, folder: Path) -> None:
     aws.script({"after": 0, "status": "Completed", "message": "Training job completed"})
-    (recipe, _) = blocks("python", "launcher/README.md", "## In Python")
+    (recipe,) = blocks("python", "launcher/README.md", "## In Python")
     done = run(sys.executable, "-c", recipe + "print(job.name, outcome.status, outcome.exit_code)\n")
     assert done.stdout.splitlines()[-1] == "digits-1 Completed 0"
     (request,) = aws.requests()
@@ -63,7 +64,7 @@ def test_python_recipe_creates_job_with_code_and_follows_it(aws: StandIn, folder
 
 
 def test_boto3_recipe_creates_the_same_job_as_launch(aws: StandIn, folder: Path) -> None:
-    run(sys.executable, "-c", blocks("python", "launcher/README.md", "## In Python")[1])
+    run(sys.executable, "-c", blocks("python", "launcher/README.md", "## Sending the request yourself")[0])
     (request,) = aws.requests()
     assert code_of(aws, request) == {"boot.py", "code.tar.gz"}
     aws.reset()
@@ -81,7 +82,7 @@ def test_cli_recipe_prints_the_request_that_launch_sends(
     (folder / "job.yaml").write_text(
         (folder / "job.yaml").read_text().replace("environment: {LOG_LEVEL: info}", settings)
     )
-    (recipe,) = (block for block in blocks("", "README.md", "## What it does") if "create-training-job" in block)
+    (recipe,) = blocks("", "launcher/README.md", "## Sending the request yourself")
     assert recipe.splitlines()[-1] == "aws sagemaker create-training-job --cli-input-json file://request.json"
     commands = recipe.replace("launch ", f"{sys.executable} -m launcher.cli ").replace(
         "python -c", f"{sys.executable} -c"
@@ -101,3 +102,19 @@ def test_first_spec_draws_no_warning(folder: Path) -> None:
     """With --strict, a warning is an error."""
     done = run(sys.executable, "-m", "launcher.cli", "job.yaml", "--dry-run", "--strict")
     assert "warning" not in done.stderr
+
+
+def test_container_code_trains_in_a_local_run(tmp_path: Path) -> None:
+    """The README's spec with its line for the code, and its script, which then prints its last batch."""
+    (script,) = blocks("python", "README.md", "## The training script")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/train.py").write_text(f"{script}print('last batch', tuple(images.shape), labels.dtype)\n")
+    (spec,) = (block for block in blocks("yaml", "README.md", "## A job in seven lines") if "base_name" in block)
+    assert len(spec.splitlines()) == 7
+    (tmp_path / "job.yaml").write_text(spec + blocks("yaml", "README.md", "## The training script")[0])
+    samples = [{"__key__": f"{number}", "raw": bytes(16), "cls": b"3"} for number in range(33)]
+    write_shards(samples, tmp_path / "images", "tar", 10_000)
+    command = (sys.executable, "-m", "launcher.cli", "job.yaml", "--local", "--channel", "train=./images")
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=250)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"last batch \(\d+, 16\) torch.int64", done.stdout), done.stdout
