@@ -19,6 +19,9 @@ def owner_process() -> int:
     return os.getpid() if parent is None or parent.pid is None else parent.pid
 
 
+_ENDED = (b"Z", b"X")  # states of a process that only waits to be reaped
+
+
 class Processes:
     """Processes by their number and the time they started: numbers are given out again."""
 
@@ -39,12 +42,46 @@ class Processes:
 
 
 def start_time(process: int) -> str:
-    """What tells a process from a later one of its number; empty where there is none, or it has ended."""
-    try:
-        after_name = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
+    """Return what tells a process from a later one of its number; empty if there is none, or it has ended."""
+    fields = _stat(process)
+    if fields is None:
         return "" if Path("/proc/self/stat").exists() or not _is_there(process) else sys.platform
-    return "" if after_name[0] in (b"Z", b"X") else after_name[19].decode()
+    return "" if fields[0] in _ENDED else fields[19].decode()
+
+
+def torchrun_ranks(process: int) -> set[int]:
+    """Return the running processes that torchrun started together with this one, which is among them.
+
+    torchrun starts all ranks of a host at the same moment, so a rank that is not among them has ended, however late ranks read.
+
+    Returns:
+        An empty set if that cannot be known: torchrun did not start the process, or a script between them did; there is no /proc.
+    """
+    fields = _stat(process)
+    if fields is None or not _is_rank(process) or _is_rank(int(fields[1])):
+        return set()
+    found = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        other = _stat(int(folder.name))
+        if other is not None and other[1] == fields[1] and other[0] not in _ENDED:
+            found.add(int(folder.name))
+    return found
+
+
+def _is_rank(process: int) -> bool:
+    """Whether torchrun started the process or an ancestor of it."""
+    try:
+        return b"\0TORCHELASTIC_RUN_ID=" in b"\0" + Path(f"/proc/{process}/environ").read_bytes()
+    except OSError:
+        return False
+
+
+def _stat(process: int) -> list[bytes] | None:
+    """The fields of /proc/PID/stat after the name, which can hold anything: state, parent and so on."""
+    try:
+        return Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return None
 
 
 def _is_there(process: int) -> bool:

@@ -179,6 +179,39 @@ def test_rank_that_has_exited_is_named_to_those_that_wait_for_it(root: Path) -> 
     assert "ChannelError: channel 'lines', epoch 1: rank 0 of this host has ended without reading its share" in errors
 
 
+WITHOUT_RANK_0 = """
+    import os, sys, time
+    from entrypoints.channel import open_channel
+
+    if os.environ["RANK"] == "0":
+        if sys.argv[1] == "ends":
+            sys.exit()
+        time.sleep(6)
+    with open_channel("lines") as samples:
+        print(sum(1 for _ in samples), flush=True)
+"""
+
+
+def of_torchrun(root: Path, how: str, *options: str) -> subprocess.Popen[str]:
+    (root / "script.py").write_text(textwrap.dedent(WITHOUT_RANK_0))
+    return started(
+        root, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", *options, "script.py", how
+    )
+
+
+def test_rank_of_torchrun_that_ends_before_it_connects_is_reported(root: Path) -> None:
+    with of_torchrun(root, "ends") as process:
+        _, errors = process.communicate(timeout=PATIENCE * 4)  # and not the ten minutes of a rank that is late
+    assert process.returncode == 1
+    assert "ChannelError: channel 'lines', epoch 0: of this host's 2 ranks only rank 1 still runs; the others" in errors
+
+
+def test_rank_of_torchrun_that_connects_late_is_waited_for(root: Path) -> None:
+    with of_torchrun(root, "pauses") as process:
+        output, errors = process.communicate(timeout=PATIENCE * 4)
+    assert (process.returncode, output.split()) == (0, [str(COUNT // 2)] * 2), errors
+
+
 def test_rank_that_is_late_is_waited_for(root: Path) -> None:
     late, waiting = rank(root, 0, "pauses", 0, 1), rank(root, 1, "reads", 0, 1)
     assert waiting.stdout is not None and late.stdin is not None

@@ -17,7 +17,9 @@ What is promised:
   differ by one sample at most.
 - Nothing is dealt before all readers of the host have come, so their shares must be read side by side. If some do not come
   within LAUNCHER_FIFO_WAIT_SECONDS, the others get an error that says how many came; if a rank whose share is missing has ended,
-  they get an error that names it within a second. A rank that has not come yet in any epoch cannot be known to have ended.
+  they get an error that names it within a second. A rank that ended before it ever connected is reported within 5 s if torchrun
+  started it: torchrun starts all ranks of a host at once, so a rank without a process is not late. If it was started in another
+  way (mp.spawn, mpirun, a script between torchrun and the rank), it cannot be told from one that is late.
 - A rank resumed from a state in which its share is finished reports that, and is waited for no longer: it may end before
   the others have come.
 - A shuffled share is in blocks that end at the same number for all shares, and that number depends on the stream alone.

@@ -30,11 +30,15 @@ from pathlib import Path
 from entrypoints.broker import wire
 from entrypoints.broker.epochs import Epoch, Outbox, Part
 from entrypoints.errors import ChannelError
-from entrypoints.process_identity import Processes
+from entrypoints.process_identity import Processes, torchrun_ranks
 from entrypoints.readers import fifo
 from entrypoints.records import name_of
+from entrypoints.sharding import Share
 
 LOOK_SECONDS = 0.2  # between two looks whether the job is still there, and whether somebody waits in vain
+NEVER_CAME_SECONDS = (
+    3.0  # until missing ranks are looked for among torchrun's processes: all of those have been started then
+)
 FIRST_SECONDS = 10.0  # until the first request: whoever starts a broker has one
 
 
@@ -243,6 +247,12 @@ class Coordinator:
                     f"rank {', '.join(map(str, sorted(ended)))} of this host has ended without reading its share of this epoch; "
                     "see its log for why; every rank must read the channel in every epoch"
                 )
+            elif now - epoch.since > NEVER_CAME_SECONDS and self._only_these_run(epoch.shares):
+                ranks = ", ".join(map(str, sorted(self._ranks)))
+                reason = (
+                    f"of this host's {epoch.shares.readers // epoch.shares.workers} ranks only rank {ranks} still runs; the others "
+                    "have ended without reading the channel; see their logs for why; every rank must read it in every epoch"
+                )
             elif now - epoch.since > first.wait_seconds:
                 come = ", ".join(map(str, sorted(epoch.parts)))
                 reason = (
@@ -253,6 +263,11 @@ class Coordinator:
                 continue
             where = f"channel {first.channel!r}, epoch {epoch.number}: "
             epoch.give_up(reason, wire.error_frame(ChannelError(where + reason)))
+
+    def _only_these_run(self, share: Share) -> bool:
+        """Whether ranks of this host have never connected, and torchrun runs no process beside those that have."""
+        running = {process for rank in self._ranks.values() for process in rank.started if rank.any_running()}
+        return len(self._ranks) < share.readers // share.workers and torchrun_ranks(min(running, default=0)) == running
 
 
 def _log_to(path: str) -> None:
