@@ -292,4 +292,5 @@ def _end_all() -> None:
         pipeline.close()
     deadline = time.monotonic() + _QUIT_SECONDS
     for thread in [thread for pipeline in left for thread in list(pipeline.threads)]:
-        thread.join(max(0.0, deadline - time.monotonic()))
+        if thread.is_alive():  # a Ctrl-C may have come before it was started
+            thread.join(max(0.0, deadline - time.monotonic()))

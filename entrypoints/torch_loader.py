@@ -183,7 +183,8 @@ def _join_workers() -> None:
     """Wait a moment for threads to end: one that returns from torch while Python is taken down would abort the process."""
     deadline = time.monotonic() + _LEAVE_SECONDS
     for worker in list(_workers):
-        worker.join(max(0.0, deadline - time.monotonic()))
+        if worker.is_alive():  # a Ctrl-C may have come before it was started
+            worker.join(max(0.0, deadline - time.monotonic()))
 
 
 def _check(state: Any) -> None:
