@@ -56,7 +56,7 @@ class _Shapes(Mapping[str, Any]):
     def __init__(self, model: bytes) -> None:
         # botocore's files have each shape on lines of its own, and the names are what is indented by four spaces.
         _, *named = model.partition(b'"shapes":')[2].split(b'\n    "')
-        self._encoded = {each[: each.index(b'"')]: each for each in named}
+        self._encoded = {each.partition(b'"')[0]: each for each in named}
         self._decoded: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:

@@ -47,8 +47,8 @@ _SUFFIXES = {  # botocore's partitions.json
 _ECR = re.compile(
     r"(\d{12})\.dkr[.-]ecr(?:-fips)?\.([a-z]+(?:-[a-z]+)+-\d+)\.[a-z0-9.-]+/([^:@]+)(?:[:@].*)?", re.DOTALL
 )
-_INSTANCE_TYPE = re.compile(r"ml\.([a-z0-9-]+)\.[a-z0-9-]+")
-_ARM = re.compile(r"[a-z]+\d+g|.*-gb\d")  # Graviton (m6g, c7gn, g5g) and Grace Blackwell (p6e-gb200); not g4dn
+_INSTANCE_TYPE = r"ml\.([a-z0-9-]+)\.[a-z0-9-]+"
+_ARM = r"[a-z]+\d+g|.*-gb\d"  # Graviton (m6g, c7gn, g5g) and Grace Blackwell (p6e-gb200); not g4dn
 # The versions from which on the images no longer serve P2's GPU (_validate_instance_deprecation in the SDK).
 _PAST_P2 = {"pytorch": (1, 13), "pytorch-training-compiler": (1, 13), "tensorflow": (2, 12)}
 _OTHER_NAMES = {"deepar": "forecasting-deepar", "scikit-learn": "sklearn", "transformers": "huggingface"}
@@ -236,11 +236,11 @@ def _processor(what: str, builds: list[_Build], instance_type: str | None) -> tu
         if len(known) > 1:
             raise ImageError("instance_type", f"decides between the images of {what} for {', '.join(known)}; write it")
         return known[0], known[0]
-    match = _INSTANCE_TYPE.fullmatch(instance_type)
+    match = re.fullmatch(_INSTANCE_TYPE, instance_type)
     if match is None:
         raise ImageError("instance_type", f"{_shown(instance_type)} is no instance type such as ml.g5.xlarge")
     family = match[1]
-    if _ARM.match(family):
+    if re.match(_ARM, family):
         processor = "ARM"
     elif family.startswith(("trn", "inf")):
         processor = family[:3]

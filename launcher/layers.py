@@ -24,8 +24,8 @@ MAX_NAME = 1000
 MAX_FILES = 50  # that a spec is made of, each counted as often as it is extended
 _VARIABLE = re.compile(r"\$(\$(?=\{)|\{(?:([A-Za-z_][A-Za-z0-9_]*)(:-((?:[^}$]|\$(?!\{))*))?\})?)")
 _NAME = r"(?:\"[^\"]+\"|[^.\[\]\"=]+)"
-_STEPS = re.compile(rf"{_NAME}(?:\.{_NAME}|\[[0-9]{{1,6}}\])*")
-_STEP = re.compile(r"\"([^\"]+)\"|\[([0-9]+)\]|([^.\[\]\"=]+)")
+_STEPS = rf"{_NAME}(?:\.{_NAME}|\[[0-9]{{1,6}}\])*"
+_STEP = r"\"([^\"]+)\"|\[([0-9]+)\]|([^.\[\]\"=]+)"
 # Settings may hold secrets, so a dry run shows their variables by name: the places in a spec -> the request's member.
 _SETTINGS: dict[Path, str] = {
     ("environment",): "Environment",
@@ -149,8 +149,8 @@ def _assign(tree: Tree, assignment: str) -> None:
     """One `--set path=value`."""
     name, equals, text = assignment.partition("=")
     place = Location(f"--set {name}", 1, 1, assignment)
-    steps: Path = tuple(quoted or (int(index) if index else key) for quoted, index, key in _STEP.findall(name))
-    if not equals or not _STEPS.fullmatch(name) or len(steps) > MAX_DEPTH:
+    steps: Path = tuple(quoted or (int(index) if index else key) for quoted, index, key in re.findall(_STEP, name))
+    if not equals or not re.fullmatch(_STEPS, name) or len(steps) > MAX_DEPTH:
         raise _refused((), "is not path=value, such as resource_config.instance_count=2", place)
     if steps[0] == EXTENDS:
         raise _refused(steps, "cannot be set, as the files are read before; write it in the spec", place)

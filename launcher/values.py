@@ -19,14 +19,14 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 WRONG_TYPE = "wrong-type"
 INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,18}(_[0-9]{1,18}){0,6})")  # of 64 bits; longer ones Python refuses, too
-_JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+_JSON_NUMBER = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?"
 BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _OLD_BOOLEANS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 _OLD_BOOLEANS |= {"1": "true", "0": "false"}
-_DURATION = re.compile(r"(?=[0-9])(?:([0-9]{1,9})d)?(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s)?")
+_DURATION = r"(?=[0-9])(?:([0-9]{1,9})d)?(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s)?"
 _UNITS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}  # seconds
-_DOLLARS = re.compile(r"(0|[1-9][0-9]{0,11})(\.[0-9]{1,20})?")
-_SIZE = re.compile(r"([0-9]{1,9}) ?(GB|TB)")
+_DOLLARS = r"(0|[1-9][0-9]{0,11})(\.[0-9]{1,20})?"
+_SIZE = r"([0-9]{1,9}) ?(GB|TB)"
 _MAX_DIGITS = 19  # of a 64-bit integer; Python itself refuses to read more than 4,300
 
 
@@ -55,7 +55,7 @@ def as_json(value: object) -> str:
     if isinstance(value, Plain):
         if value in BOOLEANS:
             return str(value).lower()
-        return str(value) if _JSON_NUMBER.fullmatch(value) else json.dumps(value, ensure_ascii=False)
+        return str(value) if re.fullmatch(_JSON_NUMBER, value) else json.dumps(value, ensure_ascii=False)
     if isinstance(value, dict):
         return (
             "{" + ", ".join(f"{json.dumps(str(k), ensure_ascii=False)}: {as_json(v)}" for k, v in value.items()) + "}"
@@ -84,9 +84,9 @@ def _integer(value: object, example: str = "2") -> object:
 
 def _seconds(value: object) -> object:
     """A whole number, or a duration such as 90m, 12h, 1h30m or 2d."""
-    if isinstance(value, str) and (found := _DURATION.fullmatch(value)):
+    if isinstance(value, str) and (found := re.fullmatch(_DURATION, value)):
         return sum(int(count or 0) * unit for count, unit in zip(found.groups(), _UNITS.values(), strict=True))
-    if isinstance(value, str) and (meant := _duration_meant(value)):
+    if isinstance(value, str) and not INTEGER.fullmatch(value) and (meant := _duration_meant(value)):
         what = _described(value, "")["what"]
         raise PydanticCustomError(
             WRONG_TYPE, "{what}, but seconds or a duration belong here; write {meant}", {"what": what, "meant": meant}
@@ -114,13 +114,13 @@ def _duration_meant(value: str) -> str | None:
 
 def _gigabytes(value: object) -> object:
     """A whole number, or a size such as 100GB or 2TB."""
-    if isinstance(value, str) and (found := _SIZE.fullmatch(value)):
+    if isinstance(value, str) and (found := re.fullmatch(_SIZE, value)):
         return int(found[1]) * (1000 if found[2] == "TB" else 1)
     return _integer(value, "50, 100GB or 2TB")
 
 
 def _dollars(value: object) -> object:
-    if isinstance(value, Plain) and _DOLLARS.fullmatch(value):
+    if isinstance(value, Plain) and re.fullmatch(_DOLLARS, value):
         return Decimal(value)
     if value is None or isinstance(value, Decimal):
         return value
@@ -189,10 +189,10 @@ Text = Annotated[str, _Leaf(_text, core_schema.str_schema(), type=["string", "nu
 Integer = Annotated[int, _Leaf(_integer, core_schema.int_schema(), type="integer")]
 Boolean = Annotated[bool, _Leaf(_boolean, core_schema.bool_schema(), type="boolean")]
 Seconds = Annotated[
-    int, _Leaf(_seconds, core_schema.int_schema(), type=["integer", "string"], pattern=f"^{_DURATION.pattern}$")
+    int, _Leaf(_seconds, core_schema.int_schema(), type=["integer", "string"], pattern=f"^{_DURATION}$")
 ]
 Gigabytes = Annotated[
-    int, _Leaf(_gigabytes, core_schema.int_schema(), type=["integer", "string"], pattern=f"^{_SIZE.pattern}$")
+    int, _Leaf(_gigabytes, core_schema.int_schema(), type=["integer", "string"], pattern=f"^{_SIZE}$")
 ]
 Dollars = Annotated[Decimal, _Leaf(_dollars, core_schema.decimal_schema(), type="number", minimum=0)]
 # A hyperparameter or an environment variable: anything but null, sent as text.

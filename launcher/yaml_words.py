@@ -11,12 +11,12 @@ import re
 import yaml
 
 _Place = tuple[int, int]
-_KEY_VALUE = re.compile(r":([ \t]|$)")
-_COMMENT = re.compile(r"\s#.*")
+_KEY_VALUE = r":([ \t]|$)"
+_COMMENT = r"\s#.*"
 _ODD_SPACE = "\u00a0\u1680\u2000-\u200b\u202f\u205f\u2060\u3000"
 _SMART_QUOTES = "“”„‟‘’‚‛"
-_OPENING = re.compile(r"(^|[\s:,\[{(])[" + _SMART_QUOTES + "]")
-_BLOCK_TEXT = re.compile(r"(^|\s)[|>][-+0-9]*\s*$")
+_OPENING = r"(^|[\s:,\[{(])[" + _SMART_QUOTES + "]"
+_BLOCK_TEXT = r"(^|\s)[|>][-+0-9]*\s*$"
 
 
 def explained(error: yaml.MarkedYAMLError, lines: list[str]) -> tuple[_Place, str]:
@@ -90,9 +90,9 @@ def _quoted(problem: str, at: _Place, begun: _Place) -> tuple[_Place, str]:
 
 def _second_colon(at: _Place, lines: list[str]) -> tuple[_Place, str]:
     line = lines[at[0] - 1]
-    if at[1] > 1024 and not _KEY_VALUE.search(line[: at[1] - 1]):
+    if at[1] > 1024 and not re.search(_KEY_VALUE, line[: at[1] - 1]):
         return (at[0], 1), "has a key of more than 1,024 characters, which YAML does not take; shorten it"
-    if _KEY_VALUE.search(line[: at[1] - 1]):
+    if re.search(_KEY_VALUE, line[: at[1] - 1]):
         return at, f"has a ': ' within a text; put the whole text in quotes{_smart(line)}"
     if (number := _line_without_colon(at[0], lines)) is not None:
         return (number, _depth(lines[number - 1]) + 1), _without_colon(number, lines)
@@ -109,7 +109,7 @@ def _line_without_colon(number: int, lines: list[str]) -> int | None:
         line = lines[above - 1]
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        if _depth(line) != depth or _KEY_VALUE.search(_COMMENT.sub("", line)):
+        if _depth(line) != depth or re.search(_KEY_VALUE, re.sub(_COMMENT, "", line)):
             break
         found = above
         if line.lstrip().startswith("- "):
@@ -119,7 +119,7 @@ def _line_without_colon(number: int, lines: list[str]) -> int | None:
 
 def _without_colon(number: int, lines: list[str]) -> str:
     """What a line lacks that should say `key: value`."""
-    line = _COMMENT.sub("", lines[number - 1])
+    line = re.sub(_COMMENT, "", lines[number - 1])
     if "：" in line:
         return "has the wide colon '：', U+FF1A, which is none to YAML; write ': '"
     if odd := re.search(f":([{_ODD_SPACE}])", line):
@@ -129,7 +129,7 @@ def _without_colon(number: int, lines: list[str]) -> str:
     if equals := re.match(r"\s*(?:- +)*([\w.-]{1,60}) *=", line):
         return f"has '=' for ': '; write `{equals[1]}: ` and the value"
     above = next((each for each in reversed(lines[: number - 1]) if each.strip()), "")
-    if _BLOCK_TEXT.search(above):
+    if re.search(_BLOCK_TEXT, above):
         return "is part of no text; the lines below | and > are indented deeper than their key"
     return f"has no ': ' between key and value; write `key: value`, with a space{_smart(line)}"
 
@@ -180,5 +180,5 @@ def _out_of_line(context: str, problem: str, at: _Place, lines: list[str]) -> tu
 
 
 def _smart(line: str) -> str:
-    found = _OPENING.search(line)
+    found = re.search(_OPENING, line)
     return f" ({found[0][-1]} is no quote to YAML; write \" or ')" if found else ""
