@@ -65,7 +65,7 @@ env: .venv/ready  ## Make the environment in .venv.
 	@touch $@
 
 generate: env  ## Update the generated parts of the documentation, the schema and the golden requests.
-	$(BIN)/python -m launcher.docs
+	$(BIN)/python -m launcher.reference.docs
 	$(BIN)/launch --schema > channel_specs/schema.json
 	$(BIN)/python -m pytest -q tests/test_channel_specs.py --rewrite-golden
 

@@ -22,45 +22,45 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from entrypoints.channel import open_channel as open_channel
     from entrypoints.checkpoint import load_checkpoint as load_checkpoint
     from entrypoints.checkpoint import save_checkpoint as save_checkpoint
-    from entrypoints.environment import Channel as Channel
-    from entrypoints.environment import Environment as Environment
-    from entrypoints.environment import load_environment as load_environment
     from entrypoints.errors import ChannelError as ChannelError
     from entrypoints.errors import CorruptError as CorruptError
-    from entrypoints.lst import read_lst as read_lst
+    from entrypoints.job.environment import Channel as Channel
+    from entrypoints.job.environment import Environment as Environment
+    from entrypoints.job.environment import load_environment as load_environment
+    from entrypoints.order.sampling import Reading as Reading
     from entrypoints.records.shards import write_shards as write_shards
-    from entrypoints.sampling import Reading as Reading
-    from entrypoints.torch_dataset import ChannelDataset as ChannelDataset
-    from entrypoints.torch_dataset import MixedDataset as MixedDataset
-    from entrypoints.torch_dataset import uneven_ranks as uneven_ranks
-    from entrypoints.torch_loader import ThreadLoader as ThreadLoader
-    from entrypoints.torch_loader import even_batches as even_batches
-    from entrypoints.torch_map import ConnectorMapDataset as ConnectorMapDataset
-    from entrypoints.torch_map import MountedMapDataset as MountedMapDataset
+    from entrypoints.samples.channel import open_channel as open_channel
+    from entrypoints.samples.lst import read_lst as read_lst
+    from entrypoints.torch_data.dataset import ChannelDataset as ChannelDataset
+    from entrypoints.torch_data.dataset import MixedDataset as MixedDataset
+    from entrypoints.torch_data.dataset import uneven_ranks as uneven_ranks
+    from entrypoints.torch_data.loader import ThreadLoader as ThreadLoader
+    from entrypoints.torch_data.loader import even_batches as even_batches
+    from entrypoints.torch_data.map import ConnectorMapDataset as ConnectorMapDataset
+    from entrypoints.torch_data.map import MountedMapDataset as MountedMapDataset
 
 # The public names, and the module of this package that has each.
 _EXPORTS = {
-    "open_channel": "channel",
-    "Channel": "environment",
-    "Environment": "environment",
-    "load_environment": "environment",
+    "open_channel": "samples.channel",
+    "Channel": "job.environment",
+    "Environment": "job.environment",
+    "load_environment": "job.environment",
     "ChannelError": "errors",
     "CorruptError": "errors",
-    "read_lst": "lst",
-    "MixedDataset": "torch_dataset",
-    "Reading": "sampling",
-    "ThreadLoader": "torch_loader",
-    "even_batches": "torch_loader",
-    "uneven_ranks": "torch_dataset",
+    "read_lst": "samples.lst",
+    "MixedDataset": "torch_data.dataset",
+    "Reading": "order.sampling",
+    "ThreadLoader": "torch_data.loader",
+    "even_batches": "torch_data.loader",
+    "uneven_ranks": "torch_data.dataset",
     "write_shards": "records.shards",
     "load_checkpoint": "checkpoint",
     "save_checkpoint": "checkpoint",
-    "ChannelDataset": "torch_dataset",
-    "ConnectorMapDataset": "torch_map",
-    "MountedMapDataset": "torch_map",
+    "ChannelDataset": "torch_data.dataset",
+    "ConnectorMapDataset": "torch_data.map",
+    "MountedMapDataset": "torch_data.map",
 }
 
 _OLD_MODULE = "entrypoints._old_module"  # its place in sys.modules
@@ -73,7 +73,8 @@ def __getattr__(name: str) -> Any:
         return value
     # Python asks for `__path__`, `__wrapped__` and their like of every module; and `from entrypoints import sharding`
     # asks here before it looks for the file.
-    if not name.startswith("__") and not (Path(__file__).parent / f"{name}.py").is_file():
+    here = Path(__file__).parent
+    if not name.startswith("__") and not (here / f"{name}.py").is_file() and not (here / name).is_dir():
         old = _old_module()
         if old is not None and hasattr(old, name):
             return getattr(old, name)

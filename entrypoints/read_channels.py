@@ -21,11 +21,11 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from entrypoints.channel import find_channel, open_channel, place_of
-from entrypoints.digest import Tally
-from entrypoints.environment import Channel, ConfigError, Environment, load_environment
 from entrypoints.errors import ChannelError
+from entrypoints.job.environment import Channel, ConfigError, Environment, load_environment
 from entrypoints.sample import Sample
+from entrypoints.samples.channel import find_channel, open_channel, place_of
+from entrypoints.samples.digest import Tally
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -84,7 +84,7 @@ def _batches(
         from torch.utils.data import DataLoader
     except ModuleNotFoundError as error:
         raise ImportError("DataLoader workers need torch: pip install torch, or set num-workers to 0") from error
-    from entrypoints.torch_dataset import ChannelDataset
+    from entrypoints.torch_data.dataset import ChannelDataset
 
     dataset = ChannelDataset(channel.name, environment=environment)
     dataset.set_epoch(epoch)

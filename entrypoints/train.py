@@ -18,9 +18,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from entrypoints.environment import ConfigError, load_environment
 from entrypoints.errors import ChannelError
-from entrypoints.train_options import parse_options
+from entrypoints.image_training.options import parse_options
+from entrypoints.job.environment import ConfigError, load_environment
 
 STOPPED = 143  # 128 + SIGTERM, as a shell has it
 _PACKAGES = ("torch", "numpy", "PIL")  # what the extra `torch` brings
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse_options(sys.argv[1:] if arguments is None else arguments)
     try:
         environment = load_environment()
-        from entrypoints.torch_classifier import run  # a wrong option is told without waiting for torch
+        from entrypoints.image_training.classifier import run
 
         stopped = run(options, environment, say=lambda text: print(text, flush=True))
     except ModuleNotFoundError as error:

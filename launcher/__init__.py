@@ -24,23 +24,23 @@ if TYPE_CHECKING:
     from launcher.api import check, follow, plan, run_local, submit, upload_code
     from launcher.errors import AccountError, LaunchError, Problem, RefusedError, SpecError
     from launcher.jobs.outcome import Outcome
+    from launcher.jobs.submission import Submitted
     from launcher.local.workspace import LocalOptions
-    from launcher.parse import load, parse_spec
+    from launcher.parsing.parser import load, parse_spec
     from launcher.planning import Plan, make_plan
     from launcher.preflight.report import Report
-    from launcher.spec import JobSpec
-    from launcher.submission import Submitted
+    from launcher.spec.job import JobSpec
 
 _MODULES = {
     "launcher.api": ("check", "follow", "plan", "run_local", "submit", "upload_code"),
     "launcher.errors": ("AccountError", "LaunchError", "Problem", "RefusedError", "SpecError"),
     "launcher.jobs.outcome": ("Outcome",),
     "launcher.local.workspace": ("LocalOptions",),
-    "launcher.parse": ("load", "parse_spec"),
+    "launcher.parsing.parser": ("load", "parse_spec"),
     "launcher.planning": ("Plan", "make_plan"),
     "launcher.preflight.report": ("Report",),
-    "launcher.spec": ("JobSpec",),
-    "launcher.submission": ("Submitted",),
+    "launcher.spec.job": ("JobSpec",),
+    "launcher.jobs.submission": ("Submitted",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = ["check", "follow", "load", "make_plan", "parse_spec", "plan", "run_local", "submit", "upload_code"]

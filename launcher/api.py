@@ -14,22 +14,22 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from launcher.archive import CodeArchive, read_code
-from launcher.code_files import CodeError
+from launcher.code.archive import CodeArchive, read_code
+from launcher.code.files import CodeError
 from launcher.console import Console
-from launcher.names import job_name
-from launcher.parse import load, parse_spec
+from launcher.parsing.parser import load, parse_spec
 from launcher.planning import Plan, make_plan
-from launcher.show import as_yaml
-from launcher.spec import JobSpec
+from launcher.request.text import as_yaml
+from launcher.spec.job import JobSpec
+from launcher.spec.names import job_name
 
 if TYPE_CHECKING:
     from launcher.aws.account import Account
     from launcher.jobs.follow import View
     from launcher.jobs.outcome import Outcome
+    from launcher.jobs.submission import Submitted
     from launcher.local.workspace import LocalOptions
     from launcher.preflight.report import Report
-    from launcher.submission import Submitted
 
 
 def plan(
@@ -138,7 +138,7 @@ def submit(
             the way. The message says whether the job exists.
     """
     from launcher.cost.limit import refuse_above_limit
-    from launcher.submission import submit
+    from launcher.jobs.submission import submit
 
     account = _opened(plan, account)
     if not yes:
@@ -196,7 +196,7 @@ def follow(
 def _opened(plan: Plan, account: Account | None) -> Account:
     """The account, which from now on repeats none of the plan's secrets."""
     from launcher.aws.account import Account
-    from launcher.submission import veil
+    from launcher.jobs.submission import veil
 
     account = account or Account(region=plan.spec.region, profile=plan.spec.profile)
     veil(plan, account)

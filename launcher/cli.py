@@ -28,7 +28,7 @@ from launcher.commands.completion import codes, examples, one_of
 from launcher.console import say, tell
 from launcher.errors import LaunchError, ProblemsError
 from launcher.nearest import did_you_mean, did_you_mean_path
-from launcher.yaml_text import is_spec
+from launcher.parsing.text import is_spec
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -111,7 +111,7 @@ def _kept_from_click() -> Iterator[None]:
 def _explain(context: click.Context, option: click.Parameter, code: str | None) -> None:
     if code is None or context.resilient_parsing:
         return
-    from launcher.codes import all_codes, explanation
+    from launcher.reference.codes import all_codes, explanation
 
     story = explanation(code)
     if story is None:
@@ -122,7 +122,7 @@ def _explain(context: click.Context, option: click.Parameter, code: str | None) 
 
 def _schema(context: click.Context, option: click.Parameter, wanted: bool) -> None:
     if wanted and not context.resilient_parsing:
-        from launcher.schema import schema
+        from launcher.reference.schema import schema
 
         click.echo(json.dumps(schema(), indent=2))
         context.exit()
@@ -142,7 +142,7 @@ def _example(context: click.Context, option: click.Parameter, name: str | None) 
 
 def _import(context: click.Context, option: click.Parameter, file: str | None) -> None:
     if file is not None and not context.resilient_parsing:
-        from launcher.importing import import_file
+        from launcher.importing.from_request import import_file
 
         click.echo(import_file(file), nl=False)
         context.exit()

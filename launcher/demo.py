@@ -29,9 +29,9 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
-from entrypoints.lst import Line, write_lst
 from entrypoints.records import recordio, tar_write
 from entrypoints.sample import KEY
+from entrypoints.samples.lst import Line, write_lst
 from launcher.errors import LaunchError, RefusedError
 
 BUCKET = "my-bucket"

@@ -30,13 +30,13 @@ from pydantic import ValidationError
 
 import launcher
 from entrypoints import contract
-from launcher.checks.channels import MAX_CHANNELS
+from launcher.checks.channels.entries import MAX_CHANNELS
 from launcher.errors import Path, RefusedError, dotted
 from launcher.nearest import did_you_mean
-from launcher.part import spec_name
 from launcher.planning import Plan
-from launcher.request import telling_variables
-from launcher.spec import JobSpec
+from launcher.request.build import telling_variables
+from launcher.spec.job import JobSpec
+from launcher.spec.model import spec_name
 
 
 @dataclass(frozen=True)

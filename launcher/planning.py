@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from entrypoints import contract
-from launcher.archive import CodeArchive
-from launcher.aws_model import REQUEST, shapes, shown, violations
 from launcher.checks import check_spec
-from launcher.checks.channels import MAX_CHANNELS
-from launcher.code_files import CodeError
-from launcher.codes import without_ignored
+from launcher.checks.channels.entries import MAX_CHANNELS
+from launcher.code.archive import CodeArchive
+from launcher.code.files import CodeError
 from launcher.errors import Path, Problem, SpecError, cut, in_file_order
 from launcher.nearest import did_you_mean
-from launcher.request import build_request, groups_of
-from launcher.spec import Code, JobSpec
+from launcher.reference.codes import without_ignored
+from launcher.request.aws_model import REQUEST, shapes, shown, violations
+from launcher.request.build import build_request, groups_of
+from launcher.spec.job import Code, JobSpec
 
 TOOLKIT_PROGRAM = "sagemaker_program"
 TOOLKIT_DIRECTORY = "sagemaker_submit_directory"

@@ -13,8 +13,9 @@ import pytest
 
 import aws_stand_in
 import preflight_world
-from entrypoints import contract, listing
-from entrypoints.environment import Environment, load_environment
+from entrypoints import contract
+from entrypoints.fetching import listing
+from entrypoints.job.environment import Environment, load_environment
 from launcher.local.s3_server import serve
 
 OPTIONAL = {"fusermount3": "FUSE (package fuse3)", "rclone": "rclone"}

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from entrypoints import contract
-from entrypoints.environment import Channel, Environment, load_environment
+from entrypoints.job.environment import Channel, Environment, load_environment
 from launcher.local.s3_server import serve
 from launcher.local.s3_server.latency import delayed
 from launcher.local.s3_server.wire import Answer, Request, Response

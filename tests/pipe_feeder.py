@@ -11,7 +11,7 @@ from pathlib import Path
 
 from entrypoints import contract
 from entrypoints.broker import wire
-from entrypoints.environment import load_environment
+from entrypoints.job.environment import load_environment
 
 PATIENCE = 30.0
 

@@ -10,9 +10,10 @@ import aws_stand_in
 import launcher
 from launcher.aws.account import Account
 from launcher.errors import dotted
-from launcher.preflight import archives, buckets, checkpoints, compression, disk, line_ends, manifests, prefixes, shares
 from launcher.preflight.report import Report
 from launcher.preflight.runner import preflight
+from launcher.preflight.s3 import archives, buckets, checkpoints, compression, line_ends, manifests, prefixes, shares
+from launcher.preflight.storage import disk
 
 SUBJECTS = (buckets, prefixes, archives, manifests, shares, compression, line_ends, disk, checkpoints)
 CHECKS = tuple(check for subject in SUBJECTS for check in subject.CHECKS)

@@ -14,25 +14,15 @@ import aws_stand_in
 import launcher
 from launcher.aws.account import Account
 from launcher.errors import dotted
-from launcher.preflight import (
-    bucket_policies,
-    data_keys,
-    directory_buckets,
-    efs,
-    fsx,
-    image,
-    keys,
-    name,
-    network,
-    network_acls,
-    permissions,
-    quotas,
-    role,
-    s3_route,
-    training_plans,
-)
+from launcher.preflight import image, name
+from launcher.preflight.iam import bucket_policies, data_keys, keys, permissions, role
+from launcher.preflight.network import network_acls, s3_route
+from launcher.preflight.network import subnets as network
+from launcher.preflight.quota import quotas, training_plans
 from launcher.preflight.report import Report
 from launcher.preflight.runner import preflight
+from launcher.preflight.s3 import directory_buckets
+from launcher.preflight.storage import efs, fsx
 
 MODULES = (
     name,

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import launcher
-from launcher.archive import MAX_BYTES, read_code
 from launcher.checks.examples import laid_over_base
-from launcher.code_files import CodeError
+from launcher.code.archive import MAX_BYTES, read_code
+from launcher.code.files import CodeError
 
 KEY_ID = "AKIA" + "IOSFODNN7EXAMPLE"
 SECRET = "wJalrXUtnFEMI/K7MDENG" + "/bPxRfiCYEXAMPLEKEY"

@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from entrypoints import boot, contract, requirements
-from entrypoints.entry_point import StartError, wait_for_hosts
-from launcher.archive import read_code
+from entrypoints import contract
+from entrypoints.start import boot, requirements
+from entrypoints.start.entry_point import StartError, wait_for_hosts
+from launcher.code.archive import read_code
 
 SHOW = "import json, os, sys; print(json.dumps([sys.argv, dict(os.environ), os.getcwd()]))\n"
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from entrypoints import contract
-from launcher.archive import read_code
+from launcher.code.archive import read_code
 
 
 def start(root: Path, script: str, *arguments: str, environ: dict[str, str], **files: Any) -> subprocess.Popen[str]:

@@ -21,12 +21,12 @@ from torch.utils.data import DataLoader
 
 from entrypoints import contract
 from entrypoints.broker.epochs import Epoch
-from entrypoints.channel import open_channel
-from entrypoints.environment import Environment, load_environment
 from entrypoints.errors import ChannelError, CorruptError
+from entrypoints.job.environment import Environment, load_environment
+from entrypoints.order.sharding import Share
 from entrypoints.records import image_recordio, recordio, tar_write
-from entrypoints.sharding import Share
-from entrypoints.torch_dataset import ChannelDataset
+from entrypoints.samples.channel import open_channel
+from entrypoints.torch_data.dataset import ChannelDataset
 from pipe_feeder import PATIENCE, Feeder, brokers, in_threads, make_root, wait_for
 
 pytestmark = [
@@ -200,9 +200,9 @@ def test_a_killed_reader_does_not_hold_up_the_others(environment: Environment, r
     script = f"""
         import sys, time
         from pathlib import Path
-        from entrypoints.channel import open_channel
-        from entrypoints.environment import load_environment
-        from entrypoints.sharding import Share
+        from entrypoints.samples.channel import open_channel
+        from entrypoints.job.environment import load_environment
+        from entrypoints.order.sharding import Share
         samples = open_channel("lines", environment=load_environment(Path({str(root)!r})), share=Share(0, 2, 2))
         next(samples)
         print("one", flush=True)
@@ -358,7 +358,7 @@ def test_ranks_of_torchrun_with_workers_and_nothing_left(root: Path, feed: Feed,
         import json, os, sys
         from pathlib import Path
         from torch.utils.data import DataLoader
-        from entrypoints.torch_dataset import ChannelDataset
+        from entrypoints.torch_data.dataset import ChannelDataset
 
         dataset = ChannelDataset("lines")
         found = []

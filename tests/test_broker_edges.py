@@ -19,13 +19,13 @@ from torch.utils.data import DataLoader
 from entrypoints import contract
 from entrypoints.broker import wire
 from entrypoints.broker.coordinator import Coordinator
-from entrypoints.channel import open_channel
-from entrypoints.environment import load_environment
+from entrypoints.job.environment import load_environment
+from entrypoints.order.sampling import Reading
+from entrypoints.order.sharding import Share
 from entrypoints.records import lines
-from entrypoints.sampling import Reading
-from entrypoints.sharding import Share
-from entrypoints.torch_dataset import ChannelDataset
-from entrypoints.torch_loader import ThreadLoader
+from entrypoints.samples.channel import open_channel
+from entrypoints.torch_data.dataset import ChannelDataset
+from entrypoints.torch_data.loader import ThreadLoader
 from pipe_feeder import Feeder, brokers, in_threads, make_root, wait_for
 
 pytestmark = [
@@ -84,9 +84,9 @@ TRAINING = """
     import sys, time, warnings
     warnings.simplefilter("ignore")
     from torch.utils.data import DataLoader
-    from entrypoints.sampling import Reading
-    from entrypoints.torch_dataset import ChannelDataset
-    from entrypoints.torch_loader import ThreadLoader
+    from entrypoints.order.sampling import Reading
+    from entrypoints.torch_data.dataset import ChannelDataset
+    from entrypoints.torch_data.loader import ThreadLoader
 
     dataset = ChannelDataset("lines")
     if sys.argv[1] == "shuffled":

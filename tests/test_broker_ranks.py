@@ -20,10 +20,10 @@ import pytest
 from entrypoints import contract
 from entrypoints.broker import wire
 from entrypoints.broker.coordinator import Coordinator
-from entrypoints.channel import open_channel
-from entrypoints.environment import load_environment
+from entrypoints.job.environment import load_environment
+from entrypoints.order.sharding import Share
 from entrypoints.records import lines
-from entrypoints.sharding import Share
+from entrypoints.samples.channel import open_channel
 from pipe_feeder import PATIENCE, Feeder, brokers, in_threads, make_root, wait_for
 
 pytestmark = pytest.mark.timeout(300)
@@ -31,10 +31,10 @@ pytestmark = pytest.mark.timeout(300)
 COUNT = 500  # lines of an epoch: the number of its FIFO, and the line's
 RANK = """
     import json, sys
-    from entrypoints.channel import open_channel
-    from entrypoints.environment import load_environment
+    from entrypoints.samples.channel import open_channel
+    from entrypoints.job.environment import load_environment
     from entrypoints.errors import ChannelError
-    from entrypoints.sharding import Share
+    from entrypoints.order.sharding import Share
 
     index, how, epochs = json.loads(sys.argv[1])
     for epoch in epochs:
@@ -127,8 +127,8 @@ TRAINING = """
     warnings.simplefilter("ignore")
     from pathlib import Path
     from torchdata.stateful_dataloader import StatefulDataLoader
-    from entrypoints.process_identity import start_time
-    from entrypoints.torch_dataset import ChannelDataset
+    from entrypoints.job.process_identity import start_time
+    from entrypoints.torch_data.dataset import ChannelDataset
 
     def wait_for(condition):
         while not condition():
@@ -181,7 +181,7 @@ def test_rank_that_has_exited_is_named_to_those_that_wait_for_it(root: Path) -> 
 
 WITHOUT_RANK_0 = """
     import os, sys, time
-    from entrypoints.channel import open_channel
+    from entrypoints.samples.channel import open_channel
 
     if os.environ["RANK"] == "0":
         if sys.argv[1] == "ends":

@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 from torch.utils.data import DataLoader
 
-from entrypoints.channel import open_channel
-from entrypoints.environment import load_environment
+from entrypoints.job.environment import load_environment
+from entrypoints.order.sampling import Order, Reading
+from entrypoints.order.sharding import Share
 from entrypoints.records import recordio
-from entrypoints.sampling import Order, Reading
-from entrypoints.sharding import Share
-from entrypoints.torch_dataset import ChannelDataset
-from entrypoints.torch_loader import ThreadLoader
+from entrypoints.samples.channel import open_channel
+from entrypoints.torch_data.dataset import ChannelDataset
+from entrypoints.torch_data.loader import ThreadLoader
 from pipe_feeder import Feeder, brokers, in_threads, make_root, wait_for
 
 BIG = bytes(1 << 20)

@@ -21,7 +21,7 @@ import pytest
 
 import channel_specs
 import launcher
-from entrypoints.digest import MODULUS, Tally
+from entrypoints.samples.digest import MODULUS, Tally
 from launcher import demo
 
 GOLDEN = Path(__file__).parent / "golden"

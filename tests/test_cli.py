@@ -13,7 +13,7 @@ import pytest
 import channel_specs
 from launcher.checks import RULES
 from launcher.checks.examples import BASE, laid_over_base
-from launcher.codes import OTHER_CODES, OTHER_WARNINGS, explanation
+from launcher.reference.codes import OTHER_CODES, OTHER_WARNINGS, explanation
 
 
 @pytest.fixture

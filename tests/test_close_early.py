@@ -16,15 +16,15 @@ from typing import Any
 import pytest
 
 from entrypoints import contract
-from entrypoints.channel import open_channel
-from entrypoints.environment import Environment, load_environment
 from entrypoints.errors import ChannelError
-from entrypoints.prefetch import read_ahead
-from entrypoints.prefetch_schedule import Limits
-from entrypoints.sampling import Reading
-from entrypoints.sharding import Share
-from entrypoints.torch_dataset import ChannelDataset
-from entrypoints.torch_loader import ThreadLoader
+from entrypoints.fetching.prefetch import read_ahead
+from entrypoints.fetching.schedule import Limits
+from entrypoints.job.environment import Environment, load_environment
+from entrypoints.order.sampling import Reading
+from entrypoints.order.sharding import Share
+from entrypoints.samples.channel import open_channel
+from entrypoints.torch_data.dataset import ChannelDataset
+from entrypoints.torch_data.loader import ThreadLoader
 from pipe_feeder import PATIENCE, brokers, make_root, wait_for
 
 pytestmark = pytest.mark.timeout(120)

@@ -12,10 +12,10 @@ from random import Random
 import pytest
 
 import launcher
-from launcher import archive
-from launcher.archive import read_code
 from launcher.checks.examples import laid_over_base
-from launcher.code_files import CodeError
+from launcher.code import archive
+from launcher.code.archive import read_code
+from launcher.code.files import CodeError
 from launcher.errors import SpecError
 
 PARTS = ("a", "b", "data", "x.py", "y.pt", "z.txt")

@@ -11,11 +11,11 @@ import pytest
 
 import channel_specs
 import launcher
-from launcher.aws_model import shapes
 from launcher.cost import estimate, instance_price, volume_price
 from launcher.cost.show import as_data, as_text
 from launcher.cost.table import instance_prices
 from launcher.data.make_prices import OUTPUT, laid_over, sheet_of, to_text
+from launcher.request.aws_model import shapes
 
 SHEETS: list[dict[str, Any]] = json.loads(OUTPUT.read_text(encoding="utf-8"))["sheets"]
 

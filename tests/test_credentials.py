@@ -14,8 +14,8 @@ from aws_stand_in import StandIn
 from launcher.aws.account import Account, AwsError, CredentialsError
 from launcher.console import Console
 from launcher.errors import RefusedError
+from launcher.jobs.submission import submit
 from launcher.preflight import CHECKS
-from launcher.submission import submit
 from preflight_data import CHANNEL, checked, with_data
 from test_aws_stand_in_faults import ASKED
 from test_submit import SPEC

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrypoints.digest import MODULUS, Tally, sample_digest
 from entrypoints.sample import Sample
+from entrypoints.samples.digest import MODULUS, Tally, sample_digest
 
 samples = st.lists(
     st.dictionaries(st.text(max_size=3).filter(lambda name: name != "__key__"), st.binary(max_size=4)), max_size=6

@@ -15,11 +15,12 @@ import yaml
 
 import channel_specs
 import launcher
-from launcher import cli, docs, schema
+from launcher import cli
 from launcher.checks import RULES, check_spec
 from launcher.checks.examples import laid_over_base
-from launcher.codes import OTHER_CODES, OTHER_WARNINGS, explanation, preflight_codes, without_ignored
-from launcher.stories import STORIES
+from launcher.reference import docs, schema
+from launcher.reference.codes import OTHER_CODES, OTHER_WARNINGS, explanation, preflight_codes, without_ignored
+from launcher.reference.stories import STORIES
 
 ROOT = Path(launcher.__file__).parents[1]
 PAGES = {page: (ROOT / page).read_text(encoding="utf-8") for page in docs.PAGES}
@@ -28,12 +29,12 @@ TEXT = "\n".join(PAGES.values())
 
 @pytest.mark.parametrize("page", docs.PAGES)
 def test_the_generated_parts_are_current(page: str) -> None:
-    assert docs.updated(PAGES[page]) == PAGES[page], "python -m launcher.docs"
+    assert docs.updated(PAGES[page]) == PAGES[page], "python -m launcher.reference.docs"
 
 
 def test_the_schema_is_current() -> None:
     kept = (ROOT / "channel_specs/schema.json").read_text(encoding="utf-8")
-    assert json.loads(kept) == schema.schema(), "python -m launcher.schema > channel_specs/schema.json"
+    assert json.loads(kept) == schema.schema(), "python -m launcher.reference.schema > channel_specs/schema.json"
 
 
 @pytest.mark.parametrize("name", channel_specs.names())

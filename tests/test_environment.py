@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from entrypoints import contract
-from entrypoints.environment import Channel, ConfigError, InstanceGroup, host_order, load_environment
+from entrypoints.job.environment import Channel, ConfigError, InstanceGroup, host_order, load_environment
 
 REPOSITORY = Path(__file__).parent.parent
 # As SageMaker writes it today, of a job with one host.
@@ -230,7 +230,7 @@ def test_the_root_comes_from_the_variable_else_the_contract(tmp_path: Path) -> N
 def test_utf8_whatever_the_locale_and_nothing_but_the_standard_library(tmp_path: Path) -> None:
     write(tmp_path, hyperparameters={"city": "Zürich 東京"}, inputdataconfig={"bücher": {}})
     script = (
-        "import sys; from entrypoints.environment import load_environment as load\n"
+        "import sys; from entrypoints.job.environment import load_environment as load\n"
         "e = load(); print(ascii([e.hyperparameters['city'], *e.channels]))\n"
         "foreign = {n.partition('.')[0] for n in sys.modules} - sys.stdlib_module_names\n"
         "print(sorted(n for n in foreign if not n.startswith('_')))"

@@ -28,7 +28,7 @@ import launcher
 from launcher.checks.examples import laid_over_base
 from launcher.errors import RefusedError, SpecError
 from launcher.estimator import EstimatorInputs, estimator_inputs
-from launcher.request import telling_variables
+from launcher.request.build import telling_variables
 
 ROOT = Path(launcher.__file__).parents[1]
 SPECS_PAGE = (ROOT / "channel_specs/README.md").read_text(encoding="utf-8")

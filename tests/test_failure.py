@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from entrypoints import contract
-from entrypoints.failure import failure_text, fitted, how_it_ended, write_failure
+from entrypoints.start.failure import failure_text, fitted, how_it_ended, write_failure
 
 
 def stderr_of(script: str, folder: Path) -> str:

@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from entrypoints import contract
-from entrypoints.environment import Channel
 from entrypoints.errors import ChannelError
+from entrypoints.job.environment import Channel
+from entrypoints.order.sharding import EVERYTHING, Share
 from entrypoints.readers import mounted
 from entrypoints.readers.remote_file import file_system, is_remote
-from entrypoints.sharding import EVERYTHING, Share
 from launcher.local.providers import fuse
 from launcher.local.providers.mount_tools import TOOLS, View
 from launcher.local.s3_server import serve
 from launcher.local.s3_server.latency import delayed
 from launcher.local.s3_server.wire import Answer, Request, Response
-from launcher.s3_uri import Place
+from launcher.s3.uri import Place
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("rclone") and Path("/dev/fuse").exists()), reason="needs rclone and FUSE"

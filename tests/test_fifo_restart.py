@@ -18,13 +18,13 @@ import pytest
 from torch.utils.data import DataLoader
 
 from entrypoints import contract
-from entrypoints.channel import open_channel
-from entrypoints.environment import load_environment
 from entrypoints.errors import ChannelError
-from entrypoints.process_identity import Processes
+from entrypoints.job.environment import load_environment
+from entrypoints.job.process_identity import Processes
 from entrypoints.readers import fifo
-from entrypoints.torch_dataset import ChannelDataset
-from entrypoints.torch_loader import ThreadLoader
+from entrypoints.samples.channel import open_channel
+from entrypoints.torch_data.dataset import ChannelDataset
+from entrypoints.torch_data.loader import ThreadLoader
 from pipe_feeder import Feeder, brokers, make_root, wait_for
 
 pytestmark = [
@@ -67,8 +67,8 @@ def job(root: Path, script: str, *arguments: str, ranks: int = 0) -> subprocess.
         from pathlib import Path
         from torch.utils.data import DataLoader
         from torchdata.stateful_dataloader import StatefulDataLoader
-        from entrypoints.sampling import Reading
-        from entrypoints.torch_dataset import ChannelDataset
+        from entrypoints.order.sampling import Reading
+        from entrypoints.torch_data.dataset import ChannelDataset
 
         def told(what):
             sys.stdout.write(json.dumps(what) + "\\n")

@@ -19,16 +19,16 @@ import pytest
 from torch.utils.data import DataLoader
 
 from entrypoints import contract
-from entrypoints.channel import open_channel
-from entrypoints.environment import Environment, load_environment
 from entrypoints.errors import ChannelError, CorruptError
+from entrypoints.job.environment import Environment, load_environment
+from entrypoints.order.sampling import Reading
 from entrypoints.records import format_of, recordio, recordio_protobuf_write
 from entrypoints.records.recordio_protobuf import Blob
 from entrypoints.records.recordio_protobuf_batches import as_tensors
 from entrypoints.records.shards import write_shards
 from entrypoints.sample import Sample
-from entrypoints.sampling import Reading
-from entrypoints.torch_dataset import ChannelDataset
+from entrypoints.samples.channel import open_channel
+from entrypoints.torch_data.dataset import ChannelDataset
 from launcher.local.s3_server import serve
 from pipe_feeder import Feeder, brokers
 

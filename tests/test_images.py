@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from launcher import images
 from launcher.data.make_images import OUTPUT, make_images, to_text
-from launcher.images import ImageError, built_in_algorithm, image_region, known_names, resolve_image
+from launcher.request import images
+from launcher.request.images import ImageError, built_in_algorithm, image_region, known_names, resolve_image
 
 SAMPLE = json.loads((Path(__file__).parent / "data" / "sdk_images.json").read_text())["images"]
 TABLE = json.loads(OUTPUT.read_text())

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 import launcher
-from launcher import show
 from launcher.errors import RefusedError, SpecError
-from launcher.importing import import_file, import_request
-from launcher.parse import parse_spec
-from launcher.request import build_request
+from launcher.importing.from_request import import_file, import_request
+from launcher.parsing.parser import parse_spec
+from launcher.request import text as show
+from launcher.request.build import build_request
 
 REQUESTS = sorted((Path(__file__).parent / "data" / "requests").glob("*.json"))
 

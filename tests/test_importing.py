@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from launcher import parse_spec, show
-from launcher.aws_model import REQUEST, shapes
+from launcher import parse_spec
 from launcher.errors import RefusedError
-from launcher.importing import import_file, import_request
-from launcher.request import build_request
+from launcher.importing.from_request import import_file, import_request
+from launcher.request import text as show
+from launcher.request.aws_model import REQUEST, shapes
+from launcher.request.build import build_request
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.json"))
 

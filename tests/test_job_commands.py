@@ -15,7 +15,7 @@ import launcher
 from aws_stand_in import StandIn
 from launcher.cli import cli
 from launcher.errors import LaunchError, SpecError
-from launcher.submission import is_of_request
+from launcher.jobs.submission import is_of_request
 
 SPEC = """\
 base_name: digits

@@ -8,7 +8,7 @@ import pytest
 
 from job_failure_lines import LINES
 from job_failure_reasons import JOB, REASONS
-from launcher.jobs.failures import CAUSES, headline, likely_cause
+from launcher.jobs.failures.reasons import CAUSES, headline, likely_cause
 
 
 @pytest.mark.parametrize(("code", "reason", "named"), REASONS)

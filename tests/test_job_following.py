@@ -21,10 +21,10 @@ import pytest
 from aws_stand_in import StandIn
 from launcher.aws.account import Account
 from launcher.console import Console
+from launcher.durations import duration
 from launcher.errors import RefusedError
 from launcher.jobs.follow import View, follow
-from launcher.jobs.streams import Selection
-from launcher.jobs.times import duration
+from launcher.jobs.logs.streams import Selection
 
 METRICS = [{"Name": "loss", "Regex": r"loss=([0-9.]+)"}]
 LOGS = [sys.executable, "-c", "import sys; from launcher.cli import main; main(['logs', *sys.argv[1:]])"]

@@ -13,10 +13,10 @@ import pytest
 from aws_stand_in import StandIn
 from launcher.aws.account import Account, AwsError
 from launcher.console import Console
-from launcher.jobs import logs as job_logs
 from launcher.jobs.follow import LinePrinter, View, follow
-from launcher.jobs.logs import JobLogs, last_lines, lines_so_far
-from launcher.jobs.streams import Line, Selection, Stream, host_of
+from launcher.jobs.logs import lines as job_logs
+from launcher.jobs.logs.lines import JobLogs, last_lines, lines_so_far
+from launcher.jobs.logs.streams import Line, Selection, Stream, host_of
 
 FAULTS = ("reset", "reset-after", "500", "throttle", "expired", "reset", "500-after", "reset")
 HOSTS = [f"algo-{number}" for number in range(1, 9)]

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import RefusedError
-from launcher.jobs.metrics import Metrics, Series
-from launcher.jobs.plot import check, plot
+from launcher.jobs.logs.metrics import Metrics, Series
+from launcher.jobs.logs.plot import check, plot
 
 DEFINITIONS = [
     {"Name": "train:loss", "Regex": r"loss=([-0-9.naif]+)"},

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from entrypoints import contract
-from entrypoints.environment import Environment, load_environment
 from entrypoints.errors import ChannelError
-from entrypoints.labels import check_met, class_of, read_labels
+from entrypoints.job.environment import Environment, load_environment
+from entrypoints.samples.labels import check_met, class_of, read_labels
 
 
 @pytest.fixture

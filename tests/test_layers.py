@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 import launcher
-from launcher import SpecError, parse_spec, show
+from launcher import SpecError, parse_spec
 from launcher.checks.examples import BASE, laid_over_base
+from launcher.request import text as show
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from entrypoints.listing import Keys, Listed, Listing
+from entrypoints.fetching.listing import Keys, Listed, Listing
 
 PAGES, PER_PAGE = 40, 25
 EVERY = [Listed(f"p/{number:04d}-ü\udcff", number << 30, 2**64 - 1 - number) for number in range(PAGES * PER_PAGE)]
@@ -109,7 +109,7 @@ def test_a_listing_takes_little_memory(listing: Listing) -> None:
 
 JOB = """
 import os, signal, sys
-from entrypoints.listing import Listed, shared_listing
+from entrypoints.fetching.listing import Listed, shared_listing
 assert len(shared_listing(["store"], lambda token: ([Listed("a", 1)], None))) == 1
 if sys.argv[1] == "killed":
     os.kill(os.getpid(), signal.SIGKILL)
@@ -146,7 +146,7 @@ def test_names_that_are_no_unicode() -> None:
 FULL = """
 import io
 from entrypoints.errors import ChannelError
-from entrypoints.listing import Listed, shared_listing
+from entrypoints.fetching.listing import Listed, shared_listing
 from entrypoints.records.seeking import SeekableFile
 def page(token):
     return [Listed("k" * 1000, 1)] * 100, "more"

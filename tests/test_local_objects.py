@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from launcher.errors import RefusedError
-from launcher.local.delivery import Delivery, Objects, Store
-from launcher.local.manifests import AugmentedManifest
-from launcher.local.objects import (
+from launcher.local.data.delivery import Delivery, Objects, Store
+from launcher.local.data.objects import (
     NoObjectsError,
     S3Object,
     as_tree,
@@ -27,9 +26,10 @@ from launcher.local.objects import (
     relative_path,
     total_bytes,
 )
-from launcher.local.sources import RemoteObjects
-from launcher.local.stores import embedded_store, s3_client
-from launcher.s3_uri import Place
+from launcher.local.data.sources import RemoteObjects
+from launcher.local.data.stores import embedded_store, s3_client
+from launcher.s3.manifests import AugmentedManifest
+from launcher.s3.uri import Place
 
 BUCKET = "bucket"
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from entrypoints import contract
 from entrypoints.errors import ChannelError
-from entrypoints.lst import Line, add_labels, check_lst, join_lst, read_lst, sample_paths, write_lst
 from entrypoints.sample import Sample
+from entrypoints.samples.lst import Line, add_labels, check_lst, join_lst, read_lst, sample_paths, write_lst
 
 LINES = {"a/1.png": Line(0, (3.0,), "a/1.png"), "2.png": Line(1, (0.5, 2.0), "2.png")}
 IMAGES: list[Sample] = [{"__key__": "2.png", "data": b"two"}, {"__key__": "a/1.png", "data": b"one"}]

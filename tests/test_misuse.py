@@ -27,7 +27,7 @@ from entrypoints import (
     read_lst,
     save_checkpoint,
 )
-from entrypoints.sharding import Share
+from entrypoints.order.sharding import Share
 
 pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata 0.11 asks torch 2.13 for it
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from entrypoints.environment import Environment, load_environment
 from entrypoints.errors import ChannelError
-from entrypoints.mixing import Mixture
-from entrypoints.torch_dataset import ChannelDataset, MixedDataset
+from entrypoints.job.environment import Environment, load_environment
+from entrypoints.samples.mixing import Mixture
+from entrypoints.torch_data.dataset import ChannelDataset, MixedDataset
 
 SIZES = {"a": 30, "b": 8, "c": 15}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from launcher.local.providers.mount_tools import TOOLS, MountTool, View, tool_environ
-from launcher.s3_uri import Place
+from launcher.s3.uri import Place
 
 KEYS = {"AWS_ACCESS_KEY_ID": "key-id", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_SESSION_TOKEN": "token"}
 MINIO = {**KEYS, "AWS_ENDPOINT_URL": "https://minio:9000", "AWS_REGION": "eu-west-1", "AWS_CA_BUNDLE": "/ca.pem"}

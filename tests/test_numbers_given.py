@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from entrypoints.channel import open_channel
-from entrypoints.environment import Environment, load_environment
-from entrypoints.sampling import Reading
-from entrypoints.torch_dataset import ChannelDataset
+from entrypoints.job.environment import Environment, load_environment
+from entrypoints.order.sampling import Reading
+from entrypoints.samples.channel import open_channel
+from entrypoints.torch_data.dataset import ChannelDataset
 
 
 @pytest.fixture

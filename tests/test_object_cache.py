@@ -17,14 +17,16 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from entrypoints import listing, object_cache, open_channel
-from entrypoints.environment import Channel
+from entrypoints import open_channel
 from entrypoints.errors import ChannelError
-from entrypoints.object_cache import ObjectCache
+from entrypoints.fetching import listing
+from entrypoints.job.environment import Channel
+from entrypoints.order.sampling import Reading
+from entrypoints.order.sharding import Share
 from entrypoints.readers import s3
 from entrypoints.records import tar_write, zip_write
-from entrypoints.sampling import Reading
-from entrypoints.sharding import Share
+from entrypoints.samples import object_cache
+from entrypoints.samples.object_cache import ObjectCache
 from faulty_s3 import Store, channel_of, environment_of, faulty_s3
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")

@@ -13,8 +13,9 @@ from urllib3 import HTTPResponse
 import aws_stand_in
 from launcher.aws.account import Account, AwsError
 from launcher.console import Console
-from launcher.preflight import prefixes, runner
+from launcher.preflight import runner
 from launcher.preflight.runner import described
+from launcher.preflight.s3 import prefixes
 from preflight_data import CHANNEL, MANIFEST, checked, put
 
 _TIME = "<LastModified>2026-11-22T10:11:12.345Z</LastModified>"

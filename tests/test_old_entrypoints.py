@@ -57,11 +57,13 @@ def test_its_names_are_found_behind_ours(old: Path) -> None:
         assert entrypoints.get_single is get_single
         print(open_channel.__module__)
     """
-    assert run(code, REPOSITORY, old) == "entrypoints.channel"
+    assert run(code, REPOSITORY, old) == "entrypoints.samples.channel"
 
 
 def test_ours_come_first_and_its_absence_is_plain(old: Path) -> None:
-    assert run("from entrypoints import sharding, lst; print(lst.__name__)", REPOSITORY, old) == "entrypoints.lst"
+    assert (
+        run("from entrypoints import readers, sample; print(sample.__name__)", REPOSITORY, old) == "entrypoints.sample"
+    )
     for path in ((REPOSITORY,), (REPOSITORY, old)):
         code = "import entrypoints\ntry: entrypoints.get_nothing\nexcept AttributeError as error: print(error)"
         assert run(code, *path) == "module 'entrypoints' has no attribute 'get_nothing'"
@@ -126,7 +128,7 @@ def test_importing_the_launcher_keeps_the_old_module_that_was_imported(old: Path
         import launcher.api, entrypoints
         print(entrypoints.EntryPoint is first, entrypoints.open_channel.__module__)
     """
-    assert run(code, old, REPOSITORY) == "True entrypoints.channel"
+    assert run(code, old, REPOSITORY) == "True entrypoints.samples.channel"
 
 
 def test_the_real_one(tmp_path: Path) -> None:

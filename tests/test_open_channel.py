@@ -17,14 +17,14 @@ import pytest
 from torch.utils.data import DataLoader
 
 from entrypoints import contract
-from entrypoints.channel import default_share, find_channel, open_channel
-from entrypoints.digest import Tally
-from entrypoints.environment import Environment, load_environment
 from entrypoints.errors import ChannelError, CorruptError
+from entrypoints.job.environment import Environment, load_environment
+from entrypoints.order.sharding import Place, Share
 from entrypoints.records import recordio
 from entrypoints.sample import Sample
-from entrypoints.sharding import Place, Share
-from entrypoints.torch_dataset import ChannelDataset
+from entrypoints.samples.channel import default_share, find_channel, open_channel
+from entrypoints.samples.digest import Tally
+from entrypoints.torch_data.dataset import ChannelDataset
 from launcher.local.s3_server import serve
 
 pytestmark = [

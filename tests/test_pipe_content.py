@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from launcher.errors import RefusedError
 from launcher.local.providers.pipe_content import MAGIC, as_record, gunzip
 from launcher.local.providers.read_ahead import read_ahead
-from launcher.local.s3_reading import CHUNK, Stream
+from launcher.s3.reading import CHUNK, Stream
 
 
 def stream(data: bytes, size: int = CHUNK) -> Stream:

@@ -16,12 +16,13 @@ from botocore.validate import ParamValidator
 
 import launcher
 from entrypoints import contract
-from entrypoints.environment import load_environment
-from launcher import SpecError, show
-from launcher.archive import read_code
+from entrypoints.job.environment import load_environment
+from launcher import SpecError
 from launcher.checks.examples import BASE, laid_over_base
-from launcher.names import job_name
-from launcher.part import aws_name, spec_name
+from launcher.code.archive import read_code
+from launcher.request import text as show
+from launcher.spec.model import aws_name, spec_name
+from launcher.spec.names import job_name
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from entrypoints.errors import ChannelError
-from entrypoints.prefetch import read_ahead
-from entrypoints.prefetch_schedule import Limits
+from entrypoints.fetching.prefetch import read_ahead
+from entrypoints.fetching.schedule import Limits
 from entrypoints.readers.remote_file import RemoteFile, file_system, is_remote
 from pipe_feeder import wait_for
 

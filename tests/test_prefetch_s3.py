@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from torch.utils.data import DataLoader
 
-from entrypoints.environment import Environment
 from entrypoints.errors import ChannelError
+from entrypoints.job.environment import Environment
+from entrypoints.order.sharding import EVERYTHING, Share
 from entrypoints.readers import s3, s3_client
-from entrypoints.sharding import EVERYTHING, Share
-from entrypoints.torch_dataset import ChannelDataset
-from entrypoints.torch_map import ConnectorMapDataset
+from entrypoints.torch_data.dataset import ChannelDataset
+from entrypoints.torch_data.map import ConnectorMapDataset
 from faulty_s3 import RESET, Store, environment_of, faulty_s3
 from pipe_feeder import wait_for
 

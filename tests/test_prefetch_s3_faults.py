@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from entrypoints import contract, silence
+from entrypoints import contract
 from entrypoints.errors import ChannelError
+from entrypoints.fetching import silence
+from entrypoints.order.sharding import EVERYTHING
 from entrypoints.readers import s3, s3_client
 from entrypoints.readers.s3_errors import cause_of
-from entrypoints.sharding import EVERYTHING
 from faulty_s3 import RESET, Store, channel_of, faulty_s3
 
 MIB = 1 << 20
@@ -235,7 +236,7 @@ def test_a_store_that_is_silent_is_told_of_and_given_up(
 
 SILENT = """
 from pathlib import Path
-from entrypoints.environment import Channel
+from entrypoints.job.environment import Channel
 from entrypoints.readers import s3
 channel = Channel("train", "S3Connector", None, "FullyReplicated", "None", Path("/none"), "s3://bucket/")
 for _, stream in s3.open_streams(channel, 0, s3.Share()):

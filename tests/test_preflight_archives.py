@@ -10,8 +10,8 @@ import pytest
 import aws_stand_in
 import launcher
 from launcher.aws.account import Account
-from launcher.preflight import archives
 from launcher.preflight.check import Subject
+from launcher.preflight.s3 import archives
 from preflight_data import BASE, TRAIN, Broken, judge, put, with_data
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import aws_stand_in
-from launcher.preflight import manifests
+from launcher.preflight.s3 import manifests
 from preflight_data import (
     AUGMENTED,
     MANIFEST,

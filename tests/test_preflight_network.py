@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from launcher.preflight.network_acls import lets_through
+from launcher.preflight.network.network_acls import lets_through
 from preflight_world import (
     IN_GROUP,
     MACHINES,

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from launcher.preflight import buckets, directory_buckets, permissions, prefixes
+from launcher.preflight.iam import permissions
+from launcher.preflight.s3 import buckets, directory_buckets, prefixes
 from preflight_world import CHECKS, MACHINES, POLICY, SHARED, Broken, World, allow, found, judge, nothing
 
 PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/big"

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import aws_stand_in
-from launcher.codes import explanation, ignorable
 from launcher.errors import RefusedError, dotted
 from launcher.preflight import CHECKS as ALL_CHECKS
+from launcher.reference.codes import explanation, ignorable
 from preflight_data import BASE, CHANNEL, TRAIN, checked, with_data
 
 

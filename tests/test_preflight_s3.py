@@ -8,7 +8,7 @@ import pytest
 
 import aws_stand_in
 from launcher.errors import SpecError, dotted
-from launcher.preflight import buckets, checkpoints, compression, line_ends, prefixes, shares
+from launcher.preflight.s3 import buckets, checkpoints, compression, line_ends, prefixes, shares
 from preflight_data import CHANNEL, TRAIN, Broken, checked, judge, put, put_lines, put_manifest, with_data
 
 SUBJECTS = (buckets, prefixes, shares, compression, line_ends, checkpoints)

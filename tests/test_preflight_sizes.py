@@ -9,7 +9,7 @@ import pytest
 
 import aws_stand_in
 from launcher.local.s3_server import serve
-from launcher.preflight import listing
+from launcher.preflight.s3 import listing
 from preflight_data import CHANNEL, TRAIN, checked, only
 
 

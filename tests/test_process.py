@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.process import TAIL_BYTES
+from entrypoints.start.process import TAIL_BYTES
 
 REPOSITORY = Path(__file__).parent.parent
 DRIVER = """
 import json, os, sys
 from pathlib import Path
-from entrypoints.process import run_program
+from entrypoints.start.process import run_program
 outcome = run_program(json.loads(sys.argv[1]), dict(os.environ), Path(sys.argv[3]), float(sys.argv[2]))
 print(json.dumps([outcome.exit_code, outcome.stderr, outcome.stopped_by]))
 """

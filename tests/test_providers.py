@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 from launcher.errors import RefusedError
-from launcher.local.delivery import Delivery
-from launcher.local.objects import S3Object
+from launcher.local.data.delivery import Delivery
+from launcher.local.data.objects import S3Object
+from launcher.local.data.stores import embedded_store, s3_client
 from launcher.local.providers import PROVIDERS, copied, mounted, provide, way_of
 from launcher.local.providers.fuse_keeper import is_mounted
-from launcher.local.stores import embedded_store, s3_client
 
 FILES = {"a.txt": b"first", "sub dir/b,ü.bin": os.urandom(70_000), "sub dir/deep/c": b"", "z": b"last"}
 FILE_SYSTEM = "fs-0123456789abcdef0"

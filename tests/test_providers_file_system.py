@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from launcher.errors import RefusedError
-from launcher.local.delivery import BindMount, Delivery
+from launcher.local.data.delivery import BindMount, Delivery
 from launcher.local.providers.file_system import provide
 
 FILE_SYSTEM = "fs-0123456789abcdef0"

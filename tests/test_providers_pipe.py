@@ -18,14 +18,14 @@ from typing import Any
 
 import pytest
 
-from entrypoints.environment import Channel
+from entrypoints.job.environment import Channel
 from entrypoints.readers.fifo import open_fifo
 from entrypoints.records.augmented import Augmented
 from launcher.errors import RefusedError
-from launcher.local.delivery import Delivery, Store
+from launcher.local.data.delivery import Delivery, Store
+from launcher.local.data.sources import RemoteObjects
+from launcher.local.data.stores import embedded_store, s3_client
 from launcher.local.providers.fifo import provide
-from launcher.local.sources import RemoteObjects
-from launcher.local.stores import embedded_store, s3_client
 
 PATIENCE = 20.0  # seconds after which a test has failed; nothing waits that long
 Deliver = Callable[..., Delivery]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from entrypoints import contract
-from entrypoints.digest import MODULUS, Tally
+from entrypoints.samples.digest import MODULUS, Tally
 
 REPOSITORY = Path(__file__).parent.parent
 LINES = [b"%d" % number for number in range(100)]

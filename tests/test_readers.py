@@ -21,12 +21,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from entrypoints.environment import Channel
 from entrypoints.errors import ChannelError
+from entrypoints.job.environment import Channel
+from entrypoints.order.sharding import EVERYTHING, Share
 from entrypoints.readers import READERS, fifo, mounted, reader_of, s3
 from entrypoints.readers.remote_file import RemoteFile
 from entrypoints.records import format_of, tar_write, zip_write
-from entrypoints.sharding import EVERYTHING, Share
 from launcher.local.s3_server import serve
 
 REPOSITORY = Path(__file__).parent.parent
@@ -439,7 +439,7 @@ def test_an_unknown_mode(tmp_path: Path) -> None:
 
 def test_importing_the_readers_needs_the_standard_library_only() -> None:
     code = (
-        "import sys, entrypoints.channel, entrypoints.checkpoint, entrypoints.read_channels, entrypoints.lst\n"
+        "import sys, entrypoints.samples.channel, entrypoints.checkpoint, entrypoints.read_channels, entrypoints.samples.lst\n"
         "third = {name.partition('.')[0] for name in sys.modules} - set(sys.stdlib_module_names)\n"
         "assert third <= {'entrypoints', '__main__'}, third\n"
     )

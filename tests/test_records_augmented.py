@@ -17,16 +17,16 @@ from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from entrypoints import contract
-from entrypoints.channel import open_channel
-from entrypoints.environment import Environment, load_environment
 from entrypoints.errors import ChannelError, CorruptError
+from entrypoints.job.environment import Environment, load_environment
+from entrypoints.order.sampling import Reading
+from entrypoints.order.sharding import Share
 from entrypoints.records import format_of, recordio
 from entrypoints.records.augmented import Augmented
 from entrypoints.records.cursor import Cursor
 from entrypoints.sample import Sample
-from entrypoints.sampling import Reading
-from entrypoints.sharding import Share
-from entrypoints.torch_dataset import ChannelDataset
+from entrypoints.samples.channel import open_channel
+from entrypoints.torch_data.dataset import ChannelDataset
 from pipe_feeder import brokers
 
 pytestmark = pytest.mark.filterwarnings(

@@ -20,12 +20,12 @@ import numpy as np
 import pytest
 
 from entrypoints import contract
-from entrypoints.channel import open_channel
-from entrypoints.environment import load_environment
 from entrypoints.errors import CorruptError
+from entrypoints.job.environment import load_environment
 from entrypoints.records import format_of
 from entrypoints.records.cursor import Cursor
 from entrypoints.sample import Sample
+from entrypoints.samples.channel import open_channel
 from peer_files import MAKERS, Made, gnu_tar, python_zip
 
 every_file = pytest.mark.parametrize("name", MAKERS)

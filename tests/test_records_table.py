@@ -37,7 +37,7 @@ from entrypoints.records import (
 )
 from entrypoints.records.cursor import Cursor
 from entrypoints.sample import Sample
-from launcher.checks.code import BOUNDED
+from launcher.checks.job.code import BOUNDED
 
 
 def tar_bytes(payloads: Iterable[bytes]) -> bytes:

@@ -10,14 +10,14 @@ import pytest
 
 import launcher
 from launcher import parse_spec
-from launcher.aws_model import REQUEST, shapes, shapes_of
-from launcher.channels import KINDS
 from launcher.checks import check_spec
 from launcher.checks.examples import BASE, laid_over_base
 from launcher.errors import Path, dotted
-from launcher.part import spec_name
-from launcher.request import build_request, spec_path
-from launcher.spec import JobSpec
+from launcher.request.aws_model import REQUEST, shapes, shapes_of
+from launcher.request.build import build_request, spec_path
+from launcher.spec.channels import KINDS
+from launcher.spec.job import JobSpec
+from launcher.spec.model import spec_name
 
 # Members that have no key: what SageMaker answers and does not take, and what a channel's `source` says.
 NOT_WRITTEN = {

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from entrypoints.channel import open_channel
-from entrypoints.environment import Environment, load_environment
 from entrypoints.errors import ChannelError
-from entrypoints.sampling import Reading
-from entrypoints.sharding import Share
-from entrypoints.torch_dataset import ChannelDataset, MixedDataset
-from entrypoints.torch_loader import ThreadLoader
+from entrypoints.job.environment import Environment, load_environment
+from entrypoints.order.sampling import Reading
+from entrypoints.order.sharding import Share
+from entrypoints.samples.channel import open_channel
+from entrypoints.torch_data.dataset import ChannelDataset, MixedDataset
+from entrypoints.torch_data.loader import ThreadLoader
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),  # torchdata 0.11 asks torch 2.13 for it

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from entrypoints import contract
-from entrypoints.channel import open_channel
-from entrypoints.environment import Environment, load_environment
 from entrypoints.errors import ChannelError
-from entrypoints.sampling import Reading
-from entrypoints.sharding import Share
-from entrypoints.torch_dataset import ChannelDataset
+from entrypoints.job.environment import Environment, load_environment
+from entrypoints.order.sampling import Reading
+from entrypoints.order.sharding import Share
+from entrypoints.samples.channel import open_channel
+from entrypoints.torch_data.dataset import ChannelDataset
 from pipe_feeder import PATIENCE, Feeder, brokers, in_threads, make_root, wait_for
 from test_resume_finished_epoch import LOADERS, SHUFFLED, given, read, stateful, text_of
 

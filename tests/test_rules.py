@@ -8,13 +8,13 @@ import re
 import pytest
 
 from launcher import parse_spec
-from launcher.aws_model import shapes
 from launcher.checks import RULES, check_spec
-from launcher.checks.built_in_facts import BUILT_INS
+from launcher.checks.built_in.facts import BUILT_INS
 from launcher.checks.examples import BASE, built_in, laid_over_base
-from launcher.checks.instance_types import instance_type
 from launcher.checks.rule import Rule
-from launcher.images import resolve_image
+from launcher.request.aws_model import shapes
+from launcher.request.images import resolve_image
+from launcher.request.instance_types import instance_type
 
 # Examples that cannot be without another rule's word.
 ALONGSIDE = {code: {"code-needs-toolkit"} for code in ("code-requirements-toolkit", "code-arguments-toolkit")}

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from launcher import SpecError, make_plan
-from launcher.archive import CodeArchive, CodeFile
-from launcher.aws_model import REQUEST, shapes
 from launcher.checks import RULES, check_spec
-from launcher.checks.built_in_facts import BUILT_INS
+from launcher.checks.built_in.facts import BUILT_INS
 from launcher.checks.rule import Draft
-from launcher.names import job_name
-from launcher.spec import JobSpec
+from launcher.code.archive import CodeArchive, CodeFile
+from launcher.request.aws_model import REQUEST, shapes
+from launcher.spec.job import JobSpec
+from launcher.spec.names import job_name
 
 SECRET = "hunter2-"
 REGISTRIES = ("685385470294", "438346466558", "999678624901", "224300973850")

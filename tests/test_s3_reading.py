@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from launcher.errors import RefusedError
-from launcher.local.s3_reading import read_object
-from launcher.s3_uri import Place, parse_s3_uri
+from launcher.s3.reading import read_object
+from launcher.s3.uri import Place, parse_s3_uri
 
 
 def connect(endpoint: str) -> Any:

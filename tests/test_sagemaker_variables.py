@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from entrypoints import contract
-from entrypoints.environment import Environment, load_environment
-from entrypoints.hyperparameters import command_line_arguments
-from entrypoints.sagemaker_variables import Machine, count_machine, sagemaker_variables
+from entrypoints.job.environment import Environment, load_environment
+from entrypoints.job.hyperparameters import command_line_arguments
+from entrypoints.start.variables import Machine, count_machine, sagemaker_variables
 
 CASES = json.loads((Path(__file__).parent / "data" / "toolkit_variables.json").read_text(encoding="utf-8"))["cases"]
 # What SDK v3 tells a script of hyperparameters that are the toolkit's own; the toolkit keeps them to itself and wins.

@@ -17,14 +17,14 @@ import pytest
 from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from entrypoints.channel import open_channel
-from entrypoints.environment import Environment, load_environment
 from entrypoints.errors import ChannelError
+from entrypoints.job.environment import Environment, load_environment
+from entrypoints.order.sampling import Reading
+from entrypoints.order.sharding import Share
 from entrypoints.records import recordio, tar_write
-from entrypoints.sampling import Reading
-from entrypoints.sharding import Share
-from entrypoints.torch_dataset import ChannelDataset, MixedDataset
-from entrypoints.torch_loader import ThreadLoader, even_batches
+from entrypoints.samples.channel import open_channel
+from entrypoints.torch_data.dataset import ChannelDataset, MixedDataset
+from entrypoints.torch_data.loader import ThreadLoader, even_batches
 
 SHUFFLED = Reading(seed=7, block=10)
 CHANNELS = {
@@ -236,7 +236,7 @@ class TestCache:
         def noting(channel: Any, paths: Any) -> Any:
             return original(channel, (opened.append(path) or path for path in paths))
 
-        monkeypatch.setattr("entrypoints.channel.is_remote", lambda path: True)
+        monkeypatch.setattr("entrypoints.samples.channel.is_remote", lambda path: True)
         monkeypatch.setattr(mounted, "open_objects", noting)
         return opened
 
@@ -267,7 +267,7 @@ class TestCache:
     def test_a_full_disk_ends_the_keeping_only(
         self, environment: Environment, far: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("entrypoints.object_cache._KEPT_FREE", 1.1)
+        monkeypatch.setattr("entrypoints.samples.object_cache._KEPT_FREE", 1.1)
         assert texts(environment, "tar", reading=Reading(cache_dir=tmp_path)) == texts(environment, "tar")
         assert [file for file in tmp_path.rglob("*") if file.is_file()] == []
 
@@ -288,7 +288,7 @@ class TestCache:
 RANK = """
 import json, os, sys
 import torch.distributed as dist
-from entrypoints.torch_loader import even_batches
+from entrypoints.torch_data.loader import even_batches
 
 rank, store, lengths = int(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
 dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=len(lengths))

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from launcher import Plan, Problem, SpecError, make_plan, parse_spec
 from launcher.checks import check_spec
 from launcher.checks.examples import laid_over_base
-from launcher.names import job_name
-from launcher.schema import schema
-from launcher.spec import JobSpec
+from launcher.reference.schema import schema
+from launcher.spec.job import JobSpec
+from launcher.spec.names import job_name
 
 # What a schema can say of one key: keys, types, enums, patterns, bounds. What belongs to it elsewhere, and rules, it cannot.
 SAID = {

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from launcher.preflight.security_groups import admits, leaves_for
+from launcher.preflight.network.security_groups import admits, leaves_for
 
 OWN, SUBNET = ["sg-job"], ["10.0.1.0/24"]
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from entrypoints.errors import ChannelError
-from entrypoints.sharding import EVERYTHING, Place, Share, place_from, share_for
+from entrypoints.order.sharding import EVERYTHING, Place, Share, place_from, share_for
 
 small = st.integers(1, 4)
 

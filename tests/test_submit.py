@@ -18,7 +18,7 @@ from aws_stand_in import StandIn
 from launcher.aws.account import Account
 from launcher.console import Console
 from launcher.errors import AccountError, LaunchError, RefusedError
-from launcher.submission import submit
+from launcher.jobs.submission import submit
 
 SPEC = """\
 training_job_name: digits-1

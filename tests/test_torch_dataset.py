@@ -20,11 +20,11 @@ import torch
 from torch.utils.data import DataLoader
 
 from entrypoints import contract
-from entrypoints.environment import Environment, load_environment
 from entrypoints.errors import ChannelError
-from entrypoints.sampling import Reading
-from entrypoints.torch_dataset import ChannelDataset, MixedDataset, uneven_ranks
-from entrypoints.torch_map import ConnectorMapDataset, MountedMapDataset
+from entrypoints.job.environment import Environment, load_environment
+from entrypoints.order.sampling import Reading
+from entrypoints.torch_data.dataset import ChannelDataset, MixedDataset, uneven_ranks
+from entrypoints.torch_data.map import ConnectorMapDataset, MountedMapDataset
 
 pytestmark = [
     # How many workers torch thinks this machine can bear is not what is tested,
@@ -214,7 +214,7 @@ def test_ranks_that_run_out_at_different_times_do_not_hang(environment: Environm
             import torch.distributed as dist
             from torch.utils.data import DataLoader
             from torch.nn.parallel import DistributedDataParallel
-            from entrypoints.torch_dataset import ChannelDataset, uneven_ranks
+            from entrypoints.torch_data.dataset import ChannelDataset, uneven_ranks
 
             rank = int(sys.argv[1])
             dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)

@@ -13,11 +13,11 @@ import torch
 from PIL import Image
 
 from entrypoints import contract
-from entrypoints.environment import Environment, load_environment
 from entrypoints.errors import ChannelError
-from entrypoints.labels import read_labels
+from entrypoints.image_training.images import ImageChannel, ImageForm, Loading
+from entrypoints.job.environment import Environment, load_environment
 from entrypoints.records import tar_write
-from entrypoints.torch_images import ImageChannel, ImageForm, Loading
+from entrypoints.samples.labels import read_labels
 from pipe_feeder import wait_for
 
 COUNT = 40

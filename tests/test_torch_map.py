@@ -13,11 +13,11 @@ from torch.utils.data import DataLoader, DistributedSampler
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from entrypoints import contract
-from entrypoints.environment import Environment, load_environment
 from entrypoints.errors import ChannelError
-from entrypoints.failure import failure_text
-from entrypoints.torch_dataset import ChannelDataset, MixedDataset
-from entrypoints.torch_map import ConnectorMapDataset, MountedMapDataset
+from entrypoints.job.environment import Environment, load_environment
+from entrypoints.start.failure import failure_text
+from entrypoints.torch_data.dataset import ChannelDataset, MixedDataset
+from entrypoints.torch_data.map import ConnectorMapDataset, MountedMapDataset
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),

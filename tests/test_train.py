@@ -22,8 +22,8 @@ import torch
 import channel_specs
 import launcher
 from entrypoints import contract, train
+from entrypoints.image_training.model import small_cnn
 from entrypoints.records import tar_write
-from entrypoints.torch_model import small_cnn
 from launcher import demo
 
 REPOSITORY = Path(__file__).parent.parent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from entrypoints import train_options
+from entrypoints.image_training import options as train_options
 
 
 def test_options_with_underscores() -> None:

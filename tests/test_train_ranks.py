@@ -34,10 +34,10 @@ def test_ranks_stay_one_model_when_their_shares_differ(tmp_path: Path) -> None:
         """
         import os
         import torch
-        from entrypoints.digest import Tally
-        from entrypoints.torch_images import Batch
-        from entrypoints.torch_model import small_cnn
-        from entrypoints.torch_training import StopRequest, finish_epoch, gather, make_training, rank, ranks, train_epoch
+        from entrypoints.samples.digest import Tally
+        from entrypoints.image_training.images import Batch
+        from entrypoints.image_training.model import small_cnn
+        from entrypoints.image_training.training import StopRequest, finish_epoch, gather, make_training, rank, ranks, train_epoch
 
         def batches(count):
             for number in range(count):

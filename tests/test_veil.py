@@ -16,10 +16,10 @@ import pytest
 import launcher
 from aws_stand_in import StandIn
 from launcher.aws.account import Account, AwsError
-from launcher.aws.veil import Veil, is_secret_name
+from launcher.aws.masking import Veil, is_secret_name
 from launcher.console import Console
 from launcher.errors import LaunchError
-from launcher.submission import submit
+from launcher.jobs.submission import submit
 from test_submit import SPEC
 
 PEM = "-----BEGIN KEY-----\nMIIabc&def<ghi>'\"jkl\nQWERTYUIOPASDFGHJKLZXCVBNM\n-----END KEY-----\n"

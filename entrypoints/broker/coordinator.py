@@ -30,10 +30,10 @@ from pathlib import Path
 from entrypoints.broker import wire
 from entrypoints.broker.epochs import Epoch, Outbox, Part
 from entrypoints.errors import ChannelError
-from entrypoints.process_identity import Processes, torchrun_ranks
+from entrypoints.job.process_identity import Processes, torchrun_ranks
+from entrypoints.order.sharding import Share
 from entrypoints.readers import fifo
 from entrypoints.records import name_of
-from entrypoints.sharding import Share
 
 LOOK_SECONDS = 0.2  # between two looks whether the job is still there, and whether somebody waits in vain
 NEVER_CAME_SECONDS = (

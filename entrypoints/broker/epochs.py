@@ -14,8 +14,8 @@ from itertools import islice
 from operator import add
 
 from entrypoints.broker import wire
+from entrypoints.order.sharding import Share
 from entrypoints.sample import Sample, weight
-from entrypoints.sharding import Share
 
 _OBJECT = 400  # bytes that a sample, or a piece, takes in Python besides its content
 _AT_ONCE = 64  # pieces offered to one system call; Linux takes 1024

@@ -21,14 +21,14 @@ from pathlib import Path
 
 from entrypoints.broker import wire
 from entrypoints.broker.framing import decoder_of
-from entrypoints.environment import Channel
 from entrypoints.errors import ChannelError
-from entrypoints.process_identity import owner_process
+from entrypoints.job.environment import Channel
+from entrypoints.job.process_identity import owner_process
+from entrypoints.order.sampling import Mark, Reading
+from entrypoints.order.sharding import Share
 from entrypoints.readers.fifo import wait_seconds
 from entrypoints.records import Format
 from entrypoints.sample import Sample
-from entrypoints.sampling import Mark, Reading
-from entrypoints.sharding import Share
 
 # The path is the starter's: the same modules, whatever variables say.
 _PROGRAM = """

@@ -21,9 +21,9 @@ from pathlib import Path
 from entrypoints.broker import wire
 from entrypoints.broker.coordinator import LOOK_SECONDS, Coordinator, JobOverError
 from entrypoints.broker.framing import dealt_samples
+from entrypoints.fetching.silence import TELL_SECONDS, Silence, tell
 from entrypoints.readers import fifo
 from entrypoints.sample import Sample
-from entrypoints.silence import TELL_SECONDS, Silence, tell
 
 ROOM = 64 << 20  # bytes for all readers together, before the FIFO is left to fill up
 FIFO_LOOK_SECONDS = 0.02  # between two looks for the FIFO that is to come

@@ -26,11 +26,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import cast
 
-from entrypoints.environment import Channel
 from entrypoints.errors import ChannelError, CorruptError
+from entrypoints.job.environment import Channel
+from entrypoints.order.sharding import Share
 from entrypoints.records import Format
 from entrypoints.sample import Sample
-from entrypoints.sharding import Share
 
 WELCOME, SAMPLES, BLOCK, END, ERROR = b"W", b"S", b"B", b"E", b"X"
 HEADER = struct.Struct("<cIQ")  # kind, number of fields beside the pickle, bytes of the pickle

@@ -9,11 +9,11 @@ import difflib
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
-from entrypoints.environment import Channel
 from entrypoints.errors import ChannelError
+from entrypoints.job.environment import Channel
+from entrypoints.order.sharding import Share
 from entrypoints.readers import fifo, mounted, s3
 from entrypoints.sample import ByteStream
-from entrypoints.sharding import Share
 
 
 class Reader(Protocol):

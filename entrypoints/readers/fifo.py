@@ -25,13 +25,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from entrypoints import contract
-from entrypoints.environment import Channel
 from entrypoints.errors import ChannelError
-from entrypoints.process_identity import Processes, owner_process
+from entrypoints.fetching.silence import Silence, tell_once
+from entrypoints.job.environment import Channel
+from entrypoints.job.process_identity import Processes, owner_process
+from entrypoints.order.sharding import Share
 from entrypoints.readers import fifo_numbers
 from entrypoints.sample import ByteStream
-from entrypoints.sharding import Share
-from entrypoints.silence import Silence, tell_once
 
 JOINED = True
 

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from entrypoints import contract
-from entrypoints.environment import Channel
-from entrypoints.process_identity import Processes
+from entrypoints.job.environment import Channel
+from entrypoints.job.process_identity import Processes
 
 
 @dataclass(frozen=True)

@@ -27,14 +27,14 @@ from contextlib import closing
 from io import FileIO
 
 from entrypoints import contract
-from entrypoints.environment import Channel
 from entrypoints.errors import ChannelError
-from entrypoints.prefetch import read_ahead
-from entrypoints.prefetch_schedule import Limits
+from entrypoints.fetching.prefetch import read_ahead
+from entrypoints.fetching.schedule import Limits
+from entrypoints.fetching.silence import tell_once
+from entrypoints.job.environment import Channel
+from entrypoints.order.sharding import Share
 from entrypoints.readers.remote_file import RemoteFile, is_remote
 from entrypoints.sample import ByteStream
-from entrypoints.sharding import Share
-from entrypoints.silence import tell_once
 
 JOINED = False
 

@@ -20,15 +20,15 @@ from contextlib import closing
 from functools import partial
 from hashlib import md5
 
-from entrypoints.environment import Channel
 from entrypoints.errors import ChannelError
-from entrypoints.listing import Listed, Listing, shared_listing, version_of
-from entrypoints.prefetch import read_ahead
-from entrypoints.prefetch_schedule import Limits
+from entrypoints.fetching.listing import Listed, Listing, shared_listing, version_of
+from entrypoints.fetching.prefetch import read_ahead
+from entrypoints.fetching.schedule import Limits
+from entrypoints.job.environment import Channel
+from entrypoints.order.sharding import Share
 from entrypoints.readers import s3_client
 from entrypoints.readers.s3_client import connection, require
 from entrypoints.sample import ByteStream
-from entrypoints.sharding import Share
 
 __all__ = ["JOINED", "connection", "key_of", "objects", "open_objects", "open_streams", "require"]
 

@@ -27,10 +27,10 @@ from concurrent.futures import wait
 from functools import cache, partial
 from typing import Any, TypeVar
 
-from entrypoints.background import in_background
 from entrypoints.errors import ChannelError
+from entrypoints.fetching.background import in_background
+from entrypoints.fetching.silence import Silence, silence_of_far
 from entrypoints.readers.s3_errors import cause_of
-from entrypoints.silence import Silence, silence_of_far
 
 _TARGET_GBPS = 50.0  # 65 connections; 10, the client's default, are 25
 PATIENCE_SECONDS = (

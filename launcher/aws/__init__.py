@@ -1,1 +1,4 @@
-"""What speaks to AWS, or to whatever its endpoint variables name: the account's clients, and its refusals in one line."""
+"""Requests to AWS: sessions, errors, masking, retries, threads, and the upload of the code.
+
+Not here: what is asked (`preflight`, `jobs`, `cost`).
+"""

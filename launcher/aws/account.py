@@ -20,6 +20,7 @@ from datetime import datetime
 from typing import Any
 
 from launcher.aws import answers
+from launcher.aws.masking import Veil
 from launcher.aws.refusals import (
     HAVE_EXPIRED,
     AwsError,
@@ -31,7 +32,6 @@ from launcher.aws.refusals import (
     one_line,
     translated,
 )
-from launcher.aws.veil import Veil
 from launcher.errors import RefusedError
 
 __all__ = ["Account", "AwsError", "CredentialsError"]

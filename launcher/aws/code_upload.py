@@ -16,13 +16,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from entrypoints import contract
-from launcher.archive import CodeArchive
 from launcher.aws.account import Account, AwsError
+from launcher.aws.threads import start
+from launcher.code.archive import CodeArchive
 from launcher.console import Console, human_bytes
 from launcher.errors import RefusedError
 from launcher.planning import Plan
-from launcher.preflight.threads import start
-from launcher.s3_uri import parse_s3_uri
+from launcher.s3.uri import parse_s3_uri
 
 _MEANT = "launcher-content"  # in the object's metadata: its length and SHA-256 as they were meant to be
 _PIECE = 1 << 20  # bytes

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from launcher.aws.answers import FOREIGN
-from launcher.aws.veil import Veil
+from launcher.aws.masking import Veil
 from launcher.errors import RefusedError
 
 _NO_ANSWER = 0

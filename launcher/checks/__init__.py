@@ -8,37 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from launcher.aws_model import Violation, shown, violations
-from launcher.checks import (
-    arguments,
-    built_in,
-    built_in_images,
-    built_in_job,
-    channels,
-    code,
-    file_systems,
-    images,
-    job,
-    modes,
-    network,
-    output,
-    prefixes,
-    profiler,
-    resources,
-    serverless,
-    stopping,
-    uris,
-    volumes,
-    warm_pools,
-)
+from launcher.checks.built_in import channels as built_in
+from launcher.checks.built_in import images as built_in_images
+from launcher.checks.built_in import job as built_in_job
+from launcher.checks.channels import entries as channels
+from launcher.checks.channels import file_systems, modes, prefixes, uris
+from launcher.checks.instances import resources, serverless, stopping, volumes, warm_pools
+from launcher.checks.job import arguments, code, images, network, output, profiler
+from launcher.checks.job import settings as job
 from launcher.checks.places import follows, hatch_index, member_path, said_at, watched, without
 from launcher.checks.remedies import example, remedy, room_elsewhere
 from launcher.checks.rule import Draft, Rule
 from launcher.errors import Location, Path, Problem
-from launcher.images import WANTED as IMAGE_KEYS
-from launcher.names import MadeName, beginning
-from launcher.request import build_request, key_path, spec_path, training_image
-from launcher.spec import JobSpec
+from launcher.request.aws_model import Violation, shown, violations
+from launcher.request.build import build_request, key_path, spec_path, training_image
+from launcher.request.images import WANTED as IMAGE_KEYS
+from launcher.spec.job import JobSpec
+from launcher.spec.names import MadeName, beginning
 
 _SHORT_FORMS = ("RoleArn", "FileSystemId")  # what is too short or too long for these is of another form altogether
 _IMAGE_PLACES: dict[str, Path] = {"region": ("region",), "instance_type": ("resource_config", "instance_type")}

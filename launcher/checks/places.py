@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from launcher.errors import Path
-from launcher.part import aws_name
-from launcher.request import member_place, said_in_hatch
-from launcher.spec import JobSpec
+from launcher.request.build import member_place, said_in_hatch
+from launcher.spec.job import JobSpec
+from launcher.spec.model import aws_name
 
 _SOURCES = ("S3DataSource", "FileSystemDataSource", "DatasetSource")
 _VERBATIM = ("hyperparameters", "environment")  # keys below these are the user's own

@@ -13,10 +13,10 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from entrypoints import contract
-from launcher.checks.instance_types import InstanceType, instance_type
 from launcher.errors import Path
-from launcher.images import built_in_algorithm
-from launcher.spec import JobSpec
+from launcher.request.images import built_in_algorithm
+from launcher.request.instance_types import InstanceType, instance_type
+from launcher.spec.job import JobSpec
 
 Found = tuple[Path, str]  # the place in the spec; what is wrong, why, and what to do
 

@@ -16,8 +16,8 @@ from launcher.cost import estimate
 from launcher.cost.estimate import why_not
 from launcher.cost.limit import limit_of, objection, refuse_above_limit
 from launcher.cost.show import in_short, limit, machines
+from launcher.durations import duration
 from launcher.errors import StoppedError
-from launcher.jobs.times import duration
 
 _MOST_CHANNELS = 4  # that are named
 

@@ -22,14 +22,14 @@ def one_of(names: Callable[[], Iterable[str]]) -> _Offer:
 
 def codes() -> Iterable[str]:
     """Every code that `--explain` knows."""
-    from launcher.codes import all_codes
+    from launcher.reference.codes import all_codes
 
     return dict.fromkeys(all_codes())
 
 
 def ignorable_codes() -> Iterable[str]:
     """Every code that `--ignore` takes."""
-    from launcher.codes import ignorable
+    from launcher.reference.codes import ignorable
 
     return dict.fromkeys(ignorable())
 
@@ -46,8 +46,8 @@ def job_names(context: click.Context, parameter: click.Parameter, typed: str) ->
     from concurrent.futures import TimeoutError as TooLate
 
     from launcher.aws.account import Account
+    from launcher.aws.threads import start
     from launcher.jobs.lookup import jobs
-    from launcher.preflight.threads import start
 
     status = "InProgress" if context.command.name == "stop" else None
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 import launcher
-from launcher import show
 from launcher.console import Console, say, tell
 from launcher.errors import AccountError, LaunchError, RefusedError, dotted
+from launcher.request import text as show
 
 if TYPE_CHECKING:
     from launcher.aws.account import Account

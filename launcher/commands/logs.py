@@ -15,7 +15,7 @@ from launcher.aws.account import Account, AwsError
 from launcher.commands.completion import job_names
 from launcher.commands.options import account_options, json_option, moment_of, open_account
 from launcher.console import Console, shown_path
-from launcher.jobs.streams import Line, Selection
+from launcher.jobs.logs.streams import Line, Selection
 
 
 @click.command("logs", short_help="Show what a job has said, and follow it to its end.")
@@ -35,7 +35,7 @@ def command(name: str, **options: Any) -> None:
     """Show the lines of the training job NAME, all hosts in the order of time. With --json, each is a JSON object."""
     as_json, file = options["as_json"], options["plot"]
     if file:
-        from launcher.jobs.plot import check
+        from launcher.jobs.logs.plot import check
 
         check(file)
     since = int(moment_of(options["since"]).timestamp() * 1000) if options["since"] else None
@@ -60,12 +60,12 @@ def _follow(account: Account, name: str, console: Console, selection: Selection,
 def _show(account: Account, name: str, console: Console, selection: Selection, options: dict[str, Any]) -> None:
     """What there is now."""
     from launcher.jobs.follow import LinePrinter
-    from launcher.jobs.hosts import check_host, hosts_of
-    from launcher.jobs.logs import lines_so_far
+    from launcher.jobs.logs.hosts import check_host, hosts_of
+    from launcher.jobs.logs.lines import lines_so_far
+    from launcher.jobs.logs.metrics import Metrics
+    from launcher.jobs.logs.plot import plot
     from launcher.jobs.lookup import describe
-    from launcher.jobs.metrics import Metrics
     from launcher.jobs.outcome import ENDED
-    from launcher.jobs.plot import plot
 
     description = describe(account, name)
     check_host(selection.host, hosts_of(description), name)

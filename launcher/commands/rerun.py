@@ -11,16 +11,16 @@ from typing import Any
 import click
 
 import launcher
-from launcher import show
-from launcher.aws.veil import HIDDEN, settings_to_hide
+from launcher.aws.masking import HIDDEN, settings_to_hide
 from launcher.commands.completion import job_names
 from launcher.commands.effects import carry_out, effect_options, refuse_contradictions
 from launcher.commands.options import account_options, json_option, open_account, spec_options
 from launcher.console import say
-from launcher.importing import import_request
+from launcher.importing.from_request import import_request
 from launcher.jobs.lookup import describe, tags_of
+from launcher.request import text as show
 
-_MADE_UP = re.compile(r"-\d{8}-\d{6}-[0-9a-z]{4}$")  # what launcher.names puts behind a base name
+_MADE_UP = re.compile(r"-\d{8}-\d{6}-[0-9a-z]{4}$")  # what launcher.spec.names puts behind a base name
 
 
 @click.command("rerun", short_help="Submit a job's request again, under a new name.")

@@ -10,7 +10,7 @@ from launcher.commands.completion import job_names
 from launcher.commands.options import account_options, json_option, open_account
 from launcher.console import Console
 from launcher.jobs.ending import report
-from launcher.jobs.logs import last_lines
+from launcher.jobs.logs.lines import last_lines
 from launcher.jobs.lookup import describe
 from launcher.jobs.outcome import Outcome
 from launcher.jobs.statuses import Statuses

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from launcher.checks.instance_types import instance_type as facts_of
 from launcher.cost.money import Range
 from launcher.cost.table import Lookup, Price, instance_price, volume_price
+from launcher.request.instance_types import instance_type as facts_of
 
 ONE_DAY = 86_400  # StoppingCondition.MaxRuntimeInSeconds: "The default value is 1 day"
 HOUR = Decimal(3600)

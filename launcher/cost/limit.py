@@ -18,10 +18,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from launcher.cost.estimate import estimate, uncounted_rules, why_not
 from launcher.cost.money import at_most, dollars
 from launcher.errors import InputError, RefusedError, SpecError, dotted
+from launcher.parsing.tree import read_tree
 from launcher.planning import Plan
-from launcher.spec import JobSpec
-from launcher.values import Dollars
-from launcher.yaml_tree import read_tree
+from launcher.spec.job import JobSpec
+from launcher.spec.values import Dollars
 
 VARIABLE = "LAUNCH_MAX_COST"
 DEFAULT = Decimal(100)

@@ -7,7 +7,7 @@ from typing import Any
 from launcher.cost.estimate import Cluster, Estimate, Instances
 from launcher.cost.money import Range, at_most, rate
 from launcher.cost.table import HOME_REGION, Price, regions_with
-from launcher.jobs.times import duration
+from launcher.durations import duration
 
 _WIDTH = 14  # of the words in front
 

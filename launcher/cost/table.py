@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from launcher.aws_model import shapes
+from launcher.request.aws_model import shapes
 
 HOME_REGION = "us-east-1"  # where most prices are known
 _TABLE = Path(__file__).parents[1] / "data" / "prices.json"

@@ -1,1 +1,4 @@
-"""Data that travels with the launcher, and the scripts that make it: what AWS publishes but botocore's model does not hold."""
+"""Tables sourced from AWS, as JSON, and the scripts that make them.
+
+Not here: code that the launcher runs.
+"""

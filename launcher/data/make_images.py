@@ -5,7 +5,7 @@ Run by hand when a new SDK appears, on the tables of its wheel (`pip download --
     python -m launcher.data.make_images <wheel>/sagemaker/core/image_uri_config "sagemaker-core 2.27.0" 2026-10-21
 
 The SDK puts a tag together anew at each call, from a table and from rules that stand in its code
-(sagemaker/core/image_uris.py). Those rules are applied here instead, once, so that `launcher.images` only looks up. Every
+(sagemaker/core/image_uris.py). Those rules are applied here instead, once, so that `launcher.request.images` only looks up. Every
 image that results was compared with the SDK's own answer (tests/data/make_sdk_images.py). Left out are tables without
 training images, and two that the SDK itself cannot resolve for training: huggingface-neuronx, hyperpod-recipes-neuron.
 """

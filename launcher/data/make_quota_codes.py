@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from launcher.preflight.service_quotas import USES
+from launcher.preflight.quota.service_quotas import USES
 
 OUTPUT = Path(__file__).with_name("quota_codes.json")
 

@@ -1,1 +1,4 @@
-"""Jobs that exist in AWS: following them, their lines and metrics, how they ended and why they failed."""
+"""Jobs in the account: creating, finding, following and comparing them.
+
+Not here: local runs (`local`), and prices (`cost`).
+"""

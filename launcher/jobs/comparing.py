@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from launcher.aws.veil import HIDDEN, settings_to_hide
-from launcher.aws_model import shapes
+from launcher.aws.masking import HIDDEN, settings_to_hide
 from launcher.errors import Path, dotted
 from launcher.planning import Plan
-from launcher.request_forms import find_request
+from launcher.request.aws_model import shapes
+from launcher.request.forms import find_request
 
 _ABSENT = object()
 # What DescribeTrainingJob tells where the request said nothing: by the last two steps of a member's path, channels by `*`.

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from launcher.console import Console
-from launcher.jobs.failures import headline, likely_cause
-from launcher.jobs.hosts import hosts_of
+from launcher.durations import duration
+from launcher.jobs.failures.reasons import headline, likely_cause
+from launcher.jobs.logs.hosts import hosts_of
 from launcher.jobs.outcome import Outcome
-from launcher.jobs.times import duration
 
 _COLOURS = {"Completed": "green", "Failed": "red"}
 

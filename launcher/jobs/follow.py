@@ -18,15 +18,15 @@ from launcher.aws.account import Account, AwsError
 from launcher.console import Console, last_state, shown_path
 from launcher.errors import RefusedError
 from launcher.jobs.ending import report
-from launcher.jobs.hosts import reader_of
 from launcher.jobs.live import LiveTable
-from launcher.jobs.logs import SETTLING_SECONDS, JobLogs, last_lines
+from launcher.jobs.logs.hosts import reader_of
+from launcher.jobs.logs.lines import SETTLING_SECONDS, JobLogs, last_lines
+from launcher.jobs.logs.metrics import Metrics
+from launcher.jobs.logs.plot import plot
+from launcher.jobs.logs.streams import Line, Selection
 from launcher.jobs.lookup import describe
-from launcher.jobs.metrics import Metrics
 from launcher.jobs.outcome import ENDED, Outcome
-from launcher.jobs.plot import plot
 from launcher.jobs.statuses import Statuses
-from launcher.jobs.streams import Line, Selection
 
 _DESCRIBE_SECONDS = 5.0
 _ROUND_SECONDS = 1.0

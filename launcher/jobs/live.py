@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from launcher.console import rich_console
-from launcher.jobs.metrics import Metrics
+from launcher.jobs.logs.metrics import Metrics
 
 
 class LiveTable:

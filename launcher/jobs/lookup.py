@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from launcher.aws.account import Account, AwsError
-from launcher.aws.veil import is_secret_name, settings_to_hide
+from launcher.aws.masking import is_secret_name, settings_to_hide
 from launcher.errors import InputError, RefusedError
 from launcher.nearest import did_you_mean
 

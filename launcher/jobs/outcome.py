@@ -56,7 +56,7 @@ class Outcome:
     def as_data(self) -> dict[str, Any]:
         """The result for `--json`, with AWS's names, and names of ours for what the report says besides."""
         from launcher.cost import estimate_of_job
-        from launcher.jobs.failures import likely_cause
+        from launcher.jobs.failures.reasons import likely_cause
 
         shown = {key: _plain(self.description[key]) for key in _SHOWN if self.description.get(key) is not None}
         # JSON has no NaN, and a training that diverged has nothing else to report.

@@ -1,1 +1,4 @@
-"""The local run: a Plan carried out on this machine as SageMaker would carry it out."""
+"""Plan -> a run on this machine, with each channel in its own input mode: hosts, processes, outputs, report.
+
+Not here: running a job at AWS (`jobs`). Inside: `data` (what a channel contains), `providers` (how it is delivered), `s3_server`.
+"""

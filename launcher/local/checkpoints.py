@@ -13,11 +13,11 @@ from pathlib import Path
 from entrypoints import contract
 from launcher.errors import RefusedError
 from launcher.local.cluster import Host
-from launcher.local.delivery import BindMount, Store
-from launcher.local.objects import list_prefix
+from launcher.local.data.delivery import BindMount, Store
+from launcher.local.data.objects import list_prefix
 from launcher.local.outputs import local_place
 from launcher.local.workspace import LocalRun
-from launcher.s3_uri import parse_s3_uri
+from launcher.s3.uri import parse_s3_uri
 
 _USUAL = f"{contract.BASE_DIR}/{contract.CHECKPOINT_DIR}"
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from entrypoints import contract
 from launcher.local.cluster import Host, config_files
-from launcher.local.delivery import BindMount, Store
+from launcher.local.data.delivery import BindMount, Store
 from launcher.local.outputs import local_place
 from launcher.local.sandbox import HostProcess
 from launcher.local.workspace import LocalRun
 from launcher.planning import boot_arguments
-from launcher.request import connector_variables
+from launcher.request.build import connector_variables
 
 _FOLDERS = (contract.CONFIG_DIR, contract.DATA_DIR, contract.MODEL_DIR, contract.OUTPUT_DATA_DIR)
 # Of this machine's environment a job sees only what programs need to run here, never what happens to be exported.

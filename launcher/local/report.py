@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from entrypoints import contract
-from entrypoints.failure import shell_code
+from entrypoints.start.failure import shell_code
 from launcher.console import human_bytes, shown_path
-from launcher.jobs.failures import Cause, headline, likely_cause
+from launcher.jobs.failures.reasons import Cause, headline, likely_cause
 from launcher.local import outputs
 from launcher.local.watch import Outcome
 from launcher.local.workspace import LocalRun

@@ -29,14 +29,14 @@ from launcher.errors import InputError, RefusedError, StoppedError
 from launcher.local import outputs, sandbox
 from launcher.local.checkpoints import Checkpoints
 from launcher.local.cluster import Host, channels_of, hosts_of, sharing
-from launcher.local.delivery import BindMount, Delivery, Store
-from launcher.local.given import Given, give_channels
+from launcher.local.data.delivery import BindMount, Delivery, Store
+from launcher.local.data.given import Given, give_channels
+from launcher.local.data.objects import total_bytes
+from launcher.local.data.stores import embedded_store, remote_store
 from launcher.local.hosts import prepare_host, write_code
-from launcher.local.objects import total_bytes
 from launcher.local.providers import provide
 from launcher.local.report import announce, report
 from launcher.local.sandbox import HostProcess
-from launcher.local.stores import embedded_store, remote_store
 from launcher.local.watch import watch
 from launcher.local.workspace import LocalOptions, LocalRun
 from launcher.planning import Plan

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from entrypoints import contract
 from launcher.local import enter
-from launcher.local.delivery import BindMount
+from launcher.local.data.delivery import BindMount
 
 _UNSHARE = (
     "unshare",

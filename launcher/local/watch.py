@@ -15,7 +15,7 @@ from typing import IO, Literal
 from entrypoints import contract
 from launcher.console import last_state
 from launcher.errors import StoppedError, TrainingFailedError
-from launcher.jobs.metrics import Patterns, patterns, readings
+from launcher.jobs.logs.metrics import Patterns, patterns, readings
 from launcher.local import sandbox
 from launcher.local.workspace import LocalRun
 

@@ -6,33 +6,24 @@ one that could not be asked says so and blocks nothing.
 
 from __future__ import annotations
 
-from launcher.preflight import (
+from launcher.preflight import image, name
+from launcher.preflight.check import Check
+from launcher.preflight.iam import bucket_policies, data_keys, keys, permissions, role
+from launcher.preflight.network import network_acls, s3_route
+from launcher.preflight.network import subnets as network
+from launcher.preflight.quota import quotas, training_plans
+from launcher.preflight.s3 import (
     archives,
-    bucket_policies,
     buckets,
     checkpoints,
     compression,
-    data_keys,
     directory_buckets,
-    disk,
-    efs,
-    fsx,
-    image,
-    keys,
     line_ends,
     manifests,
-    name,
-    network,
-    network_acls,
-    permissions,
     prefixes,
-    quotas,
-    role,
-    s3_route,
     shares,
-    training_plans,
 )
-from launcher.preflight.check import Check
+from launcher.preflight.storage import disk, efs, fsx
 
 CHECKS: tuple[Check, ...] = (
     *buckets.CHECKS,

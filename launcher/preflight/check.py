@@ -16,7 +16,7 @@ from launcher.aws.account import Account, AwsError
 from launcher.checks.rule import Draft
 from launcher.errors import Path, RefusedError
 from launcher.planning import Plan
-from launcher.s3_uri import Place
+from launcher.s3.uri import Place
 
 Found = tuple[Path, str, str]  # the place in the spec; the code; what is wrong, why, and what to do
 Told = tuple[Path, str]  # a place in the spec; something about it that is worth knowing, or why it could not be asked

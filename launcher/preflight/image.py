@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from launcher.aws.account import AwsError
 from launcher.errors import Path
-from launcher.images import image_region
 from launcher.nearest import did_you_mean
 from launcher.preflight.asking import each, own_account
 from launcher.preflight.check import Check, Found, Subject
+from launcher.request.images import image_region
 
 _LISTS = (
     ("debug_rule_configurations", "DebugRuleConfigurations"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from launcher.aws.account import AwsError
-from launcher.names import place_of_name
 from launcher.preflight.asking import own_account
 from launcher.preflight.check import Check, Found, Subject
+from launcher.spec.names import place_of_name
 
 _FREE = ("ValidationException", "ResourceNotFound", "ResourceNotFoundException")  # SageMaker's is the first
 

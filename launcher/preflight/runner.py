@@ -12,15 +12,15 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 
 from launcher.aws.account import Account, AwsError, CredentialsError
+from launcher.aws.threads import start
 from launcher.checks.places import hatch_index, said_at
 from launcher.console import Console
 from launcher.errors import Path, Problem, RefusedError
-from launcher.names import place_of_name
 from launcher.planning import Plan
 from launcher.preflight import CHECKS
 from launcher.preflight.check import Check, Found, Progress, Subject, Told, why_not
 from launcher.preflight.report import Outcome, Report
-from launcher.preflight.threads import start
+from launcher.spec.names import place_of_name
 
 _LOOK_SECONDS = 0.1
 PROGRESS_SECONDS = 10.0

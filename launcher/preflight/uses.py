@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 from entrypoints import contract
+from launcher.checks.channels.uris import uris
 from launcher.checks.rule import Draft, Entry
-from launcher.checks.uris import uris
 from launcher.errors import Path, RefusedError
 from launcher.preflight.check import Subject
-from launcher.request import connector_variables
-from launcher.s3_uri import Place, parse_s3_uri
+from launcher.request.build import connector_variables
+from launcher.s3.uri import Place, parse_s3_uri
 
 
 class Use(NamedTuple):

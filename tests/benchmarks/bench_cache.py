@@ -14,9 +14,9 @@ from local_job import mounted_job, train_folder
 from rounds import Row, exhaust, interleaved, row
 
 from entrypoints import open_channel
-from entrypoints.environment import Environment
+from entrypoints.job.environment import Environment
+from entrypoints.order.sampling import Reading
 from entrypoints.records import tar_write
-from entrypoints.sampling import Reading
 
 SHARDS, MEMBERS, OBJECTS, SIZE = 6, 1000, 4000, 100_000
 EPOCHS = 4  # a round, since one takes a tenth of a second only

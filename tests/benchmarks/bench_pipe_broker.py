@@ -20,11 +20,11 @@ from rounds import Row, interleaved, raw, row
 from torch.utils.data import DataLoader
 
 from entrypoints import contract
-from entrypoints.channel import open_channel
-from entrypoints.environment import Environment, load_environment
+from entrypoints.job.environment import Environment, load_environment
 from entrypoints.records import tar_write
 from entrypoints.sample import Sample
-from entrypoints.torch_dataset import ChannelDataset
+from entrypoints.samples.channel import open_channel
+from entrypoints.torch_data.dataset import ChannelDataset
 
 SIZE = 100_000
 BATCH = 32

@@ -15,9 +15,9 @@ from local_job import mounted_job, train_folder
 from rounds import Row, interleaved, row
 
 from entrypoints import open_channel
-from entrypoints.environment import Environment
+from entrypoints.job.environment import Environment
+from entrypoints.order.sampling import Reading
 from entrypoints.records import recordio, tar_write, tfrecord
-from entrypoints.sampling import Reading
 
 FAR, MORE = 1_000_000, 1000
 

@@ -44,7 +44,7 @@ def far_mount(folder: Path, endpoint: str) -> Iterator[Path]:
     """The bucket's folder `files` by rclone, as a local run of FastFile has it: a request for each file."""
     from launcher.local.providers.fuse import mounted
     from launcher.local.providers.mount_tools import TOOLS, View
-    from launcher.s3_uri import Place
+    from launcher.s3.uri import Place
 
     place, scratch = (folder / "mount").resolve(), folder / "scratch"
     place.mkdir(exist_ok=True)
@@ -57,10 +57,10 @@ def far_mount(folder: Path, endpoint: str) -> Iterator[Path]:
 
 
 def _ours(directory: Path, count: int) -> int:
-    from entrypoints.environment import Channel
+    from entrypoints.job.environment import Channel
+    from entrypoints.order.sharding import EVERYTHING
     from entrypoints.readers import mounted
     from entrypoints.records import objects
-    from entrypoints.sharding import EVERYTHING
 
     channel = Channel("train", "FastFile", None, "FullyReplicated", "None", directory)
     found = 0

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from entrypoints import contract
-from entrypoints.environment import Environment, load_environment
+from entrypoints.job.environment import Environment, load_environment
 
 _SERVER = """
 import sys

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from entrypoints import contract
-from entrypoints.environment import Environment, load_environment
+from entrypoints.job.environment import Environment, load_environment
 
 
 def mounted_job(root: Path, content_type: str | None, mode: str = "File") -> Environment:

@@ -17,13 +17,13 @@ def main() -> None:
     import os
 
     from entrypoints import load_environment, open_channel
-    from entrypoints.sampling import Reading
+    from entrypoints.order.sampling import Reading
 
     environment = load_environment(root, dict(os.environ))
     reading = Reading(seed=7) if way == "shuffled" else None
     if way == "threads":
-        from entrypoints.torch_dataset import ChannelDataset
-        from entrypoints.torch_loader import ThreadLoader
+        from entrypoints.torch_data.dataset import ChannelDataset
+        from entrypoints.torch_data.loader import ThreadLoader
 
         samples = ThreadLoader(ChannelDataset("train", environment=environment), 64, threads=4, collate=list)
         step = 64

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Protocol
 
 from launcher.errors import RefusedError
-from launcher.local.delivery import BindMount, Delivery
+from launcher.local.data.delivery import BindMount, Delivery
 from launcher.local.providers import copied, fifo, file_system, mounted
 
 

@@ -22,7 +22,7 @@ from threading import Event, Thread
 
 from entrypoints.contract import epochs_name, fifo_name
 from launcher.errors import RefusedError
-from launcher.local.delivery import BindMount, Delivery
+from launcher.local.data.delivery import BindMount, Delivery
 from launcher.local.providers.pipe_content import Epochs, open_epochs
 from launcher.local.providers.read_ahead import in_order, read_ahead
 

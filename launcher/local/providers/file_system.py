@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from launcher.errors import RefusedError
-from launcher.local.delivery import BindMount, Delivery
+from launcher.local.data.delivery import BindMount, Delivery
 from launcher.local.providers.places import empty_directory, remove_tree
 
 _WRITABLE = "rw"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from launcher.s3_uri import Place
+from launcher.s3.uri import Place
 
 _DEFAULT_REGION = "us-east-1"
 

@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launcher.errors import RefusedError
-from launcher.local.delivery import BindMount, Delivery
-from launcher.local.objects import NoObjectsError, S3Object, as_tree, host_items, is_sharded
+from launcher.local.data.delivery import BindMount, Delivery
+from launcher.local.data.objects import NoObjectsError, S3Object, as_tree, host_items, is_sharded
 from launcher.local.providers.copied import copied
 from launcher.local.providers.fuse import MountFailedError, Which, mounted
 from launcher.local.providers.mount_tools import TOOLS, MountTool, View
 from launcher.local.providers.places import empty_directory, remove_tree
-from launcher.s3_uri import Place, parse_s3_uri
+from launcher.s3.uri import Place, parse_s3_uri
 
 _FUSE = Path("/dev/fuse")
 _REMEDY = "`apt-get install fuse3 rclone` makes it a mount"

@@ -15,13 +15,13 @@ from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import IO
 
-from launcher.checks.code import LINES
+from launcher.checks.job.code import LINES
 from launcher.errors import RefusedError
-from launcher.local.delivery import Delivery
-from launcher.local.manifests import AugmentedManifest
-from launcher.local.objects import S3Object, host_items
-from launcher.local.s3_reading import CHUNK, Stream
-from launcher.s3_uri import Place
+from launcher.local.data.delivery import Delivery
+from launcher.local.data.objects import S3Object, host_items
+from launcher.s3.manifests import AugmentedManifest
+from launcher.s3.reading import CHUNK, Stream
+from launcher.s3.uri import Place
 
 Epochs = Callable[[int], Iterator[Stream]]  # the epoch's number, from 0 -> its streams, in order
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from launcher.errors import RefusedError
-from launcher.local.delivery import Delivery
+from launcher.local.data.delivery import Delivery
 
 
 @contextmanager

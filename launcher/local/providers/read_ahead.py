@@ -12,7 +12,7 @@ from itertools import islice
 from queue import Empty, Queue
 from threading import Event, Thread
 
-from launcher.local.s3_reading import Stream
+from launcher.s3.reading import Stream
 
 _Slot = Queue[bytes | Exception | None]  # a stream's chunks; then None, or what went wrong
 

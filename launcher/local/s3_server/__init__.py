@@ -1,7 +1,7 @@
 """Serves a folder as S3 on this machine: `DIR/s3/<bucket>/<key>` is object `<key>` of `<bucket>`.
 
 A local run serves its `--data` folder to whatever speaks S3: FastFile's mount, s3torchconnector, and scripts. File and Pipe
-read the store itself (`launcher.local.sources`). moto would do for small data, but reads the whole object into memory for
+read the store itself (`launcher.local.data.sources`). moto would do for small data, but reads the whole object into memory for
 every range. Here files are sent from where they are, by sendfile, and writes go to the run's own folder, never into the data
 (store.py).
 
@@ -35,8 +35,8 @@ from urllib.parse import parse_qsl, unquote
 from launcher.local.s3_server import buckets, headers, multipart, objects
 from launcher.local.s3_server.call import Call
 from launcher.local.s3_server.documents import NO_VERSION, S3Error
-from launcher.local.s3_server.store import Store
-from launcher.local.s3_server.uploads import Uploads
+from launcher.local.s3_server.storage.store import Store
+from launcher.local.s3_server.storage.uploads import Uploads
 from launcher.local.s3_server.wire import Answer, BrokenChunks, Request, Response, listening
 
 _log = logging.getLogger(__name__)

@@ -8,13 +8,13 @@ import re
 from dataclasses import replace
 from urllib.parse import unquote
 
-from launcher.local.s3_server import checksums
 from launcher.local.s3_server.call import Call
-from launcher.local.s3_server.checksums import HashedBody
 from launcher.local.s3_server.documents import NO_VERSION, S3Error
 from launcher.local.s3_server.headers import unchanged
 from launcher.local.s3_server.incoming import Arrived, Slot
-from launcher.local.s3_server.store import Stored
+from launcher.local.s3_server.storage import checksums
+from launcher.local.s3_server.storage.checksums import HashedBody
+from launcher.local.s3_server.storage.store import Stored
 from launcher.local.s3_server.wire import ChunkedBody, CountedBody
 
 _SOURCE_RANGE = re.compile(r"bytes=(\d+)-(\d+)", re.ASCII)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from launcher.local.s3_server.documents import Pairs, S3Error, document
-from launcher.local.s3_server.store import Store
-from launcher.local.s3_server.uploads import Uploads
+from launcher.local.s3_server.storage.store import Store
+from launcher.local.s3_server.storage.uploads import Uploads
 from launcher.local.s3_server.wire import Request, Response
 
 _BODY_LIMIT = 8 * 1024 * 1024  # bytes of an XML body; 10,000 parts or 1,000 keys to delete are below it

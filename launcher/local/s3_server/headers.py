@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from datetime import timezone
 from email.utils import parsedate_to_datetime
 
-from launcher.local.s3_server import checksums
 from launcher.local.s3_server.call import Call
 from launcher.local.s3_server.documents import S3Error
-from launcher.local.s3_server.store import Stored
-from launcher.local.s3_server.uploads import PART_SIZES
+from launcher.local.s3_server.storage import checksums
+from launcher.local.s3_server.storage.store import Stored
+from launcher.local.s3_server.storage.uploads import PART_SIZES
 
 # What a client can state of an object when it puts it and gets back with it, beside x-amz-meta-*. Written as S3 answers it.
 # A GET can override each by a query parameter, `response-content-type` and so on.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from launcher.local.s3_server import checksums
 from launcher.local.s3_server.bodies import receive, receive_source, stated_size
 from launcher.local.s3_server.call import Call, xml
 from launcher.local.s3_server.documents import Pairs, S3Error, Value, read_parts, timestamp
 from launcher.local.s3_server.headers import checksum_headers, encryption_headers, kept_headers, write_condition
+from launcher.local.s3_server.storage import checksums
 from launcher.local.s3_server.wire import Response
 
 _PART = 1000  # parts in one answer of ListParts

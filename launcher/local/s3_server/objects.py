@@ -10,7 +10,6 @@ import re
 from email.utils import formatdate
 from itertools import accumulate
 
-from launcher.local.s3_server import checksums
 from launcher.local.s3_server.bodies import receive, receive_source, source_name
 from launcher.local.s3_server.call import Call, xml
 from launcher.local.s3_server.documents import S3Error, Value, timestamp
@@ -24,8 +23,9 @@ from launcher.local.s3_server.headers import (
     unchanged,
     write_condition,
 )
-from launcher.local.s3_server.store import Stored
-from launcher.local.s3_server.uploads import PART_SIZES
+from launcher.local.s3_server.storage import checksums
+from launcher.local.s3_server.storage.store import Stored
+from launcher.local.s3_server.storage.uploads import PART_SIZES
 from launcher.local.s3_server.wire import FileSlice, Response
 
 _DEFAULT_TYPE = "binary/octet-stream"  # S3's own

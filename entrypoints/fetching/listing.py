@@ -1,0 +1,281 @@
+"""The objects under a prefix, listed once per host and job, however many ranks and workers read them.
+
+S3 gives a thousand keys a request and no way to ask for several thousands at once: a million keys are a thousand requests,
+one after the other. Sixteen workers that each list for themselves make sixteen thousand of them every epoch. So whoever
+needs a page that nobody has listed yet asks for it and appends it to a file, and everybody else reads it there: the first
+epoch begins with the first page, and later epochs list nothing.
+
+The file lies in the temporary folder, one per job, prefix and store. Its pages stay in the kernel's cache, so a process
+keeps a few numbers per thousand keys: a million keys cost it less than a megabyte, and 70 to 110 MB on disk. A job is told by
+the process that began to read, or by torchrun where that started it; what is put into the bucket later belongs to the next
+job, and each epoch of this one sees the same objects.
+
+A page in the file: a header of four uint32 (objects, bytes of keys, bytes of the next page's token, 1 in the last page), the
+objects' sizes and versions (uint64 each), where their keys end (uint32), the keys, the token.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import hashlib
+import os
+import struct
+import tempfile
+import weakref
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, overload
+
+from entrypoints.errors import ChannelError, no_room
+from entrypoints.job.process_identity import start_time
+
+_HEADER = struct.Struct("<IIII")
+_WORDS = struct.Struct("<II")
+_NUMBERS = struct.Struct("<QQ")
+
+
+class Listed(NamedTuple):
+    """An object as a listing has it."""
+
+    key: str  # whole, as in the bucket
+    size: int  # bytes
+    version: int = 0  # of its content, as `version_of` has it; 0 where that is not told
+
+
+def version_of(etag: str) -> int:
+    """A number of 64 bits in place of an ETag; 0 for none."""
+    plain = etag.strip('"')
+    return int.from_bytes(hashlib.blake2b(plain.encode(), digest_size=8).digest(), "little") if plain else 0
+
+
+# The page that follows the one of a token: its objects, and the token of the next; None for the first and after the last.
+NextPage = Callable[[str | None], tuple[Iterable[Listed], str | None]]
+
+
+class _Page(NamedTuple):
+    start: int  # number of its first object in the listing
+    offset: int  # of its header in the file
+    objects: int
+    key_bytes: int
+
+
+class Listing(Sequence[Listed]):
+    """The objects in the order of their keys; a sequence that grows as it is read. Pickles as the file's path.
+
+    `len` and negative indices list to the end first. Raises what `next_page` raises.
+    """
+
+    def __init__(self, path: Path, next_page: NextPage) -> None:
+        self._path = path
+        self._next_page = next_page
+        self._begin(_open(path))
+
+    def _begin(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._closing = weakref.finalize(self, os.close, descriptor)
+        self._pages: list[_Page] = []
+        self._scanned = 0  # bytes of the file that `_pages` knows
+        self._count = 0  # objects in them
+        self._token: str | None = None
+        self._complete = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Listing, (self._path, self._next_page)
+
+    def __len__(self) -> int:
+        while self._grow():
+            pass
+        return self._count
+
+    def __iter__(self) -> Iterator[Listed]:
+        number = 0
+        while number < len(self._pages) or self._grow():
+            if number < len(self._pages):
+                yield from self._read_page(self._pages[number])
+                number += 1
+
+    @overload
+    def __getitem__(self, index: int, /) -> Listed: ...
+    @overload
+    def __getitem__(self, index: slice, /) -> list[Listed]: ...
+    def __getitem__(self, index: int | slice, /) -> Listed | list[Listed]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        if index < 0:
+            index += len(self)
+        while index >= self._count and self._grow():
+            pass
+        if not 0 <= index < self._count:
+            raise IndexError(index)
+        page = self._pages[bisect_right(self._pages, index, key=lambda page: page.start) - 1]
+        number = index - page.start
+        numbers = page.offset + _HEADER.size
+        ends = numbers + _NUMBERS.size * page.objects
+        size, version = _NUMBERS.unpack(self._pread(_NUMBERS.size, numbers + _NUMBERS.size * number))
+        start, end = _WORDS.unpack(self._pread(8, ends + 4 * number))
+        key = self._pread(end - start, ends + 4 * (page.objects + 1) + start)
+        return Listed(key.decode("utf-8", "surrogateescape"), size, version)
+
+    def _read_page(self, page: _Page) -> Iterator[Listed]:
+        numbers_end = _NUMBERS.size * page.objects
+        keys_start = numbers_end + 4 * (page.objects + 1)
+        data = self._pread(keys_start + page.key_bytes, page.offset + _HEADER.size)
+        numbers = struct.iter_unpack(_NUMBERS.format, data[:numbers_end])
+        ends = struct.unpack_from(f"<{page.objects + 1}I", data, numbers_end)
+        for number, (size, version) in enumerate(numbers):
+            key = data[keys_start + ends[number] : keys_start + ends[number + 1]]
+            yield Listed(key.decode("utf-8", "surrogateescape"), size, version)
+
+    def _grow(self) -> bool:
+        """Takes note of one more page, which is asked for where no process has yet; False after the last."""
+        if self._complete:
+            return False
+        if self._scan():
+            return True
+        # Opened anew, because processes that share a descriptor by fork would share the lock too.
+        descriptor = _open(self._path)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if not os.path.samestat(os.fstat(descriptor), os.fstat(self._descriptor)):
+                # The file was removed, by a rank that has ended: everybody left goes on with a new one.
+                self._closing()
+                self._begin(_open(self._path))  # not a duplicate: that would keep the lock
+            if self._scan():  # another process has had it meanwhile
+                return True
+            objects, token = self._next_page(self._token)
+            page = _encode(list(objects), token)
+            try:
+                written = os.write(descriptor, page)
+            except OSError as error:
+                raise no_room("the listing of a channel", self._path.parent, error.strerror) from error
+            if written != len(page):
+                os.ftruncate(descriptor, self._scanned)
+                raise no_room("the listing of a channel", self._path.parent, f"{len(page):,} bytes more")
+        finally:
+            os.close(descriptor)
+        return self._scan()
+
+    def _scan(self) -> bool:
+        header = self._pread(_HEADER.size, self._scanned)
+        if len(header) < _HEADER.size:
+            return False
+        count, key_bytes, token_bytes, last = _HEADER.unpack(header)
+        length = _HEADER.size + _NUMBERS.size * count + 4 * (count + 1) + key_bytes
+        token = self._pread(token_bytes, self._scanned + length)
+        if os.fstat(self._descriptor).st_size < self._scanned + length + token_bytes:
+            return False  # it is being written
+        self._pages.append(_Page(self._count, self._scanned, count, key_bytes))
+        self._scanned += length + token_bytes
+        self._count += count
+        self._token = token.decode()
+        self._complete = bool(last)
+        return True
+
+    def _pread(self, count: int, offset: int) -> bytes:
+        return os.pread(self._descriptor, count, offset)
+
+
+def _open(path: Path) -> int:
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+
+def _encode(objects: Sequence[Listed], token: str | None) -> bytes:
+    keys = [item.key.encode("utf-8", "surrogateescape") for item in objects]
+    ends = [0]
+    for key in keys:
+        ends.append(ends[-1] + len(key))
+    after = (token or "").encode()
+    header = _HEADER.pack(len(keys), ends[-1], len(after), token is None)
+    numbers = b"".join(_NUMBERS.pack(item.size, item.version) for item in objects)
+    return b"".join([header, numbers, struct.pack(f"<{len(ends)}I", *ends), *keys, after])
+
+
+class Keys(Sequence[str]):
+    """Many strings in two blocks of memory: a tenth of a list's, and none of it is copied when workers are forked."""
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        text = bytearray()
+        ends = array("Q", [0])
+        for key in keys:
+            text += os.fsencode(key)
+            ends.append(len(text))
+        self._text = bytes(text)
+        self._ends = ends
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    @overload
+    def __getitem__(self, index: int, /) -> str: ...
+    @overload
+    def __getitem__(self, index: slice, /) -> list[str]: ...
+    def __getitem__(self, index: int | slice, /) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        if index < 0:
+            index += len(self)
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return os.fsdecode(self._text[self._ends[index] : self._ends[index + 1]])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(self) == len(other) and all(map(str.__eq__, self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+_job: str | None = None  # of this process and of those that it starts
+
+
+def job() -> str:
+    """What tells this job from others on this machine; the same in all ranks that torchrun starts on a host.
+
+    Made by the process that begins to read; its workers get it by fork, or by `join_job`.
+    """
+    global _job
+    if _job is None:
+        started_by = os.getppid() if "LOCAL_RANK" in os.environ else os.getpid()
+        _job = f"{started_by}-{start_time(started_by)}"
+        if os.environ.get("LOCAL_RANK", "0") == "0":
+            atexit.register(_remove, _job, os.getpid())
+            _remove_leftovers()
+    return _job
+
+
+def join_job(name: str) -> None:
+    """Says in a process that was started by spawn which job it belongs to."""
+    global _job
+    _job = name
+
+
+def shared_listing(store: Sequence[str | None], next_page: NextPage) -> Listing:
+    """This job's listing of what `store` names (endpoint, prefix, ...), begun where no process has yet."""
+    name = hashlib.sha256(repr(store).encode()).hexdigest()[:16]
+    return Listing(_folder() / f"{job()}-{name}", next_page)
+
+
+def _folder() -> Path:
+    folder = Path(tempfile.gettempdir(), f"launcher-listings-{os.geteuid()}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.lstat().st_uid != os.geteuid() or folder.is_symlink():
+        raise ChannelError(f"{folder} belongs to somebody else; remove it, or set TMPDIR to a folder of your own")
+    return folder
+
+
+def _remove_leftovers() -> None:
+    """Removes what jobs left whose processes were killed. One that is alive and cannot be seen from here begins anew."""
+    for file in _folder().iterdir():
+        process, _, rest = file.name.partition("-")
+        started = rest.partition("-")[0]
+        if process.isdigit() and started and started != start_time(int(process)):
+            file.unlink(missing_ok=True)
+
+
+def _remove(name: str, process: int) -> None:
+    if os.getpid() == process:
+        for file in _folder().glob(f"{name}-*"):
+            file.unlink(missing_ok=True)

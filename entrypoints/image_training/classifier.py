@@ -1,0 +1,260 @@
+"""What `train.py` does: labelled channels in, a trained classifier with its metrics and checkpoints out.
+
+The order of things in an epoch: train; see that the list and the images agree; in the first one, compare `train` with the
+channel that must hold the same; validate; say the metrics; write the checkpoint. Every step ends alike on all ranks,
+because they ask each other whether to stop before they go on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import torch  # noqa: TID253 - its name says that this file imports torch
+
+from entrypoints.checkpoint import save_checkpoint
+from entrypoints.errors import ChannelError
+from entrypoints.image_training.images import Delivery, ImageChannel, ImageForm, Loading
+from entrypoints.image_training.model import build_model
+from entrypoints.image_training.training import (
+    StopRequest,
+    Training,
+    evaluate,
+    finish_epoch,
+    gather,
+    make_training,
+    rank,
+    ranks,
+    restore,
+    save,
+    total,
+    train_epoch,
+)
+from entrypoints.job.environment import Environment
+from entrypoints.samples.channel import find_channel, open_channel
+from entrypoints.samples.digest import Tally
+from entrypoints.samples.labels import Labels, check_met, read_labels
+
+if TYPE_CHECKING:
+    from entrypoints.image_training.options import Options
+
+CHECKPOINT = "checkpoint.pt"
+REPORT_SECONDS = 10.0  # between the lines of a long epoch
+
+
+@dataclass
+class _Job:
+    options: Options
+    environment: Environment
+    channels: Mapping[str, ImageChannel]  # train, validation, test: those that there are
+    training: Training
+    say: Callable[[str], None]  # on rank 0; nothing elsewhere
+    compared: Delivery | None = None  # what compare_channel has brought
+
+
+def run(options: Options, environment: Environment, say: Callable[[str], None]) -> bool:
+    """Trains, tests and writes the model; whether it was stopped before its end.
+
+    Raises ChannelError where a channel or a list cannot be read, where they differ, and where compare_channel does not
+    hold what train does; ImportError where the model cannot be made.
+    """
+    if len(environment.hosts) > 1 and "WORLD_SIZE" not in os.environ:
+        raise ChannelError(
+            f"this job has {len(environment.hosts)} hosts, and each would train a model of its own; write launcher: torchrun"
+        )
+    with StopRequest() as stop, ranks() as device:
+        job = _prepare(options, environment, stop, device, say if rank() == 0 else lambda text: None)
+        training = job.training
+        setting = {name: getattr(options, name) for name in ("seed", "batch_size", "num_workers", "shuffle_block")}
+        setting["ranks"] = len(gather(None))
+        place = f"{options.checkpoint_dir or environment.checkpoint_dir}/{CHECKPOINT}"
+        source = job.channels["train"]
+        if restore(training, source, place, setting):
+            job.say(f"going on from {place}: {training.epoch} epoch(s) and {training.batches} batch(es) are done")
+        while training.epoch < options.epochs and _epoch(job):
+            save(training, source, place, setting)
+        tested = _evaluate(job, "test")
+        if stopped := tested is None:
+            save(training, source, place, setting)
+            inside = f"in epoch {training.epoch + 1}, after {training.batches} batch(es) of it"
+            when = inside if training.epoch < options.epochs else "after the last epoch"
+            job.say(f"stopped {when}; {place} is written")
+        elif tested:
+            job.say(_line(tested))
+        _write(job, tested or {})
+        return stopped
+
+
+def _prepare(
+    options: Options, environment: Environment, stop: StopRequest, device: torch.device, say: Callable[[str], None]
+) -> _Job:
+    if options.num_threads is not None:
+        torch.set_num_threads(options.num_threads)
+    torch.manual_seed(options.seed)
+    form = ImageForm(options.image_mode, options.image_size)
+    in_order = Loading(options.batch_size, max(1, options.num_workers))  # 0 is a DataLoader's word for none beside
+    block = options.shuffle_block
+    shuffled = replace(in_order, seed=options.seed, block=block) if block else in_order
+    channels = {}
+    for role in ("train", "validation", "test"):
+        name = getattr(options, f"{role}_channel") or (role if role in environment.channels else None)
+        if name is not None:
+            labels = read_labels(environment, getattr(options, f"{role}_lst"))
+            channels[role] = ImageChannel(environment, name, labels, form, shuffled if role == "train" else in_order)
+    if options.compare_channel is not None:
+        find_channel(environment, options.compare_channel)
+    known = channels["train"].labels
+    for channel in channels.values():
+        if channel.labels.classes > known.classes:
+            raise ChannelError(
+                f"the list {channel.labels.channel!r} has class {channel.labels.classes - 1}, but {known.channel!r} "
+                f"has none above {known.classes - 1}; mend the lists"
+            )
+    model = build_model(options.model, form.channels, known.classes)
+    say(
+        f"{known.classes} classes, {sum(map(torch.numel, model.parameters())):,} parameters, {len(gather(None))} rank(s)"
+    )
+    training = make_training(model, options.learning_rate, device, stop)
+    torch.manual_seed(options.seed + 1 + rank())  # no two ranks drop out the same
+    return _Job(options, environment, channels, training, say)
+
+
+def _epoch(job: _Job) -> bool:
+    """What is left of an epoch; False where it was stopped."""
+    training, channel, begin = job.training, job.channels["train"], time.monotonic()
+    train_epoch(training, channel.batches(training.epoch), _reporter(job))
+    if training.stop.by_any_rank():
+        return False
+    _check(job, channel)
+    metrics = {"epoch": training.epoch + 1, "train_loss": total(gather(training.score)).means("train")["train_loss"]}
+    if job.compared is None and job.options.compare_channel is not None:
+        job.compared = _read(job, job.options.compare_channel)
+        if training.stop.by_any_rank():
+            return False
+        _compare(job, job.options.compare_channel, job.compared.last)
+    validated = _evaluate(job, "validation")
+    if validated is None:
+        return False
+    metrics |= validated
+    finish_epoch(training, metrics)
+    job.say(f"{_line(metrics)} seconds={time.monotonic() - begin:.1f}")
+    return True
+
+
+def _evaluate(job: _Job, role: str) -> dict[str, float] | None:
+    """The metrics of a channel, none where the job has no such channel; None where it was stopped."""
+    if job.training.stop.by_any_rank():
+        return None
+    if role not in job.channels:
+        return {}
+    channel = job.channels[role]
+    score = evaluate(job.training, channel.batches(job.training.epoch))
+    if job.training.stop.by_any_rank():
+        return None
+    _check(job, channel)
+    return total(gather(score)).means(role)
+
+
+def _check(job: _Job, channel: ImageChannel) -> None:
+    """That all ranks together met each image of the list once."""
+    met = chain.from_iterable(gather(channel.delivery.met))
+    check_met(channel.channel.name, channel.labels, met, whole=job.options.lines_without_image == "error")
+
+
+def _read(job: _Job, name: str) -> Delivery:
+    """This rank's share of a channel, counted; what comes before the time to stop."""
+    delivery, begin = Delivery(passes=1), time.perf_counter()
+    for sample in open_channel(name, environment=job.environment):
+        delivery.last.add(sample)
+        if job.training.stop.made:
+            break
+    delivery.samples, delivery.seconds = delivery.last.count, time.perf_counter() - begin
+    return delivery
+
+
+def _compare(job: _Job, name: str, read: Tally) -> None:
+    train = job.channels["train"]
+    one, other = (sum(gather(tally), Tally()) for tally in (train.delivery.last, read))
+    if (one.count, one.digest) != (other.count, other.digest):
+        raise ChannelError(
+            f"channel {name!r} ({other.count:,} samples, digest {other.hex[:16]}) does not hold the same samples as "
+            f"{train.channel.name!r} ({one.count:,}, {one.hex[:16]}); correct one of their places, or delete compare-channel"
+        )
+    job.say(f"{name} holds the same {other.count:,} samples as {train.channel.name}: digest {other.hex[:16]}")
+
+
+def _reporter(job: _Job) -> Callable[[Training], None]:
+    """Says how far a long epoch is."""
+    begin = said = time.monotonic()
+    before = job.training.score.samples
+
+    def report(training: Training) -> None:
+        nonlocal said
+        now, score = time.monotonic(), training.score
+        if now - said > REPORT_SECONDS:
+            said = now
+            rate, loss = (score.samples - before) / (now - begin), score.loss / score.samples
+            job.say(f"epoch {training.epoch + 1}: {score.samples:,} images so far, {rate:,.0f}/s, loss {loss:.4f}")
+
+    return report
+
+
+def _write(job: _Job, tested: Mapping[str, float]) -> None:
+    """The model, the metrics, and what each channel brought. A collective call."""
+    table = _table(job)
+    if rank() != 0:
+        return
+    options, training, environment = job.options, job.training, job.environment
+    save_checkpoint(training.network.state_dict(), environment.model_dir / "model.pt")
+    told = {
+        "model": options.model or "entrypoints.image_training.model:small_cnn",
+        "num_classes": job.channels["train"].labels.classes,
+        "image_mode": options.image_mode,
+        "image_size": options.image_size,
+        "epochs": training.epoch,
+    }
+    environment.output_data_dir.mkdir(parents=True, exist_ok=True)
+    metrics = {"epochs": training.history, "test": tested, "channels": table}
+    for file, content in (
+        (environment.model_dir / "model.json", told),
+        (environment.output_data_dir / "metrics.json", metrics),
+    ):
+        file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    job.say("what each channel brought (images per second: training and testing included)")
+    job.say(f"  {'channel':20} {'arrived by':12} {'samples':>9} {'bytes':>13} {'passes':>6} {'images/s':>9}")
+    for row in table:
+        rate = f"{row['rate']:,.0f}" if row["rate"] else ""
+        job.say(
+            f"  {row['channel']:20} {row['mode']:12} {row['samples']:9,} {row['bytes']:13,} {row['passes']:6} {rate:>9}"
+        )
+
+
+def _table(job: _Job) -> list[dict[str, Any]]:
+    """A row per channel, over all ranks: samples and bytes of its last pass, how often it was read, samples per second."""
+    brought = {each.channel.name: each.delivery for each in job.channels.values()}
+    if job.compared is not None and job.options.compare_channel is not None:
+        brought[job.options.compare_channel] = job.compared
+    rows = []
+    for name, delivery in brought.items():
+        every = gather(delivery)
+        last = sum((each.last for each in every), Tally())
+        seconds = max(each.seconds for each in every)
+        rate = sum(each.samples for each in every) / seconds if seconds else 0
+        rows.append(_row(job, name, last.count, last.bytes, delivery.passes) | {"rate": round(rate, 1)})
+    lists: dict[str, Labels] = {each.labels.channel: each.labels for each in job.channels.values()}
+    return rows + [_row(job, name, len(labels.lines), labels.size, 1) for name, labels in lists.items()]
+
+
+def _row(job: _Job, name: str, samples: int, size: int, passes: int) -> dict[str, Any]:
+    mode = job.environment.channels[name].mode
+    return {"channel": name, "mode": mode, "samples": samples, "bytes": size, "passes": passes, "rate": None}
+
+
+def _line(metrics: Mapping[str, float]) -> str:
+    """The form that the specs' metric_definitions read."""
+    return " ".join(f"{name}={value}" if name == "epoch" else f"{name}={value:.4f}" for name, value in metrics.items())

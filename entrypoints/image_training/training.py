@@ -1,0 +1,290 @@
+"""Training that can be stopped, started again and spread over ranks: the loop's parts, without options or printing.
+
+Where torchrun started several ranks, their models are one (DistributedDataParallel) and each rank reads its share. Shares
+may be unequal: `uneven_ranks` lets a rank that has run out answer the others. A stop request takes the same road: the rank
+that sees it ends its loop as if it had run out, so no rank waits for another. All talking between ranks of our own
+(`gather`) happens between the loops, where every rank comes by.
+
+A checkpoint holds what a later start needs to go on as if nothing had happened: epoch and batches done, model, optimizer,
+and, of each rank, its random state and where its reading stands.
+"""
+
+# ruff: noqa: TID253 - a training loop is made of torch; its name says that this file imports it
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from io import BytesIO
+from types import FrameType
+from typing import Any, Protocol, TypeVar
+
+import torch
+import torch.distributed
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+
+from entrypoints.checkpoint import load_checkpoint, save_checkpoint
+from entrypoints.errors import ChannelError
+from entrypoints.image_training.images import Batch
+from entrypoints.torch_data.dataset import uneven_ranks
+
+T = TypeVar("T")
+
+
+class Resumable(Protocol):
+    """What the batches come from, as far as a checkpoint needs it."""
+
+    @property
+    def begins_anew(self) -> bool:
+        """Whether a start from its present state begins the epoch anew."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any], /) -> None: ...
+
+
+class StopRequest:
+    """Whether SIGTERM has come: SageMaker stops a job, or takes a spot instance back, with 120 s notice."""
+
+    def __init__(self) -> None:
+        self.made = False
+
+    def __enter__(self) -> StopRequest:
+        self._before = signal.signal(signal.SIGTERM, self._on_signal)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        signal.signal(signal.SIGTERM, self._before)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        # A flag and no exception: one in the middle of optimizer.step() would leave half a step in the checkpoint.
+        self.made = True
+
+    def by_any_rank(self) -> bool:
+        """Whether any rank's has been made. A collective call."""
+        return any(gather(self.made))
+
+
+@dataclass
+class Score:
+    """How well some samples were predicted; scores add up."""
+
+    loss: float = 0.0  # summed over the samples
+    correct: int = 0
+    samples: int = 0
+
+    def __add__(self, other: Score) -> Score:
+        return Score(self.loss + other.loss, self.correct + other.correct, self.samples + other.samples)
+
+    def means(self, name: str) -> dict[str, float]:
+        """`<name>_loss` and `<name>_accuracy`, per sample; NaN where there was none."""
+        count = self.samples or float("nan")
+        return {f"{name}_loss": self.loss / count, f"{name}_accuracy": self.correct / count}
+
+
+@dataclass
+class Training:
+    """The state of a training, as it stands on this rank."""
+
+    model: nn.Module  # DistributedDataParallel's where there are several ranks
+    optimizer: torch.optim.Optimizer
+    device: torch.device
+    stop: StopRequest
+    epoch: int = 0  # under way, or next; from 0
+    batches: int = 0  # of it that this rank has trained on
+    score: Score = field(default_factory=Score)  # of it so far, on this rank
+    history: list[dict[str, float]] = field(default_factory=list)  # the metrics of each epoch that is done
+
+    @property
+    def network(self) -> nn.Module:
+        """The model itself."""
+        model = self.model
+        return model.module if isinstance(model, DistributedDataParallel) else model
+
+
+@contextmanager
+def ranks() -> Iterator[torch.device]:
+    """Joins torchrun's process group, where there are several ranks, and gives this rank's device."""
+    local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+    on_gpu = torch.cuda.is_available()
+    if on_gpu:
+        torch.cuda.set_device(local_rank)  # collective calls on objects use the current one
+    device = torch.device("cuda", local_rank) if on_gpu else torch.device("cpu")
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield device
+        return
+    torch.distributed.init_process_group("nccl" if on_gpu else "gloo")
+    try:
+        yield device
+        torch.distributed.barrier()  # a rank that leaves while another still talks to it takes that one down
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def rank() -> int:
+    """This rank's number; rank 0 speaks and writes for all."""
+    return torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
+
+
+def gather(value: T) -> list[T]:
+    """Every rank's value, by rank. A collective call."""
+    if not torch.distributed.is_initialized():
+        return [value]
+    values: list[Any] = [None] * torch.distributed.get_world_size()
+    torch.distributed.all_gather_object(values, value)
+    return values
+
+
+def make_training(model: nn.Module, learning_rate: float, device: torch.device, stop: StopRequest) -> Training:
+    """A training at its beginning, by Adam."""
+    model = model.to(device)
+    if torch.distributed.is_initialized():
+        model = DistributedDataParallel(model, device_ids=[device] if device.type == "cuda" else None)
+    return Training(model, torch.optim.Adam(model.parameters(), learning_rate), device, stop)
+
+
+def train_epoch(training: Training, batches: Iterator[Batch], report: Callable[[Training], None]) -> None:
+    """Trains on the batches of an epoch that are still to come, until they or the time to stop are there.
+
+    `report` is called after each batch.
+    """
+    model, optimizer = training.model, training.optimizer
+    model.train()
+    with uneven_ranks(model):
+        while not training.stop.made and (batch := next(batches, None)) is not None:
+            optimizer.zero_grad()
+            classes = batch.classes.to(training.device)
+            answers = model(batch.images.to(training.device))
+            loss = cross_entropy(answers, classes)
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            training.batches += 1
+            training.score += _score(answers.detach(), classes)
+            report(training)
+    _share_optimizer(training)
+
+
+@torch.no_grad()
+def evaluate(training: Training, batches: Iterator[Batch]) -> Score:
+    """How well this rank's batches are predicted; those that come before the time to stop."""
+    network = training.network
+    network.eval()
+    score = Score()
+    while not training.stop.made and (batch := next(batches, None)) is not None:
+        score += _score(network(batch.images.to(training.device)), batch.classes.to(training.device))
+    return score
+
+
+def total(scores: list[Score]) -> Score:
+    """The score of all ranks."""
+    return sum(scores, Score())
+
+
+def finish_epoch(training: Training, metrics: dict[str, float]) -> None:
+    """Goes on to the next epoch."""
+    training.history.append(metrics)
+    training.epoch += 1
+    training.batches, training.score = 0, Score()
+
+
+def save(training: Training, source: Resumable, place: str, setting: dict[str, Any]) -> None:
+    """Writes the checkpoint, by rank 0. A collective call.
+
+    `setting` is what decides which batches come in which order: a start with another one repeats the epoch.
+    """
+    mine = {
+        "batches": 0 if source.begins_anew else training.batches,
+        "score": vars(Score() if source.begins_anew else training.score),
+        "random": _random_state(training.device),
+        "source": source.state_dict(),
+    }
+    every = gather(mine)
+    if rank() == 0:
+        state = {
+            "setting": setting,
+            "epoch": training.epoch,
+            "history": training.history,
+            "model": training.network.state_dict(),
+            "optimizer": training.optimizer.state_dict(),
+            "ranks": every,
+        }
+        save_checkpoint(state, place)
+    gather(None)  # nobody goes on, and perhaps ends, before it is written
+
+
+def restore(training: Training, source: Resumable, place: str, setting: dict[str, Any]) -> bool:
+    """Takes up the checkpoint, where there is one. A collective call: rank 0 reads, so that all start from the same.
+
+    Raises ChannelError where it is of another model.
+    """
+    data = _broadcast(_read(place) if rank() == 0 else b"", 0)
+    if not data:
+        return False
+    state = torch.load(BytesIO(data), map_location="cpu", weights_only=True)
+    try:
+        training.network.load_state_dict(state["model"])
+        training.optimizer.load_state_dict(state["optimizer"])
+    except (RuntimeError, ValueError, KeyError) as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise ChannelError(
+            f"{place} is the checkpoint of another model ({reason}); remove it, or give another checkpoint-dir"
+        ) from error
+    training.epoch, training.history = state["epoch"], state["history"]
+    if state["setting"] == setting:
+        mine = state["ranks"][rank()]
+        training.batches, training.score = mine["batches"], Score(**mine["score"])
+        _restore_random_state(mine["random"], training.device)
+        source.load_state_dict(mine["source"])
+    return True
+
+
+def _score(answers: torch.Tensor, classes: torch.Tensor) -> Score:
+    loss = cross_entropy(answers, classes, reduction="sum")
+    return Score(loss.item(), int((answers.argmax(1) == classes).sum().item()), len(classes))
+
+
+def _share_optimizer(training: Training) -> None:
+    """Gives every rank the optimizer of the one that made most steps.
+
+    `uneven_ranks` does so for the model; but a rank that has run out makes no steps, so its optimizer's averages stay
+    behind, and from the next epoch on the ranks' models would differ.
+    """
+    steps = gather(training.batches)
+    if len(set(steps)) > 1:
+        source = max(range(len(steps)), key=steps.__getitem__)
+        mine = BytesIO()
+        if rank() == source:
+            torch.save(training.optimizer.state_dict(), mine)
+        state = torch.load(BytesIO(_broadcast(mine.getvalue(), source)), map_location="cpu", weights_only=True)
+        training.optimizer.load_state_dict(state)
+
+
+def _broadcast(data: bytes, source: int) -> bytes:
+    if not torch.distributed.is_initialized():
+        return data
+    values = [data]
+    torch.distributed.broadcast_object_list(values, source)
+    return values[0]
+
+
+def _read(place: str) -> bytes:
+    """The checkpoint's bytes, its tensors on the CPU; none where there is none."""
+    data = BytesIO()
+    with suppress(FileNotFoundError):
+        torch.save(load_checkpoint(place), data)
+    return data.getvalue()
+
+
+def _random_state(device: torch.device) -> list[torch.Tensor]:
+    return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
+
+
+def _restore_random_state(states: list[torch.Tensor], device: torch.device) -> None:
+    torch.set_rng_state(states[0])
+    for state in states[1:]:
+        torch.cuda.set_rng_state(state, device)

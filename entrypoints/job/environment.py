@@ -1,0 +1,291 @@
+"""What SageMaker tells a container, read once into frozen dataclasses.
+
+The three files below `input/config` and a few variables are all there is: nothing else says which hosts take part, which
+channels there are and how each arrives. One function of two arguments (the root, the variables) reads them, and nothing happens
+at import. The dataclasses hold plain dicts and tuples: they pickle, which workers started by spawn need.
+
+The files differ by age and by who wrote them (see each reader below). What is absent gets the value that the
+sagemaker-training toolkit 5.1.4 gives it; what is damaged is one `ConfigError` that names the file.
+Source: AWS developer guide, "How Amazon SageMaker provides training information"; toolkit 5.1.4, `environment.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from entrypoints import contract
+from entrypoints.errors import ConfigError as ConfigError
+from entrypoints.job.channel_settings import attribute_names, shuffled_channels
+from entrypoints.job.hyperparameters import decoded
+from entrypoints.job.instance_groups import sharers
+
+MODES = ("File", "FastFile", "Pipe")
+S3_CONNECTOR = "S3Connector"  # our own: read through s3torchconnector, no InputDataConfig entry
+
+
+@dataclass(frozen=True)
+class Channel:
+    """One channel as the container sees it."""
+
+    name: str
+    mode: str  # File | FastFile | Pipe | S3Connector
+    content_type: str | None
+    distribution: str  # FullyReplicated | ShardedByS3Key
+    record_wrapper: str  # None | RecordIO, as strings
+    path: Path  # <root>/input/data/<name>; exists under File and FastFile only
+    s3_uri: str | None = None  # this and the next two: S3Connector only
+    style: str | None = None  # map | iterable
+    max_objects: int | None = None  # read the first N objects only
+    sharer: tuple[int, int] | None = None  # this host's number among those that get the channel; None: all do
+    attribute_names: tuple[str, ...] = ()  # what each line of an augmented manifest sends, in order, where that is told
+    hosts: int | None = None  # that get the channel; None where that is not told
+    shuffled: bool = False  # a Pipe that SageMaker shuffles, in other orders after each start of the job
+
+
+@dataclass(frozen=True)
+class InstanceGroup:
+    """One group of like hosts; a homogeneous cluster is one group."""
+
+    name: str
+    instance_type: str
+    hosts: tuple[str, ...]  # ordered as `Environment.hosts`
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Everything SageMaker tells a container, and where things lie in it."""
+
+    root: Path
+    job_name: str | None  # None outside a job
+    hyperparameters: Mapping[str, Any]  # each value "json.loads, else the raw string"
+    raw_hyperparameters: Mapping[str, str]
+    channels: Mapping[str, Channel]  # by name, in the files' order; without the channel that carries our code
+    hosts: tuple[str, ...]  # by number, so that algo-10 follows algo-9; hosts[0] is the master
+    current_host: str
+    current_instance_type: str  # "local" where the file does not say
+    current_group: str
+    instance_groups: tuple[InstanceGroup, ...]  # empty where the file is older than groups
+    network_interface_name: str
+    resource_config: Mapping[str, Any]  # the file as it is; empty where there is none
+    input_data_config: Mapping[str, Any]  # likewise, without the channel that carries our code
+
+    @property
+    def host_rank(self) -> int:
+        """This host's place in `hosts`, from 0."""
+        return self.hosts.index(self.current_host)
+
+    @property
+    def group_hosts(self) -> tuple[str, ...]:
+        """The hosts of this host's instance group: those that share a ShardedByS3Key channel."""
+        for group in self.instance_groups:
+            if group.name == self.current_group:
+                return group.hosts
+        return self.hosts
+
+    @property
+    def input_dir(self) -> Path:
+        """<root>/input"""
+        return self.root / contract.INPUT_DIR
+
+    @property
+    def config_dir(self) -> Path:
+        """<root>/input/config"""
+        return self.root / contract.CONFIG_DIR
+
+    @property
+    def data_dir(self) -> Path:
+        """<root>/input/data"""
+        return self.root / contract.DATA_DIR
+
+    @property
+    def model_dir(self) -> Path:
+        """<root>/model: becomes model.tar.gz"""
+        return self.root / contract.MODEL_DIR
+
+    @property
+    def code_dir(self) -> Path:
+        """<root>/code"""
+        return self.root / contract.CODE_DIR
+
+    @property
+    def output_dir(self) -> Path:
+        """<root>/output"""
+        return self.root / contract.OUTPUT_DIR
+
+    @property
+    def output_data_dir(self) -> Path:
+        """<root>/output/data: becomes output.tar.gz"""
+        return self.root / contract.OUTPUT_DATA_DIR
+
+    @property
+    def intermediate_dir(self) -> Path:
+        """<root>/output/intermediate"""
+        return self.root / contract.INTERMEDIATE_DIR
+
+    @property
+    def failure_file(self) -> Path:
+        """<root>/output/failure: its beginning becomes FailureReason"""
+        return self.root / contract.FAILURE_FILE
+
+    @property
+    def checkpoint_dir(self) -> Path:
+        """<root>/checkpoints, which SageMaker keeps equal to CheckpointConfig.S3Uri"""
+        return self.root / contract.CHECKPOINT_DIR
+
+
+def load_environment(root: str | Path | None = None, environ: Mapping[str, str] | None = None) -> Environment:
+    """Reads what SageMaker tells this container.
+
+    `environ` is this process's environment if not given; `root` is SAGEMAKER_BASE_DIR if that is set, else /opt/ml.
+    Raises ConfigError, naming the file or variable, where one is damaged; an absent file is no error.
+    """
+    environ = os.environ if environ is None else environ
+    root = Path(root or environ.get(contract.BASE_DIR_VARIABLE) or contract.BASE_DIR)
+    config_dir = root / contract.CONFIG_DIR
+    raw_hyperparameters = _read_object(config_dir / contract.HYPERPARAMETERS_FILE)
+    input_data_config = _read_object(config_dir / contract.INPUT_DATA_CONFIG_FILE)
+    input_data_config.pop(contract.CODE_CHANNEL, None)
+    resource_path = config_dir / contract.RESOURCE_CONFIG_FILE
+    resource_config = _read_object(resource_path)
+    hosts, current_host = _hosts(resource_config, resource_path)
+    groups = _instance_groups(resource_config, resource_path)
+    shared = sharers(environ, {group.name: group.hosts for group in groups}, current_host)
+    attributes, shuffled = attribute_names(environ), shuffled_channels(environ)
+    return Environment(
+        root=root,
+        job_name=environ.get("TRAINING_JOB_NAME"),
+        hyperparameters={name: decoded(value) for name, value in raw_hyperparameters.items()},
+        raw_hyperparameters={
+            name: value if isinstance(value, str) else json.dumps(value) for name, value in raw_hyperparameters.items()
+        },
+        channels={
+            name: replace(
+                channel,
+                sharer=shared.get(name),
+                hosts=shared.get(name, (0, len(hosts)))[1],
+                attribute_names=attributes.get(name, ()),
+                shuffled=name in shuffled,
+            )
+            for name, channel in _channels(root, input_data_config, environ).items()
+        },
+        hosts=hosts,
+        current_host=current_host,
+        current_instance_type=resource_config.get("current_instance_type") or "local",
+        current_group=resource_config.get("current_group_name") or contract.HOMOGENEOUS_GROUP,
+        instance_groups=groups,
+        network_interface_name=resource_config.get("network_interface_name") or "eth0",
+        resource_config=resource_config,
+        input_data_config=input_data_config,
+    )
+
+
+def host_order(host: str) -> tuple[list[str | int], str]:
+    """Sorts host names by the numbers in them: SageMaker lists algo-10 before algo-2, and every end must agree."""
+    # re.split puts text at even and digits at odd places, so that like is compared with like.
+    pieces = enumerate(re.split(r"([0-9]+)", host))
+    return [int(piece) if place % 2 else piece for place, piece in pieces], host
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    """A file's JSON object; UTF-8 whatever the locale; empty where there is no file or it holds null."""
+    try:
+        content = json.loads(path.read_bytes().decode("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is not JSON in UTF-8: {error}") from error
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    if content is not None and not isinstance(content, dict):
+        raise ConfigError(f"{path} holds a JSON {type(content).__name__} where an object belongs")
+    return content or {}
+
+
+def _hosts(resource_config: Mapping[str, Any], path: Path) -> tuple[tuple[str, ...], str]:
+    """All hosts by number, and this one; a lone algo-1 where the file is absent."""
+    hosts = _names(resource_config.get("hosts"), "hosts", path)
+    current_host = resource_config.get("current_host") or (hosts[0] if len(hosts) == 1 else None)
+    if current_host is None and hosts:
+        raise ConfigError(f"{path} names {len(hosts)} hosts but no current_host: this host cannot tell which it is")
+    current_host = current_host or "algo-1"
+    if hosts and current_host not in hosts:
+        raise ConfigError(f"{path}: current_host {current_host!r} is not one of hosts {list(hosts)}")
+    return hosts or (current_host,), current_host
+
+
+def _instance_groups(resource_config: Mapping[str, Any], path: Path) -> tuple[InstanceGroup, ...]:
+    groups = resource_config.get("instance_groups") or []
+    if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
+        raise ConfigError(f"{path}: instance_groups is not a list of objects")
+    return tuple(
+        InstanceGroup(
+            name=group.get("instance_group_name") or contract.HOMOGENEOUS_GROUP,
+            instance_type=group.get("instance_type") or "local",
+            hosts=_names(group.get("hosts"), "instance_groups: hosts", path),
+        )
+        for group in groups
+    )
+
+
+def _names(value: object, member: str, path: Path) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise ConfigError(f"{path}: {member} is not a list of names")
+    return tuple(sorted(value, key=host_order))
+
+
+def _channels(root: Path, input_data_config: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Channel]:
+    """The channels of the file, then those that the launcher's variables tell of."""
+    channels = {}
+    for name, entry in input_data_config.items():
+        if not isinstance(entry, dict):
+            path = root / contract.CONFIG_DIR / contract.INPUT_DATA_CONFIG_FILE
+            raise ConfigError(f"{path}: channel {name!r} is not an object")
+        channels[name] = Channel(
+            name=name,
+            mode=_mode(str(entry.get("TrainingInputMode") or "File")),
+            content_type=entry.get("ContentType"),
+            distribution=entry.get("S3DistributionType") or "FullyReplicated",
+            record_wrapper=entry.get("RecordWrapperType") or "None",
+            path=root / contract.DATA_DIR / name,
+        )
+    variables = [name for name in environ if name.startswith(contract.CONNECTOR_VARIABLE)]
+    for variable in sorted(variables, key=host_order):
+        channel = _connector_channel(root, variable, environ[variable])
+        if channel.name in channels:
+            raise ConfigError(f"{variable}: a channel {channel.name!r} exists already")
+        channels[channel.name] = channel
+    return channels
+
+
+def _mode(mode: str) -> str:
+    """The mode in AWS's spelling: local set-ups write `pipe`. One we do not know stays, for the reader to refuse."""
+    return next((known for known in MODES if known.lower() == mode.lower()), mode)
+
+
+def _connector_channel(root: Path, variable: str, text: str) -> Channel:
+    try:
+        entry = json.loads(text)
+        name, s3_uri = entry[contract.CONNECTOR_CHANNEL], entry[contract.CONNECTOR_S3_URI]
+        most = entry.get(contract.CONNECTOR_MAX_OBJECTS)
+        return Channel(
+            name=name,
+            mode=S3_CONNECTOR,
+            content_type=entry.get(contract.CONNECTOR_CONTENT_TYPE),
+            distribution="FullyReplicated",
+            record_wrapper="None",
+            path=root / contract.DATA_DIR / name,
+            s3_uri=s3_uri,
+            style=entry[contract.CONNECTOR_STYLE],
+            max_objects=None if most is None else int(most),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        # The value may hold what is nobody's business: name the variable, not its content.
+        raise ConfigError(f"{variable} does not describe a connector channel: {error!r}") from error

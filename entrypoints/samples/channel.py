@@ -1,0 +1,140 @@
+"""`open_channel`: one call from a channel's name to its samples, whichever way the channel arrives.
+
+The input mode says how bytes arrive (`readers`), the content type where a record ends (`records`), the share which of them
+are this process's (`sharding`), the order when (`sampling`); `pipeline` puts them together.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from entrypoints.errors import ChannelError
+from entrypoints.job.environment import Channel, Environment, load_environment
+from entrypoints.order.arguments import expect, whole_number
+from entrypoints.order.sampling import Order, Reading, Samples
+from entrypoints.order.sharding import Place, Share, place_from, share_for
+from entrypoints.readers import mounted, reader_of
+from entrypoints.readers.remote_file import is_remote
+from entrypoints.records import Format, format_of, name_of, objects
+from entrypoints.records.augmented import Augmented
+from entrypoints.samples.object_cache import ObjectCache
+from entrypoints.samples.pipeline import Source
+
+
+def open_channel(
+    name: str,
+    epoch: int = 0,
+    format: str | None = None,
+    *,
+    environment: Environment | None = None,
+    share: Share | None = None,
+    reading: Reading | None = None,
+) -> Samples:
+    """The samples of a channel that belong to this process, each once: an iterator, and a context manager that closes it.
+
+    One that is left early is closed at the end of its `with`, or when nothing refers to it any more.
+
+    `epoch` counts from 0; under Pipe each has its own FIFO, and after an epoch the next one is to be asked for.
+    `format` is a content type or a short name (`tar`, `csv`: see `records.SHORT_NAMES`), for a channel whose content type is
+    absent or wrong; without it a channel of an augmented manifest gives a sample for each line, all its attributes together.
+    `share` replaces this process's part of the samples (`default_share`).
+    `reading` shuffles, and keeps objects for the next epochs. The iterator's `state_dict()` says where it stands, and
+    `load_state_dict` of another one goes on there.
+    Raises ChannelError at once where the channel cannot be read as asked, ValueError for an `epoch` that is none, TypeError for
+    what is of another kind than it should be; while reading, ChannelError where its data is not there, and CorruptError, naming
+    object and offset, where it is damaged.
+    """
+    epoch = whole_number("epoch", epoch, 0)
+    environment = known_environment(environment)
+    channel = find_channel(environment, name)
+    check_how(format, reading)
+    expect(share is None or isinstance(share, Share), "share", share, "a Share, or leave it out")
+    reader = reader_of(channel)
+    form = _form(channel, format)
+    if isinstance(form, Augmented):
+        channel = replace(channel, record_wrapper="None")  # it takes the records apart itself: they are of attributes
+    if reader.JOINED and not form.BOUNDARIES and channel.record_wrapper != "RecordIO":
+        if form is not objects:
+            reason = f"{name_of(form)} is read from its end, which a Pipe does not let one do; use input_mode: FastFile"
+            raise ChannelError(f"channel {name!r}: {reason}")
+        raise ChannelError(
+            f"channel {name!r}: whole objects lose their boundaries in a Pipe; set record_wrapper_type: RecordIO, or "
+            "input_mode: FastFile, or a content_type that has boundaries (application/x-tar, application/x-recordio, "
+            f"text/plain); it is {channel.content_type!r}"
+        )
+    if share is None:
+        share = default_share(channel, place_of(environment))
+    reading = reading or Reading()
+    source = Source(channel, epoch, reader, form, share, reading, _cache(channel, reading))
+    about = {"channel": name, "format": name_of(form)}
+    return Samples(source.samples, Order(epoch, share, reading, source.is_dealt, channel.shuffled), about)
+
+
+def _form(channel: Channel, format: str | None) -> Format:
+    """The format asked for, else an augmented manifest's where its attributes are known, else the content type's."""
+    names = channel.attribute_names
+    if format is None and names and channel.record_wrapper == "RecordIO":
+        return Augmented(names)
+    form = format_of(format if format is not None else channel.content_type)
+    return form.named(names) if isinstance(form, Augmented) else form
+
+
+def _cache(channel: Channel, reading: Reading) -> ObjectCache | None:
+    """Where objects are kept; None where they need not be, since they lie on a disk of this machine already."""
+    if reading.cache_dir is None:
+        return None
+    if channel.mode == "Pipe":
+        raise ChannelError(
+            f"channel {channel.name!r}: a Pipe brings each epoch anew, so nothing of it can be kept; use no cache_dir, or"
+            " input_mode: FastFile"
+        )
+    is_here = reader_of(channel) is mounted and not is_remote(channel.path)
+    return None if is_here else ObjectCache(Path(reading.cache_dir), channel)
+
+
+def known_environment(environment: Environment | None) -> Environment:
+    """What was given as the job's environment, or this process's; TypeError where it is none."""
+    if environment is None:
+        return load_environment()
+    expect(isinstance(environment, Environment), "environment", environment, "what load_environment() gave")
+    return environment
+
+
+def check_how(format: str | None, reading: Reading | None) -> None:
+    """TypeError where `format` or `reading` are no such thing, as where a transform stands in the second place."""
+    remedy = "a content type or a short name such as 'tar'; a transform is given as transform="
+    expect(format is None or isinstance(format, str), "format", format, remedy)
+    expect(reading is None or isinstance(reading, Reading), "reading", reading, "a Reading, such as Reading(seed=7)")
+
+
+def find_channel(environment: Environment, name: str) -> Channel:
+    """The job's channel of that name; ChannelError, with the nearest name, where there is none."""
+    expect(isinstance(name, str), "channel", name, "a channel's name")
+    if name in environment.channels:
+        return environment.channels[name]
+    near = difflib.get_close_matches(name, environment.channels, 1)
+    raise ChannelError(
+        f"this job has no channel {name!r}; it has {', '.join(environment.channels) or 'none'}"
+        + (f"; did you mean {near[0]!r}?" if near else "")
+    )
+
+
+def place_of(environment: Environment) -> Place:
+    """Where this process stands in the job, by torchrun's variables."""
+    return place_from(os.environ, environment.host_rank, len(environment.hosts))
+
+
+def default_share(channel: Channel, place: Place, worker: int = 0, workers: int = 1) -> Share:
+    """What one DataLoader worker (of `workers`) of a rank is to read.
+
+    Of a Pipe, too: where several processes of a host read it, the host's broker deals the samples out (`broker`).
+    """
+    if channel.sharer is not None:
+        # Of a channel that some hosts get, only these hosts have a part; torchrun's ranks count all hosts.
+        number, sharers = channel.sharer
+        ranks = place.local_world_size
+        place = replace(place, rank=number * ranks + place.local_rank, world_size=sharers * ranks)
+    return share_for(channel.distribution, place, worker, workers)

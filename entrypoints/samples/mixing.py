@@ -1,0 +1,133 @@
+"""Several channels as one, each sample drawn from one of them by weight."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from entrypoints.errors import ChannelError
+from entrypoints.order.sampling import VERSION, Samples, State, differences
+from entrypoints.sample import Sample
+from entrypoints.samples.sample_notes import tell_sample
+
+_DRAWN_AT_ONCE = 1024
+
+
+class Mixture:
+    """The samples of several sources, drawn by weight: an iterator that can say where it stands.
+
+    Each sample comes once, by its source's transform. Where a source has ended the others go on, by their weights among each
+    other, or, with `stop_at_first`, all end. Which source is next is a pure function of `seed`, of how many have been drawn, and of
+    which have ended.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Samples],
+        weights: Sequence[float],
+        *,
+        seed: str,
+        transforms: Sequence[Callable[[Sample], Any] | None] | None = None,
+        stop_at_first: bool = False,
+    ) -> None:
+        if len(sources) != len(weights):
+            raise ValueError(f"{len(sources)} sources have the weights {list(weights)}; each needs one")
+        self._sources, self._weights = list(sources), known_weights(weights)
+        self.epoch = sources[0].epoch
+        self._about = {"seed": seed, "weights": self._weights, "stop_at_first": bool(stop_at_first)}
+        self._transforms = transforms or [None] * len(sources)
+        self.finished = False  # nothing is left
+        self._drawn = 0
+        self._ended: set[int] = set()
+        self._choices: list[int] = []
+        self._chunk = -1  # the choices are those of this one; none yet of those that are left
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        while len(self._ended) < len(self._sources):
+            chosen = self._choice()
+            self._drawn += 1
+            try:
+                sample = next(self._sources[chosen])
+            except StopIteration:
+                self._ended.update(range(len(self._sources)) if self._about["stop_at_first"] else (chosen,))
+                self._chunk = -1
+                continue
+            transform = self._transforms[chosen]
+            try:
+                return sample if transform is None else transform(sample)
+            except Exception as error:
+                tell_sample(error, sample, self._sources[chosen])
+                if isinstance(error, StopIteration):
+                    raise RuntimeError("a transform raised StopIteration") from error  # that would end the epoch
+                raise
+        self.finished = True
+        raise StopIteration
+
+    def close(self) -> None:
+        """Ends the reading of all sources."""
+        for source in self._sources:
+            source.close()
+
+    def finish(self) -> None:
+        """Takes all as read to its end, without touching what it would be read from."""
+        self.close()
+        self._ended.update(range(len(self._sources)))
+        self.finished = True
+
+    def state_dict(self) -> State:
+        """Where the next sample of each source begins, and how many have been drawn."""
+        states = [source.state_dict() for source in self._sources]
+        drawn = {"drawn": self._drawn, "ended": sorted(self._ended)}
+        return {
+            "version": VERSION,
+            "epoch": self.epoch,
+            "finished": self.finished,
+            "of": self._about,
+            **drawn,
+            "sources": states,
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on where `state_dict` said; before the first sample is read. Raises ChannelError as Samples' does."""
+        differ = differences(self._about, state.get("of") or {})
+        sources: Any = state.get("sources")
+        ended: Any = state.get("ended")
+        drawn: Any = state.get("drawn")
+        complete = isinstance(sources, list) and isinstance(ended, list) and isinstance(drawn, int)
+        if differ or not complete or len(sources) != len(self._sources):
+            raise ChannelError(
+                f"the state is of another mixture: {'; '.join(differ) or 'not of these channels'} (a seed stands with epoch, rank,"
+                " worker and number of workers); mix as before, or begin the epoch anew"
+            )
+        self._drawn, self._ended = drawn, set(ended)
+        self.finished = bool(state.get("finished"))
+        for source, of_source in zip(self._sources, sources, strict=True):
+            source.load_state_dict(of_source)
+
+    def _choice(self) -> int:
+        chunk, place = divmod(self._drawn, _DRAWN_AT_ONCE)
+        if chunk != self._chunk:
+            # Once a source has ended, the same chances choose among those that are left.
+            left = [number for number in range(len(self._sources)) if number not in self._ended]
+            chance = random.Random(f"mixture/{self._about['seed']}/{chunk}")
+            self._choices = chance.choices(left, [self._weights[number] for number in left], k=_DRAWN_AT_ONCE)
+            self._chunk = chunk
+        return self._choices[place]
+
+
+def known_weights(weights: Iterable[Any]) -> list[float]:
+    """The weights of a mixture, as JSON can hold them. ValueError where they are none: each is a number above 0."""
+    given = list(weights)
+    try:
+        known = [float(weight) for weight in given if not isinstance(weight, str)]
+    except TypeError:
+        known = []
+    # What is NaN is not above 0 either, and the sum of any that are infinite is.
+    if not given or len(known) < len(given) or not all(weight > 0 for weight in known) or sum(known) == math.inf:
+        raise ValueError(f"the channels of a mixture have the weights {given}; each needs one, a finite number above 0")
+    return known

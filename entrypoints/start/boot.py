@@ -1,0 +1,158 @@
+"""The first program of the container: unpacks the code that lies beside it and runs the entry point.
+
+    python3 /…/input/data/launcher_code/boot.py <entry point> [--launcher torchrun] [--requirements <file>]
+        [--argument-style json]
+
+It is PID 1 of whatever image the job names, so it needs nothing but Python's standard library, and none of this
+project's modules before it has unpacked them: those it loads by their place, not by `import` from a path, because the
+user's folder may hold a `json.py`, and the image an older module called `entrypoints`. Everything after the unpacking is
+`entry_point.py`'s.
+
+Whatever goes wrong is one line on stderr and in `output/failure`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import importlib.util
+import os
+import shutil
+import signal
+import sys
+import tarfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from types import FrameType
+from typing import NoReturn
+
+# What contract.py says; it is in the archive, and a test keeps these equal.
+BASE_DIR_VARIABLE = "SAGEMAKER_BASE_DIR"
+CODE_ARCHIVE = "code.tar.gz"
+CODE_DIR = "code"
+BUNDLE_DIR = "launcher_bundle"
+BUNDLED_PACKAGE = "entrypoints"
+FAILURE_FILE = "output/failure"
+
+FAILED = 1  # our exit code where the entry point was never started
+
+
+class BootError(Exception):
+    """The code cannot be unpacked or the arguments not understood. One line: what, why, and what to do."""
+
+
+class ArgumentParser(argparse.ArgumentParser):
+    """argparse, whose errors become the job's failure reason instead of an exit."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raises BootError."""
+        raise BootError(f"boot.py does not understand its arguments: {message}; check ContainerArguments")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the job; the container's exit code."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _stop)  # PID 1 would ignore it
+    here = Path(__file__).absolute().parent
+    root = Path(os.environ.get(BASE_DIR_VARIABLE) or here.parents[2]).absolute()
+    try:
+        asked = _parse(arguments)
+        unpack(here / CODE_ARCHIVE, root / CODE_DIR)
+        _move_bundle(root)
+        _load_package(root / BUNDLE_DIR / BUNDLED_PACKAGE)
+        from entrypoints.start.entry_point import Asked, run_entry_point
+
+        return run_entry_point(root, os.environ, Asked(**vars(asked)))
+    except BootError as error:
+        print(f"boot: {error}", file=sys.stderr, flush=True)
+        _write_failure(root, str(error))
+        return FAILED
+    except Exception as error:
+        _write_failure(root, f"{type(error).__name__}: {error}")
+        raise
+
+
+def unpack(archive: Path, directory: Path) -> None:
+    """Unpacks a tar.gz of plain files into `directory`.
+
+    Raises BootError, before anything is written, where the archive is damaged or a member is a link, a device or named
+    such that it would lie outside.
+    """
+    try:
+        with gzip.open(archive) as whole:  # tarfile takes a cut archive for a short one; gzip's checksum does not
+            while whole.read(1 << 20):
+                pass
+        with tarfile.open(archive, "r:gz") as tar:
+            members = tar.getmembers()
+            for member in members:
+                path = PurePosixPath(member.name)
+                if path.is_absolute() or ".." in path.parts:
+                    raise BootError(f"{archive.name}: {member.name!r} would lie outside the code folder")
+                if not (member.isfile() or member.isdir()):
+                    raise BootError(
+                        f"{archive.name}: {member.name!r} is a link or device; it may hold plain files only"
+                    )
+            for member in members:
+                _unpack_member(tar, member, directory / member.name)
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise BootError(f"{archive} is damaged: {error}; submit the job again") from error
+    except OSError as error:
+        raise BootError(f"{archive} cannot be unpacked into {directory}: {error.strerror}") from error
+
+
+def _unpack_member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
+    if member.isdir():
+        path.mkdir(parents=True, exist_ok=True)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = tar.extractfile(member)
+    assert content is not None  # it is a plain file
+    with content, path.open("wb") as file:
+        shutil.copyfileobj(content, file)
+    path.chmod(member.mode & 0o777)
+
+
+def _move_bundle(root: Path) -> None:
+    """Move the launcher's modules out of the code folder: scripts copy that folder into their models."""
+    bundle, unpacked = root / BUNDLE_DIR, root / CODE_DIR / BUNDLE_DIR
+    if not unpacked.is_dir():
+        raise BootError(f"{CODE_ARCHIVE} does not hold {BUNDLE_DIR}; submit the job by this launcher")
+    if bundle.is_dir():  # the container was started again
+        shutil.rmtree(bundle)
+    shutil.move(unpacked, bundle)  # the code folder can be a volume of its own
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = ArgumentParser(description="Runs a training script in a SageMaker container.")
+    parser.add_argument("entry_point", help="a file of the code, or entrypoints/<name>.py for a bundled script")
+    parser.add_argument("--launcher", choices=["python", "torchrun"], default="python")
+    parser.add_argument("--requirements", help="a file of the code, for pip")
+    parser.add_argument("--argument-style", choices=["toolkit", "json"], default="toolkit")
+    return parser.parse_args(arguments)
+
+
+def _load_package(folder: Path) -> None:
+    """Makes `entrypoints` the package in this folder, whatever else of that name there is."""
+    location = folder / "__init__.py"
+    spec = importlib.util.spec_from_file_location(folder.name, location, submodule_search_locations=[str(folder)])
+    if not location.is_file() or spec is None or spec.loader is None:
+        raise BootError(f"{CODE_ARCHIVE} does not hold {BUNDLE_DIR}/{folder.name}; submit the job by this launcher")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[folder.name] = module
+    spec.loader.exec_module(module)
+
+
+def _write_failure(root: Path, text: str) -> None:
+    path = root / FAILURE_FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8", errors="replace")
+
+
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    """A stop while no program of the user's runs yet: nothing has to be saved."""
+    raise SystemExit(128 + number)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

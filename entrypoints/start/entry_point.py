@@ -1,0 +1,261 @@
+"""Runs the user's entry point as the sagemaker-training toolkit does, and keeps its exit code and the reason of a failure.
+
+A `.py` file runs by this Python, in a folder that is a package as its module (`python -m`); any other file by itself, or by bash
+if it does not say what runs it. It starts in the code folder, with the hyperparameters as arguments and every SM_* variable set;
+with torchrun where asked, on as many hosts as the job has. No shell reads any of it, so that a quote, a newline or a `$` in a
+hyperparameter arrives as it was written. Nothing here prints a value: hyperparameters and variables hold secrets.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.machinery import PathFinder
+from pathlib import Path, PurePosixPath
+
+from entrypoints import contract
+from entrypoints.job.environment import ConfigError, Environment, load_environment
+from entrypoints.job.hyperparameters import command_line_arguments
+from entrypoints.start.failure import failure_text, fitted, how_it_ended, write_failure
+from entrypoints.start.process import Outcome, run_program
+from entrypoints.start.requirements import commands_folder, install, install_package, is_package, packages_folder
+from entrypoints.start.variables import Machine, count_machine, sagemaker_variables
+
+GRACE_SECONDS = contract.STOP_SECONDS - 5  # so that we can still say why before SageMaker kills us, too
+HOST_SECONDS = 300  # a cluster's names do not resolve before all its hosts are up
+VARIABLE_BYTES = 128 * 1024  # Linux's limit on `NAME=value` with its NUL, and on one argument
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What ContainerArguments ask for."""
+
+    entry_point: str  # a path in the code; entrypoints/<name>.py is a script of the bundle
+    launcher: str = "python"  # python | torchrun
+    requirements: str | None = None  # a path in the code
+    argument_style: str = "toolkit"  # of hyperparameters.ARGUMENT_STYLES
+
+
+class StartError(Exception):
+    """The entry point cannot be started. One line: what is in the way, and what to do."""
+
+
+def run_entry_point(root: Path, environ: Mapping[str, str], asked: Asked) -> int:
+    """Does everything from the unpacked code to the end of the training; the container's exit code.
+
+    Writes `output/failure` where it fails, unless the script wrote its own.
+    """
+    failure_file = root / contract.FAILURE_FILE
+    try:
+        environment = load_environment(root, environ)
+        bundled = _check(environment, asked)
+        for directory in (environment.model_dir, environment.output_data_dir):
+            directory.mkdir(parents=True, exist_ok=True)  # scripts write there without asking
+        packages = root / contract.PACKAGES_DIR
+        for what, pip in _installations(environment, environ, asked, packages):
+            if pip.exit_code != 0:
+                write_failure(failure_file, _pip_failure(what, pip))
+                return pip.exit_code
+        machine = count_machine(environment.current_instance_type)
+        variables = sagemaker_variables(environment, environ, machine, asked.entry_point, asked.argument_style)
+        command = _program(environment, asked, packages, bundled=bundled)
+        if asked.launcher == "torchrun":
+            _check_torch(packages)
+            if len(environment.hosts) > 1 and contract.MASTER_ADDR_VARIABLE not in environ:
+                wait_for_hosts(environment.hosts, HOST_SECONDS)
+            command[1:1] = _torchrun(variables, machine)
+        command += command_line_arguments(environment.hyperparameters, asked.argument_style)
+        outcome = _run(command, _child_environ(environment, environ, variables, packages), environment.code_dir)
+    except (StartError, ConfigError) as error:
+        print(f"boot: {error}", file=sys.stderr, flush=True)
+        write_failure(failure_file, fitted(str(error), ""))
+        return 1
+    if outcome.exit_code != 0:
+        write_failure(failure_file, _failure(asked.entry_point, outcome))
+    return outcome.exit_code
+
+
+def _installations(
+    environment: Environment, environ: Mapping[str, str], asked: Asked, packages: Path
+) -> Iterator[tuple[str, Outcome]]:
+    """Install what the script needs, one after the other: what was installed, and how pip ended."""
+    if asked.requirements is not None:
+        print(f"boot: installing {asked.requirements}", flush=True)
+        wanted = ["-r", asked.requirements]
+        yield asked.requirements, install(wanted, packages, environment.code_dir, environ, GRACE_SECONDS)
+    if is_package(environment.code_dir) and not asked.entry_point.endswith(".sh"):  # the toolkit's exception
+        print("boot: installing the package in the code folder", flush=True)
+        yield "the package in the code folder", install_package(packages, environment.code_dir, environ, GRACE_SECONDS)
+
+
+def wait_for_hosts(hosts: Iterable[str], seconds: float) -> None:
+    """Returns when every host's name resolves. Raises StartError, naming those that do not, after `seconds`."""
+    until = time.monotonic() + seconds
+    missing = list(hosts)
+    told = False
+    while missing := [host for host in missing if not _resolves(host)]:
+        if not told:
+            print(f"boot: waiting for {', '.join(missing)}", flush=True)
+            told = True
+        if time.monotonic() > until:
+            raise StartError(
+                f"{', '.join(missing)}: the name did not resolve within {seconds:.0f} s, and torchrun needs every host; "
+                "see that host's log, or run on one host"
+            )
+        time.sleep(1)
+
+
+def _resolves(host: str) -> bool:
+    try:
+        socket.getaddrinfo(host, None)
+    except OSError:
+        return False
+    return True
+
+
+def _check(environment: Environment, asked: Asked) -> bool:
+    """Whether the entry point is one of the bundled scripts. Raises StartError if a file is missing."""
+    for name in (asked.entry_point, asked.requirements):
+        if name is not None and (PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts):
+            raise StartError(f"{name!r} is not a path inside the code; name a file of code.directory")
+    if asked.requirements is not None and not (environment.code_dir / asked.requirements).is_file():
+        raise StartError(f"requirements {asked.requirements!r} are not in the code; check code.requirements")
+    if asked.launcher == "torchrun" and not asked.entry_point.endswith(".py"):
+        raise StartError(f"torchrun runs .py files only, not {asked.entry_point!r}; use launcher python for it")
+    if (environment.code_dir / asked.entry_point).is_file():
+        return False
+    path = PurePosixPath(asked.entry_point)
+    of_bundle = path.parent == PurePosixPath(contract.BUNDLED_PACKAGE) and path.suffix == ".py"
+    if of_bundle and (environment.root / contract.BUNDLE_DIR / path).is_file():
+        return True
+    raise StartError(f"entry point {asked.entry_point!r} is not in the code; check code.entry_point and code.directory")
+
+
+def _check_torch(packages: Path) -> None:
+    if PathFinder.find_spec("torch", [str(packages_folder(packages)), *sys.path]) is None:
+        raise StartError(
+            f"launcher torchrun needs the Python module torch, which {sys.executable} does not have; "
+            "use an image with PyTorch or add torch to the requirements"
+        )
+
+
+def _program(environment: Environment, asked: Asked, packages: Path, *, bundled: bool) -> list[str]:
+    """The command that runs the entry point, without its arguments."""
+    if bundled:
+        return [sys.executable, "-m", f"{contract.BUNDLED_PACKAGE}.{Path(asked.entry_point).stem}"]
+    file = environment.code_dir / asked.entry_point
+    if asked.entry_point.endswith(".py"):
+        module = _module(environment.code_dir, file, packages) if is_package(environment.code_dir) else None
+        return [sys.executable, *(["-m", module] if module else [asked.entry_point])]
+    with file.open("rb") as opened:
+        line, _, _ = opened.read(4096).partition(b"\n")
+    if not line.startswith(b"#!") and b"\0" not in line:  # neither a script that names its interpreter nor a binary
+        return [shutil.which("bash") or "sh", asked.entry_point]
+    if line.startswith(b"#!") and line.endswith(b"\r"):
+        raise StartError(
+            f"{asked.entry_point} has Windows line ends, so its first line names no program; save it with LF"
+        )
+    interpreter = os.fsdecode(line[2:].split()[0]) if line.startswith(b"#!") and line[2:].split() else None
+    if interpreter is not None and not Path(interpreter).is_file():
+        raise StartError(
+            f"{asked.entry_point} is to be run by {interpreter}, which is not here; correct its first line"
+        )
+    file.chmod(file.stat().st_mode | 0o111)
+    return [f"./{asked.entry_point}"]
+
+
+def _module(code_dir: Path, file: Path, packages: Path) -> str | None:
+    """The dotted name of a file of the installed package, whose relative imports work under that name only."""
+    names, folder = [file.stem], file.parent
+    while folder != code_dir and (folder / "__init__.py").is_file():
+        names.insert(0, folder.name)
+        folder = folder.parent
+    found = PathFinder.find_spec(names[0], [str(code_dir), str(packages_folder(packages))])
+    return ".".join(names) if len(names) > 1 and found is not None else None
+
+
+def _torchrun(variables: Mapping[str, str], machine: Machine) -> list[str]:
+    """torchrun with a static rendezvous: every host knows its rank and who is first, so nothing is negotiated.
+
+    The names of its options are those that every version of torch knows.
+    """
+    several = variables["SM_HOST_COUNT"] != "1"
+    return [
+        *("-m", "torch.distributed.run"),
+        f"--nnodes={variables['SM_HOST_COUNT']}",
+        f"--node_rank={variables['SM_CURRENT_HOST_RANK']}",
+        f"--nproc_per_node={machine.gpus or machine.neurons or 1}",
+        f"--master_addr={variables['SM_MASTER_ADDR'] if several else '127.0.0.1'}",
+        f"--master_port={variables['SM_MASTER_PORT']}",
+    ]
+
+
+def _child_environ(
+    environment: Environment, environ: Mapping[str, str], variables: Mapping[str, str], packages: Path
+) -> dict[str, str]:
+    """The entry point's variables: the container's, SM_*, and where to find modules, commands and each other."""
+    child = {
+        "MASTER_ADDR": variables["SM_MASTER_ADDR"],
+        "MASTER_PORT": variables["SM_MASTER_PORT"],
+        "PYTHONUNBUFFERED": "1",  # a line of the log appears when it is written
+        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(GRACE_SECONDS - 5),  # torchrun's 30 s is short for a checkpoint
+    }
+    if environment.network_interface_name in [name for _, name in socket.if_nameindex()]:
+        child["GLOO_SOCKET_IFNAME"] = child["NCCL_SOCKET_IFNAME"] = environment.network_interface_name
+    child |= environ  # what the job's own Environment says about these wins
+    child |= variables
+    if str(environment.root) != contract.BASE_DIR:
+        child[contract.BASE_DIR_VARIABLE] = str(environment.root)
+    modules = [environment.code_dir, environment.root / contract.BUNDLE_DIR]
+    if packages.is_dir():
+        modules.append(packages_folder(packages))
+        child["PATH"] = os.pathsep.join([child.get("PATH", os.defpath), str(commands_folder(packages))])
+    inherited = [environ["PYTHONPATH"]] if environ.get("PYTHONPATH") else []
+    child["PYTHONPATH"] = os.pathsep.join([*map(str, modules), *inherited])
+    return child
+
+
+def _run(command: list[str], environ: Mapping[str, str], directory: Path) -> Outcome:
+    variables = {}
+    for name, value in environ.items():
+        entry = _bytes(f"{name}={value}")
+        if "=" in name or b"\0" in entry or len(entry) >= VARIABLE_BYTES:
+            # The toolkit fails here. The script can still read the value from hyperparameters.json.
+            print(f"boot: {name[:80]!r} is left out: Linux takes no such variable", file=sys.stderr, flush=True)
+        else:
+            variables[_bytes(name)] = _bytes(value)
+    try:
+        return run_program([_bytes(argument) for argument in command], variables, directory, GRACE_SECONDS)
+    except ValueError as error:  # a NUL in an argument
+        raise StartError(f"a hyperparameter cannot be an argument of the entry point: {error}; take it out") from error
+    except OSError as error:
+        raise StartError(f"{command[0]} cannot be started: {error.strerror}") from error
+
+
+def _bytes(text: str) -> bytes:
+    """Text as a program gets it; in UTF-8 where the locale has no bytes for it."""
+    try:
+        return os.fsencode(text)
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+
+
+def _failure(program: str, outcome: Outcome) -> str:
+    if outcome.stopped_by is not None:
+        return fitted(f"{program} was stopped by {outcome.stopped_by.name}", outcome.stderr)
+    return failure_text(program, outcome.exit_code, outcome.stderr)
+
+
+def _pip_failure(what: str, pip: Outcome) -> str:
+    if pip.stopped_by is not None:
+        return f"installing {what} was stopped by {pip.stopped_by.name}"
+    of_build = re.search(r"^ +(\S.*)\n +\[end of output\]", pip.stderr, re.MULTILINE)  # the last line of what failed
+    lines = [line for line in pip.stderr.splitlines() if line.startswith("ERROR: ")]
+    reason = of_build[1] if of_build else lines[0] if lines else "pip does not say why"
+    return fitted(f"installing {what} {how_it_ended(pip.exit_code)}: {reason}", pip.stderr)

@@ -1,0 +1,233 @@
+"""The SM_* variables and the command line that a training script expects, as AWS's own two launchers make them.
+
+SageMaker itself sets hardly any variable: SM_* come from the sagemaker-training toolkit or from SDK v3's container
+drivers, and a container with its own entry point gets none. So we set every variable that toolkit 5.1.4 sets, with its
+value for the same files down to the spelling of the JSON, and then those that only SDK v3 sets. Where the two differ
+(null is '' for one and 'null' for the other, the order of SM_CHANNELS) the toolkit wins, being what scripts were
+written for. The channel that carries our code is not told, since a script that reads all its channels has no use for
+it; nor is a connector channel, which SageMaker's files know nothing of and which has no folder.
+
+Source: toolkit 5.1.4, `environment.py`, `mapping.py`, `params.py`; SDK v3, `container_drivers/scripts/environment.py`.
+The tests compare with values that both of them gave.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from entrypoints import contract
+from entrypoints.job.environment import Environment
+from entrypoints.job.hyperparameters import (
+    TOOLKIT_HYPERPARAMETERS,
+    TOOLKIT_PREFIX,
+    command_line_arguments,
+    hyperparameter_variables,
+    text,
+    user_hyperparameters,
+)
+
+# Each of these makes this host's own group the one that trains in a distributed way.
+DISTRIBUTIONS = (
+    "sagemaker_mpi_enabled",
+    "sagemaker_parameter_server_enabled",
+    "sagemaker_distributed_dataparallel_enabled",
+    "sagemaker_pytorch_ddp_enabled",
+    "sagemaker_pytorch_xla_multi_worker_enabled",
+    "sagemaker_multi_worker_mirrored_strategy_enabled",
+    "sagemaker_torch_distributed_enabled",
+)
+DEFAULT_LOG_LEVEL = 20  # logging.INFO
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What this host computes with."""
+
+    cpus: int
+    gpus: int = 0
+    neurons: int = 0  # cores of Trainium and Inferentia
+
+
+def count_machine(instance_type: str) -> Machine:
+    """Counts what this host computes with by the vendors' own tools; where a tool is missing, there is none."""
+    gpus = [line for line in _output("nvidia-smi", "--list-gpus").splitlines() if line.startswith("GPU ")]
+    if "trn2.48xlarge" in instance_type:
+        neurons = 64  # the toolkit's own exception
+    else:
+        try:
+            neurons = sum(device.get("nc_count", 0) for device in json.loads(_output("neuron-ls", "-j") or "[]"))
+        except (ValueError, TypeError, AttributeError):
+            neurons = 0  # neuron-ls answers with an error text where the driver is missing
+    return Machine(multiprocessing.cpu_count(), len(gpus), neurons)
+
+
+def sagemaker_variables(
+    environment: Environment,
+    environ: Mapping[str, str],
+    machine: Machine,
+    entry_point: str | None = None,
+    argument_style: str = "toolkit",
+) -> dict[str, str]:
+    """Every variable that toolkit 5.1.4 or SDK v3 would set in this container.
+
+    `environ` is what the container was started with: a few values come from there. `entry_point` is the script that is
+    run; without one, the toolkit's own sources (SAGEMAKER_PROGRAM, the hyperparameter sagemaker_program) are asked.
+    `argument_style` is the form of SM_HPS, SM_HP_* and SM_USER_ARGS (`hyperparameters`).
+    """
+    told = _toolkit_properties(environment, environ, machine, entry_point)
+    values: dict[str, Any] = {
+        "hosts": told["hosts"],
+        "network_interface_name": told["network_interface_name"],
+        "framework_params": told["additional_framework_parameters"],
+        "channels": sorted(environment.input_data_config),
+        "training_env": told,
+        "user_args": command_line_arguments(environment.hyperparameters, argument_style),
+    }
+    values |= {name: told[name] for name in _PLAIN}
+    if told["topology"]:
+        values["topology"] = told["topology"]
+    values |= {f"channel_{name}": path for name, path in told["channel_input_dirs"].items()}
+    variables = {f"SM_{name.upper()}": text(value) for name, value in values.items()}
+    variables |= hyperparameter_variables(environment.hyperparameters, argument_style)
+
+    sagemaker_hyperparameters = environment.hyperparameters
+    variables["CURRENT_HOST"] = environment.current_host
+    variables["SAGEMAKER_JOB_NAME"] = text(sagemaker_hyperparameters.get("sagemaker_job_name"))
+    region = environ.get("AWS_DEFAULT_REGION") or environ.get("AWS_REGION")
+    variables["SAGEMAKER_REGION"] = text(sagemaker_hyperparameters.get("sagemaker_region", region))
+
+    return {**_sdk_variables(environment, environ, told["user_entry_point"]), **variables}
+
+
+# Properties of the toolkit's Environment that become variables under their own names.
+_PLAIN = (
+    "user_entry_point",
+    "resource_config",
+    "input_data_config",
+    "output_data_dir",
+    "current_host",
+    "current_instance_type",
+    "current_instance_group",
+    "current_instance_group_hosts",
+    "instance_groups",
+    "instance_groups_dict",
+    "distribution_instance_groups",
+    "is_hetero",
+    "module_name",
+    "log_level",
+    "framework_module",
+    "input_dir",
+    "input_config_dir",
+    "output_dir",
+    "num_cpus",
+    "num_gpus",
+    "num_neurons",
+    "model_dir",
+    "module_dir",
+    "output_intermediate_dir",
+)
+
+
+def _toolkit_properties(
+    environment: Environment, environ: Mapping[str, str], machine: Machine, entry_point: str | None
+) -> dict[str, Any]:
+    """All public properties of the toolkit's Environment by name: SM_TRAINING_ENV is this as JSON.
+
+    Hosts and groups stand in the file's order here, as the toolkit has them.
+    """
+    resources = environment.resource_config
+    parameters = environment.hyperparameters
+    framework_parameters = {
+        name: value
+        for name, value in parameters.items()
+        if name.startswith(TOOLKIT_PREFIX) and name not in TOOLKIT_HYPERPARAMETERS
+    }
+    hosts = resources.get("hosts") or list(environment.hosts)
+    group = resources.get("current_group_name", contract.HOMOGENEOUS_GROUP)
+    listed = resources.get("instance_groups") or []
+    groups = {each.get("instance_group_name"): each for each in listed}
+    trains = any(framework_parameters.get(name, False) for name in DISTRIBUTIONS)
+    distribution_groups = framework_parameters.get("sagemaker_distribution_instance_groups", [group] if trains else [])
+    if listed:
+        training = [each for each in listed if each.get("instance_group_name") in distribution_groups]
+        distribution_hosts = [host for each in training for host in each.get("hosts") or []]
+    else:
+        distribution_hosts = list(hosts)
+    master = (distribution_hosts or hosts)[0]
+    program = entry_point or environ.get("SAGEMAKER_PROGRAM")
+    # Without any the toolkit's module is called "None", its entry point nothing at all.
+    module = program or str(parameters.get("sagemaker_program"))
+    model_parallel = environ.get("SM_HP_MP_PARAMETERS")
+    return {
+        "additional_framework_parameters": framework_parameters,
+        "channel_input_dirs": {name: str(environment.data_dir / name) for name in environment.input_data_config},
+        "current_host": environment.current_host,
+        "current_instance_group": group,
+        "current_instance_group_hosts": groups.get(group, {}).get("hosts") or [],
+        "current_instance_type": resources.get("current_instance_type", "local"),
+        "distribution_hosts": distribution_hosts,
+        "distribution_instance_groups": distribution_groups,
+        "framework_module": environ.get("SAGEMAKER_TRAINING_MODULE"),
+        "hosts": hosts,
+        "hyperparameters": user_hyperparameters(parameters),
+        "input_config_dir": str(environment.config_dir),
+        "input_data_config": environment.input_data_config,
+        "input_dir": str(environment.input_dir),
+        "instance_groups": [each.get("instance_group_name") for each in listed],
+        "instance_groups_dict": groups,
+        "is_hetero": len(listed) > 1,
+        "is_master": environment.current_host == master,
+        "is_modelparallel_enabled": model_parallel and model_parallel != "{}",
+        "is_smddpmprun_installed": shutil.which("smddpmprun") is not None,
+        "is_smddprun_installed": shutil.which("smddprun") is not None,
+        "job_name": environment.job_name,
+        "log_level": parameters.get("sagemaker_container_log_level", DEFAULT_LOG_LEVEL),
+        "master_hostname": master,
+        "model_dir": str(environment.model_dir),
+        "module_dir": str(parameters.get("sagemaker_submit_directory", environment.code_dir)),
+        "module_name": module.removesuffix(".py"),
+        "network_interface_name": resources.get("network_interface_name", "eth0"),
+        "num_cpus": machine.cpus,
+        "num_gpus": machine.gpus,
+        "num_neurons": machine.neurons,
+        "output_data_dir": str(environment.output_data_dir),
+        "output_dir": str(environment.output_dir),
+        "output_intermediate_dir": str(environment.intermediate_dir),
+        "resource_config": resources,
+        "topology": resources.get("topology", []),
+        "user_entry_point": program or parameters.get("sagemaker_program"),
+    }
+
+
+def _sdk_variables(environment: Environment, environ: Mapping[str, str], entry_point: str | None) -> dict[str, str]:
+    """What SDK v3's drivers set and the toolkit does not.
+
+    SM_CURRENT_HOST_RANK counts in lexicographic order, as SDK v3 does (algo-10 follows algo-1); torchrun gets the same
+    rank, so a script that uses both sees one order. The first host, SM_MASTER_ADDR, is rank 0 of that order.
+    """
+    hosts = sorted(environment.hosts)
+    return {
+        "SM_INPUT_DATA_DIR": str(environment.data_dir),
+        "SM_OUTPUT_FAILURE": str(environment.failure_file),
+        "SM_MASTER_ADDR": environ.get(contract.MASTER_ADDR_VARIABLE) or hosts[0],
+        "SM_MASTER_PORT": environ.get(contract.MASTER_PORT_VARIABLE) or str(contract.DEFAULT_MASTER_PORT),
+        "SM_HOST_COUNT": str(len(hosts)),
+        "SM_CURRENT_HOST_RANK": str(hosts.index(environment.current_host)),
+        "SM_SOURCE_DIR": str(environment.code_dir),
+        "SM_ENTRY_SCRIPT": text(entry_point),
+    }
+
+
+def _output(*command: str) -> str:
+    """What a program of the machine prints; nothing where it is missing or fails."""
+    try:
+        finished = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return finished.stdout.decode("utf-8", "replace")

@@ -1,0 +1,148 @@
+"""Channels as PyTorch's map-style datasets: random access to the objects of a channel, where the way of arriving can.
+
+An index is a whole number as a list's, negative ones from the end; several at once are asked for as DataLoader does.
+
+They have no state and no epoch: torchdata's StatefulDataLoader keeps the sampler's place. Its state from the end of an epoch begins
+the next epoch, where that of a ChannelDataset is of its epoch and leaves nothing of it.
+"""
+
+# ruff: noqa: TID253 - its name says that this file imports torch
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from typing import Any, TypeAlias
+
+from torch.utils.data import Dataset, get_worker_info
+
+from entrypoints.errors import ChannelError
+from entrypoints.fetching.listing import Keys
+from entrypoints.job.environment import Channel, Environment
+from entrypoints.order.arguments import expect
+from entrypoints.readers import mounted, reader_of, s3
+from entrypoints.sample import KEY, ByteStream, Sample, whole_object
+from entrypoints.samples.channel import find_channel, known_environment
+from entrypoints.samples.sample_notes import tell_key
+from entrypoints.torch_data.shared_memory import shared
+
+Transform: TypeAlias = Callable[[Sample], Any]
+Streams: TypeAlias = Generator[tuple[str | None, ByteStream], None, None]
+
+
+class _MapDataset(Dataset[Any]):
+    """What both have: samples by index, in the order of `keys`."""
+
+    keys: Sequence[str]  # of the samples, by index
+    _channel: Channel
+    _transform: Transform | None
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __getitem__(self, index: int) -> Any:
+        [sample] = self.__getitems__([index])
+        return sample
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """The samples of a batch, in the order of its indices; how DataLoader asks for them."""
+        places = [self._place(index) for index in indices]
+        samples: list[Any] = []
+        with closing(self._streams(places)) as streams:
+            while (sample := self._next(streams, places[len(samples) :])) is not None:
+                samples.append(self._transformed(sample))
+        return samples
+
+    def _streams(self, places: Sequence[int]) -> Streams:
+        raise NotImplementedError
+
+    def _place(self, index: Any) -> int:
+        """The number of a sample, from 0."""
+        name, count = type(self).__name__, len(self.keys)
+        try:
+            number = operator.index(index)
+        except TypeError:
+            raise TypeError(
+                f"a {name} is asked for one sample by a whole number, not by {index!r}; a part of it is"
+                " torch.utils.data.Subset(dataset, range(...))"
+            ) from None
+        if not -count <= number < count:
+            raise IndexError(f"index {number} of a {name} of {count:,} samples")
+        return number % count
+
+    def _next(self, streams: Streams, left: Sequence[int]) -> Sample | None:
+        try:
+            key, stream = next(streams, (None, None))
+            if stream is None:
+                return None
+            with closing(stream):
+                return whole_object(stream.read(), key)
+        except OSError as error:
+            raise ChannelError(
+                f"channel {self._channel.name!r} cannot be read at {self.keys[left[0]]!r}: {error}"
+            ) from error
+
+    def _transformed(self, sample: Sample) -> Any:
+        key = sample[KEY]
+        try:
+            given = sample if self._transform is None else self._transform(sample)
+        except Exception as error:
+            tell_key(error, key, self._channel.name)
+            raise
+        return given if get_worker_info() is None else shared(given)
+
+
+class MountedMapDataset(_MapDataset):
+    """Random access to the files of a File, FastFile, EFS or FSx channel, each a sample with its `data`, sorted by path.
+
+    All the files that this host sees: under FullyReplicated a DistributedSampler divides them among the ranks; under
+    ShardedByS3Key it must divide among the host's own (num_replicas=LOCAL_WORLD_SIZE, rank=LOCAL_RANK). A DataLoader gets
+    the files of a batch in parallel where they are far away. Raises ChannelError for a file that cannot be read.
+    """
+
+    def __init__(
+        self, channel: str, transform: Transform | None = None, *, environment: Environment | None = None
+    ) -> None:
+        self._channel = _channel_read_by(mounted, channel, environment)
+        self._transform = _known(transform)
+        self.keys = Keys(mounted.objects(self._channel))
+
+    def _streams(self, places: Sequence[int]) -> Streams:
+        keys = [self.keys[place] for place in places]
+        if len(keys) > 1:
+            return mounted.open_objects(self._channel, keys)
+        return ((key, mounted.open_file(self._channel, key)) for key in keys)  # of one, nothing is read ahead
+
+
+class ConnectorMapDataset(_MapDataset):
+    """Random access to the objects of an S3Connector channel, each a sample with its `data`, in the order of keys.
+
+    The prefix is listed once per host, here; a DistributedSampler divides it among ranks. A DataLoader gets the objects of
+    a batch in parallel.
+    """
+
+    def __init__(
+        self, channel: str, transform: Transform | None = None, *, environment: Environment | None = None
+    ) -> None:
+        self._channel = _channel_read_by(s3, channel, environment)
+        self._transform = _known(transform)
+        self._objects = s3.objects(self._channel)
+        self.keys = Keys(s3.relative_key(self._channel, item.key) for item in self._objects)
+
+    def _streams(self, places: Sequence[int]) -> Streams:
+        return s3.open_objects(self._channel, [self._objects[place] for place in places])
+
+
+def _channel_read_by(reader: Any, name: str, environment: Environment | None) -> Channel:
+    channel = find_channel(known_environment(environment), name)
+    if reader_of(channel) is not reader:
+        raise ChannelError(
+            f"channel {name!r} arrives by {channel.mode}, which this dataset does not read; use ChannelDataset"
+        )
+    return channel
+
+
+def _known(transform: Transform | None) -> Transform | None:
+    expect(transform is None or callable(transform), "transform", transform, "a function of a sample")
+    return transform

@@ -1,0 +1,87 @@
+"""AWS's refusal of a request -> a problem at the line of the spec that is to blame, with what to do about it.
+
+AWS names the member ("Value 'x' at 'resourceConfig.instanceType'") or repeats the value that it cannot use; both lead back to
+the spec.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from launcher.aws.account import AwsError
+from launcher.errors import AccountError, Path, Problem
+from launcher.planning import Plan
+from launcher.request.build import spec_path
+
+_MEMBER = re.compile(r"\bat '([A-Za-z]\w*(?:\.\w+)*)' failed")
+_SHORTEST_VALUE = 5  # characters; a shorter one stands in a message by chance
+# What AWS says (texts from public reports of CreateTrainingJob's refusals) -> what to do.
+_REMEDIES = (
+    (r"assume role|assume the role", "let the role's trust policy name sagemaker.amazonaws.com, and correct role_arn"),
+    (r"No S3 objects found", "correct the URI, or put the data there; the role needs s3:ListBucket on the bucket"),
+    (r"is not authorized to perform: iam:PassRole", "ask for iam:PassRole on this role for yourself"),
+    (r"is not authorized to perform", "ask the account's administrator for this permission"),
+    (
+        r"service limit|ResourceLimitExceeded",
+        "ask for a higher limit in Service Quotas, or use another instance type or fewer instances",
+    ),
+    (r"subnet", "name subnets of the job's region and account"),
+    (r"security group", "name security groups of the subnets' VPC"),
+    (r"(?i)\bimage\b.*(exist|find|found|invalid)", "correct image; it must lie in the registry of the job's region"),
+    (r"(?i)bucket", "name a bucket that exists in the job's region, and which the role may use"),
+    (r"(?i)capacity", "try again later, or in another zone or with another instance type"),
+)
+
+
+def placed(error: AwsError, plan: Plan) -> AccountError:
+    """The refusal as one problem with its place."""
+    message = str(error)
+    path = _to_blame(message, error.code, plan.veiled_request())  # AWS's words have passed the account's veil
+    remedy = next((text for pattern, text in _REMEDIES if re.search(pattern, message)), None)
+    place = spec_path(path, plan.request, plan.spec) if path else ()
+    said = f"AWS refused: {message}" + (f"; {remedy}" if remedy else "")
+    return AccountError([Problem(place, said, "aws-refused", location=plan.spec.locate(place) if place else None)])
+
+
+def _to_blame(message: str, code: str, request: Mapping[str, Any]) -> Path:
+    """The place in the request that the message speaks of; empty where it tells of none."""
+    if named := _MEMBER.search(message):
+        return _member_path(named[1].split("."), request)
+    if code == "ResourceLimitExceeded":
+        hardware = request.get("ResourceConfig", {})
+        return ("ResourceConfig", "InstanceType") if "InstanceType" in hardware else ("ResourceConfig",)
+    repeated = [(len(value), path) for path, value in _texts(request) if value in message]
+    return max(repeated, key=lambda each: each[0])[1] if repeated else ()
+
+
+def _member_path(words: list[str], request: Mapping[str, Any]) -> Path:
+    """`inputDataConfig.1.member.channelName` as a place in the request; lists are counted from 1 there."""
+    path: list[str | int] = []
+    value: Any = request
+    for word in words:
+        if word == "member":
+            continue
+        if isinstance(value, list) and word.isdigit():
+            index = int(word) - 1
+            path.append(index)
+            value = value[index] if index < len(value) else None
+        else:
+            known = value if isinstance(value, Mapping) else {}
+            member = next((key for key in known if key.lower() == word.lower()), word[:1].upper() + word[1:])
+            path.append(member)
+            value = known.get(member)
+    return tuple(path)
+
+
+def _texts(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    if isinstance(value, str):
+        if len(value) >= _SHORTEST_VALUE and path != ("TrainingJobName",):
+            yield path, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _texts(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _texts(item, (*path, index))

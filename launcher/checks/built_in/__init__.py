@@ -1,0 +1,1 @@
+"""Rules about AWS's built-in algorithms: their channels, images, hyperparameters and instances."""

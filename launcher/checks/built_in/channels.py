@@ -1,0 +1,214 @@
+"""Rules on the channels of AWS's built-in algorithms, where the image is recognisably one's: names, modes, content types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from launcher.checks.built_in.facts import facts
+from launcher.checks.examples import built_in, two_hosts
+from launcher.checks.rule import Draft, Entry, Found, Rule
+
+
+def is_augmented(entry: Entry | None) -> bool:
+    """Whether a channel is an augmented manifest, which brings its labels along."""
+    return entry is not None and entry.get("S3DataType") == "AugmentedManifestFile"
+
+
+def channels_that_it_needs(draft: Draft) -> Iterator[Found]:
+    """A built-in algorithm reads channels of given names, of which `train` is always one.
+
+    Image classification and object detection need `validation` too, seq2seq `validation` and `vocab`, and semantic
+    segmentation `validation`, `train_annotation` and `validation_annotation`, unless the annotations come in an augmented
+    manifest.
+    Source: developer guide, cdf-training ("For all Amazon SageMaker algorithms, the ChannelName in InputDataConfig must be
+    set to train"), common-info-all-im-models, image-classification, semantic-segmentation, seq-2-seq. It is a warning, since
+    AWS's own examples and tests create jobs without some of them.
+    """
+    known = facts(draft)
+    for name in known.needs if known else ():
+        annotates = name.removesuffix("_annotation")
+        if draft.entry(name) is None and not (annotates != name and is_augmented(draft.entry(annotates))):
+            other = _meant_as(name, draft)
+            remedy = f"rename {other.name}, if that is it" if other else "add a channel of this name"
+            yield ("channels", name), f"is missing, and {draft.built_in} needs it; {remedy}"
+
+
+def _meant_as(name: str, draft: Draft) -> Entry | None:
+    """A channel that the algorithm does not know, and whose name begins as the missing one does."""
+    known = facts(draft)
+    names = (*known.needs, *known.takes) if known else ()
+    return next((entry for entry in draft.entries if entry.name not in names and entry.name.startswith(name[:5])), None)
+
+
+def channels_that_it_knows(draft: Draft) -> Iterator[Found]:
+    """A built-in algorithm knows its channels, and may fail on others: "Extraneous channel found".
+
+    Source: developer guide, common-info-all-im-models; aws/sagemaker-xgboost-container, channel_validation.py. It is a
+    warning, since the table of known channels can be older than the algorithm.
+    """
+    known = facts(draft)
+    for entry in draft.entries if known else ():
+        meant = (
+            any(draft.entry(name) is None and _meant_as(name, draft) == entry for name in known.needs)
+            if known
+            else False
+        )
+        if known and entry.name and entry.name not in (*known.needs, *known.takes) and not meant:
+            names = ", ".join((*known.needs, *known.takes))
+            yield entry.whole, f"is no channel that {draft.built_in} is known to read: {names}; rename or delete it"
+
+
+def modes_that_it_reads(draft: Draft) -> Iterator[Found]:
+    """Some built-in algorithms read files only, and LDA reads CSV only from files.
+
+    Source: developer guide, common-info-all-im-models (DeepAR, IP Insights, Object2Vec, seq2seq: File), ip-insights, lda.
+    """
+    known = facts(draft)
+    for entry in draft.entries if known else ():
+        csv_of_lda = draft.built_in == "lda" and entry.content_type == "text/csv"
+        if known and entry.get("InputMode") == "Pipe" and (known.file_only or csv_of_lda):
+            what = "reads CSV only" if csv_of_lda else "reads only"
+            yield entry.path("input_mode"), f"is Pipe, but {draft.built_in} {what} in File mode; write File"
+
+
+def fast_file_that_it_may_not_read(draft: Draft) -> Iterator[Found]:
+    """Built-in algorithms that look at the mode may not know FastFile.
+
+    The guide says that whatever reads files can read them through FastFile; yet it lists File alone for some algorithms, and
+    XGBoost checks the mode and takes File and Pipe.
+    Source: developer guide, common-info-all-im-models; aws/sagemaker-xgboost-container, algorithm_mode/channel_validation.py.
+    """
+    known = facts(draft)
+    for entry in draft.entries if known else ():
+        if known and entry.get("InputMode") == "FastFile" and (known.file_only or draft.built_in == "xgboost"):
+            yield (
+                entry.path("input_mode"),
+                f"is FastFile, which {draft.built_in} is not documented to take; File is safe",
+            )
+
+
+def distribution_that_it_wants(draft: Draft) -> Iterator[Found]:
+    """Some built-in algorithms want certain channels on every host in full, or in shares.
+
+    Random Cut Forest: `train` in shares, `test` in full. Linear learner: `validation` in full. NTM: all but `train` in full.
+    Source: developer guide, randomcutforest, linear-learner, ntm.
+    """
+    known = facts(draft)
+    for name in (*known.replicated, *known.sharded) if known else ():
+        entry = draft.entry(name)
+        wanted = "ShardedByS3Key" if known and name in known.sharded else "FullyReplicated"
+        if entry is not None and not entry.is_file_system and entry.is_sharded != (wanted == "ShardedByS3Key"):
+            message = f"must be {wanted} in channel {name} of {draft.built_in}; write {wanted}"
+            yield entry.path("s3_data_distribution_type"), message
+
+
+def content_type_is_a_mime_type(draft: Draft) -> Iterator[Found]:
+    """A built-in algorithm knows data by its MIME type: text/csv, not csv.
+
+    It fails with "No iterator has been registered for ContentType". XGBoost takes short names as well, DeepAR only short ones.
+    Source: aws/sagemaker-python-sdk issue 819; developer guide, cdf-training.
+    """
+    names = {"csv": "text/csv", "json": "application/json", "jsonlines": "application/jsonlines"}
+    for entry in draft.entries if facts(draft) else ():
+        short = entry.content_type
+        if short and "/" not in short and draft.built_in not in ("xgboost", "forecasting-deepar"):
+            better = names.get(short, "text/csv or application/x-recordio-protobuf")
+            yield (
+                entry.path("content_type"),
+                f"{short!r} is no MIME type, by which {draft.built_in} goes; write {better}",
+            )
+
+
+def csv_is_said(draft: Draft) -> Iterator[Found]:
+    """Without a content type a built-in algorithm reads CSV as something else, most as RecordIO-protobuf, XGBoost as LibSVM.
+
+    Source: developer guide, cdf-training and xgboost ("text/libsvm (default)").
+    """
+    known = facts(draft)
+    for entry in draft.entries if known and "text/csv" in known.content_types else ():
+        uri = entry.get("S3Uri") or ""
+        if not entry.content_type and uri.lower().endswith(".csv"):
+            yield entry.path("content_type"), f"is missing, and {uri!r} is not read as CSV without it; write text/csv"
+
+
+def csv_without_labels(draft: Draft) -> Iterator[Found]:
+    """Algorithms that learn without labels take the first column of CSV for a label unless told that there is none.
+
+    Source: developer guide, cdf-training ("To run unsupervised learning algorithms that don't have a target, specify the
+    number of label columns in the content type ... content_type=text/csv;label_size=0").
+    """
+    known, entry = facts(draft), draft.entry("train")
+    if (
+        known
+        and known.unlabelled
+        and entry
+        and entry.content_type == "text/csv"
+        and "label_size" not in entry.get("ContentType")
+    ):
+        message = f"leaves {draft.built_in} to take the first column for a label; write text/csv;label_size=0"
+        yield entry.path("content_type"), message
+
+
+_CSV = "content_type: text/csv"
+_TRAIN, _VALIDATION = f"train, {_CSV}", f"validation, {_CSV}"
+
+RULES = (
+    Rule(
+        "built-in-channel-missing",
+        "warning",
+        channels_that_it_needs,
+        wrong=built_in("linear-learner", _VALIDATION),
+        right=built_in("linear-learner", _TRAIN),
+    ),
+    Rule(
+        "built-in-channel-unknown",
+        "warning",
+        channels_that_it_knows,
+        wrong=built_in("xgboost", _TRAIN, f"test, {_CSV}"),
+        right=built_in("xgboost", _TRAIN, _VALIDATION),
+    ),
+    Rule(
+        "built-in-input-mode",
+        "error",
+        modes_that_it_reads,
+        wrong=built_in("ipinsights", f"{_TRAIN}, input_mode: Pipe"),
+        right=built_in("ipinsights", f"{_TRAIN}, input_mode: File"),
+    ),
+    Rule(
+        "built-in-fast-file",
+        "warning",
+        fast_file_that_it_may_not_read,
+        wrong=built_in("xgboost", f"{_TRAIN}, input_mode: FastFile"),
+        right=built_in("xgboost", f"{_TRAIN}, input_mode: Pipe"),
+    ),
+    Rule(
+        "built-in-distribution",
+        "error",
+        distribution_that_it_wants,
+        wrong=two_hosts(
+            built_in("linear-learner", _TRAIN, f"{_VALIDATION}, s3_data_distribution_type: ShardedByS3Key"),
+        ),
+        right=two_hosts(built_in("linear-learner", _TRAIN, _VALIDATION)),
+    ),
+    Rule(
+        "built-in-content-type",
+        "error",
+        content_type_is_a_mime_type,
+        wrong=built_in("linear-learner", "train, content_type: csv"),
+        right=built_in("xgboost", "train, content_type: csv"),
+    ),
+    Rule(
+        "built-in-csv-not-said",
+        "warning",
+        csv_is_said,
+        wrong=built_in("xgboost", "train, s3_uri: s3://bucket/train.csv"),
+        right=built_in("xgboost", f"train, s3_uri: s3://bucket/train.csv, {_CSV}"),
+    ),
+    Rule(
+        "built-in-label-size",
+        "warning",
+        csv_without_labels,
+        wrong=built_in("kmeans", _TRAIN),
+        right=built_in("kmeans", f"{_TRAIN};label_size=0"),
+    ),
+)

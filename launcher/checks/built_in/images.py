@@ -1,0 +1,126 @@
+"""Rules on the channels of the three built-in algorithms that read images: files with lists, RecordIO, augmented manifests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from launcher.checks.built_in.channels import is_augmented
+from launcher.checks.examples import built_in, two_hosts
+from launcher.checks.rule import Draft, Entry, Found, Rule
+
+_IMAGE_TYPES = ("application/x-image", "image/png", "image/jpeg")
+# What says which image is what, where the images are files: a channel for each of train and validation.
+_LISTS = {
+    "image-classification": ("train_lst", "validation_lst"),
+    "object-detection": ("train_annotation", "validation_annotation"),
+}
+_READS_IMAGES = ("image-classification", "object-detection", "semantic-segmentation")
+
+
+def images_as_files(draft: Draft) -> bool:
+    """Whether the images are files, which a list or annotations must name, and not RecordIO or an augmented manifest."""
+    channels = [entry for entry in map(draft.entry, ("train", "validation")) if entry is not None]
+    lists = any(draft.entry(name) is not None for name in _LISTS.get(draft.built_in or "", ()))
+    other = any(is_augmented(entry) or _is_recordio(entry) for entry in channels)
+    return not other and (lists or any(entry.content_type in _IMAGE_TYPES for entry in channels))
+
+
+def images_need_lists(draft: Draft) -> Iterator[Found]:
+    """Images as files come with channels that say which is what.
+
+    Image classification: train_lst and validation_lst, and all four channels with a content type of images, the lists' too;
+    object detection: train_annotation and validation_annotation. RecordIO and augmented manifests bring the labels along.
+    Source: developer guide, image-classification ("Set the content type for all four channels to application/x-image"; it
+    takes image/png and image/jpeg as well) and object-detection.
+    """
+    lists = _LISTS.get(draft.built_in or "")
+    if lists is None or not images_as_files(draft):
+        return
+    for name in lists:
+        if draft.entry(name) is None:
+            yield ("channels", name), f"is missing, and {draft.built_in} needs it to read images as files; add it"
+    if draft.built_in != "image-classification":
+        return
+    for entry in filter(None, map(draft.entry, ("train", "validation", *lists))):
+        if entry.content_type not in _IMAGE_TYPES:
+            said = f"is {entry.content_type!r}" if entry.content_type else "is missing"
+            yield (
+                entry.path("content_type"),
+                f"{said}, but {draft.built_in} knows images by it; write application/x-image",
+            )
+
+
+def recordio_pipes_are_replicated(draft: Draft) -> Iterator[Found]:
+    """Image classification streams RecordIO to every host in full.
+
+    Source: developer guide, image-classification ("When using the RecordIO content type in pipe mode, you must set the
+    S3DataDistributionType of the S3DataSource to FullyReplicated").
+    """
+    for entry in draft.entries if draft.built_in == "image-classification" else ():
+        if entry.get("InputMode") == "Pipe" and _is_recordio(entry) and entry.is_sharded and not is_augmented(entry):
+            yield (
+                entry.path("s3_data_distribution_type"),
+                "must be FullyReplicated for RecordIO in Pipe mode; write that",
+            )
+
+
+def augmented_images_are_wrapped(draft: Draft) -> Iterator[Found]:
+    """The algorithms for images read augmented manifests as RecordIO, the image's attribute before the label's.
+
+    Otherwise they fail with "The Record IO header does not start with the magic number", or take the label for an image.
+    Source: developer guide, image-classification, object-detection and semantic-segmentation; aws/amazon-sagemaker-examples
+    issue 562.
+    """
+    for entry in draft.entries if draft.built_in in _READS_IMAGES else ():
+        if not is_augmented(entry):
+            continue
+        if entry.get("RecordWrapperType") != "RecordIO":
+            yield (
+                entry.path("record_wrapper_type"),
+                f"must be RecordIO, since {draft.built_in} reads augmented manifests as records; write RecordIO",
+            )
+        names = entry.get("AttributeNames") or ("-ref",)
+        if not names[0].endswith("-ref") and any(name.endswith("-ref") for name in names):
+            yield entry.path("attribute_names"), "must name the image before its label, such as [source-ref, class]"
+
+
+def _is_recordio(entry: Entry) -> bool:
+    return entry.content_type == "application/x-recordio"
+
+
+_IMAGES = "content_type: application/x-image"
+_PIPED = "content_type: application/x-recordio, input_mode: Pipe"
+_AUGMENTED = (
+    "%s, s3_uri: s3://bucket/%s.manifest, s3_data_type: AugmentedManifestFile, content_type: application/x-recordio,"
+    " input_mode: Pipe, attribute_names: [source-ref, class]"
+)
+_TRAIN, _VALIDATION = _AUGMENTED % ("train", "train"), _AUGMENTED % ("validation", "validation")
+_WRAPPED = ", record_wrapper_type: RecordIO"
+_SHARDED = ", s3_data_distribution_type: ShardedByS3Key"
+_ALGORITHM = "image-classification"
+
+RULES = (
+    Rule(
+        "built-in-image-lists",
+        "error",
+        images_need_lists,
+        wrong=built_in(_ALGORITHM, f"train, {_IMAGES}", f"validation, {_IMAGES}"),
+        right=built_in(
+            _ALGORITHM, *(f"{name}, {_IMAGES}" for name in ("train", "validation", "train_lst", "validation_lst"))
+        ),
+    ),
+    Rule(
+        "built-in-recordio-pipe",
+        "error",
+        recordio_pipes_are_replicated,
+        wrong=two_hosts(built_in(_ALGORITHM, f"train, {_PIPED}{_SHARDED}", f"validation, {_PIPED}")),
+        right=two_hosts(built_in(_ALGORITHM, f"train, {_PIPED}", f"validation, {_PIPED}")),
+    ),
+    Rule(
+        "built-in-augmented-manifest",
+        "error",
+        augmented_images_are_wrapped,
+        wrong=built_in(_ALGORITHM, _TRAIN, _VALIDATION + _WRAPPED),
+        right=built_in(_ALGORITHM, _TRAIN + _WRAPPED, _VALIDATION + _WRAPPED),
+    ),
+)

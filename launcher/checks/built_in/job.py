@@ -1,0 +1,182 @@
+"""Rules on what a built-in algorithm is told and what it runs on, where the image is recognisably one's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from launcher.checks.built_in.facts import facts
+from launcher.checks.examples import built_in, two_hosts
+from launcher.checks.job.network import MARKETPLACE, is_of_marketplace
+from launcher.checks.rule import Draft, Found, Rule
+from launcher.request.images import built_in_algorithm
+
+AN_HOUR = 3600  # seconds
+
+
+def hyperparameters_that_it_needs(draft: Draft) -> Iterator[Found]:
+    """A built-in algorithm fails without the hyperparameters that its page marks as required.
+
+    Source: developer guide, the pages of each algorithm's hyperparameters. It is a warning, since newer versions of some
+    algorithms work out what older ones asked for.
+    """
+    known, given = facts(draft), draft.request.get("HyperParameters", {})
+    missing = [name for name in known.hyperparameters if name not in given] if known else []
+    if (
+        known
+        and str(given.get("objective")).startswith("multi:")
+        and draft.built_in == "xgboost"
+        and "num_class" not in given
+    ):
+        missing.append("num_class")
+    for name in missing:
+        yield ("hyperparameters", name), f"is missing, and {draft.built_in} requires it"
+
+
+def hyperparameters_are_plain(draft: Draft) -> Iterator[Found]:
+    """A built-in algorithm reads hyperparameters as they stand; JSON's quotes, which script mode sends, would be part of them.
+
+    Source: aws/sagemaker-python-sdk: estimators of frameworks send JSON, those of algorithms send plain strings.
+    """
+    if facts(draft):
+        for name, value in draft.request.get("HyperParameters", {}).items():
+            if len(value) >= 2 and value[0] == value[-1] == '"':
+                yield (
+                    ("hyperparameters", name),
+                    f"has quotes inside, which {draft.built_in} does not take off; delete them",
+                )
+
+
+def metrics_are_its_own(draft: Draft) -> Iterator[Found]:
+    """A built-in algorithm has its own metrics, which cannot be said anew.
+
+    The service answers: "You can't override the metric definitions for Amazon SageMaker algorithms. Please retry the request
+    without specifying metric definitions". It goes by the image, so XGBoost's with a script is refused, too. It is a warning,
+    since DescribeTrainingJob tells the algorithm's own, which are then found in requests made from its answers.
+    Source: awslabs/mlspace PR 52, which catches this answer; developer guide, training-metrics.
+    """
+    algorithm = built_in_algorithm(draft.image)
+    if algorithm and draft.get("AlgorithmSpecification.MetricDefinitions"):
+        yield ("metric_definitions",), f"are refused for {algorithm}, which has its own; delete them"
+
+
+def machines_that_it_runs_on(draft: Draft) -> Iterator[Found]:
+    """Some built-in algorithms train on GPUs only, LDA on a CPU only.
+
+    Image classification, object detection, semantic segmentation and seq2seq need a GPU (P2, P3, G4dn, G5).
+    Source: developer guide, common-info-all-im-models, image-classification, semantic-segmentation, seq-2-seq, lda.
+    """
+    known = facts(draft)
+    for path, found in draft.instance_types if known else ():
+        if known and known.gpu_only and found.has_gpu is False:
+            yield (
+                path,
+                f"{found.name} has no GPU, and {draft.built_in} trains on GPUs only; write one such as ml.g5.xlarge",
+            )
+        elif known and known.cpu_only and found.is_accelerated:
+            yield (
+                path,
+                f"{found.name} is not for {draft.built_in}, which trains on CPUs only; write one such as ml.m5.xlarge",
+            )
+
+
+def instances_that_it_takes(draft: Draft) -> Iterator[Found]:
+    """Some built-in algorithms train on one instance only: LDA, Object2Vec, semantic segmentation and seq2seq.
+
+    Source: developer guide, common-info-all-im-models, lda, object2vec, semantic-segmentation, seq-2-seq.
+    """
+    known, count = facts(draft), draft.instance_count
+    if known and known.one_instance and count is not None and count > 1:
+        yield ("resource_config", "instance_count"), f"is {count}, but {draft.built_in} trains on one instance; write 1"
+
+
+def spot_wait_within_an_hour(draft: Draft) -> Iterator[Found]:
+    """A built-in algorithm that keeps no checkpoints may wait for spot capacity, and run, for an hour at most.
+
+    Those that keep checkpoints are image classification, object detection, semantic segmentation and XGBoost.
+    Source: developer guide, model-managed-spot-training and model-checkpoints ("SageMaker does not allow a maximum wait time
+    greater than an hour").
+    """
+    known, wait = facts(draft), draft.get("StoppingCondition.MaxWaitTimeInSeconds") or 0
+    if known and not known.keeps_checkpoints and draft.is_spot and wait > AN_HOUR:
+        yield (
+            ("stopping_condition", "max_wait_time_in_seconds"),
+            f"is {wait}, but AWS allows {AN_HOUR} on spot for {draft.built_in}, which keeps no checkpoints",
+        )
+
+
+def marketplace_wait_within_an_hour(draft: Draft) -> Iterator[Found]:
+    """An algorithm of AWS Marketplace may wait for spot capacity for an hour at most, unless it keeps checkpoints.
+
+    Whether it does is not known offline, so this is a warning.
+    Source: developer guide, model-managed-spot-training.
+    """
+    wait = draft.get("StoppingCondition.MaxWaitTimeInSeconds") or 0
+    if is_of_marketplace(draft) and draft.is_spot and wait > AN_HOUR:
+        yield (
+            ("stopping_condition", "max_wait_time_in_seconds"),
+            f"is {wait}, but AWS allows {AN_HOUR} for algorithms of AWS Marketplace that keep no checkpoints",
+        )
+
+
+_REGRESSION = built_in("linear-learner", "train, content_type: text/csv")
+_TOPICS = built_in("lda", "train, content_type: application/x-recordio-protobuf")
+_SPOT = (
+    "enable_managed_spot_training: true\ncheckpoint_config: {s3_uri: s3://bucket/checkpoints/}\n"
+    "stopping_condition: {max_runtime_in_seconds: 1800, max_wait_time_in_seconds: %d}\n"
+)
+_OF_MARKETPLACE = (
+    "image: null\nenable_network_isolation: true\n"
+    f"algorithm_name: 'arn:aws:sagemaker:eu-west-1:{MARKETPLACE['eu-west-1']}:algorithm/theirs'\n"
+)
+
+RULES = (
+    Rule(
+        "built-in-hyperparameter-missing",
+        "warning",
+        hyperparameters_that_it_needs,
+        wrong=_REGRESSION.replace("predictor_type: regressor", "epochs: 5"),
+        right=_REGRESSION,
+    ),
+    Rule(
+        "built-in-hyperparameter-quotes",
+        "warning",
+        hyperparameters_are_plain,
+        wrong=_REGRESSION.replace("regressor", "'\"regressor\"'"),
+        right=_REGRESSION,
+    ),
+    Rule(
+        "built-in-metrics",
+        "warning",
+        metrics_are_its_own,
+        wrong=_REGRESSION + "metric_definitions: [{name: loss, regex: 'loss=([0-9.]+)'}]\n",
+        right=_REGRESSION,
+    ),
+    Rule(
+        "built-in-instance-type",
+        "error",
+        machines_that_it_runs_on,
+        wrong=_TOPICS.replace("ml.m5.xlarge", "ml.p3.2xlarge"),
+        right=_TOPICS,
+    ),
+    Rule(
+        "built-in-one-instance",
+        "error",
+        instances_that_it_takes,
+        wrong=two_hosts(_TOPICS),
+        right=_TOPICS,
+    ),
+    Rule(
+        "built-in-spot-wait",
+        "error",
+        spot_wait_within_an_hour,
+        wrong=_REGRESSION + _SPOT % 3601,
+        right=_REGRESSION + _SPOT % 3600,
+    ),
+    Rule(
+        "marketplace-spot-wait",
+        "warning",
+        marketplace_wait_within_an_hour,
+        wrong=_OF_MARKETPLACE + _SPOT % 7200,
+        right=_OF_MARKETPLACE + _SPOT % 3600,
+    ),
+)

@@ -1,0 +1,1 @@
+"""Rules about input channels: names, URIs, prefixes, input modes, file systems."""

@@ -1,0 +1,155 @@
+"""Rules on what a channel's URI names in S3: a prefix, a folder, a manifest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from launcher.checks.channels.uris import bucket, object_key
+from launcher.checks.rule import Draft, Entry, Found, Rule
+
+
+def attribute_names_belong_to_augmented_manifests(draft: Draft) -> Iterator[Found]:
+    """AttributeNames pick from the lines of an augmented manifest: it needs at least one, and nothing else takes any.
+
+    Without a name that is in the manifest the training gets an empty stream ("Got empty batch from pipe. Please check ... the
+    value of training job parameter AttributeNames").
+    Source: aws/amazon-sagemaker-examples issue 1283; S3DataSource.AttributeNames in the service model.
+    """
+    for entry in draft.entries:
+        augmented, names = entry.get("S3DataType") == "AugmentedManifestFile", entry.get("AttributeNames")
+        if augmented and not names:
+            yield entry.path("attribute_names"), "is missing; name the attributes to send, such as [source-ref, class]"
+        elif names and not augmented:
+            yield (
+                entry.path("attribute_names"),
+                "goes only with an augmented manifest; write s3_data_type: AugmentedManifestFile, or delete it",
+            )
+
+
+def fast_file_needs_prefix(draft: Draft) -> Iterator[Found]:
+    """FastFile mounts a prefix; it reads no manifest.
+
+    Source: developer guide, your-algorithms-training-algo-running-container ("Channels that use FastFile mode must use a
+    S3DataType of S3Prefix"). The service model excludes augmented manifests only.
+    """
+    for entry in draft.entries:
+        if entry.get("InputMode") == "FastFile" and entry.get("S3DataType") == "ManifestFile":
+            message = "'ManifestFile' does not go with input_mode FastFile; use File or Pipe, or a prefix"
+            yield entry.path("s3_data_type"), message
+
+
+def fast_file_wants_a_folder(draft: Draft) -> Iterator[Found]:
+    """FastFile sees folders: a URI that is part of a folder's name finds nothing.
+
+    For the key train-01/data.csv neither s3://bucket/train nor s3://bucket/train-01 works, s3://bucket/train-01/ does.
+    Source: developer guide, your-algorithms-training-algo-running-container, note on FastFile.
+    """
+    for entry in draft.entries:
+        uri, manifest = _uri(entry), str(entry.get("S3DataType")).endswith("ManifestFile")
+        mounted = entry.get("InputMode") == "FastFile" and not manifest
+        if mounted and uri and object_key(uri) and not uri.endswith("/"):
+            yield entry.path("s3_uri"), f"{uri!r} should be a whole folder under FastFile; end it with '/'"
+
+
+def files_have_no_empty_folder_names(draft: Draft) -> Iterator[Found]:
+    """A key with `//` cannot be a path, so neither File nor FastFile brings it.
+
+    In S3 `a//b` is a legal key; in a URI it is most often a slip. Jobs in File mode have failed with "Data download failed:
+    ... has an illegal char sub-sequence '//' in it".
+    Source: aws-samples/generative-ai-on-amazon-sagemaker PR 242; developer guide,
+    your-algorithms-training-algo-running-container ("a folder view that uses the forward slash (/) as the delimiter").
+    """
+    for entry in draft.entries:
+        uri, mode = _uri(entry), entry.get("InputMode")
+        if mode in ("File", "FastFile") and uri and "//" in f"/{object_key(uri)}":
+            mended = uri[: len("s3://")] + re.sub("/{2,}", "/", uri[len("s3://") :])
+            yield (
+                entry.path("s3_uri"),
+                f"{uri!r} has '//' in its key, which {mode} mode cannot bring as a file; write {mended!r}",
+            )
+
+
+def manifest_is_an_object(draft: Draft) -> Iterator[Found]:
+    """A manifest's S3Uri identifies an object, not a folder.
+
+    Source: S3DataSource.S3DataType in the service model ("S3Uri identifies an object that is a manifest file").
+    """
+    for entry in draft.entries:
+        uri = _uri(entry)
+        if (
+            uri
+            and entry.get("S3DataType") in ("ManifestFile", "AugmentedManifestFile")
+            and (uri.endswith("/") or not object_key(uri))
+        ):
+            yield entry.path("s3_uri"), f"{uri!r} is a folder, but a manifest is one object; write its whole key"
+
+
+def whole_bucket(draft: Draft) -> Iterator[Found]:
+    """A URI without a key selects every object of the bucket.
+
+    Source: aws/sagemaker-python-sdk issue 2776, where the key was forgotten; the pattern of S3Uri takes it.
+    """
+    for entry in draft.entries:
+        uri = _uri(entry)
+        if uri and not object_key(uri) and entry.get("S3DataType") == "S3Prefix":
+            yield entry.path("s3_uri"), f"{uri!r} means the whole bucket; add the folder if that is not meant"
+
+
+def _uri(entry: Entry) -> str:
+    """Where a channel lies in S3; empty for what is no URI, of which its pattern or s3-uri-place says enough."""
+    uri = entry.get("S3Uri") or ""
+    return uri if bucket(uri) and not bucket(uri).endswith(":") else ""
+
+
+def _train(keys: str, uri: str = "s3://bucket/train/") -> str:
+    return f"channels: {{train: {{s3_uri: {uri}, {keys}}}}}"
+
+
+_AUGMENTED = "s3_data_type: AugmentedManifestFile, record_wrapper_type: RecordIO"
+_MANIFEST = "s3://bucket/train.manifest"
+
+RULES = (
+    Rule(
+        "channel-attribute-names",
+        "error",
+        attribute_names_belong_to_augmented_manifests,
+        wrong=_train("attribute_names: [source-ref]"),
+        right=_train(f"attribute_names: [source-ref, class], input_mode: Pipe, {_AUGMENTED}", _MANIFEST),
+    ),
+    Rule(
+        "channel-fast-file-needs-prefix",
+        "error",
+        fast_file_needs_prefix,
+        wrong=_train("s3_data_type: ManifestFile, input_mode: FastFile", _MANIFEST),
+        right=_train("s3_data_type: ManifestFile, input_mode: File", _MANIFEST),
+    ),
+    Rule(
+        "channel-fast-file-folder",
+        "warning",
+        fast_file_wants_a_folder,
+        wrong=_train("input_mode: FastFile", "s3://bucket/train"),
+        right=_train("input_mode: FastFile"),
+    ),
+    Rule(
+        "channel-double-slash",
+        "warning",
+        files_have_no_empty_folder_names,
+        wrong=_train("input_mode: File", "s3://bucket/shared//train/"),
+        right=_train("input_mode: File", "s3://bucket/shared/train/"),
+    ),
+    Rule(
+        "channel-manifest-is-object",
+        "error",
+        manifest_is_an_object,
+        wrong=_train("s3_data_type: ManifestFile"),
+        right=_train("s3_data_type: ManifestFile", _MANIFEST),
+    ),
+    Rule(
+        "channel-whole-bucket",
+        "warning",
+        whole_bucket,
+        wrong="channels: {train: s3://bucket}",
+        right="channels: {train: s3://bucket/train/}",
+    ),
+)

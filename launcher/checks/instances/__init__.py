@@ -1,0 +1,1 @@
+"""Rules about instances: types and counts, volumes, warm pools, time limits, serverless jobs."""

@@ -1,0 +1,250 @@
+"""Rules on the machines: one way of naming them, how many, in which groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from launcher.checks.rule import Draft, Found, Rule
+from launcher.errors import Path
+from launcher.spec.model import aws_name
+
+
+def machines_said_once(draft: Draft) -> Iterator[Found]:
+    """Hardware comes as one type and count, as instance groups or as instance preferences; no job runs on none of them.
+
+    Type and count beside groups are answered: "InstanceType or InstanceCount cannot be specified with InstanceGroups". The
+    service model requires none of the three, nor ResourceConfig itself, since serverless jobs have no machines.
+    Source: aws/sagemaker-python-sdk PR 5564; developer guide, train-heterogeneous-cluster; ResourceConfig in the service
+    model (which required InstanceType and InstanceCount before there were groups).
+    """
+    resources = draft.get("ResourceConfig")
+    if draft.is_serverless or (resources and resources.get("InstancePreferences")):
+        return
+    if resources is None:
+        yield (
+            ("resource_config",),
+            "is missing; write {instance_type: ml.m5.xlarge, instance_count: 1, volume_size_in_gb: 50}",
+        )
+        return
+    missing = [key for key in ("instance_type", "instance_count") if aws_name(key) not in resources]
+    if draft.groups and len(missing) < 2:
+        yield (
+            ("resource_config", "instance_groups"),
+            "stand beside instance_type or instance_count; AWS takes one or the other",
+        )
+    if not draft.groups and missing:
+        yield ("resource_config", missing[0]), f"is missing: AWS needs {' and '.join(missing)}, or instance_groups"
+
+
+def counts_are_positive(draft: Draft) -> Iterator[Found]:
+    """A job, and each of its instance groups and placements, has at least one instance.
+
+    Source: TrainingInstanceCount in the service model had a minimum of 1, and has 0 since botocore 1.27; a job of none never
+    runs. PlacementSpecification.InstanceCount says it ("Minimum value of 1").
+    """
+    resources = draft.get("ResourceConfig") or {}
+    placements = draft.get("ResourceConfig.InstancePlacementConfig.PlacementSpecifications") or ()
+    counted: list[tuple[Path, Mapping[str, Any]]] = [(("instance_count",), resources)]
+    counted += [(("instance_groups", index, "instance_count"), each) for index, each in enumerate(draft.groups)]
+    counted += [
+        (("instance_preferences", index, "instance_count"), each)
+        for index, each in enumerate(resources.get("InstancePreferences", ()))
+    ]
+    counted += [
+        (("instance_placement_config", "placement_specifications", index, "instance_count"), each)
+        for index, each in enumerate(placements)
+    ]
+    for path, each in counted:
+        if each.get("InstanceCount") == 0:
+            yield ("resource_config", *path), "is 0; a job needs at least 1"
+
+
+def group_names_differ(draft: Draft) -> Iterator[Found]:
+    """Channels and scripts name instance groups, so each needs a name of its own.
+
+    Source: developer guide, train-heterogeneous-cluster: groups are referred to by name.
+    """
+    seen = set()
+    for index, group in enumerate(draft.groups):
+        name = group.get("InstanceGroupName")
+        if name is not None and name in seen:
+            yield (
+                ("resource_config", "instance_groups", index, "instance_group_name"),
+                f"{name!r} is the name of an earlier group, too; rename one",
+            )
+        seen.add(name)
+
+
+def placement_needs_ultra_servers(draft: Draft) -> Iterator[Found]:
+    """Instances can be placed only on UltraServers, such as those of ml.p6e-gb200.
+
+    Source: ResourceConfig.InstancePlacementConfig in the service model ("Only applicable for UltraServer capacity").
+    """
+    if not draft.get("ResourceConfig.InstancePlacementConfig"):
+        return
+    for _, found in draft.instance_types:
+        if found.is_ultra_server is False:
+            yield (
+                ("resource_config", "instance_placement_config"),
+                f"is for UltraServers (ml.p6e-gb200), which {found.name} is not part of; delete it",
+            )
+            return
+
+
+def answers_are_not_asked(draft: Draft) -> Iterator[Found]:
+    """What only DescribeTrainingJob tells cannot be asked for.
+
+    Source: ResourceConfig.SelectedInstanceType and .SelectedInstanceCount in the service model ("This field is read-only
+    and isn't accepted in CreateTrainingJob requests").
+    """
+    for member in ("SelectedInstanceType", "SelectedInstanceCount"):
+        if draft.get(f"ResourceConfig.{member}") is not None:
+            yield ("request", "ResourceConfig", member), "is read-only: AWS tells it and does not take it; delete it"
+
+
+def types_stand_alone(draft: Draft) -> Iterator[Found]:
+    """Instance preferences exclude a type, groups, placement and spot instances.
+
+    Source: ResourceConfig.InstancePreferences in the service model ("mutually exclusive with InstanceType, InstanceGroups,
+    InstancePlacementConfig, and EnableManagedSpotTraining").
+    """
+    resources = draft.get("ResourceConfig") or {}
+    if not resources.get("InstancePreferences"):
+        return
+    for key in ("instance_type", "instance_groups", "instance_placement_config"):
+        if resources.get(aws_name(key)):
+            yield ("resource_config", key), "stands beside instance_preferences, which takes its place; delete one"
+    if draft.is_spot:
+        message = "does not go with instance_preferences, which take on-demand capacity and training plans; delete it"
+        yield ("enable_managed_spot_training",), message
+
+
+def count_is_said_in_one_place(draft: Draft) -> Iterator[Found]:
+    """With instance preferences the count is said once for all or for each of them; never for some, both or neither.
+
+    Source: InstancePreference.InstanceCount in the service model ("SageMaker rejects requests that set InstanceCount on only
+    some preferences, that set it both per preference and in ResourceConfig, or that omit it in both places").
+    """
+    resources = draft.get("ResourceConfig") or {}
+    preferences = resources.get("InstancePreferences") or ()
+    without = [index for index, each in enumerate(preferences) if each.get("InstanceCount") is None]
+    count = resources.get("InstanceCount")
+    if not preferences:
+        return
+    if len(without) == len(preferences) and count is None:
+        yield ("resource_config", "instance_count"), "is missing; say it here, or in each of instance_preferences"
+    elif len(without) < len(preferences) and count is not None:
+        yield ("resource_config", "instance_count"), "is said in instance_preferences, too; say it in one place"
+    elif without and count is None:
+        yield (
+            ("resource_config", "instance_preferences", without[0], "instance_count"),
+            "is missing here but said in others; AWS takes it in all of them, or once in resource_config",
+        )
+
+
+def preferences_differ(draft: Draft) -> Iterator[Found]:
+    """An instance type can be preferred once.
+
+    Source: InstancePreference.InstanceType in the service model ("can appear only once in an InstancePreferences list").
+    """
+    seen = set()
+    for path, found in draft.instance_types:
+        if path[1] == "instance_preferences":
+            if found.name in seen:
+                yield path, f"{found.name} stands earlier in the list, too; delete one"
+            seen.add(found.name)
+
+
+def training_plans_in_one_place(draft: Draft) -> Iterator[Found]:
+    """Training plans are said for each instance preference or for the job, not for both.
+
+    Source: InstancePreference.TrainingPlanArns in the service model ("mutually exclusive with the job-level TrainingPlanArn").
+    """
+    if draft.get("ResourceConfig.TrainingPlanArn"):
+        for index, each in enumerate(draft.get("ResourceConfig.InstancePreferences") or ()):
+            if each.get("TrainingPlanArns"):
+                yield (
+                    ("resource_config", "instance_preferences", index, "training_plan_arns"),
+                    "stand beside resource_config.training_plan_arn; AWS takes one or the other",
+                )
+
+
+def _machines(keys: str) -> str:
+    return f"resource_config: {{volume_size_in_gb: 10, {keys}}}\n"
+
+
+def _groups(first: str, second: str) -> str:
+    machine = "instance_type: ml.m5.large, instance_count: 1"
+    names = ", ".join(f"{{instance_group_name: {name}, {machine}}}" for name in (first, second))
+    return _machines(f"instance_groups: [{names}]")
+
+
+_PREFERENCES = "instance_count: 1, instance_preferences: [{instance_type: ml.m5.large}, {instance_type: ml.c5.xlarge}]"
+_PLAN = "arn:aws:sagemaker:eu-west-1:123456789012:training-plan/plan"
+_PLANNED = f"instance_preferences: [{{instance_type: ml.p5.48xlarge, training_plan_arns: ['{_PLAN}']}}]"
+_PLACED = (
+    "resource_config: {instance_type: %s, instance_count: 1, %sinstance_placement_config: {enable_multiple_jobs: true}}"
+)
+
+RULES = (
+    Rule(
+        "resource-alternatives",
+        "error",
+        machines_said_once,
+        wrong="resource_config: {instance_type: ml.m5.large, volume_size_in_gb: 10}",
+        right="resource_config: {instance_type: ml.m5.large, instance_count: 1, volume_size_in_gb: 10}",
+    ),
+    Rule(
+        "instance-count-positive",
+        "error",
+        counts_are_positive,
+        wrong=_machines("instance_type: ml.m5.large, instance_count: 0"),
+        right=_machines("instance_type: ml.m5.large, instance_count: 2"),
+    ),
+    Rule("instance-group-names", "error", group_names_differ, wrong=_groups("a", "a"), right=_groups("a", "b")),
+    Rule(
+        "placement-needs-ultra-servers",
+        "error",
+        placement_needs_ultra_servers,
+        wrong=_PLACED % ("ml.m5.large", "volume_size_in_gb: 10, "),
+        right=_PLACED % ("ml.p6e-gb200.36xlarge", ""),
+    ),
+    Rule(
+        "read-only-member",
+        "error",
+        answers_are_not_asked,
+        wrong="request: {ResourceConfig: {SelectedInstanceType: ml.m5.xlarge}}",
+        right="request: {ResourceConfig: {InstanceType: ml.m5.xlarge}}",
+    ),
+    Rule(
+        "instance-preferences-alone",
+        "error",
+        types_stand_alone,
+        wrong=_machines(f"instance_type: ml.m5.large, {_PREFERENCES}"),
+        right=_machines(_PREFERENCES),
+    ),
+    Rule(
+        "instance-preferences-count",
+        "error",
+        count_is_said_in_one_place,
+        wrong=_machines("instance_preferences: [{instance_type: ml.m5.large}]"),
+        right=_machines("instance_preferences: [{instance_type: ml.m5.large, instance_count: 1}]"),
+    ),
+    Rule(
+        "instance-preferences-differ",
+        "error",
+        preferences_differ,
+        wrong=_machines(
+            "instance_count: 1, instance_preferences: [{instance_type: ml.m5.large}, {instance_type: ml.m5.large}]"
+        ),
+        right=_machines(_PREFERENCES),
+    ),
+    Rule(
+        "training-plan-once",
+        "error",
+        training_plans_in_one_place,
+        wrong=f"resource_config: {{instance_count: 1, training_plan_arn: '{_PLAN}', {_PLANNED}}}",
+        right=f"resource_config: {{instance_count: 1, {_PLANNED}}}",
+    ),
+)

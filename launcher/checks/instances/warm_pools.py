@@ -1,0 +1,71 @@
+"""Rules on warm pools: machines that are kept for the next job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from launcher.checks.rule import Draft, Found, Rule
+from launcher.errors import Path
+from launcher.request.aws_model import shapes
+
+_KEEP_ALIVE: Path = ("resource_config", "keep_alive_period_in_seconds")
+
+
+def _keep_alive(draft: Draft) -> int:
+    return draft.get("ResourceConfig.KeepAlivePeriodInSeconds") or 0
+
+
+def not_on_spot(draft: Draft) -> Iterator[Found]:
+    """Machines cannot be kept warm when they are spot instances.
+
+    Source: developer guide, train-warm-pools, considerations ("cannot be used with spot instances"). A period of 0 keeps
+    nothing, and goes with everything.
+    """
+    if _keep_alive(draft) and draft.is_spot:
+        yield _KEEP_ALIVE, "does not go with spot instances; delete it, or enable_managed_spot_training"
+
+
+def not_with_instance_groups(draft: Draft) -> Iterator[Found]:
+    """A heterogeneous cluster cannot be kept warm.
+
+    Source: developer guide, train-warm-pools, considerations ("cannot be used with heterogeneous cluster training").
+    """
+    if _keep_alive(draft) and draft.groups:
+        yield _KEEP_ALIVE, "does not go with instance_groups; delete it, or use one instance_type"
+
+
+def within_an_hour(draft: Draft) -> Iterator[Found]:
+    """The developer guide keeps machines for an hour at most; the service model takes six.
+
+    Source: developer guide (2023), train-warm-pools ("limited to 3600 seconds"), as did the model up to botocore 1.40;
+    ResourceConfig.KeepAlivePeriodInSeconds in the model now has a maximum of 21600. So it is a warning.
+    """
+    if 3600 < _keep_alive(draft) <= shapes()["KeepAlivePeriodInSeconds"]["max"]:
+        yield (
+            _KEEP_ALIVE,
+            f"is {_keep_alive(draft)}, but the developer guide allows 3600; AWS may refuse it, and idle machines cost",
+        )
+
+
+def _pool(seconds: int, machines: str = "instance_type: ml.m5.large, instance_count: 1") -> str:
+    return f"resource_config: {{{machines}, volume_size_in_gb: 10, keep_alive_period_in_seconds: {seconds}}}\n"
+
+
+_SPOT = (
+    "enable_managed_spot_training: true\n"
+    "checkpoint_config: {s3_uri: s3://bucket/checkpoints/}\n"
+    "stopping_condition: {max_runtime_in_seconds: 3600, max_wait_time_in_seconds: 7200}\n"
+)
+_GROUPS = "instance_groups: [{instance_group_name: a, instance_type: ml.m5.large, instance_count: 2}]"
+
+RULES = (
+    Rule("warm-pool-not-on-spot", "error", not_on_spot, wrong=_pool(600) + _SPOT, right=_pool(0) + _SPOT),
+    Rule(
+        "warm-pool-no-instance-groups",
+        "error",
+        not_with_instance_groups,
+        wrong=_pool(600, _GROUPS),
+        right=_pool(600),
+    ),
+    Rule("warm-pool-over-an-hour", "warning", within_an_hour, wrong=_pool(3601), right=_pool(3600)),
+)

@@ -1,0 +1,68 @@
+"""Rules on how hyperparameters reach a script as its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from entrypoints.job.hyperparameters import argument, decoded
+from launcher.checks.job.code import by_toolkit
+from launcher.checks.rule import Draft, Found, Rule
+from launcher.request.aws_model import shown
+
+
+def toolkit_passes_arguments_in_its_own_style(draft: Draft) -> Iterator[Found]:
+    """The toolkit passes hyperparameters in Python's forms, whatever `code.argument_style` says.
+
+    Source: aws/sagemaker-training-toolkit, mapping.py.
+    """
+    code = draft.spec.code
+    if code is not None and by_toolkit(draft) and code.argument_style != "toolkit":
+        message = "needs the launcher's boot.py, but the toolkit starts this code; free a channel, or use toolkit"
+        yield ("code", "argument_style"), message
+
+
+def hyperparameters_arrive_as_written(draft: Draft) -> Iterator[Found]:
+    """A script gets hyperparameters as AWS's launchers pass them: read as JSON and written again, so some texts change.
+
+    By default (`code.argument_style: toolkit`) in Python's forms, as SDK v2 does: `1e-3` arrives as `0.001`, `["a"]` as `['a']`,
+    `{a: 1}` as `a=1`. With `json`, as SDK v3's ModelTrainer does: `["a"]` and `{"a": 1}` stay, and `1e-3` arrives as `0.001`. The
+    same holds for SM_HP_*; hyperparameters.json has each text as written. `true` is no reason for a warning: it arrives as
+    Python's `True` by default and as `true` with `json`.
+    Source: sagemaker-training 5.1.4, mapping.py; sagemaker-train 1.27.0, container_drivers/common/utils.py.
+    """
+    code = draft.spec.code
+    if code is None:
+        return
+    for name, text in draft.request.get("HyperParameters", {}).items():
+        value = decoded(text)
+        arrives = argument(value, code.argument_style)
+        if arrives == text or isinstance(value, bool):
+            continue
+        if ("HyperParameters", name) in draft.spec.veiled:
+            message = "changes on its way to the script; let the variable hold a text that is not JSON or in JSON's usual form"
+        elif code.argument_style == "toolkit" and isinstance(value, dict | list):
+            as_json = shown(argument(value, "json"))
+            message = f"arrives in the script as {shown(arrives)}; code.argument_style: json passes {as_json}"
+        elif isinstance(value, str):  # which can be a secret
+            message = "arrives in the script without the quotes inside; delete them, which changes nothing else"
+        else:
+            message = f"arrives in the script as {shown(arrives)}; write it so, which changes nothing else"
+        yield ("hyperparameters", name), message
+
+
+RULES = (
+    Rule(
+        "code-arguments-toolkit",
+        "error",
+        toolkit_passes_arguments_in_its_own_style,
+        wrong="code: {entry_point: train.py, argument_style: json, delivery: submit_directory}",
+        right="code: {entry_point: train.py, delivery: submit_directory}",
+    ),
+    Rule(
+        "hyperparameter-changed",
+        "warning",
+        hyperparameters_arrive_as_written,
+        wrong="code: {entry_point: train.py}\nhyperparameters: {learning-rate: 1e-3, layers: ['a', 'b']}",
+        right="code: {entry_point: train.py, argument_style: json}\nhyperparameters: {learning-rate: 0.001, layers: ['a', 'b']}",
+    ),
+)

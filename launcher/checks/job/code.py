@@ -1,0 +1,249 @@
+"""Rules on the code that travels with the job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from entrypoints import contract
+from launcher.checks.channels.entries import MAX_CHANNELS
+from launcher.checks.rule import Draft, Found, Rule
+from launcher.spec.model import aws_name
+
+LINES = ("application/jsonlines", "text/csv", "text/plain")  # content types of which a line is a sample
+# Content types in which a reader finds the end of a record by itself; of anything else an object is one record.
+BOUNDED = (
+    *("application/x-tar", "application/x-recordio", "application/x-recordio-protobuf", "application/x-tfrecord"),
+    *LINES,
+)
+
+
+def entry_point_can_be_run(draft: Draft) -> Iterator[Found]:
+    """The entry point is a file inside the folder: a .py file, or a program of any name, such as an executable `train`.
+
+    A .py file runs by the image's Python, any other file by what its `#!` line names, else by bash; binaries run by themselves.
+    torchrun starts .py files only. A folder with setup.py, or with a pyproject.toml that has [build-system] (or [project] and a
+    `src` folder), is installed with pip before the start, unless the entry point is a .sh file; a .py file of the installed
+    package runs as its module.
+
+    The sagemaker-training toolkit accepts the same, but for this: with setup.py in the folder it runs every name that does not end
+    in .sh as a Python module, pyproject.toml alone does not make it install anything, and names consist of letters, digits and
+    `. _ + - /`. SDK v3's ModelTrainer accepts .py and .sh files only.
+    Source: sagemaker-training 5.1.4, _entry_point_type.py and process.py; sagemaker-train 1.27.0, basic_script_driver.py.
+    """
+    code = draft.spec.code
+    if code is None:
+        return
+    if code.entry_point is None:
+        yield ("code", "entry_point"), "is missing; write the script to run, such as train.py or entrypoints/train.py"
+    elif code.entry_point.endswith(".ipynb"):
+        yield (
+            ("code", "entry_point"),
+            f"{code.entry_point!r} is a notebook, which does not run by itself; save it as a .py file",
+        )
+    elif code.entry_point.startswith(("/", "~")) or ".." in code.entry_point.split("/"):
+        yield ("code", "entry_point"), f"{code.entry_point!r} is outside code.directory; write a path inside it"
+    elif not code.entry_point.endswith(".py") and code.launcher == "torchrun":
+        yield ("code", "launcher"), "torchrun runs .py files only; use launcher: python or a .py entry point"
+
+
+def code_or_container_entrypoint(draft: Draft) -> Iterator[Found]:
+    """Code that travels with the job is started by a ContainerEntrypoint of the launcher's, so the spec cannot have another.
+
+    The entrypoint unpacks the code, sets the SM_* variables and hands SIGTERM on; one of your own belongs to an image that
+    holds its code (AlgorithmSpecification.ContainerEntrypoint in the service model).
+    """
+    if draft.spec.code is not None:
+        for key in ("container_entrypoint", "container_arguments"):
+            if draft.get(f"AlgorithmSpecification.{aws_name(key)}") is not None:
+                yield (key,), "stands beside code, which brings its own; delete one of them"
+
+
+def code_channel_is_ours(draft: Draft) -> Iterator[Found]:
+    """The code travels in a channel of its own, whose name no other can have.
+
+    Channels become directories, and two of one name would be one (Channel.ChannelName in the service model).
+    """
+    if draft.spec.code is not None and any(entry.name == contract.CODE_CHANNEL for entry in draft.entries):
+        yield ("channels", contract.CODE_CHANNEL), "is the name of the channel that carries the code; choose another"
+
+
+def code_goes_from_here_to_s3(draft: Draft) -> Iterator[Found]:
+    """The code is sent from a folder of this machine to a place in S3; one is not written as the other.
+
+    Code that lies in S3 already is a channel, or sagemaker_submit_directory of the toolkit in the image.
+    Source: S3DataSource.S3Uri in the service model, which becomes the code channel's.
+    """
+    code = draft.spec.code
+    if code is not None and code.s3_uri is not None and not re.match(r"s3://[^/]+", code.s3_uri):
+        yield (
+            ("code", "s3_uri"),
+            f"{code.s3_uri!r} is no S3 URI; write where to send the code, such as s3://bucket/code",
+        )
+    if code is not None and (code.directory or "").startswith(("s3://", "https://")):
+        yield ("code", "directory"), "is not on this machine; write a folder here, and code.s3_uri for where it goes"
+
+
+def by_toolkit(draft: Draft) -> bool:
+    """Whether the code is left to the sagemaker-training toolkit in the image, since it has no channel of its own."""
+    code = draft.spec.code
+    full = len(draft.request.get("InputDataConfig", ())) >= MAX_CHANNELS
+    return code is not None and (code.delivery == "submit_directory" or (code.delivery == "auto" and full))
+
+
+def a_channel_is_free_for_code(draft: Draft) -> Iterator[Found]:
+    """`delivery: channel` needs one of the 20 channels.
+
+    Source: CreateTrainingJobRequest.InputDataConfig in the service model (at most 20). With `delivery: auto` the code gives
+    way and travels by the toolkit's own hyperparameters.
+    """
+    code = draft.spec.code
+    if (
+        code is not None
+        and code.delivery == "channel"
+        and len(draft.request.get("InputDataConfig", ())) >= MAX_CHANNELS
+    ):
+        yield (
+            ("code", "delivery"),
+            f"needs a channel for the code, but all {MAX_CHANNELS} are taken; use auto or submit_directory",
+        )
+
+
+def toolkit_brings_the_code(draft: Draft) -> Iterator[Found]:
+    """Without a channel of its own the code is brought by sagemaker-training, which the image must then hold.
+
+    AWS's images for training hold it; others fail at once, since nothing in them knows `sagemaker_program`. The toolkit unpacks
+    the whole archive into /opt/ml/code, so the launcher's modules stay there, in launcher_bundle, beside your files; with a
+    channel of their own they are moved to /opt/ml/launcher_bundle.
+    Source: aws/sagemaker-training-toolkit, params.py and entry_point.py.
+    """
+    if draft.spec.code is not None and by_toolkit(draft):
+        asked = draft.spec.code.delivery == "submit_directory"
+        why = "as asked" if asked else f"since all {MAX_CHANNELS} channels are taken"
+        yield (
+            ("code",),
+            f"travels by sagemaker_submit_directory, {why}; the image must hold the sagemaker-training toolkit",
+        )
+
+
+def toolkit_installs_requirements_txt(draft: Draft) -> Iterator[Found]:
+    """The toolkit installs a requirements.txt at the top of the code, and no file of another name.
+
+    Source: aws/sagemaker-training-toolkit, modules.py and entry_point.py.
+    """
+    code = draft.spec.code
+    if code is not None and by_toolkit(draft) and code.requirements not in (None, "requirements.txt"):
+        message = (
+            f"{code.requirements!r} is not installed by the toolkit, which brings this code; name it requirements.txt"
+        )
+        yield ("code", "requirements"), message
+
+
+def submitted_code_is_an_archive(draft: Draft) -> Iterator[Found]:
+    """The toolkit fetches sagemaker_submit_directory as one object, a gzipped tar; a folder in S3 is none.
+
+    It fails with "An error occurred (404) when calling the HeadObject operation: Not Found". A path in the container is taken,
+    too.
+    Source: aws/sagemaker-python-sdk issue 835; aws/sagemaker-training-toolkit, files.py.
+    """
+    given = draft.request.get("HyperParameters", {}).get("sagemaker_submit_directory", "").strip('"')
+    if given.startswith("s3://") and not re.search(r"\.(tar\.gz|tgz)$", given):
+        yield (
+            ("hyperparameters", "sagemaker_submit_directory"),
+            "is no archive, which the toolkit fetches: name a .tar.gz of the folder, or use code: {directory: FOLDER}",
+        )
+
+
+def whole_objects_through_a_pipe(draft: Draft) -> Iterator[Found]:
+    """A FIFO joins the objects, and without a record format the bundled scripts cannot tell where one ends.
+
+    Formats with boundaries: tar, RecordIO, JSON lines, CSV and text; and whatever is wrapped as RecordIO on the way.
+    Source: developer guide, your-algorithms-training-algo-running-container: a channel is one pipe for each epoch.
+    """
+    code = draft.spec.code
+    if code is None or not (code.entry_point or "").startswith(f"{contract.BUNDLED_PACKAGE}/"):
+        return
+    for entry in draft.entries:
+        content_type = re.split(r"\s*;", entry.get("ContentType") or "")[0].strip().lower()
+        if (
+            entry.get("InputMode") == "Pipe"
+            and entry.get("RecordWrapperType") != "RecordIO"
+            and content_type not in BOUNDED
+            and len(entry.get("AttributeNames") or ()) < 2  # whose boundaries are another rule's
+        ):
+            what = f"content_type {content_type!r} has" if content_type else "objects have"
+            yield (
+                ("channels", entry.name),
+                f"{what} no boundaries in a stream, and {code.entry_point} could not tell them apart; add"
+                " record_wrapper_type: RecordIO, name a content_type that has them, such as application/x-tar, or use FastFile",
+            )
+
+
+def _pipe(keys: str) -> str:
+    return f"code: {{entry_point: entrypoints/read_channels.py}}\nchannels: {{a: {{s3_uri: s3://b/a/, input_mode: Pipe{keys}}}}}"
+
+
+def _twenty(delivery: str, count: int = MAX_CHANNELS) -> str:
+    channels = "".join(f"  c{index}: s3://bucket/c{index}/\n" for index in range(count))
+    return f"code: {{entry_point: train.py, delivery: {delivery}}}\nchannels:\n{channels}"
+
+
+RULES = (
+    Rule(
+        "code-entry-point",
+        "error",
+        entry_point_can_be_run,
+        wrong="code: {entry_point: train.ipynb}",
+        right="code: {entry_point: train.py}",
+    ),
+    Rule(
+        "code-or-container-entrypoint",
+        "error",
+        code_or_container_entrypoint,
+        wrong="code: {entry_point: train.py}\ncontainer_entrypoint: [python3, /opt/train.py]",
+        right="container_entrypoint: [python3, /opt/train.py]",
+    ),
+    Rule(
+        "code-channel-name",
+        "error",
+        code_channel_is_ours,
+        wrong=f"code: {{entry_point: train.py}}\nchannels: {{{contract.CODE_CHANNEL}: s3://bucket/code/}}",
+        right="channels: {code: s3://bucket/code/}",
+    ),
+    Rule(
+        "code-places",
+        "error",
+        code_goes_from_here_to_s3,
+        wrong="code: {entry_point: train.py, s3_uri: bucket/code}",
+        right="code: {entry_point: train.py, s3_uri: s3://bucket/code}",
+    ),
+    Rule(
+        "code-needs-channel",
+        "error",
+        a_channel_is_free_for_code,
+        wrong=_twenty("channel"),
+        right=_twenty("channel", 19),
+    ),
+    Rule("code-needs-toolkit", "warning", toolkit_brings_the_code, wrong=_twenty("auto"), right=_twenty("auto", 19)),
+    Rule(
+        "code-requirements-toolkit",
+        "error",
+        toolkit_installs_requirements_txt,
+        wrong="code: {entry_point: train.py, requirements: more.txt, delivery: submit_directory}",
+        right="code: {entry_point: train.py, requirements: requirements.txt, delivery: submit_directory}",
+    ),
+    Rule(
+        "submit-directory-archive",
+        "warning",
+        submitted_code_is_an_archive,
+        wrong="hyperparameters: {sagemaker_program: train.py, sagemaker_submit_directory: 's3://bucket/code/'}",
+        right="hyperparameters: {sagemaker_program: train.py, sagemaker_submit_directory: 's3://bucket/code.tar.gz'}",
+    ),
+    Rule(
+        "pipe-without-boundaries",
+        "error",
+        whole_objects_through_a_pipe,
+        wrong=_pipe(""),
+        right=_pipe(", content_type: text/csv"),
+    ),
+)

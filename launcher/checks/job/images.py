@@ -1,0 +1,284 @@
+"""Rules on the image, and on what lies in a region: it has to be the job's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from launcher.checks.rule import Draft, Found, Rule
+from launcher.errors import Path
+from launcher.nearest import did_you_mean
+from launcher.request.images import image_region, is_of_aws, known_regions, registry_domain
+from launcher.spec.sections import Image
+
+_PUBLIC_REGISTRIES = ("docker.io", "ghcr.io", "gcr.io", "nvcr.io", "public.ecr.aws", "quay.io")
+_REGION = re.compile(r"[a-z]{2,4}(?:-[a-z]+)+-\d")
+# AWS's deep learning containers for training and for inference name both, and their processor, in repository and tag.
+_OF_AWS = re.compile(r".*/(?:huggingface-)?(?:pytorch|tensorflow|mxnet)-(training|inference)[a-z0-9-]*:(.*)", re.DOTALL)
+
+
+def image_is_a_registry_path(draft: Draft) -> Iterator[Found]:
+    """An image is named as `docker pull` takes it: no scheme before it, no space in it, and no ARN of its repository.
+
+    The service answers: "Invalid training image. Please provide a valid Amazon Elastic Container Registry path".
+    Source: aws/sagemaker-python-sdk issue 2063; AlgorithmSpecification.TrainingImage in the service model
+    (registry/repository[:tag] or registry/repository[@digest]), whose pattern takes any text.
+    """
+    image = draft.image
+    arn = re.fullmatch(r"arn:aws[a-z-]*:ecr:([a-z0-9-]+):(\d{12}):repository/(.+)", image)
+    if re.match(r"arn:aws[a-z-]*:sagemaker:", image):
+        yield ("image",), "is the ARN of an algorithm, not of an image; write algorithm_name in place of image"
+        return
+    scheme = re.match(r"(?:https?|docker|oci)://+", image)
+    if arn:
+        domain = registry_domain(arn[1])
+        yield ("image",), f"is the ARN of a repository; write {arn[2]}.dkr.ecr.{arn[1]}.{domain}/{arn[3]}:TAG"
+    elif scheme:
+        yield ("image",), f"has {scheme[0]} before it, which no image has; write {image[scheme.end() :].strip()}"
+    elif re.search(r"\s", image):
+        yield ("image",), f"{image!r} has a space in it; write {''.join(image.split())}"
+
+
+def image_is_in_the_registry(draft: Draft) -> Iterator[Found]:
+    """SageMaker pulls from private repositories of ECR, and from other registries only through the job's VPC.
+
+    Images of public registries have to be copied. An account has twelve digits, and a repository no capitals. A
+    placeholder can be filled in later, so this is a warning.
+    Source: as of image-uri; developer guide, docker-containers-adapt-your-own-private-registry; aws/sagemaker-python-sdk issue
+    57 (an account of ten digits); ECR API reference, CreateRepository.
+    """
+    image, mode = draft.image, draft.get("AlgorithmSpecification.TrainingImageConfig.TrainingRepositoryAccessMode")
+    in_ecr = re.match(r"([^./]*)\.dkr[.-]ecr[^/]*/([^:@]*)", image)
+    if not image or mode == "Vpc" or re.search("[{<$]", image) or any(image_is_a_registry_path(draft)):
+        return
+    if in_ecr is None:
+        host, slash, _ = image.partition("/")
+        private = slash and re.search("[.:]", host) and not host.endswith(_PUBLIC_REGISTRIES)
+        vpc = "for a private registry add training_image_config: {training_repository_access_mode: Vpc}; else "
+        yield (
+            ("image",),
+            f"{_short(image)} is not in ECR; {vpc if private else ''}copy it to a repository of yours:"
+            " 123456789012.dkr.ecr.REGION.amazonaws.com/NAME:TAG",
+        )
+    elif re.fullmatch(r"\d+", in_ecr[1]) and len(in_ecr[1]) != 12:
+        yield ("image",), f"begins with an account of {len(in_ecr[1])} digits, but accounts have 12"
+    elif in_ecr[2] != in_ecr[2].lower() and re.match(r"\d{12}$", in_ecr[1]):
+        yield ("image",), f"has capitals in its repository {in_ecr[2]!r}, but ECR has none; write {in_ecr[2].lower()!r}"
+
+
+def image_has_a_tag(draft: Draft) -> Iterator[Found]:
+    """AWS's images for frameworks have tags of versions only: without a tag `latest` is meant, which there is not.
+
+    Source: aws/deep-learning-containers, available_images.md.
+    """
+    repository = draft.image.rpartition("/")[2]
+    framework = re.fullmatch(
+        r"(?:huggingface-)?(?:pytorch|tensorflow|mxnet)-(?:training|inference)[a-z0-9-]*", repository
+    )
+    if framework and is_of_aws(draft.image):
+        yield (
+            ("image",),
+            f"has no tag, and AWS's images have no 'latest'; write one such as {repository}:2.8.0-gpu-py312",
+        )
+
+
+def parts_are_of_one_partition(draft: Draft) -> Iterator[Found]:
+    """China's regions and GovCloud's are partitions of their own: a role there is arn:aws-cn:... or arn:aws-us-gov:...
+
+    In China the host of a registry ends in .cn, too.
+    Source: IAM user guide, reference-arns (partitions); botocore's partitions.json.
+    """
+    region = draft.spec.region or image_region(draft.image) or ""
+    host, lies_in = draft.image.partition("/")[0], image_region(draft.image)
+    if lies_in and host.endswith((".amazonaws.com", ".amazonaws.com.cn")):
+        domain = registry_domain(lies_in)
+        if domain.startswith("amazonaws.com") and not host.endswith(f".{domain}"):
+            yield (
+                ("image",),
+                f"lies in {lies_in}, where hosts end in {domain}; write {host.partition('.amazonaws')[0]}.{domain}/...",
+            )
+    role = re.match(r"arn:(aws(?:-cn|-us-gov)?):", draft.get("RoleArn") or "")
+    partition = "aws" + ("-cn" if region.startswith("cn-") else "-us-gov" if region.startswith("us-gov-") else "")
+    if role and role[1] != partition and re.fullmatch(r"(us|us-gov|cn|eu|ap|sa|ca|me|af|il|mx)-[a-z]+-\d", region):
+        yield (
+            ("role_arn",),
+            f"is of the partition {role[1]}, but {region} is in {partition}; write a role of {partition}",
+        )
+
+
+def region_is_one(draft: Draft) -> Iterator[Found]:
+    """A region is named as in us-east-1; us-east-1a is a zone of it.
+
+    Source: AWS General Reference, regional endpoints.
+    """
+    region = draft.spec.region
+    if region is None or _REGION.fullmatch(region) or isinstance(draft.spec.image, Image):
+        return  # with an image to look up, image-unknown says it
+    zone = re.fullmatch(f"({_REGION.pattern})[a-z]", region)
+    hint = f"; {region} is a zone of it: write {zone[1]}" if zone else did_you_mean(region[:60], known_regions())
+    yield ("region",), f"{_short(region)} is no region{hint or '; write one such as us-east-1'}"
+
+
+def _short(text: str) -> str:
+    return repr(text) if len(text) <= 60 else f"{text[:57]!r}..."
+
+
+def image_of_the_jobs_region(draft: Draft) -> Iterator[Found]:
+    """A job pulls its image, and the images of its debugger and profiler rules, from its own region's registry.
+
+    The service refuses or cannot pull an image of ECR in another region. Checked where the spec says its `region`.
+    Source: developer guide, sagemaker-algo-docker-registry-paths (a registry for each region).
+    """
+    region = draft.spec.region
+    if region is not None and not _REGION.fullmatch(region):
+        return  # region-name
+    images: list[tuple[Path, str]] = [(("image",), draft.image)]
+    for key, member in (
+        ("debug_rule_configurations", "DebugRuleConfigurations"),
+        ("profiler_rule_configurations", "ProfilerRuleConfigurations"),
+    ):
+        for index, rule in enumerate(draft.request.get(member, ())):
+            images.append(((key, index, "rule_evaluator_image"), rule.get("RuleEvaluatorImage", "")))
+    for path, image in images:
+        lies_in = image_region(image)
+        if region and lies_in and lies_in != region:
+            yield (
+                path,
+                f"lies in {lies_in}, but the job runs in {region}; write the image of {region}, or the other region",
+            )
+
+
+def resources_of_the_jobs_region(draft: Draft) -> Iterator[Found]:
+    """Algorithms, training plans and keys are of the region that the job runs in.
+
+    Their ARNs name it. Checked where the spec says its `region`.
+    Source: AlgorithmSpecification.AlgorithmName, ResourceConfig.TrainingPlanArn and .VolumeKmsKeyId in the service model; KMS
+    developer guide: a key is used in the region where it was made.
+    """
+    region = draft.spec.region
+    if region and _REGION.fullmatch(region):
+        for path, lies_in in _elsewhere(draft, region):
+            yield path, f"lies in {lies_in}, but the job runs in {region}; name one of {region}"
+
+
+def resources_of_the_images_region(draft: Draft) -> Iterator[Found]:
+    """Where the spec does not say its `region`, the image's registry tells it, and what is of another region does not fit.
+
+    A warning, since the region is inferred: a job pulls its image from the registry of its own region.
+    Source: as of image-region and resource-region.
+    """
+    region = image_region(draft.image)
+    if region and draft.spec.region is None:
+        for path, lies_in in _elsewhere(draft, region):
+            yield path, f"lies in {lies_in}, but the image in {region}; name one of {region}, or the image of {lies_in}"
+
+
+def _elsewhere(draft: Draft, region: str) -> Iterator[tuple[Path, str]]:
+    """What the job names by an ARN of another region: its place, and that region."""
+    arns: list[tuple[Path, str | None]] = [
+        (("algorithm_name",), draft.get("AlgorithmSpecification.AlgorithmName")),
+        (("resource_config", "training_plan_arn"), draft.get("ResourceConfig.TrainingPlanArn")),
+        (("resource_config", "volume_kms_key_id"), draft.get("ResourceConfig.VolumeKmsKeyId")),
+    ]
+    for path, arn in arns:
+        found = re.match(r"arn:[^:]*:[^:]*:([^:]+):", arn or "")
+        if found and found[1] != region:
+            yield path, found[1]
+
+
+def image_is_for_training(draft: Draft) -> Iterator[Found]:
+    """AWS's images for inference have no training toolkit: a job that starts one serves nobody and trains nothing.
+
+    Source: aws/deep-learning-containers, available_images.md (`pytorch-training`, `pytorch-inference`).
+    """
+    found = _OF_AWS.fullmatch(draft.image)
+    if found and found[1] == "inference":
+        yield ("image",), "is AWS's image for inference; use the one for training: -training in place of -inference"
+
+
+def image_fits_the_processor(draft: Draft) -> Iterator[Found]:
+    """AWS's images come for CPUs and for GPUs: one for CPUs leaves the GPUs idle, one for GPUs may not start without.
+
+    Source: aws/deep-learning-containers, available_images.md (`-cpu-` and `-gpu-` in the tags).
+    """
+    found = _OF_AWS.fullmatch(draft.image)
+    made_for = re.search(r"-(cpu|gpu)-", found[2]) if found else None
+    if made_for is None:
+        return
+    types = [each for _, each in draft.instance_types]
+    if types and made_for[1] == "cpu" and all(each.has_gpu for each in types):
+        yield ("image",), f"is for CPUs, but {draft.instance_types[0][1].name} has GPUs; use the tag with -gpu-"
+    elif types and made_for[1] == "gpu" and all(each.is_accelerated is False for each in types):
+        yield ("image",), f"is for GPUs, but {draft.instance_types[0][1].name} has none; use the tag with -cpu-"
+
+
+_REGISTRY = "763104351884.dkr.ecr.eu-west-1.amazonaws.com"
+_GPU = "resource_config: {instance_type: ml.g5.xlarge, instance_count: 1}\n"
+_KEY = "'arn:aws:kms:%s:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab'"
+_WITH_KEY = (
+    "resource_config: {instance_type: ml.m5.large, instance_count: 1, volume_size_in_gb: 9, volume_kms_key_id: %s}\n"
+)
+
+_IN_CHINA = "region: cn-north-1\nimage: 123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn/mine:1\n"
+_CHINESE_ROLE = "role_arn: 'arn:aws-cn:iam::123456789012:role/training'\n"
+
+RULES = (
+    Rule(
+        "image-uri",
+        "error",
+        image_is_a_registry_path,
+        wrong="image: https://123456789012.dkr.ecr.eu-west-1.amazonaws.com/mine:1",
+        right="image: 123456789012.dkr.ecr.eu-west-1.amazonaws.com/mine:1",
+    ),
+    Rule(
+        "image-registry",
+        "warning",
+        image_is_in_the_registry,
+        wrong="image: pytorch/pytorch:2.8.0",
+        right="image: 123456789012.dkr.ecr.eu-west-1.amazonaws.com/pytorch:2.8.0",
+    ),
+    Rule(
+        "image-tag",
+        "warning",
+        image_has_a_tag,
+        wrong=f"image: {_REGISTRY}/pytorch-training",
+        right=f"image: {_REGISTRY}/pytorch-training:2.8.0-cpu-py312",
+    ),
+    Rule(
+        "region-partition",
+        "error",
+        parts_are_of_one_partition,
+        wrong=_IN_CHINA,
+        right=_IN_CHINA + _CHINESE_ROLE,
+    ),
+    Rule("region-name", "error", region_is_one, wrong="region: eu-west-1a", right="region: eu-west-1"),
+    Rule("image-region", "error", image_of_the_jobs_region, wrong="region: us-east-1", right="region: eu-west-1"),
+    Rule(
+        "resource-region",
+        "error",
+        resources_of_the_jobs_region,
+        wrong="region: eu-west-1\n" + _WITH_KEY % (_KEY % "us-east-1"),
+        right="region: eu-west-1\n" + _WITH_KEY % (_KEY % "eu-west-1"),
+    ),
+    Rule(
+        "resource-region-of-image",
+        "warning",
+        resources_of_the_images_region,
+        wrong=_WITH_KEY % (_KEY % "us-east-1"),
+        right=_WITH_KEY % (_KEY % "eu-west-1"),
+    ),
+    Rule(
+        "image-for-inference",
+        "warning",
+        image_is_for_training,
+        wrong=f"image: {_REGISTRY}/pytorch-inference:2.5.1-cpu-py311-ubuntu22.04-sagemaker",
+        right=f"image: {_REGISTRY}/pytorch-training:2.5.1-cpu-py311-ubuntu22.04-sagemaker",
+    ),
+    Rule(
+        "image-processor",
+        "warning",
+        image_fits_the_processor,
+        wrong=_GPU + f"image: {_REGISTRY}/pytorch-training:2.5.1-cpu-py311-ubuntu22.04-sagemaker",
+        right=_GPU + f"image: {_REGISTRY}/pytorch-training:2.5.1-gpu-py311-cu124-ubuntu22.04-sagemaker",
+    ),
+)

@@ -1,0 +1,117 @@
+"""Rules on what a job leaves behind: its outputs, its checkpoints, its tags."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from entrypoints import contract
+from launcher.checks.channels.uris import bucket
+from launcher.checks.rule import Draft, Found, Rule
+
+
+def no_key_in_one_zone(draft: Draft) -> Iterator[Found]:
+    """What is stored in S3 Express One Zone is encrypted by S3, and takes no KMS key.
+
+    Its directory buckets have names that end in `--x-s3`.
+    Source: OutputDataConfig.KmsKeyId in the service model ("KMS key is not supported for Amazon S3 Express One Zone").
+    """
+    place = draft.get("OutputDataConfig.S3OutputPath") or ""
+    if draft.get("OutputDataConfig.KmsKeyId") and bucket(place).endswith("--x-s3"):
+        yield (
+            ("output_data_config", "kms_key_id"),
+            f"is not supported in the directory bucket {bucket(place)}, which S3 encrypts itself; delete it",
+        )
+
+
+def key_has_a_form_of_kms(draft: Draft) -> Iterator[Found]:
+    """A KMS key is named by its id, its ARN, or an alias that begins with `alias/`; the pattern takes any word.
+
+    Placeholders can be filled in later, so this is a warning.
+    Source: OutputDataConfig.KmsKeyId in the service model, which lists the four forms; KMS developer guide, find-cmk-id-arn.
+    """
+    for key, member in (
+        (("output_data_config", "kms_key_id"), "OutputDataConfig.KmsKeyId"),
+        (("resource_config", "volume_kms_key_id"), "ResourceConfig.VolumeKmsKeyId"),
+    ):
+        name = draft.get(member)
+        if name and not re.match(
+            r"arn:|alias/|mrk-[0-9a-f]{32}$|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$|[{<$]", name
+        ):
+            yield key, f"{name!r} is neither a key's id nor its ARN; if it is an alias, write {'alias/' + name!r}"
+
+
+def checkpoints_have_a_folder_of_their_own(draft: Draft) -> Iterator[Found]:
+    """Checkpoints among the model's files go into model.tar.gz as well, and those among the inputs stand in the data's way.
+
+    With both in one folder the archive grows until "Artifact upload failed".
+    Source: huggingface/notebooks PR 138; CheckpointConfig.LocalPath in the service model (by default /opt/ml/checkpoints/).
+    """
+    path = f"{draft.get('CheckpointConfig.LocalPath') or ''}/"
+    for folder in ("model", "input"):
+        if path.startswith(f"{contract.BASE_DIR}/{folder}/"):
+            message = (
+                f"{path[:-1]!r} is the folder of the {folder}; write {contract.BASE_DIR}/checkpoints, or delete the key"
+            )
+            yield ("checkpoint_config", "local_path"), message
+
+
+def tag_keys_differ(draft: Draft) -> Iterator[Found]:
+    """A tag's key can be given once.
+
+    A mapping cannot say one twice, but the list under `request: {Tags: ...}` can.
+    Source: Tag.Key in the service model ("Tag keys must be unique per resource").
+    """
+    seen = set()
+    for index, tag in enumerate(draft.request.get("Tags", ())):
+        key = tag.get("Key")
+        if key is not None and key in seen:
+            yield ("request", "Tags", index, "Key"), f"{key!r} is the key of an earlier tag, too; delete one"
+        seen.add(key)
+
+
+def tag_keys_are_ours(draft: Draft) -> Iterator[Found]:
+    """Keys of tags that begin with `aws:` are AWS's own.
+
+    Source: AWS General Reference, tagging conventions ("The aws: prefix is reserved for AWS use").
+    """
+    for tag in draft.request.get("Tags", ()):
+        key = tag.get("Key", "")
+        if key.lower().startswith("aws:"):
+            yield ("tags", key), "begins with aws:, which AWS keeps for itself; choose another key"
+
+
+_CHECKPOINTS = "checkpoint_config: {s3_uri: s3://bucket/checkpoints/, local_path: %s}"
+_KEY = "kms_key_id: 1234abcd-12ab-34cd-56ef-1234567890ab"
+
+RULES = (
+    Rule(
+        "kms-key-form",
+        "warning",
+        key_has_a_form_of_kms,
+        wrong="output_data_config: {s3_output_path: s3://bucket/out/, kms_key_id: my-key-alias}",
+        right="output_data_config: {s3_output_path: s3://bucket/out/, kms_key_id: alias/my-key-alias}",
+    ),
+    Rule(
+        "output-kms-key-in-one-zone",
+        "error",
+        no_key_in_one_zone,
+        wrong=f"output_data_config: {{s3_output_path: s3://bucket--euw1-az1--x-s3/out/, {_KEY}}}",
+        right=f"output_data_config: {{s3_output_path: s3://bucket/out/, {_KEY}}}",
+    ),
+    Rule(
+        "checkpoint-folder",
+        "warning",
+        checkpoints_have_a_folder_of_their_own,
+        wrong=_CHECKPOINTS % "/opt/ml/model",
+        right=_CHECKPOINTS % "/opt/ml/checkpoints",
+    ),
+    Rule(
+        "tag-keys-differ",
+        "error",
+        tag_keys_differ,
+        wrong="request: {Tags: [{Key: team, Value: a}, {Key: team, Value: b}]}",
+        right="request: {Tags: [{Key: team, Value: a}, {Key: Team, Value: b}]}",
+    ),
+    Rule("tag-keys-of-aws", "error", tag_keys_are_ours, wrong="tags: {aws:team: vision}", right="tags: {team: vision}"),
+)

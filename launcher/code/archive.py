@@ -1,0 +1,281 @@
+"""The code that travels with a job: its files, the digest that names it, and the archive that is uploaded.
+
+The archive is reproducible: the same files give the same bytes on any machine, whatever their times and owners. The digest
+covers names, modes and contents rather than the compressed bytes, which differ between versions of zlib.
+
+No file is ever held in memory as a whole. Sizes come from `stat`, so that what is too large is refused before any of it is
+read; contents are hashed in pieces for the digest, and read a second time for the archive, which is refused if a file
+has changed since then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from entrypoints import contract
+from launcher import errors
+from launcher.code.files import CodeError, CodeFile, FileRules, unreadable
+from launcher.console import human_bytes
+from launcher.nearest import did_you_mean_path
+
+MAX_BYTES = 250_000_000  # before compression; more is data, and would be sent again with every change of the code
+MAX_FILES = 20_000
+_PIECE = 1 << 22  # bytes
+_BUNDLE = f"{contract.BUNDLE_DIR}/"
+_REMEDY = "put data in a channel, and leave it out here with code.exclude, .launchignore or .gitignore"
+_KEY_ID = rb"(?<![A-Z0-9])A(?:KI|SI)A[A-Z0-9]{16}(?![A-Z0-9])"
+# 40 characters of base64 with lower case, upper case and a digit, which a path, a word or a Git commit rarely is.
+_SECRET_KEY = (
+    rb"(?<![A-Za-z0-9/+])(?=[^a-z]{0,39}[a-z])(?=[^A-Z]{0,39}[A-Z])(?=[^0-9]{0,39}[0-9])"
+    rb"[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=])"
+)
+
+
+@dataclass(frozen=True)
+class CodeArchive:
+    """The files of the user's folder and of the bundled package, sorted by name."""
+
+    files: tuple[CodeFile, ...]
+    aws_keys: tuple[str, ...] = ()
+    """Where AWS secret access keys seem to be in the user's files: `config.py:12`."""
+    left_out: tuple[str, ...] = ()
+    """Files and folders of the user's that were left out since they usually hold secrets."""
+    skipped: tuple[str, ...] = ()
+    """What cannot travel, and why: `data (a broken link)`."""
+    rules: FileRules | None = field(default=None, compare=False, repr=False)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256, in hex, of everything that travels, boot.py included."""
+        sha = hashlib.sha256()
+        for file in self.files:
+            name = file.name.encode()
+            sha.update(b"%d:%b%d%b" % (len(name), name, file.executable, file.sha256.encode()))
+        return sha.hexdigest()
+
+    def names(self) -> set[str]:
+        """The paths in the archive."""
+        return {file.name for file in self.files}
+
+    def boot(self) -> bytes:
+        """The script that starts the container; it travels beside the archive, and in it. Raises CodeError as below."""
+        name = f"{_BUNDLE}{contract.BUNDLED_PACKAGE}/start/{contract.BOOT_FILE}"
+        file = next(file for file in self.files if file.name == name)
+        with _opened(file) as opened:
+            content = opened.read()
+        if hashlib.sha256(content).hexdigest() != file.sha256:
+            raise file.changed()
+        return content
+
+    def write_tar_gz(self, target: BinaryIO) -> None:
+        """Write the archive. Raises CodeError if a file is not what it was when the digest was made."""
+        import gzip  # a dry run needs the digest only
+        import tarfile
+
+        with (
+            gzip.GzipFile(filename="", fileobj=target, mode="wb", mtime=0, compresslevel=6) as zipped,
+            tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as tar,
+        ):
+            for file in self.files:
+                member = tarfile.TarInfo(file.name)
+                member.size, member.mode = file.size, 0o755 if file.executable else 0o644
+                with _opened(file) as opened:
+                    content = _Hashed(opened, file)
+                    tar.addfile(member, content)  # type: ignore[arg-type]  # of a file, addfile calls read alone
+                    if opened.read(1) or content.sha256.hexdigest() != file.sha256:
+                        raise file.changed()
+
+    def described(self) -> str | None:
+        """The user's part in a line: how many files, how many bytes before compression; None if nothing of it travels."""
+        sizes = [file.size for file in self.files if not file.name.startswith(_BUNDLE)]
+        if not sizes:
+            return None
+        shown = [*self.left_out[:3], *([f"{len(self.left_out) - 3:,} more"] if len(self.left_out) > 3 else [])]
+        left_out = f"; left out {', '.join(shown)} (code.include sends them)" if shown else ""
+        return f"{len(sizes):,} file{'s' * (len(sizes) > 1)}, {human_bytes(sum(sizes))}{left_out}"
+
+
+class _Hashed:
+    """A file as `tarfile` reads it, which keeps the digest of what has been read. Raises CodeError at an early end."""
+
+    def __init__(self, opened: BinaryIO, file: CodeFile) -> None:
+        self._opened, self._file, self.sha256 = opened, file, hashlib.sha256()
+
+    def read(self, size: int) -> bytes:
+        content = self._opened.read(size)
+        self.sha256.update(content)
+        if len(content) < size:
+            raise self._file.changed()
+        return content
+
+
+class _Root(NamedTuple):
+    """The code folder or a dependency, with its files under their names in the archive."""
+
+    key: errors.Path  # below the spec's `code`
+    path: Path
+    files: Sequence[CodeFile]
+    rules: FileRules | None = None  # None for a single file
+
+
+def read_code(
+    directory: Path | None, include: Sequence[str] = (), exclude: Sequence[str] = (), dependencies: Sequence[Path] = ()
+) -> CodeArchive:
+    """Find and hash what travels: the user's folder with its dependencies, and the bundled package.
+
+    Args:
+        directory: The user's folder; None if only the bundled scripts travel.
+        include: Patterns as in a `.gitignore` for what travels although something leaves it out.
+        exclude: Patterns for what is left out.
+        dependencies: Files and folders that are put beside the folder's own files, each under its base name.
+
+    Raises:
+        CodeError: The folder or a dependency is missing, too large, or holds what cannot travel.
+    """
+    roots = [] if directory is None else [_folder(directory, include, exclude)]
+    for index, path in enumerate(dependencies):
+        with _reported_at("dependencies", index) as key:
+            roots.append(_dependency(path, include, exclude, key))
+    _refuse_clashes(roots)
+    _refuse_too_much(roots)
+    aws_keys: list[str] = []
+    files: list[CodeFile] = []
+    for root in roots:
+        with _reported_at(*root.key):
+            files += [_hashed(file, aws_keys) for file in root.files]
+    package = str(Path(contract.__file__).parent)
+    for folder, _, names in os.walk(package):  # pathlib's rglob takes four times as long
+        for script in (f"{folder}/{name}" for name in names if name.endswith(".py")):
+            name = f"{_BUNDLE}{contract.BUNDLED_PACKAGE}{script.removeprefix(package)}"
+            files.append(_hashed(CodeFile(name, script, False, os.stat(script).st_size), None))  # noqa: PTH116
+    files.sort(key=lambda file: file.name)
+    rules = [root.rules for root in roots if root.rules]
+    left_out = sorted(name for each in rules for name in each.left_out)
+    skipped = sorted(name for each in rules for name in each.skipped)
+    own = None if directory is None else rules[0]
+    return CodeArchive(tuple(files), tuple(sorted(aws_keys)), tuple(left_out), tuple(skipped), own)
+
+
+@contextmanager
+def _reported_at(*key: str | int) -> Iterator[errors.Path]:
+    """Let a CodeError about the files of one folder name the key that brought them."""
+    try:
+        yield key
+    except CodeError as error:
+        error.path = key if error.path == ("directory",) else error.path
+        raise
+
+
+def _folder(directory: Path, include: Sequence[str], exclude: Sequence[str]) -> _Root:
+    if not os.path.isdir(directory):  # noqa: PTH112 - Path.is_dir raises for a path that is too long
+        near = did_you_mean_path(directory, Path.is_dir)
+        raise CodeError(
+            f"{directory}: code.directory is no folder{near}; write the path of the folder that holds the entry point"
+        )
+    rules = FileRules(directory, include, exclude)
+    return _Root(("directory",), directory, list(islice(rules.walk(), MAX_FILES + 1)), rules)
+
+
+def _dependency(path: Path, include: Sequence[str], exclude: Sequence[str], key: errors.Path) -> _Root:
+    """A file, or the files of a folder, under the base name of `path`."""
+    base = Path(os.path.abspath(path)).name  # noqa: PTH100 - of `..` too, and the name of a link, not of what it leads to
+    if os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises for a path that is too long
+        return _Root(key, path, [CodeFile(base, str(path), os.access(path, os.X_OK), path.stat().st_size)])
+    if not os.path.isdir(path):  # noqa: PTH112 - as above
+        near = did_you_mean_path(path)
+        raise CodeError(f"{path}: is neither a file nor a folder{near}; correct the path")
+    rules = FileRules(path, include, exclude, f"{base}/")
+    return _Root(key, path, list(islice(rules.walk(), MAX_FILES + 1)), rules)
+
+
+def _refuse_clashes(roots: Sequence[_Root]) -> None:
+    """Refuse two files or folders with one place at the top of the archive: they would be mixed."""
+    tops: dict[str, Path] = {}
+    for root in roots:
+        for top in dict.fromkeys(file.name.partition("/")[0] for file in root.files):
+            path = root.path if root.key[0] == "dependencies" else root.path / top
+            if top == contract.BUNDLE_DIR:
+                message = f"{path}: this name is taken by the launcher's own part of the archive; rename it"
+                raise CodeError(message, path=root.key)
+            if tops.setdefault(top, path) is not path:
+                message = (
+                    f"{path}: would be mixed with {tops[top]}, since both are {top} in the code; rename one of the two"
+                )
+                raise CodeError(message, path=root.key)
+
+
+def _refuse_too_much(roots: Sequence[_Root]) -> None:
+    found = [file for root in roots for file in root.files]
+    total = sum(file.size for file in found)
+    if total > MAX_BYTES:
+        largest = sorted(found, key=lambda file: -file.size)[:5]
+        root = max(roots, key=lambda root: sum(file.size for file in root.files))
+        raise CodeError(
+            f"{root.path}: {human_bytes(total)} would travel with the code, and the limit is {human_bytes(MAX_BYTES)}; the largest"
+            f" files are {', '.join(f'{file.name} ({human_bytes(file.size)})' for file in largest)}; {_REMEDY}",
+            "code-too-large",
+            root.key,
+        )
+    if len(found) > MAX_FILES:
+        fullest = Counter(file.name.rpartition("/")[0] or "." for file in found).most_common(5)
+        root = max(roots, key=lambda root: len(root.files))
+        raise CodeError(
+            f"{root.path}: more than {MAX_FILES:,} files would travel with the code, which is the limit; most of them are in"
+            f" {', '.join(f'{folder} ({count:,})' for folder, count in fullest)}; {_REMEDY}",
+            "code-too-large",
+            root.key,
+        )
+
+
+def _hashed(found: CodeFile, aws_keys: list[str] | None) -> CodeFile:
+    """The file with its digest; `aws_keys`, if given, gets the places of AWS keys in its first piece."""
+    sha, size = hashlib.sha256(), 0
+    with _opened(found) as opened:
+        while piece := _read(opened, found):
+            if not size and aws_keys is not None:
+                aws_keys += [f"{found.name}:{line}" for line in _lines_with_keys(piece)]
+            sha.update(piece)
+            size += len(piece)
+            if size > found.size:  # it grows, perhaps without an end
+                break
+    if size != found.size:
+        raise found.changed()
+    return found._replace(sha256=sha.hexdigest())
+
+
+def _opened(file: CodeFile) -> BinaryIO:
+    try:
+        return open(file.path, "rb", buffering=0)  # noqa: PTH123 - a Path takes as long as the reading
+    except OSError as error:
+        raise unreadable(file.path, error) from None
+
+
+def _read(opened: BinaryIO, file: CodeFile) -> bytes:
+    try:
+        return opened.read(_PIECE)
+    except OSError as error:
+        raise unreadable(file.path, error) from None
+
+
+def _lines_with_keys(content: bytes) -> Iterator[int]:
+    """The numbers of the lines that hold an AWS secret access key; none of a binary file.
+
+    Text that merely looks like one counts only if an access key id is in the same file, or the line itself says "secret". An
+    access key id alone is not a secret: it cannot sign anything, and AWS itself shows it in presigned URLs and CloudTrail.
+    """
+    if b"\0" in content or not (b"AKIA" in content or b"ASIA" in content or b"secret" in content.lower()):
+        return
+    has_id = re.search(_KEY_ID, content) is not None
+    for number, line in enumerate(content.splitlines(), 1):
+        if re.search(_SECRET_KEY, line) and (has_id or b"secret" in line.lower()):
+            yield number

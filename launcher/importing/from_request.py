@@ -1,0 +1,239 @@
+"""A CreateTrainingJob request -> the spec that plans to it: `launch --import request.json`.
+
+Takes what boto3, the CLI, a Step Functions state or the CDK's rendering of one holds, and DescribeTrainingJob's answer
+without its read-only members. A member gets its friendly key where it has one; whatever the keys cannot say is said under
+`request:`, found by planning the friendly part and comparing. A wrong request is imported as it is: the plan names its
+problems.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path as FilePath
+from typing import Any, get_args, get_origin
+
+from entrypoints import contract
+from launcher.errors import InputError, Path, SpecError
+from launcher.importing.source_text import read_text
+from launcher.nearest import did_you_mean_path
+from launcher.parsing.parser import parse_spec
+from launcher.request import text as show
+from launcher.request.build import build_request, member_place, telling_variables
+from launcher.request.forms import Found, find_request
+from launcher.spec.channels import KINDS
+from launcher.spec.job import JobSpec
+from launcher.spec.model import Part, aws_name, spec_name
+from launcher.spec.values import WRONG_TYPE
+
+_FILE_SYSTEMS = ("EFS", "FSxLustre")
+# Problems of what a key holds; others are those of its value, which the plan names.
+_SHAPE_CODES = {WRONG_TYPE, "invalid-value", "unknown-key", "unknown-source", "unknown-value"}
+
+
+def import_file(path: str | FilePath) -> str:
+    """Return the spec, as YAML, for the request in a file, or in standard input for `-`.
+
+    Raises:
+        InputError, SpecError: If there is no request in it.
+    """
+    try:
+        data = sys.stdin.buffer.read() if str(path) == "-" else FilePath(path).read_bytes()
+        path, text = "<stdin>" if str(path) == "-" else path, data.decode("utf-8-sig")
+    except OSError as error:
+        near = did_you_mean_path(path) if isinstance(error, FileNotFoundError) else ""
+        raise InputError(f"{path}: cannot be read: {error.strerror}{near or '; check the path'}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: is not UTF-8; save the file as UTF-8") from None
+    try:
+        request = read_text(text, str(path))
+        if not isinstance(request, dict):
+            raise InputError("is not a request: an object with members such as TrainingJobName belongs here")
+        found = find_request(request)
+        spec = show.as_yaml(_spec_of(found))
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    except UnicodeEncodeError as error:
+        half = f"U+{ord(error.object[error.start]):04X}"
+        raise InputError(f"{path}: holds {half}, which is half of a character; write the whole one") from None
+    return "".join(f"# {note}\n" for note in found.notes) + spec
+
+
+def import_request(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec, as plain data, that plans to the request in `data`. Raises InputError where there is none in it."""
+    return _spec_of(find_request(data))
+
+
+def _spec_of(found: Found) -> dict[str, Any]:
+    friendly, planned = _sound({**found.keys, **_friendly(found.request)})
+    patch = _difference(planned, found.request)
+    return dict(_escaped({**friendly, "request": patch} if patch else friendly))
+
+
+def _escaped(value: Any) -> Any:
+    """What looks like a variable in a request is none, and is written so that it stays none."""
+    if isinstance(value, dict):
+        return {key: _escaped(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_escaped(item) for item in value]
+    return value.replace("${", "$${") if isinstance(value, str) else value
+
+
+def _friendly(request: dict[str, Any]) -> dict[str, Any]:
+    """What the keys of a spec can say of a request."""
+    spec: dict[str, Any] = {}
+    for key, field in JobSpec.model_fields.items():
+        value: Any = request
+        for member in member_place(key):
+            value = value.get(member) if isinstance(value, dict) else None
+        if key in ("channels", "request", "extends", "ignore", "max_cost"):
+            continue
+        if key == "tags":
+            value = _tags(request.get("Tags"))
+        if value is not None:
+            spec[key] = _keyed(value, field.annotation)
+    algorithm = request.get("AlgorithmSpecification")
+    mode = algorithm.get("TrainingInputMode") if isinstance(algorithm, dict) else None
+    if mode == "File":
+        del spec["training_input_mode"]
+    elif mode is None and "ServerlessJobConfig" not in request:
+        spec["training_input_mode"] = None
+    if (channels := _channels(request.get("InputDataConfig"), mode)) is not None:
+        spec["channels"] = channels
+        _leave_to_channels(spec, request["InputDataConfig"])
+    return spec
+
+
+def _leave_to_channels(spec: dict[str, Any], entries: list[dict[str, Any]]) -> None:
+    """Takes away the variables that the plan makes of the channels again; what it makes otherwise, `request:` will say."""
+    variables = spec.get("environment")
+    if isinstance(variables, dict) and contract.CODE_CHANNEL in spec["channels"]:
+        told = telling_variables(entries).items()
+        variables = {name: text for name, text in variables.items() if (name, text) not in told}
+        spec["environment"] = variables
+        if not variables:
+            del spec["environment"]
+
+
+def _keyed(value: Any, annotation: Any) -> Any:
+    """A member's value with a spec's keys, as far as its class has them; the rest is left to `request:`."""
+    part = _part_of(annotation)
+    if part is None:
+        return value
+    if isinstance(value, list):
+        whole = all(isinstance(item, dict) and _has_keys(item, part) for item in value)
+        return [_keyed(item, part) for item in value] if whole else []
+    if not isinstance(value, dict):
+        return value
+    names = {spec_name(member): item for member, item in value.items()}
+    return {key: _keyed(names[key], field.annotation) for key, field in part.model_fields.items() if key in names}
+
+
+def _has_keys(value: dict[str, Any], part: type[Part]) -> bool:
+    return all(aws_name(spec_name(member)) == member and spec_name(member) in part.model_fields for member in value)
+
+
+def _part_of(annotation: Any) -> type[Part] | None:
+    """The class of a spec inside `Part | None` or `tuple[Part, ...] | None`."""
+    if get_origin(annotation) is None and isinstance(annotation, type):
+        return annotation if issubclass(annotation, Part) else None
+    inner = (_part_of(each) for each in get_args(annotation))
+    return next((part for part in inner if part is not None), None)
+
+
+def _tags(tags: Any) -> dict[str, str] | None:
+    if not isinstance(tags, list) or not all(isinstance(tag, dict) and set(tag) == {"Key", "Value"} for tag in tags):
+        return None
+    pairs = [(tag["Key"], tag["Value"]) for tag in tags]
+    if not all(isinstance(key, str) for key, _ in pairs):
+        return None
+    return dict(pairs) if len(dict(pairs)) == len(pairs) else None
+
+
+def _channels(entries: Any, mode: Any) -> dict[str, Any] | None:
+    """The channels by name; None where an entry is none that a spec can say, or two share a name."""
+    if not isinstance(entries, list):
+        return None
+    channels: dict[str, Any] = {}
+    for entry in entries:
+        channel = _channel(entry, mode) if isinstance(entry, dict) else None
+        name = entry.get("ChannelName") if isinstance(entry, dict) else None
+        if channel is None or not isinstance(name, str) or name in channels:
+            return None
+        channels[name] = channel
+    return channels
+
+
+def _channel(entry: dict[str, Any], mode: Any) -> dict[str, Any] | str | None:
+    sources = entry.get("DataSource")
+    if not isinstance(sources, dict) or len(sources) != 1:
+        return None
+    ((member, data),) = sources.items()
+    if not isinstance(data, dict):
+        return None
+    rest = {key: value for key, value in entry.items() if key not in ("ChannelName", "DataSource")}
+    kind = {"S3DataSource": "S3", "DatasetSource": "Dataset"}.get(member)
+    if member == "FileSystemDataSource" and data.get("FileSystemType") in _FILE_SYSTEMS:
+        kind = data["FileSystemType"]
+        data = {key: value for key, value in data.items() if key != "FileSystemType"}
+    if kind is None or not _has_keys({**data, **rest}, KINDS[kind]):
+        return None
+    keys = {spec_name(key): value for key, value in {**data, **rest}.items()}
+    fields = KINDS[kind].model_fields
+    channel: dict[str, Any] = {"source": kind}
+    for key, field in fields.items():
+        if key in keys:
+            if keys[key] != field.default or field.default is None:
+                channel[key] = _keyed(keys[key], field.annotation)
+        elif isinstance(field.default, str) and key != "source":
+            channel[key] = None
+    return _shortest(channel, kind, keys, mode)
+
+
+def _shortest(channel: dict[str, Any], kind: str, keys: dict[str, Any], mode: Any) -> dict[str, Any] | str:
+    """A channel as a person would write it: without the mode that the job has anyway, and a bare URI where that is all."""
+    if kind == "S3":
+        if "input_mode" not in keys:
+            channel["input_mode"] = None
+        elif keys["input_mode"] == mode:
+            del channel["input_mode"]
+        if set(channel) == {"source", "s3_uri"}:
+            return str(channel["s3_uri"]) if isinstance(channel["s3_uri"], str) else channel
+    return channel
+
+
+def _sound(spec: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The keys that hold what they can hold, and the request they plan to; the rest is left to `request:`."""
+    try:
+        parsed = parse_spec(json.dumps(_escaped(spec)))
+    except SpecError as error:
+        misshapen = [each.path for each in error.problems if each.path and each.code in _SHAPE_CODES]
+        sound = spec
+        for path in misshapen or [each.path for each in error.problems if each.path]:
+            sound = _without(sound, path)
+        return _sound(sound) if sound != spec else ({}, {})
+    planned = build_request(parsed, parsed.training_job_name or "")
+    if "training_job_name" not in spec:
+        del planned["TrainingJobName"]
+    return spec, planned
+
+
+def _without(spec: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The spec without the member at `path`, of which a list or the channels go whole: their items have an order."""
+    key, *inner = path
+    part = spec.get(str(key))
+    if inner and isinstance(part, dict) and key != "channels" and inner[0] in part:
+        return {**spec, str(key): {name: value for name, value in part.items() if name != inner[0]}}
+    return {name: value for name, value in spec.items() if name != key}
+
+
+def _difference(have: Any, want: Any) -> dict[str, Any]:
+    """The patch that `request:` needs: members to change or add, and null for those to delete."""
+    patch: dict[str, Any] = {key: None for key in have if key not in want}
+    for key, value in want.items():
+        if key not in have or (have[key] != value and not (isinstance(value, dict) and isinstance(have[key], dict))):
+            patch[key] = value
+        elif have[key] != value:
+            patch[key] = _difference(have[key], value)
+    return patch

@@ -1,0 +1,104 @@
+"""The text of a file that holds a request -> plain data: JSON, a Python literal, or YAML.
+
+Requests are kept as boto3's arguments in a notebook, as a printed answer with `datetime(...)` in it, as JSON for the CLI, as
+a JavaScript object (which reads as Python or as YAML), or as a Kubernetes resource. All of these are data; a program that
+computes a request is not, and is refused where it computes.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import warnings
+from typing import Any
+
+from launcher.errors import InputError, SpecError
+from launcher.parsing.tree import read_tree
+
+_JSON_NAMES = {"true": True, "false": False, "null": None}  # JSON with comments or commas too many reads as Python
+_PRINT_IT = "write its value there, or print the whole request with json.dumps and import that"
+
+
+def read_text(text: str, file: str) -> Any:
+    """What a text holds; YAML's unquoted scalars as `Plain`. Raises InputError or SpecError where it is no data."""
+    try:
+        return json.loads(text, object_pairs_hook=_object)
+    except (ValueError, RecursionError) as error:
+        not_json = error
+    program = _program(text)
+    if program is not None and (node := _only_value(program)) is not None:
+        return _value(node)
+    if program is not None and any(isinstance(each, ast.Import | ast.ImportFrom | ast.Assign) for each in program.body):
+        raise InputError("is a program; print the request that it makes with json.dumps and import that")
+    try:
+        tree = read_tree(text, file)
+    except SpecError:
+        if text.lstrip()[:1] not in ("{", "["):
+            raise
+        raise InputError(f"is not JSON: {not_json}; save the request as JSON") from None
+    if tree.problems:
+        raise SpecError(tree.problems)
+    return tree.value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object. Of two members of one name the decoder would take the last without a word."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in found if names.count(name) > 1)
+        raise InputError(f"says {twice!r} twice in one object; delete one of them")
+    return found
+
+
+def _program(text: str) -> ast.Module | None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what is no Python at all may still be warned about
+            return ast.parse(text.strip())
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _only_value(program: ast.Module) -> ast.expr | None:
+    """The dict or the call with named arguments that is all there is, with or without a name before it."""
+    if len(program.body) != 1 or not isinstance(statement := program.body[0], ast.Expr | ast.Assign):
+        return None
+    return statement.value if isinstance(statement.value, ast.Dict | ast.Call) else None
+
+
+def _value(node: ast.expr) -> Any:
+    """The value of an expression of literals. What a machine would have to compute raises InputError."""
+    match node:
+        case ast.Constant(value=str() | int() | float() | None as value):
+            return value
+        case ast.Dict() if None not in node.keys:
+            return _object([(_key(key), _value(item)) for key, item in zip(node.keys, node.values, strict=True) if key])
+        case ast.List() | ast.Tuple():
+            return [_value(item) for item in node.elts]
+        case ast.Name(id=name) if name in _JSON_NAMES:
+            return _JSON_NAMES[name]
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
+            return -number
+        case ast.BinOp(op=ast.Mult()):  # 24 * 60 * 60
+            left, right = _value(node.left), _value(node.right)
+            if isinstance(left, int) and isinstance(right, int):
+                return left * right
+        case ast.Call(func=ast.Name(id="datetime") | ast.Attribute(attr="datetime")):
+            return None  # the times of an answer, which no request has
+        case ast.Call(args=[]) if node.keywords and all(each.arg for each in node.keywords):
+            return {each.arg: _value(each.value) for each in node.keywords}
+    raise InputError(f"line {node.lineno}: {_quoted(node)} is no plain value; {_PRINT_IT}")
+
+
+def _key(node: ast.expr) -> str:
+    if isinstance(node, ast.Name):
+        return node.id  # JavaScript's keys need no quotes
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    raise InputError(f"line {node.lineno}: {_quoted(node)} is no member's name; {_PRINT_IT}")
+
+
+def _quoted(node: ast.expr) -> str:
+    text = " ".join(ast.unparse(node).split())
+    return f"`{text}`" if len(text) <= 50 else f"`{text[:47]}...`"

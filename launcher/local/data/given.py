@@ -1,0 +1,125 @@
+"""Channels whose data the command line names: `--channel NAME=PATH` for a folder, a file or a manifest.
+
+Each such channel gets a bucket, or a file system, of its own in the local run's request, so its data never mixes with what the
+spec's URIs mean; everything behind that (providers, the embedded server, the connector) works as for any other channel.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from entrypoints import contract
+from launcher.console import shown_path
+from launcher.errors import InputError, LaunchError
+from launcher.nearest import did_you_mean, did_you_mean_path
+from launcher.planning import Plan
+from launcher.request.build import connector_variables
+
+
+@dataclass
+class Given:
+    """The plan in which the channels are read from their paths, and what stands for their buckets and file systems."""
+
+    plan: Plan
+    paths: Mapping[str, Path]  # by channel
+    buckets: dict[str, Path] = field(default_factory=dict)
+    file_systems: dict[str, Path] = field(default_factory=dict)
+
+    def named(self, text: str) -> str:
+        """A message in which the files of the given channels have their own paths, not those of buckets and links."""
+        for name, path in self.paths.items():
+            folder = shown_path(path if path.is_dir() else path.parent)
+            for ours in (f"s3://{_own(name)}", str(self.buckets.get(_own(name), path))):
+                text = text.replace(f"{ours}/", f"{folder}/")
+        return text
+
+    @contextmanager
+    def named_errors(self) -> Iterator[None]:
+        """Let errors name the files of the given channels by their own paths."""
+        try:
+            yield
+        except LaunchError as error:
+            error.args = (self.named(str(error)), *error.args[1:])
+            raise
+
+
+def give_channels(plan: Plan, texts: Sequence[str], scratch: Path) -> Given:
+    """Let the channels of `NAME=PATH` texts be read from their paths; `scratch` is a folder for links to single files.
+
+    Raises:
+        InputError: A text names no channel of the plan, or no data that the channel can be.
+    """
+    paths = dict(_parsed(plan, text) for text in texts)
+    given = Given(plan, paths)
+    request = dict(plan.request)
+    if "InputDataConfig" in request:
+        request["InputDataConfig"] = [_entry(given, entry, scratch) for entry in request["InputDataConfig"]]
+    environment = dict(request.get("Environment", {}))
+    for variable, name in connector_variables(plan.spec).items():
+        if name in paths:
+            settings = {**json.loads(environment[variable]), contract.CONNECTOR_S3_URI: _uri(given, name, scratch)}
+            environment[variable] = json.dumps(settings)
+    if environment:
+        request["Environment"] = environment
+    given.plan = replace(plan, request=request)
+    return given
+
+
+def _parsed(plan: Plan, text: str) -> tuple[str, Path]:
+    name, separator, path = text.partition("=")
+    known = [each for each in plan.spec.all_channels if each != contract.CODE_CHANNEL]
+    if not separator or not path:
+        raise InputError(f"--channel {text}: write NAME=PATH, such as train=./images")
+    if name not in known:
+        near = did_you_mean(name, known) or f"; it has {', '.join(known) or 'none'}"
+        raise InputError(f"--channel {text}: the job has no channel {name!r}{near}")
+    found = Path(path).absolute()
+    if not found.exists():
+        raise InputError(f"--channel {text}: there is no {path}{did_you_mean_path(found) or '; correct the path'}")
+    if not found.is_file() and not found.is_dir():
+        raise InputError(f"--channel {text}: {path} is neither a file nor a folder; correct the path")
+    if found.is_dir() and next((each for each in found.rglob("*") if each.is_file()), None) is None:
+        raise InputError(f"--channel {text}: {path} holds no files; put the channel's files there")
+    return name, found
+
+
+def _entry(given: Given, entry: Mapping[str, Any], scratch: Path) -> Mapping[str, Any]:
+    """The request's entry of a channel, with another place if one is given."""
+    name = entry["ChannelName"]
+    if name not in given.paths:
+        return entry
+    path = given.paths[name]
+    if source := entry["DataSource"].get("FileSystemDataSource"):
+        if not path.is_dir():
+            raise InputError(f"--channel {name}={path}: a channel of a file system needs a folder")
+        given.file_systems[_own(name)] = path
+        source = {**source, "FileSystemId": _own(name), "DirectoryPath": "/"}
+        return {**entry, "DataSource": {"FileSystemDataSource": source}}
+    source = {**entry["DataSource"]["S3DataSource"], "S3Uri": _uri(given, name, scratch)}
+    if path.is_dir() and source["S3DataType"] == "AugmentedManifestFile":
+        raise InputError(f"--channel {name}={path}: this channel needs its augmented manifest, which is a file")
+    if path.is_dir():
+        source["S3DataType"] = "S3Prefix"
+    return {**entry, "DataSource": {"S3DataSource": source}}
+
+
+def _uri(given: Given, name: str, scratch: Path) -> str:
+    """The URI of a channel's own bucket, or of the file in it."""
+    path = given.paths[name]
+    if path.is_dir():
+        given.buckets[_own(name)] = path
+        return f"s3://{_own(name)}/"
+    folder = scratch / name
+    folder.mkdir(parents=True)
+    (folder / path.name).symlink_to(path)
+    given.buckets[_own(name)] = folder
+    return f"s3://{_own(name)}/{path.name}"
+
+
+def _own(name: str) -> str:
+    return f"channel-{name}"

@@ -1,0 +1,187 @@
+"""Where a run's objects come from: the `--data` folder, read as it lies on this disk, or S3 through boto3.
+
+Both answer the same questions (`launcher.local.data.delivery.Objects`). The folder's answers come from the store that the embedded
+S3 server serves to scripts, so a script and the channels see the same objects, without a request per object.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from launcher.console import shown_path
+from launcher.errors import RefusedError
+from launcher.nearest import did_you_mean
+from launcher.s3.reading import CHUNK, Stream, read_object, refusals
+from launcher.s3.uri import Place
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+    from launcher.local.s3_server.storage.store import Store
+
+_HEADS_AT_ONCE = 8  # requests under way for the sizes of a manifest's objects
+_HEADS_AHEAD = 100  # objects whose sizes are asked for together
+_SIBLINGS = 1000  # names looked at for the nearest one: a single request
+_SHOWN = 5  # names of what is beside a missing folder
+_AT_ONCE = 1 << 26  # bytes that the kernel copies in one call, between two reports of progress
+
+
+class RemoteObjects:
+    """The objects of AWS, or of the S3-compatible store that the client talks to."""
+
+    def __init__(self, client: S3Client) -> None:
+        self._client = client
+        self.where = client.meta.endpoint_url
+
+    def keys(self, place: Place) -> Iterator[tuple[str, int]]:
+        with refusals(self._client, place):
+            pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=place.bucket, Prefix=place.key)
+            for page in pages:
+                for entry in page.get("Contents", ()):
+                    yield entry["Key"], entry["Size"]
+
+    def sizes(self, places: Iterable[Place]) -> Iterator[int]:
+        def size(place: Place) -> int:
+            with refusals(self._client, place):
+                return int(self._client.head_object(Bucket=place.bucket, Key=place.key)["ContentLength"])
+
+        rest = iter(places)
+        with ThreadPoolExecutor(_HEADS_AT_ONCE) as pool:
+            while some := list(islice(rest, _HEADS_AHEAD)):
+                yield from pool.map(size, some)
+
+    def read(self, place: Place) -> Stream:
+        return read_object(self._client, place)
+
+    def copy(self, place: Place, target: int) -> Iterator[int]:
+        for chunk in self.read(place):
+            _write(target, chunk)
+            yield len(chunk)
+
+    def folder(self, place: Place, count: int) -> Path | None:
+        return None
+
+    def missing(self, place: Place) -> str:
+        parent = place.key.rstrip("/").rpartition("/")[0]
+        parent = f"{parent}/" if parent else ""
+        with refusals(self._client, Place(place.bucket, parent)):
+            page = self._client.list_objects_v2(Bucket=place.bucket, Prefix=parent, Delimiter="/", MaxKeys=_SIBLINGS)
+        names = [entry["Prefix"] for entry in page.get("CommonPrefixes", ())]
+        names += [entry["Key"] for entry in page.get("Contents", ())]
+        near = did_you_mean(place.key, [name for name in names if name != parent])
+        beside = f"; beside it there are {', '.join(names[:3])}" if names else "; the bucket has nothing beside it"
+        return f"no object begins with this at {self.where}{near or beside}"
+
+
+class FolderObjects:
+    """The objects of a folder, `<data>/<bucket>/<key>`, and what the run has written over them."""
+
+    def __init__(self, store: Store, data: Path, written: Path) -> None:
+        self._store, self._data, self._written = store, data, written
+        self.where = shown_path(data)
+
+    def keys(self, place: Place) -> Iterator[tuple[str, int]]:
+        with self._refusals(place):
+            if not self._store.has_bucket(place.bucket):
+                return
+            for key, path in self._store.keys(place.bucket, place.key, ""):
+                with suppress(FileNotFoundError):  # removed since it was listed
+                    yield key, os.stat(path).st_size  # noqa: PTH116 - a Path costs more than the call itself
+
+    def sizes(self, places: Iterable[Place]) -> Iterator[int]:
+        return map(self._size, places)
+
+    def read(self, place: Place) -> Stream:
+        with self._opened(place) as descriptor:
+            while chunk := os.read(descriptor, CHUNK):
+                yield chunk
+
+    def copy(self, place: Place, target: int) -> Iterator[int]:
+        with self._opened(place) as descriptor:
+            with suppress(OSError, AttributeError):  # not on this system, or not between these two file systems
+                while count := os.copy_file_range(descriptor, target, _AT_ONCE):  # shares the blocks if the disk can
+                    yield count
+            while chunk := os.read(descriptor, CHUNK):
+                _write(target, chunk)
+                yield len(chunk)
+
+    def folder(self, place: Place, count: int) -> Path | None:
+        path = self._path(place)
+        return path if path.is_dir() and _holds_only(path, count) else None
+
+    def missing(self, place: Place) -> str:
+        path = self._path(place)
+        if path.is_relative_to(self._written):  # a run without --data
+            return f"this is not on this machine; give --data DIR, with this in DIR/s3/{place.bucket}/{place.key}"
+        shown = f"{shown_path(path)}/" if place.key.endswith("/") or not place.key else shown_path(path)
+        if path.is_dir():
+            return f"{shown} holds no files; put the channel's files there"
+        folder = next((each for each in path.parents if each.is_dir()), self._data)
+        names = sorted(f"{each.name}/" if each.is_dir() else each.name for each in folder.glob("*"))
+        near = did_you_mean(path.name, [name.rstrip("/") for name in names])
+        listed = ", ".join(names[:_SHOWN]) + f" and {len(names) - _SHOWN} more" * (len(names) > _SHOWN)
+        return f"there is no {shown} ({shown_path(folder)} holds {listed or 'nothing'}){near}; put the channel's files there"
+
+    def _path(self, place: Place) -> Path:
+        return self._store.data_folder(place.bucket) / place.key
+
+    def _size(self, place: Place) -> int:
+        with self._opened(place) as descriptor:
+            return os.fstat(descriptor).st_size
+
+    @contextmanager
+    def _opened(self, place: Place) -> Iterator[int]:
+        with self._refusals(place):
+            descriptor, _ = self._store.open(*place)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def _refusals(self, place: Place) -> Iterator[None]:
+        from launcher.local.s3_server.documents import S3Error
+
+        try:
+            yield
+        except S3Error as error:
+            absent = error.code in ("NoSuchKey", "NoSuchBucket")
+            raise RefusedError(f"{place}: {self.missing(place) if absent else error.details['Message']}") from error
+        except PermissionError as error:
+            raise RefusedError(f"{place}: {error.filename} cannot be read: {error.strerror}") from error
+
+
+def _write(target: int, chunk: bytes) -> None:
+    rest = memoryview(chunk)
+    while rest:
+        rest = rest[os.write(target, rest) :]
+
+
+def _holds_only(folder: Path, count: int) -> bool:
+    """Whether a folder holds `count` files of this user and no links, empty folders or anything else.
+
+    Such a folder can be shown to a job as it is. Files of another user could not be written to in an overlay.
+    """
+    user, pending = os.geteuid(), [str(folder)]
+    while pending:
+        empty = True
+        with os.scandir(pending.pop()) as entries:
+            for entry in entries:
+                empty = False
+                if entry.is_symlink() or entry.stat(follow_symlinks=False).st_uid != user:
+                    return False
+                if entry.is_dir():
+                    pending.append(entry.path)
+                elif entry.is_file():
+                    count -= 1
+                else:
+                    return False
+        if empty:
+            return False
+    return count == 0

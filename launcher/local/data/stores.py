@@ -1,0 +1,103 @@
+"""The S3 that a run reads from: the `--data` folder served on loopback, or whatever the environment names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from launcher.errors import RefusedError
+from launcher.local.data.delivery import Store
+from launcher.local.data.sources import FolderObjects, RemoteObjects
+
+if TYPE_CHECKING:
+    from launcher.spec.job import JobSpec
+
+_LOCAL_REGION = "us-east-1"
+# Not secrets: the embedded server checks no signature, but clients insist on signing.
+_LOCAL_CREDENTIALS = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local"}
+_NO_PROXY = {"no_proxy": "127.0.0.1,localhost", "NO_PROXY": "127.0.0.1,localhost"}
+_PASSED_ON = ("AWS_CA_BUNDLE", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
+
+
+@contextmanager
+def embedded_store(
+    data: Path,
+    overlay: Path,
+    on_warning: Callable[[str], None] = lambda text: None,
+    elsewhere: Mapping[str, Path] | None = None,
+) -> Iterator[Store]:
+    """Read `data`/s3 as it lies there, and serve it on loopback to scripts; what the job writes goes to `overlay`.
+
+    `elsewhere` are buckets whose folder is not below `data`.
+    """
+    from launcher.local.s3_server import serve_store
+    from launcher.local.s3_server.storage.store import Store as FolderStore
+
+    folder = FolderStore(data / "s3", overlay, on_warning, elsewhere)
+    with serve_store(folder) as endpoint:
+        environ = {**_LOCAL_CREDENTIALS, "AWS_REGION": _LOCAL_REGION, "AWS_ENDPOINT_URL": endpoint, **_NO_PROXY}
+        yield Store(FolderObjects(folder, data / "s3", overlay), environ, remote=False)
+
+
+@contextmanager
+def remote_store(spec: JobSpec) -> Iterator[Store]:
+    """AWS, or the S3-compatible store that `AWS_ENDPOINT_URL` names, with the credentials boto3 finds."""
+    import boto3
+    from botocore.exceptions import BotoCoreError
+
+    try:
+        session = boto3.Session(profile_name=spec.profile, region_name=spec.region or os.environ.get("AWS_REGION"))
+        credentials = session.get_credentials()
+        frozen: Any = credentials.get_frozen_credentials() if credentials else None
+    except BotoCoreError as error:
+        raise RefusedError(f"AWS cannot be reached: {error}; check profile and the AWS configuration") from None
+    if frozen is None:
+        raise RefusedError(
+            "no AWS credentials found; configure them (`aws configure`), or read from this machine: --channel NAME=PATH, or"
+            " --data DIR for all channels"
+        )
+    environ: dict[str, str] = {
+        "AWS_ACCESS_KEY_ID": frozen.access_key,
+        "AWS_SECRET_ACCESS_KEY": frozen.secret_key,
+        **({"AWS_SESSION_TOKEN": frozen.token} if frozen.token else {}),
+        "AWS_REGION": session.region_name or _LOCAL_REGION,
+        **{name: os.environ[name] for name in _PASSED_ON if name in os.environ},
+    }
+    # s3torchconnector honours AWS_ENDPOINT_URL only; boto3 prefers the service's own variable, and so do we.
+    if endpoint := environ.get("AWS_ENDPOINT_URL_S3"):
+        environ["AWS_ENDPOINT_URL"] = endpoint
+    try:
+        client = s3_client(environ)
+    except ValueError as error:
+        raise RefusedError(
+            f"the S3 endpoint is wrong: {error}; write AWS_ENDPOINT_URL with its protocol, http://..."
+        ) from None
+    yield Store(RemoteObjects(client), environ, remote=True)
+
+
+def s3_client(environ: Mapping[str, str]) -> Any:
+    """A boto3 client of the store that these variables name, and of no other."""
+    import boto3
+    import botocore.session
+    from botocore.config import Config
+
+    # The credentials are known, so the user's profile, which may not even exist, has no say in this session.
+    session = botocore.session.Session(profile=None, session_vars={"profile": (None, None, None, None)})
+    endpoint = environ.get("AWS_ENDPOINT_URL")
+    config = Config(
+        max_pool_connections=256,  # three for each pipe and host
+        proxies={} if endpoint and urlsplit(endpoint).hostname == "127.0.0.1" else None,
+        retries={"mode": "standard", "max_attempts": 4},
+        s3={"addressing_style": "path" if endpoint else "auto"},
+    )
+    return boto3.Session(
+        botocore_session=session,
+        aws_access_key_id=environ["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=environ["AWS_SECRET_ACCESS_KEY"],
+        aws_session_token=environ.get("AWS_SESSION_TOKEN"),
+        region_name=environ["AWS_REGION"],
+    ).client("s3", endpoint_url=endpoint, config=config, verify=environ.get("AWS_CA_BUNDLE"))

@@ -1,0 +1,279 @@
+"""The objects of the embedded S3 server: a data folder that is only read, and an overlay that takes all writes.
+
+Object `<key>` of `<bucket>` is the file `<folder>/<bucket>/<key>`, in the overlay if it is there, else in the data folder.
+So data is served where it lies, and what a run writes can be looked at as files. What files cannot hold stands in
+`<overlay>/.s3`, a name no bucket can have:
+
+- `changes.jsonl`: what was put with which headers, and what was deleted (changes.py).
+- `odd/`: objects whose key is no path, or whose path is taken: `a/b` beside `a`, `a/` (a folder's marker), `a//b`, `../a`.
+  They lie under a hash of their name; so every key S3 allows can be put, and none can leave its bucket.
+- `incoming/`: bodies and parts still arriving (incoming.py). A put is moved into place when it is whole, so a reader sees the
+  old object or the new one. Emptied at the start and at the end.
+
+Links in the data folder are the user's own and are followed when reading. Nothing is ever written through a link.
+One server at a time may use an overlay.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import heapq
+import os
+import re
+import shutil
+import stat
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from operator import itemgetter
+from pathlib import Path
+
+from launcher.local.s3_server.documents import S3Error
+from launcher.local.s3_server.incoming import Arrived, Incoming
+from launcher.local.s3_server.storage.changes import Journal, Put, stamp
+from launcher.local.s3_server.storage.listing import Walker, is_plain
+
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")  # what boto3 lets through
+_NEW_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_KEY_LIMIT = 1024  # bytes of UTF-8, S3's own
+_TAKEN = {errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ENAMETOOLONG, errno.ELOOP}
+_ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.ENXIO}
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What S3 says of an object apart from its bytes."""
+
+    size: int
+    modified: float  # seconds since 1970
+    etag: str  # without quotes
+    headers: Mapping[str, str]  # Content-Type, x-amz-meta-... as they were put
+
+
+class Store:
+    """Buckets and objects of a data folder under an overlay; either may be missing. Safe to use from many threads."""
+
+    def __init__(
+        self,
+        data: Path,
+        overlay: Path,
+        on_omitted: Callable[[str], None] = lambda text: None,
+        elsewhere: Mapping[str, Path] | None = None,
+    ) -> None:
+        """`on_omitted` is called with a sentence about each listed folder that holds entries which cannot be objects.
+
+        `elsewhere` are buckets whose folder is not below `data`.
+        """
+        self._data = str(data.absolute())
+        self._elsewhere = elsewhere or {}
+        self._overlay = str(overlay.absolute())
+        self._own = overlay.absolute() / ".s3"
+        self.incoming = Incoming(self._own / "incoming")
+        self._walker = Walker(on_omitted)
+        self._lock = threading.Lock()  # held while something is moved into place or removed, never while bytes arrive
+        self._journal = Journal(self._own / "changes.jsonl")
+        self.incoming.clear()
+
+    def buckets(self) -> dict[str, float]:
+        """Every bucket's name, in order, and the time its folder changed last."""
+        found: dict[str, float] = {}
+        for root in (self._overlay, self._data):
+            if Path(root).is_dir():
+                with os.scandir(root) as entries:
+                    found |= {
+                        entry.name: entry.stat().st_mtime
+                        for entry in entries
+                        if _BUCKET.fullmatch(entry.name) and entry.is_dir()
+                    }
+        return dict(sorted(found.items()))
+
+    def has_bucket(self, bucket: str) -> bool:
+        """Whether there is such a bucket."""
+        return _BUCKET.fullmatch(bucket) is not None and any(map(os.path.isdir, self._folders(bucket)))
+
+    def require_bucket(self, bucket: str) -> None:
+        """Raises S3Error NoSuchBucket where there is no such bucket."""
+        if not self.has_bucket(bucket):
+            raise S3Error("NoSuchBucket", BucketName=bucket)
+
+    def create_bucket(self, bucket: str) -> None:
+        """Makes a bucket in the overlay; one that exists stays as it is, as in us-east-1. S3Error InvalidBucketName."""
+        if not _NEW_BUCKET.fullmatch(bucket):
+            raise S3Error("InvalidBucketName", BucketName=bucket)
+        Path(self._overlay, bucket).mkdir(parents=True, exist_ok=True)
+
+    def delete_bucket(self, bucket: str) -> None:
+        """Remove an empty bucket of the overlay.
+
+        Raises:
+            S3Error: BucketNotEmpty, NoSuchBucket; AccessDenied for a bucket of the data folder, which is only read.
+        """
+        with self._lock:
+            if next(self.keys(bucket, "", ""), None) is not None:
+                raise S3Error("BucketNotEmpty", BucketName=bucket)
+            overlay, data = self._folders(bucket)
+            if Path(data).is_dir():
+                raise S3Error("AccessDenied", Message=f"the launcher does not remove {data}, a folder of your data")
+            shutil.rmtree(overlay)
+
+    def open(self, bucket: str, key: str) -> tuple[int, Stored]:
+        """A file descriptor on the object, the caller's to close. S3Error NoSuchKey, NoSuchBucket, AccessDenied."""
+        for path in self._places(bucket, key):
+            try:
+                descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO would block for ever
+            except PermissionError as error:
+                raise S3Error("AccessDenied", Message=f"the launcher may not read {path}") from error
+            except OSError as error:
+                if error.errno not in _ABSENT:
+                    raise
+                continue
+            state = os.fstat(descriptor)
+            if stat.S_ISREG(state.st_mode):
+                return descriptor, self._describe(bucket, key, state)
+            os.close(descriptor)
+        self.require_bucket(bucket)
+        raise S3Error("NoSuchKey", Key=key)
+
+    def keys(self, bucket: str, prefix: str, low: str) -> Iterator[tuple[str, str]]:
+        """Key and path of every object that begins with `prefix` and is at least `low`, in S3's order. NoSuchBucket."""
+        self.require_bucket(bucket)
+        changes = self._journal.of(bucket)
+        overlay, data = self._folders(bucket)
+        odd = sorted(key for key in changes.odd.copy() if key >= low and key.startswith(prefix))
+        layers = (
+            self._walker.walk(overlay, prefix, low),
+            ((key, str(self._odd_path(bucket, key))) for key in odd),
+            (pair for pair in self._walker.walk(data, prefix, low) if pair[0] not in changes.deleted),
+        )
+        last = None
+        for key, path in heapq.merge(*layers, key=itemgetter(0)):  # of equal keys the overlay's comes first
+            if key != last:
+                yield key, path
+            last = key
+
+    def describe(self, bucket: str, key: str, path: str) -> Stored | None:
+        """What S3 says of an object that `keys` gave; None where it is gone since."""
+        try:
+            return self._describe(bucket, key, os.stat(path))  # noqa: PTH116 - a Path costs more than the call itself
+        except FileNotFoundError:
+            return None
+
+    def put(
+        self,
+        name: tuple[str, str],
+        arrived: Arrived,
+        headers: Mapping[str, str],
+        etag: str = "",
+        allow: Callable[[Stored | None], None] = lambda existing: None,
+    ) -> Stored:
+        """Gives what arrived its bucket and key; takes it over in any case.
+
+        `etag` is the MD5 unless given. `allow` is asked with the object that is there now, while nothing else can
+        change it, and raises to refuse. S3Error NoSuchBucket, KeyTooLongError.
+        """
+        bucket, key = name
+        try:
+            if len(key.encode()) > _KEY_LIMIT:
+                raise S3Error("KeyTooLongError")
+            with self._lock:
+                self.require_bucket(bucket)
+                allow(self._existing(bucket, key))
+                put = Put(stamp(arrived.path.stat()), etag or arrived.md5, headers)
+                self._journal.announce(bucket, key, put)
+                odd_path = self._odd_path(bucket, key)
+                odd = not (is_plain(key) and self._move_to_path(bucket, key, arrived.path))
+                if odd:
+                    odd_path.parent.mkdir(exist_ok=True)
+                    arrived.path.replace(odd_path)
+                self._journal.settle(bucket, key, put, odd=odd)
+                if not odd:
+                    odd_path.unlink(missing_ok=True)  # where it was while its place was taken
+                return Stored(arrived.size, put.stamp[2] / 1e9, put.etag, headers)
+        finally:
+            arrived.discard()
+
+    def delete(self, bucket: str, key: str) -> None:
+        """Removes an object, or hides it where it lies in the data folder; none there is no error.
+
+        S3Error NoSuchBucket; AccessDenied where only a link in the overlay leads to it.
+        """
+        with self._lock:
+            self.require_bucket(bucket)
+            if self._existing(bucket, key) is None:
+                return
+            plain = is_plain(key)
+            written = Path(self._overlay, bucket, key) if plain else None
+            if written is not None and self._behind_link(written):
+                raise S3Error(
+                    "AccessDenied", Message=f"{written} lies behind a link, and nothing is removed through one"
+                )
+            hide = plain and (self.data_folder(bucket) / key).is_file()
+            self._journal.delete(bucket, key, hide=hide)  # first, so that no reader sees the data folder's come back
+            self._odd_path(bucket, key).unlink(missing_ok=True)
+            if written is not None and written.is_file():
+                written.unlink()
+                for folder in written.parents[: key.count("/")]:  # those that are empty without it
+                    with suppress(OSError):
+                        folder.rmdir()
+
+    def data_folder(self, bucket: str) -> Path:
+        """The folder of a bucket's data, whether it exists or not."""
+        return self._elsewhere.get(bucket) or Path(self._data, bucket)
+
+    def _folders(self, bucket: str) -> tuple[str, str]:
+        if not _BUCKET.fullmatch(bucket):
+            raise S3Error("NoSuchBucket", BucketName=bucket)
+        return f"{self._overlay}/{bucket}", str(self.data_folder(bucket))
+
+    def _places(self, bucket: str, key: str) -> Iterator[str]:
+        """Where an object may lie, the first place before the others."""
+        overlay, data = self._folders(bucket)
+        changes = self._journal.of(bucket)
+        plain = is_plain(key)
+        if plain:
+            yield f"{overlay}/{key}"
+        if key in changes.odd:
+            yield str(self._odd_path(bucket, key))
+        if plain and key not in changes.deleted:
+            yield f"{data}/{key}"
+
+    def _odd_path(self, bucket: str, key: str) -> Path:
+        return self._own / "odd" / hashlib.sha256(f"{bucket}/{key}".encode()).hexdigest()
+
+    def _describe(self, bucket: str, key: str, state: os.stat_result) -> Stored:
+        put = self._journal.of(bucket).put_of(key, state)
+        if put is not None:
+            return Stored(state.st_size, state.st_mtime, put.etag, put.headers)
+        # Not read to be hashed. The `-1` marks it as no MD5 of the content, so that no client compares it with one.
+        etag = hashlib.blake2b(repr(stamp(state)).encode(), digest_size=16).hexdigest() + "-1"
+        return Stored(state.st_size, state.st_mtime, etag, {})
+
+    def _existing(self, bucket: str, key: str) -> Stored | None:
+        try:
+            descriptor, stored = self.open(bucket, key)
+        except S3Error as error:
+            if error.code != "NoSuchKey":
+                raise
+            return None
+        os.close(descriptor)
+        return stored
+
+    def _move_to_path(self, bucket: str, key: str, source: Path) -> bool:
+        """Whether the file could be moved to where its key says: no file where a folder must be, nor the reverse."""
+        target = Path(self._overlay, bucket, key)
+        if self._behind_link(target):
+            return False
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            source.replace(target)
+        except OSError as error:
+            if error.errno not in _TAKEN:
+                raise
+            return False
+        return True
+
+    def _behind_link(self, path: Path) -> bool:
+        folders = path.parents[: len(path.relative_to(self._overlay).parts) - 1]  # the bucket's and those below it
+        return any(folder.is_symlink() for folder in folders)

@@ -1,0 +1,221 @@
+"""Multipart uploads of the embedded S3: parts arrive in any order and become one object when the client says so.
+
+Uploads live in memory and their parts in the store's incoming folder, so one that is neither completed nor aborted ends
+with the server and leaves nothing behind. Clients send parts of one size, so each is written straight to its place in one file,
+which then is the object; only parts that turn out to be elsewhere are copied. A completed upload is remembered: a client that
+heard no answer asks again, and gets the same one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from pathlib import Path
+
+from launcher.local.s3_server.documents import NamedPart, S3Error
+from launcher.local.s3_server.incoming import Arrived, Slot
+from launcher.local.s3_server.storage import checksums
+from launcher.local.s3_server.storage.store import Store, Stored
+
+PART_SIZES = "parts"  # beside an object's headers: the sizes of its parts in bytes, with commas between
+_SMALLEST_PART = 5 * 1024 * 1024  # bytes, of every part but the last
+_LAST_NUMBER = 10_000
+_COPY_STEP = 1 << 30  # bytes; the kernel copies
+
+
+@dataclass
+class Upload:
+    """One upload under way, or completed."""
+
+    bucket: str
+    key: str
+    headers: Mapping[str, str]
+    path: Path
+    """The file in which the parts are written side by side."""
+    checksum: str = ""
+    """The algorithm that the client asked for, in lower case; empty for none."""
+    started: float = field(default_factory=time.time)
+    """Seconds since 1970."""
+    parts: dict[int, Arrived] = field(default_factory=dict)
+    stride: int = 0
+    """Bytes from one part to the next in `path`: the size of the part that arrived first."""
+    placed: set[int] = field(default_factory=set)
+    """The numbers whose place in `path` has been given away."""
+    stored: Stored | None = None
+    """The object, once the upload is completed."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held while the upload is completed."""
+
+
+class Uploads:
+    """The uploads of one store. Safe to use from many threads."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._uploads: dict[str, Upload] = {}
+
+    def create(self, bucket: str, key: str, headers: Mapping[str, str], checksum: str) -> str:
+        """A new upload's id. S3Error NoSuchBucket."""
+        self._store.require_bucket(bucket)
+        upload_id = uuid.uuid4().hex
+        with self._lock:
+            self._uploads[upload_id] = Upload(bucket, key, headers, self._store.incoming.new_path(), checksum)
+        return upload_id
+
+    def get(self, bucket: str, key: str, upload_id: str, *, completed: bool = False) -> Upload:
+        """The upload of that id; with `completed`, one that is completed counts. S3Error NoSuchUpload."""
+        upload = self._uploads.get(upload_id)
+        if (
+            upload is None
+            or (upload.bucket, upload.key) != (bucket, key)
+            or (upload.stored is not None and not completed)
+        ):
+            raise S3Error("NoSuchUpload", UploadId=upload_id)
+        return upload
+
+    def slot(self, upload: Upload, number: int, size: int) -> Slot | None:
+        """Where a part of `size` bytes goes; None if it needs a file of its own, as a part does that is sent again."""
+        with self._lock:
+            upload.stride = upload.stride or size
+            if size > upload.stride or number in upload.placed or not 1 <= number <= _LAST_NUMBER:
+                return None
+            upload.placed.add(number)
+        return Slot(upload.path, (number - 1) * upload.stride, size)
+
+    def of_bucket(self, bucket: str) -> list[tuple[str, Upload]]:
+        """Id and upload of all under way in a bucket, by key and then by time. S3Error NoSuchBucket."""
+        self._store.require_bucket(bucket)
+        with self._lock:
+            found = [
+                (upload_id, upload)
+                for upload_id, upload in self._uploads.items()
+                if upload.bucket == bucket and upload.stored is None
+            ]
+        return sorted(found, key=lambda pair: (pair[1].key, pair[1].started))
+
+    def add_part(self, upload: Upload, number: int, arrived: Arrived) -> None:
+        """Keeps a part, in place of an earlier one of that number. S3Error InvalidArgument."""
+        if not 1 <= number <= _LAST_NUMBER:
+            arrived.discard()
+            raise S3Error("InvalidArgument", Message=f"Part number must be between 1 and {_LAST_NUMBER}, inclusive")
+        with self._lock:
+            former = upload.parts.get(number)
+            upload.parts[number] = arrived
+        if former is not None and former.path != upload.path:
+            former.discard()
+
+    def complete(
+        self, upload: Upload, named: Sequence[NamedPart], expected: str | None, allow: Callable[[Stored | None], None]
+    ) -> Stored:
+        """Make the object out of the named parts, or return the object if that is done already.
+
+        Args:
+            upload: The upload.
+            named: Its parts, in ascending order.
+            expected: The whole object's checksum as the client states it, if it does.
+            allow: Called with the object that is there now; raises to refuse.
+
+        Raises:
+            S3Error: InvalidPart, InvalidPartOrder, EntityTooSmall, BadDigest, and what `Store.put` and `allow` raise; the
+                upload stays in each case.
+        """
+        with upload.lock:
+            if upload.stored is not None:
+                return upload.stored
+            parts = _choose(upload, named)
+            whole = self._assemble(upload, parts)
+            md5 = hashlib.md5(b"".join(bytes.fromhex(part.md5) for part in parts), usedforsecurity=False).hexdigest()
+            try:
+                headers = {**upload.headers, **_whole_checksum(upload, parts, whole, expected)}
+            except S3Error:
+                whole.discard()
+                raise
+            headers[PART_SIZES] = ",".join(str(part.size) for part in parts)
+            upload.stored = self._store.put((upload.bucket, upload.key), whole, headers, f"{md5}-{len(parts)}", allow)
+            self._discard(upload)
+            return upload.stored
+
+    def abort(self, upload_id: str) -> None:
+        """Ends an upload and removes its parts."""
+        with self._lock:
+            upload = self._uploads.pop(upload_id, None)
+        if upload is not None:
+            self._discard(upload)
+
+    def _discard(self, upload: Upload) -> None:
+        for part in upload.parts.values():
+            part.discard()
+        upload.path.unlink(missing_ok=True)
+
+    def _assemble(self, upload: Upload, parts: Sequence[Arrived]) -> Arrived:
+        """One file of the parts: the file that they are in already, if nothing else is, else a copy."""
+        *places, total = accumulate((part.size for part in parts), initial=0)
+        whole = Arrived(self._store.incoming.new_path(), total, "")
+        try:
+            with self._lock:
+                in_place = [(part.path, part.offset) for part in parts] == [(upload.path, place) for place in places]
+                if in_place and upload.path.stat().st_size == total and upload.placed <= upload.parts.keys():
+                    upload.placed.update(range(1, _LAST_NUMBER + 1))  # no part is written into the object from now on
+                    whole.path.hardlink_to(upload.path)
+                    return whole
+            with whole.path.open("xb") as target:
+                for part in parts:
+                    _copy(part, target.fileno())
+        except BaseException:
+            whole.discard()
+            raise
+        return whole
+
+
+def _copy(part: Arrived, target: int) -> None:
+    """Append a part to an open file."""
+    with part.path.open("rb") as source:
+        os.lseek(source.fileno(), part.offset, os.SEEK_SET)
+        left = part.size
+        while left:
+            count = os.sendfile(target, source.fileno(), None, min(left, _COPY_STEP))
+            if not count:
+                raise OSError(f"{part.path} became shorter while it was copied")
+            left -= count
+
+
+def _whole_checksum(
+    upload: Upload, parts: Sequence[Arrived], whole: Arrived, expected: str | None
+) -> Mapping[str, str]:
+    """The headers of the whole object's checksum; empty if the client asked for none."""
+    name = checksums.PREFIX + upload.checksum
+    kind = upload.headers.get(checksums.TYPE)
+    if not upload.checksum:
+        return {}
+    if kind == checksums.FULL:
+        with whole.path.open("rb", buffering=0) as file:
+            return checksums.read(file, upload.checksum, {} if expected is None else {name: expected})
+    if not checksums.computable(upload.checksum):
+        return {} if expected is None else {name: expected}
+    text = checksums.composite(upload.checksum, [part.checksums[name] for part in parts])
+    if expected not in (None, text, text.partition("-")[0]):
+        raise S3Error("BadDigest")
+    return {name: text}
+
+
+def _choose(upload: Upload, named: Sequence[NamedPart]) -> list[Arrived]:
+    numbers = [part.number for part in named]
+    if numbers != sorted(set(numbers)):
+        raise S3Error("InvalidPartOrder")
+    parts = []
+    for number, etag, texts in named:
+        part = upload.parts.get(number)
+        if part is None or part.md5 != etag or not texts <= set(part.checksums.values()):
+            raise S3Error("InvalidPart", PartNumber=number, ETag=etag)
+        parts.append(part)
+    for part, number in zip(parts[:-1], numbers, strict=False):
+        if part.size < _SMALLEST_PART:
+            raise S3Error("EntityTooSmall", ProposedSize=part.size, MinSizeAllowed=_SMALLEST_PART, PartNumber=number)
+    return parts

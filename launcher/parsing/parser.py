@@ -1,0 +1,256 @@
+"""YAML text -> JobSpec; every problem with file, line and column, all at once.
+
+Where the file has problems of shape, what is left without the wrong parts is still checked against AWS's rules, so that
+one run names all there is to mend.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path as FilePath
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from launcher.checks import check_spec
+from launcher.errors import MAX_TOLD, InputError, Path, Problem, SpecError, cut, dotted, in_file_order, place_order
+from launcher.nearest import did_you_mean, did_you_mean_path, nearest
+from launcher.parsing.foreign_keys import as_list, as_mapping, place_of
+from launcher.parsing.layers import read_bytes, read_layers
+from launcher.parsing.text import MAX_BYTES, is_spec
+from launcher.parsing.tree import Tree, once_each
+from launcher.reference.codes import without_ignored
+from launcher.spec.channels import KINDS
+from launcher.spec.job import JobSpec
+from launcher.spec.values import WRONG_TYPE, Plain
+
+_MANY_KEYS = 15  # more than this nobody reads
+_WRONG_FORMS = {"model_type", "model_attributes_type", "dict_type", "tuple_type", "list_type"}
+_Found = tuple[Path, Mapping[str, Any], Mapping[str, Any]]  # where, pydantic's error, and the value that it is about
+
+
+def load(path: str | FilePath, *, sets: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> JobSpec:
+    """Read a spec from a file, or from standard input for `-`.
+
+    `sets` are `path=value` as after `--set`; `environ` is what `${NAME}` is looked up in, this process's own unless given.
+    Raises SpecError with every problem found, and InputError where the file cannot be read.
+    """
+    environ = os.environ if environ is None else environ
+    if str(path) == "-":
+        return parse_spec(sys.stdin.buffer.read(MAX_BYTES + 1), "<stdin>", sets=sets, environ=environ)
+    try:
+        data = read_bytes(FilePath(path))
+    except OSError as error:
+        near = did_you_mean_path(path, is_spec) if isinstance(error, FileNotFoundError) else ""
+        raise InputError(f"{path}: cannot be read: {error.strerror}{near or '; check the path'}") from None
+    return parse_spec(data, str(path), sets=sets, environ=environ)
+
+
+def parse_spec(
+    text: str | bytes, file: str = "<text>", *, sets: Sequence[str] = (), environ: Mapping[str, str] | None = None
+) -> JobSpec:
+    """Parse a spec, with `${NAME}` looked up in `environ`. Raises SpecError with every problem, in the file's order."""
+    tree, veiled = read_layers(text, file, sets, environ or {})
+    if not isinstance(tree.value, dict):
+        location = tree.locate(())
+        raise SpecError(
+            [Problem((), "is not a mapping; a spec is made of `key: value` lines", WRONG_TYPE, location=location)]
+        )
+    spec, found = _validated(tree.value)
+    spec._locate, spec._veiled = tree.locate, veiled
+    if not found and not tree.problems:
+        return spec
+    # Words for each of thousands, with the nearest name of all that are known, would take their time.
+    first = sorted(found, key=lambda each: place_order(tree.locate(each[0])))[:MAX_TOLD]
+    problems = [_located(_problem(details, value), details, tree) for _, details, value in first]
+    # Of a list with a wrong item nothing is left to judge.
+    judged = {
+        _up_to_list(place) for place in (*(each[0] for each in found), *(each.meant for each in problems)) if place
+    }
+    # What stood in a list or a mapping of a wrong form may be what is missing beside it, or in what a file was to bring.
+    holed = {path[:-1] for path, details, _ in found if details["type"] in _WRONG_FORMS and len(path) > 1}
+    more = [
+        problem if problem.location else problem._replace(location=tree.locate(problem.path))
+        for problem in without_ignored(check_spec(spec, unknown=judged), spec, ())
+        if not (_within(problem.path, judged) or (problem.path[:-1] in holed and problem.path not in tree.places))
+    ]
+    if ("extends",) in {path[:1] for path, _, _ in found}:
+        more = []
+    known = {problem.location for problem in tree.problems}  # what else is wrong there follows from it
+    problems = [problem for problem in problems + more if problem.location not in known]
+    raise SpecError(cut(once_each(in_file_order(problems + tree.problems)), len(found) - len(first)))
+
+
+def _located(problem: Problem, details: Mapping[str, Any], tree: Tree) -> Problem:
+    """The problem at its place, with a remedy that only the place tells."""
+    at, written = tree.locate(problem.path), details["input"]
+    if isinstance(written, Plain) and problem.path in tree.below:
+        missing = "; it has no space behind its ':'" if re.match(r"[\w.-]+:[^\s/]", written) else ""
+        return problem._replace(message=problem.message + missing, location=tree.below[problem.path])
+    if written is None and at and re.search(r":\s+#", at.text[at.column - 1 :]):
+        problem = problem._replace(message=f"{problem.message}; ' #' begins a comment, so put such a text in quotes")
+    return problem._replace(location=at)
+
+
+def _up_to_list(path: Path) -> Path:
+    return next((path[:index] for index, part in enumerate(path) if isinstance(part, int)), path)
+
+
+def _within(path: Path, places: set[Path]) -> bool:
+    return any(path[:length] in places for length in range(1, len(path) + 1))
+
+
+def _validated(value: Mapping[str, Any]) -> tuple[JobSpec, list[_Found]]:
+    """The spec of all that is right in `value`, and pydantic's error for each thing that is not.
+
+    What is wrong is taken out, and the rest validated again, until it stands; each round takes out at least one thing.
+    """
+    wrong: list[_Found] = []
+    while True:
+        try:
+            return JobSpec.model_validate(value), wrong
+        except ValidationError as error:
+            # Of a channel of no kind, no key can be judged: its error stands at the channel, which goes as a whole.
+            found = [(_spec_path(each["loc"]), each, value) for each in error.errors(include_url=False)]
+            lists = {path[:-1] for path, _, _ in found if path and isinstance(path[-1], int)}
+            found = [each for each in found if each[0] not in lists]  # `extends` is no single text either: no news
+            # null takes a value away, so a field of a few texts has its default again.
+            wrong += [each for each in found if (each[1]["type"], each[1]["input"]) != ("literal_error", None)]
+            value = _without(value, [path for path, _, _ in found])
+
+
+def _without(value: Any, paths: list[Path]) -> Any:
+    """A copy of `value` that lacks what stands at `paths`. A wrong item takes its list along: items have an order."""
+    below: dict[str | int, list[Path]] = {}
+    dropped = set()
+    for path in paths:
+        inner = value.get(path[0])
+        if len(path) > 1 and isinstance(inner, dict) and path[1] in inner:
+            below.setdefault(path[0], []).append(path[1:])
+        else:
+            dropped.add(path[0])
+    return {
+        key: _without(item, below[key]) if key in below else item for key, item in value.items() if key not in dropped
+    }
+
+
+def _problem(details: Mapping[str, Any], value: Mapping[str, Any]) -> Problem:
+    """One of pydantic's errors in our words."""
+    path = _spec_path(details["loc"])
+    match details["type"]:
+        case "extra_forbidden":
+            hint, meant = _instead(path, _known_keys(path[:-1], value))
+            meant = meant[:1] if meant[:1] and value.get(str(meant[0])) is None else meant
+            return Problem(path, f"is not a key of {_called(path[:-1])}; {hint}", "unknown-key", meant=meant)
+        case "string_type":
+            return Problem(path, "has no value; write it, or '' for an empty text", WRONG_TYPE)
+        case "union_tag_invalid":
+            source = details["ctx"]["tag"]
+            message = f"{source!r} is no kind of channel{did_you_mean(source, KINDS)}; one of {', '.join(KINDS)}"
+            return Problem((*path, "source"), message, "unknown-source")
+        case "model_type" | "model_attributes_type" | "dict_type" if path == ("code",):
+            message = f"{_what(details['input'])}; write {{directory: FOLDER, entry_point: SCRIPT}}"
+            return Problem(path, message, WRONG_TYPE)
+        case "model_type" | "model_attributes_type" | "dict_type":
+            advice = as_mapping(path, details["input"])
+            message = f"{_what(details['input'])}, but a mapping of `key: value` belongs here{advice}"
+            return Problem(path, message, WRONG_TYPE)
+        case "tuple_type" | "list_type":
+            dash = str(details["input"]).startswith("-")
+            example = "; behind the '-' of an item comes a space" if dash else f", {as_list(path, details['input'])}"
+            return Problem(path, f"{_what(details['input'])}, but a list belongs here{example}", WRONG_TYPE)
+        case "literal_error":
+            given = "null" if details["input"] is None else str(details["input"])
+            expected = details["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
+            message = f"{given!r} is not one of {', '.join(expected)}{did_you_mean(given, expected)}"
+            return Problem(path, message, "unknown-value")
+        case _:
+            return Problem(path, details["msg"], details["type"] if details["type"] == WRONG_TYPE else "invalid-value")
+
+
+def _instead(path: Path, known: list[str]) -> tuple[str, Path]:
+    """What to write instead of a key that the mapping around it lacks, and the place that was probably meant."""
+    elsewhere = place_of(path, known)
+    if elsewhere is not None:
+        return elsewhere
+    mappings = _mappings_by_key()
+    where = mappings.get(str(path[-1]))
+    if where and (len(path) == 1 or path[0] != "channels"):
+        return f"it belongs under {' or '.join(where)}", ()
+    if len(path) > 1 and str(path[-1]) in JobSpec.model_fields:
+        return "it belongs at the top of the spec", ()
+    near = nearest(str(path[-1]), known)
+    if near:
+        return f"did you mean {near}?", (*path[:-1], near)
+    if len(path) == 1 and (inner := nearest(str(path[0]), mappings)):
+        return f"did you mean {inner} under {' or '.join(mappings[inner])}?", ()
+    return (
+        f"known here: {', '.join(known)}" if len(known) <= _MANY_KEYS else "`launch --schema` has those that are"
+    ), ()
+
+
+def _spec_path(loc: tuple[str | int, ...]) -> Path:
+    """Pydantic's location without what it adds: the kind of a channel or of an image, and `[key]` for a problem of a key."""
+    path = loc[:-1] if loc[-1:] == ("[key]",) else loc
+    if path[:1] == ("extends",):
+        return (*path[:1], *(part for part in path if isinstance(part, int)))
+    if path[:1] == ("image",):
+        return path[:1] + path[2:]
+    return path[:2] + path[3:] if path[:1] == ("channels",) and len(path) > 2 and path[2] in KINDS else path
+
+
+def _mappings_by_key() -> dict[str, list[str]]:
+    """The mappings of a spec in which each key has its place."""
+    inner = [
+        (name, model)
+        for name, field in JobSpec.model_fields.items()
+        for model in map(_model_of, get_args(field.annotation))
+        if model
+    ]
+    found: dict[str, list[str]] = {}
+    for name, model in (*inner, *(("a channel", kind) for kind in KINDS.values())):
+        for key in model.model_fields:
+            found.setdefault(key, []).append(name)
+    return {key: list(dict.fromkeys(names)) for key, names in found.items()}
+
+
+def _model_of(annotation: Any) -> type[BaseModel] | None:
+    plain = get_origin(annotation) is None and isinstance(annotation, type)
+    return annotation if plain and issubclass(annotation, BaseModel) else None
+
+
+def _called(path: Path) -> str:
+    if path and isinstance(path[-1], int):
+        return dotted(path[-2:])
+    return "a spec" if not path else "a channel" if path[0] == "channels" and len(path) == 2 else str(path[-1])
+
+
+def _known_keys(path: Path, value: Mapping[str, Any]) -> list[str]:
+    """The keys that the mapping at `path` may have."""
+    model: Any = JobSpec
+    if path[:1] == ("channels",):
+        channel = value["channels"][path[1]]
+        model, path = KINDS.get(str(channel.get("source", "S3")), KINDS["S3"]), path[2:]
+    for part in path:
+        if isinstance(part, str):
+            model = _inner_model(model.model_fields[part].annotation)
+    return list(model.model_fields)
+
+
+def _inner_model(annotation: Any) -> type[BaseModel]:
+    """The model inside `Model | None` or `tuple[Model, ...] | None`."""
+    if get_origin(annotation) is None and isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(_inner_model(inner) for inner in get_args(annotation) if inner not in (type(None), ...))
+
+
+def _what(value: Any) -> str:
+    if value is None:
+        return "has no value"
+    if isinstance(value, dict):
+        return "is a mapping"
+    shown = str(value) if len(str(value)) <= 60 else f"{str(value)[:57]}..."
+    return "is a list" if isinstance(value, list) else f"is {shown!r}"

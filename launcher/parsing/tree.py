@@ -1,0 +1,307 @@
+"""YAML text -> plain dicts and lists with the place of everything in them.
+
+Built from the parser's events rather than with `yaml.load`, because load forgets places, takes the last of two equal keys
+without a word, turns `012` into 10, and falls over on deep nesting. Scalars stay as written (`launcher.spec.values`).
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import yaml
+
+from launcher.errors import Location, Path, Problem, SpecError
+from launcher.parsing.text import checked_text, lines_of, refused
+from launcher.parsing.words import explained
+from launcher.spec.values import BOOLEANS, INTEGER, Plain
+
+MAX_DEPTH = 50
+MAX_VALUES = 5_000  # some five times what AWS takes; through aliases nine lines of YAML can stand for a billion
+NULLS = {"", "~", "null", "Null", "NULL"}
+_YAML = "tag:yaml.org,2002:"
+_UNQUOTED = {  # tags whose text counts as written without quotes -> what it has to look like
+    _YAML + "int": INTEGER.pattern,
+    _YAML + "float": r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?",
+    _YAML + "bool": "|".join(BOOLEANS),
+}
+_TAGS = {**dict.fromkeys([_YAML + "str", *_UNQUOTED], "scalar"), _YAML + "map": "mapping", _YAML + "seq": "sequence"}
+_MERGE = "<<"
+_SMART_QUOTES = "“”„‟‘’‚‛"
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_NO_SPACE = r"([\w.-]{1,60}):([^\s:/].{0,20})"
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # 8 times as fast where PyYAML was built with libyaml
+
+
+@dataclass
+class Tree:
+    """A document: its value, and where each key and list item stands."""
+
+    file: str
+    value: Any = None
+    places: dict[Path, Location] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)  # of keys, and of texts that look like something else
+    lines: list[str] = field(default_factory=list, repr=False)
+    aliased: bool = False  # so that a value can stand in it more than once
+    below: dict[Path, Location] = field(default_factory=dict)  # texts that begin on a line below their key
+
+    def location(self, place: tuple[int, int]) -> Location:
+        """A place of this document's own text."""
+        line, column = place
+        return Location(self.file, line, column, self.lines[line - 1] if line <= len(self.lines) else "")
+
+    def locate(self, path: Path) -> Location | None:
+        """The place of `path`, or of the nearest thing around it that was written."""
+        while path and path not in self.places:
+            path = path[:-1]
+        return self.places.get(path) or Location(self.file, 1, 1)
+
+
+@dataclass(eq=False)
+class _Node:
+    """A value with its place; `value` is None, a string, a list of nodes, or a list of pairs of nodes."""
+
+    kind: str  # scalar | sequence | mapping
+    value: Any
+    place: tuple[int, int]
+
+
+@dataclass
+class _Walk:
+    """How far a walk over nodes has come: the values left, and the merge keys around it."""
+
+    left: int = MAX_VALUES
+    merges: int = 0
+
+
+def read_tree(text: str | bytes, file: str) -> Tree:
+    """Parse one document. Raises SpecError where it is not YAML; what is wrong with keys is in the tree's problems."""
+    tree = Tree(file, lines=lines_of(text))
+    try:
+        root = _compose(checked_text(text, file), tree)
+        tree.places[()] = tree.location(root.place)
+        tree.value = _plain(root, (), tree, _Walk())
+    except SpecError as error:
+        raise SpecError([_with_line(problem, tree.lines) for problem in error.problems]) from None
+    tree.problems = once_each(tree.problems)
+    return tree
+
+
+def once_each(problems: list[Problem]) -> list[Problem]:
+    """The problems without those that are told of the same key at the same place already: an alias brings its own along.
+
+    The key counts, since all that is missing from a mapping is told at the mapping.
+    """
+    first: dict[Any, Problem] = {}
+    for problem in problems:
+        first.setdefault((problem.location, problem.code, problem.path[-1:]), problem)
+    return list(first.values())
+
+
+def _with_line(problem: Problem, lines: list[str]) -> Problem:
+    at = problem.location
+    if at is None or not 0 < at.line <= len(lines):
+        return problem
+    # A tab that is the trouble is to be seen.
+    text = lines[at.line - 1].replace("\t", "→") if problem.code == "yaml-syntax" else lines[at.line - 1]
+    return problem._replace(location=replace(at, text=text))
+
+
+def _compose(text: str, tree: Tree) -> _Node:
+    """The document as nodes, with aliases pointing at the node they name; no recursion, so no depth can break it."""
+    try:
+        root = _compose_events(text, tree)
+    except yaml.MarkedYAMLError as error:
+        raise refused(tree.file, *explained(error, tree.lines), "yaml-syntax") from None
+    except yaml.YAMLError as error:
+        raise refused(tree.file, (1, 1), f"is not YAML: {' '.join(str(error).split())}", "yaml-syntax") from None
+    if root is None:
+        raise empty(tree.file)
+    return root
+
+
+def empty(file: str) -> SpecError:
+    """The error of a file that holds nothing."""
+    return refused(file, (1, 1), "is empty; `launch --example s3-file` prints a spec to start from", "yaml-empty")
+
+
+def _compose_events(text: str, tree: Tree) -> _Node | None:
+    root: _Node | None = None
+    stack: list[_Node] = []
+    anchors: dict[str, _Node] = {}
+    count = 0
+    events: Iterator[Any] = yaml.parse(text, Loader=_Loader)
+    for event in events:
+        place = (event.start_mark.line + 1, event.start_mark.column + 1)
+        if isinstance(event, yaml.DocumentStartEvent) and root is not None:
+            raise refused(tree.file, place, "starts a second document; one file is one job", "yaml-documents")
+        if isinstance(event, yaml.DocumentStartEvent) and event.tags:
+            raise refused(
+                tree.file, (place[0], 1), "is a directive, which no spec needs; delete the line", "yaml-syntax"
+            )
+        if isinstance(event, yaml.CollectionEndEvent):
+            stack.pop()
+        if not isinstance(event, yaml.NodeEvent):
+            continue
+        count += 1
+        if count > 2 * MAX_VALUES:  # of which half may be keys
+            raise _too_much(tree, place)
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor not in anchors:
+                message = f"*{event.anchor} names no anchor above it; put a text that begins with * in quotes"
+                raise refused(tree.file, place, message, "yaml-alias")
+            node, tree.aliased = anchors[event.anchor], True
+            if node in stack:
+                message = f"*{event.anchor} stands inside what it names; write the values out"
+                raise refused(tree.file, place, message, "yaml-alias")
+        else:
+            node = _node(event, place, tree)
+            if event.anchor:
+                anchors[event.anchor] = node
+        if not stack:
+            root = node if root is None else root
+        else:
+            stack[-1].value.append(node if node.place == place else _Node(node.kind, node.value, place))
+        if isinstance(event, yaml.CollectionStartEvent):
+            stack.append(node)
+            if len(stack) > MAX_DEPTH:
+                raise _too_deep(tree, place)
+    return root
+
+
+def _too_much(tree: Tree, place: tuple[int, int]) -> SpecError:
+    code = "yaml-alias" if tree.aliased else "yaml-too-large"
+    return refused(tree.file, place, f"is one value more than the {MAX_VALUES:,} that a spec may hold", code)
+
+
+def _too_deep(tree: Tree, place: tuple[int, int]) -> SpecError:
+    return refused(tree.file, place, f"is nested deeper than {MAX_DEPTH} levels; no spec needs so many", "yaml-depth")
+
+
+def _node(event: Any, place: tuple[int, int], tree: Tree) -> _Node:
+    kind = {yaml.MappingStartEvent: "mapping", yaml.SequenceStartEvent: "sequence"}.get(type(event), "scalar")
+    form = _UNQUOTED.get(event.tag) if kind == "scalar" else None
+    if event.tag not in (None, "!") and (
+        _TAGS.get(event.tag) != kind or (form and not re.fullmatch(form, event.value))
+    ):
+        tag = _CONTROL.sub("?", event.tag.replace(_YAML, "!!"))
+        message = f"the tag {tag} is not taken here; write the plain value, or a text that begins with ! in quotes"
+        raise refused(tree.file, place, message, "yaml-tag")
+    if kind != "scalar":
+        return _Node(kind, [], place)
+    if "\0" in event.value:
+        raise refused(tree.file, place, "holds a NUL character, which AWS takes nowhere; delete it", "yaml-character")
+    if event.tag not in _UNQUOTED and (event.style not in (None, "") or event.tag in ("!", _YAML + "str")):
+        return _Node(kind, event.value, place)
+    return _Node(kind, None if event.value in NULLS else Plain(_unmasked(event, place, tree)), place)
+
+
+def _unmasked(event: Any, place: tuple[int, int], tree: Tree) -> str:
+    """An unquoted text; what only looks like a space, a quote or a dash of YAML's is told, and left out."""
+    text: str = event.value
+    for number, line in enumerate(tree.lines[place[0] : event.end_mark.line + 1], place[0] + 1):
+        if line.lstrip().startswith("- "):
+            message = "goes on with the text above, since it is indented deeper; align the '-' with the list's others"
+            at = (number, len(line) - len(line.lstrip()) + 1)
+            tree.problems.append(_problem((), message, "yaml-syntax", tree, at))
+            return text
+    if text.isascii():
+        return text
+    message, bare = "", text.strip(_unseen(text))
+    if bare != text:
+        verb, odd = ("begins", text[0]) if bare == "" or text[0] != bare[0] else ("ends", text[-1])
+        name = f"U+{ord(odd):04X} ({unicodedata.name(odd, 'unnamed').lower()})"
+        message = f"{verb} with {name}, which cannot be seen; delete it, or put the text in quotes"
+    elif text[0] in _SMART_QUOTES:
+        message = f"begins with {text[0]}, which is no quote to YAML; write \" or ', or put it in quotes as well"
+        bare = text.strip(_SMART_QUOTES)
+    elif re.match("[–—−] ", text):
+        message = f"begins with {text[0]}, U+{ord(text[0]):04X}; an item of a list begins with '- '"
+    if message:
+        tree.problems.append(_problem((), message, "yaml-character", tree, place))
+    return bare or "?"
+
+
+def _unseen(text: str) -> str:
+    """The characters of a text that look like spaces, or like nothing at all."""
+    return "".join({each for each in text if unicodedata.category(each) in ("Zs", "Cf")})
+
+
+def _plain(node: _Node, path: Path, tree: Tree, walk: _Walk) -> Any:
+    """A node as dict, list or scalar; notes the place of everything and the problems of keys."""
+    walk.left -= 1
+    if walk.left < 0:
+        raise _too_much(tree, node.place)
+    if len(path) + walk.merges > MAX_DEPTH:
+        raise _too_deep(tree, node.place)
+    if node.kind == "scalar":
+        return node.value
+    if node.kind == "sequence":
+        items = []
+        for index, item in enumerate(node.value):
+            below: Path = (*path, index)
+            tree.places[below] = tree.location(item.place)
+            items.append(_plain(item, below, tree, walk))
+        return items
+    values: dict[str, Any] = {}
+    merged: dict[str, Any] | None = None
+    for key, item in zip(node.value[::2], node.value[1::2], strict=True):
+        if isinstance(key.value, Plain) and key.value == _MERGE:
+            if merged is not None:
+                message = "<< is written twice; write one, <<: [*one, *two]"
+                tree.problems.append(_problem(path, message, "duplicate-key", tree, key.place))
+            merged = {**_merged(item, path, tree, walk), **(merged or {})}
+        elif wrong := _wrong_key(key, item):
+            tree.problems.append(_problem(path, wrong, "yaml-key", tree, key.place))
+        else:
+            name = str(key.value)
+            below = (*path, name)
+            if name in values:
+                message = f"is written twice, the first time on line {tree.places[below].line}; delete one of them"
+                tree.problems.append(_problem(below, message, "duplicate-key", tree, key.place))
+                continue
+            tree.places[below] = tree.location(key.place)
+            if item.kind == "scalar" and item.place[0] > key.place[0]:
+                tree.below[below] = tree.location(item.place)
+            values[name] = _plain(item, below, tree, walk)
+    return {**(merged or {}), **values}
+
+
+def _wrong_key(key: _Node, item: _Node) -> str | None:
+    """Why a node cannot be a key."""
+    if key.kind != "scalar":
+        return f"a {'list' if key.kind == 'sequence' else key.kind} cannot be a key; write a name"
+    if key.value is None:
+        return "nothing, ~ and null cannot be a key; write a name, in quotes if that is its name"
+    if _CONTROL.search(key.value):
+        return "a key cannot hold a line break or a control character; write one line of text"
+    if isinstance(key.value, Plain) and item.value is None and (found := re.fullmatch(_NO_SPACE, key.value)):
+        return f"has no space behind its ':'; write `{found[1]}: {found[2]}`"
+    return None
+
+
+def _merged(node: _Node, path: Path, tree: Tree, walk: _Walk) -> dict[str, Any]:
+    """What `<<: *anchor` or `<<: [*one, *two]` brings in; earlier ones win, and the mapping's own keys win over all."""
+    merged: dict[str, Any] = {}
+    walk.merges += 1
+    for item in node.value if node.kind == "sequence" else [node]:
+        if item.kind != "mapping":
+            tree.problems.append(_problem(path, "<< takes a mapping, such as *defaults", "yaml-key", tree, item.place))
+            continue
+        scratch = Tree(tree.file, lines=tree.lines)
+        brought = _plain(item, path, scratch, walk)
+        new = brought.keys() - merged.keys()
+        merged.update((key, value) for key, value in brought.items() if key in new)
+        for place, at in scratch.places.items():
+            if place[len(path)] in new:
+                tree.places.setdefault(place, at)
+        tree.problems += scratch.problems
+    walk.merges -= 1
+    return merged
+
+
+def _problem(path: Path, message: str, code: str, tree: Tree, place: tuple[int, int]) -> Problem:
+    return Problem(path, message, code, location=tree.location(place))

@@ -1,0 +1,1 @@
+"""Checks of permissions: the role, its policies, bucket policies, KMS keys."""

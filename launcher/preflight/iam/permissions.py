@@ -1,0 +1,211 @@
+"""What the job's role may do: IAM simulates its policies; the answer is allowed, denied, or not known.
+
+A simulation knows neither the policies of buckets, keys and repositories, which can allow what the role's own do not, nor the
+circumstances that conditions ask for. So a refusal counts only where no condition is left open (IAM names the context that
+it missed), and where the resource's own policy, if it has one, does not name the role. All else is silence.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from launcher.aws.account import AwsError
+from launcher.aws.threads import at_once
+from launcher.preflight.asking import listed
+from launcher.preflight.check import Check, Found, Subject
+from launcher.preflight.iam.encryption import first_keys
+from launcher.preflight.iam.needs import Need, needs
+from launcher.preflight.iam.role import described_role, own_role
+
+_TAG = "s3:ExistingObjectTag/"
+_NO_POLICY = ("NoSuchBucketPolicy", "RepositoryPolicyNotFoundException")
+_NO_RESOURCE = ("NoSuchBucket", "RepositoryNotFoundException", "NotFoundException")  # other checks tell
+Context = tuple[tuple[str, str], ...]
+
+
+class Verdict(NamedTuple):
+    """What IAM says of one action on one resource."""
+
+    decision: str  # allowed, implicitDeny or explicitDeny
+    missing: tuple[str, ...] = ()  # what conditions asked for, and nobody knows
+
+    @property
+    def is_denied(self) -> bool:
+        """Whether it is denied in all circumstances."""
+        return self.decision != "allowed" and not self.missing
+
+
+_UNKNOWN = Verdict("implicitDeny", ("?",))
+
+
+def role_is_allowed(subject: Subject) -> Iterator[Found]:
+    """Simulate what the job needs. Raises AwsError."""
+    parts = own_role(subject)
+    if parts is None or described_role(subject, parts["name"]) is None:
+        return  # the check of the role tells
+    wanted = list(dict.fromkeys(needs(subject, parts["partition"], parts["account"])))
+    verdicts = _simulated(subject, wanted)
+    suspects = [(need, verdicts[need.action, need.resource]) for need in wanted]
+    suspects = [(need, verdict) for need, verdict in suspects if verdict.decision != "allowed"]
+    denied: dict[tuple[Any, str, str], list[str]] = {}
+    for (need, _), outcome in at_once(lambda suspect: _is_denied(subject, parts["name"], *suspect), suspects):
+        error = outcome.exception()
+        if isinstance(error, AwsError) and not error.is_expired:
+            subject.could_not_ask(need.path, error)
+        elif outcome.result():
+            code = "role-denied" if need.is_vital else "role-lacks"
+            denied.setdefault((need.path, code, need.told), []).append(need.action)
+    for (path, code, told), actions in denied.items():
+        said = listed(sorted(actions), 5)
+        yield path, code, f"the role {parts['name']!r} is not allowed {said} on {told}; allow it in the role's policies"
+
+
+def _is_denied(subject: Subject, role: str, need: Need, verdict: Verdict) -> bool:
+    """Whether a refusal holds when looked at more closely. Raises AwsError."""
+    if need.place is not None:
+        verdict = _on_what_is_there(subject, need, verdict)
+    if not verdict.is_denied:
+        return False
+    return verdict.decision == "explicitDeny" or not _may_be_granted(subject, role, need)
+
+
+def _on_what_is_there(subject: Subject, need: Need, verdict: Verdict) -> Verdict:
+    """Ask again with the prefix that is listed, or with a key that exists and its tags."""
+    assert need.place is not None
+    bucket, prefix = need.place
+    if need.action == "s3:ListBucket":
+        folder = prefix if not prefix or prefix.endswith("/") else f"{prefix}/"
+        return verdict if verdict.is_denied else _asked(subject, need, (("s3:prefix", folder),))
+    keys = first_keys(subject, need.place)
+    if not keys:
+        return _UNKNOWN  # of an empty prefix other checks tell
+    arn = need.resource.partition("/")[0]
+    real = need._replace(resource=f"{arn}/{keys[0]}")
+    verdict = _asked(subject, real, ())
+    if verdict.missing and all(name.startswith(_TAG) for name in verdict.missing):
+        answer = subject.ask("s3", "get_object_tagging", Bucket=bucket, Key=keys[0])
+        tags = {tag["Key"]: tag["Value"] for tag in answer.get("TagSet", ())}
+        context = tuple((name, tags.get(name.removeprefix(_TAG), "")) for name in verdict.missing)
+        return _asked(subject, real, context)
+    return verdict
+
+
+def _asked(subject: Subject, need: Need, context: Context) -> Verdict:
+    answers = _simulate(subject, [need.action], [need.resource], context)
+    return answers.get((need.action, need.resource), _UNKNOWN)
+
+
+def _simulated(subject: Subject, wanted: Sequence[Need]) -> dict[tuple[str, str], Verdict]:
+    """IAM's verdict on each need; actions on the same resources share a question. Raises AwsError."""
+    resources: dict[str, set[str]] = {}
+    for need in wanted:
+        resources.setdefault(need.action, set()).add(need.resource)
+    together: dict[tuple[str, ...], list[str]] = {}
+    for action, names in resources.items():
+        together.setdefault(tuple(sorted(names)), []).append(action)
+    questions = [(actions, names) for names, actions in together.items()]
+    verdicts = {(need.action, need.resource): _UNKNOWN for need in wanted}
+    for _, outcome in at_once(lambda question: _simulate(subject, *question), questions):
+        verdicts.update(outcome.result())
+    return verdicts
+
+
+def _simulate(
+    subject: Subject, actions: Sequence[str], resources: Sequence[str], context: Context = ()
+) -> dict[tuple[str, str], Verdict]:
+    more: dict[str, Any] = {}
+    if context:
+        more["ContextEntries"] = [
+            {"ContextKeyName": name, "ContextKeyValues": [value], "ContextKeyType": "string"} for name, value in context
+        ]
+    answer = subject.ask(
+        "iam",
+        "simulate_principal_policy",
+        PolicySourceArn=subject.draft.get("RoleArn"),
+        ActionNames=list(actions),
+        ResourceArns=list(resources),
+        **more,
+    )
+    found = {}
+    for result in answer.get("EvaluationResults", ()):
+        action = next((each for each in actions if each.lower() == result["EvalActionName"].lower()), "")
+        for resource in resources:
+            found[action, resource] = _verdict(result, resource, len(resources))
+    return found
+
+
+def _verdict(result: Mapping[str, Any], resource: str, asked: int) -> Verdict:
+    """One resource's part of an EvaluationResult, which has one for each resource where several were asked about."""
+    missing = list(result.get("MissingContextValues", ()))
+    if result.get("OrganizationsDecisionDetail", {}).get("AllowedByOrganizations") is False:
+        missing.append("organization")  # its policies' conditions are not simulated
+    for each in result.get("ResourceSpecificResults", ()):
+        if each.get("EvalResourceName") == resource:
+            return Verdict(each["EvalResourceDecision"], (*missing, *each.get("MissingContextValues", ())))
+    decision = result["EvalDecision"]
+    if asked == 1 or decision == "allowed" or result.get("EvalResourceName") == resource:
+        return Verdict(decision, tuple(missing))
+    return _UNKNOWN
+
+
+def _may_be_granted(subject: Subject, role: str, need: Need) -> bool:
+    """Whether the resource's own policy, or a grant of its key, may allow what the role's policies do not. Raises AwsError."""
+    service, _, _ = need.action.partition(":")
+    name = need.resource.split(":", 5)[-1]
+    try:
+        if service in ("s3", "s3express"):
+            name = name.removeprefix("bucket/") if service == "s3express" else name
+            policy = subject.ask("s3", "get_bucket_policy", Bucket=name.partition("/")[0])["Policy"]
+        elif service == "kms":
+            policy = subject.ask("kms", "get_key_policy", KeyId=need.resource, PolicyName="default")["Policy"]
+            grants = subject.ask("kms", "list_grants", KeyId=need.resource).get("Grants", ())
+            if any(_is_role(str(grant.get("GranteePrincipal", "")), role) for grant in grants):
+                return True
+        elif service == "ecr" and need.resource != "*":
+            registry, repository = need.resource.split(":")[4], name.removeprefix("repository/")
+            answer = subject.ask("ecr", "get_repository_policy", registryId=registry, repositoryName=repository)
+            policy = answer["policyText"]
+        else:
+            return False
+    except AwsError as error:
+        if error.code in _NO_POLICY:
+            return False
+        if error.code in _NO_RESOURCE:
+            return True
+        raise
+    return may_name(json.loads(policy), role)
+
+
+def may_name(policy: Mapping[str, Any], role: str) -> bool:
+    """Whether a resource's policy allows anything to the role itself, or to anybody."""
+    statements = policy.get("Statement", [])
+    for statement in [statements] if isinstance(statements, dict) else statements:
+        if statement.get("Effect") == "Allow":
+            principal = statement.get("Principal", "*")
+            named = principal.values() if isinstance(principal, dict) else [principal]
+            flat: Iterable[Any] = [name for each in named for name in (each if isinstance(each, list) else [each])]
+            if any(name == "*" or _is_role(str(name), role) for name in flat):
+                return True
+    return False
+
+
+def _is_role(principal: str, role: str) -> bool:
+    """Whether a principal is the role, one of its sessions, or an id that may be its own; roles' ids begin with AROA."""
+    return role in principal.split("/") or principal.startswith("AROA")
+
+
+CHECKS = (
+    Check(
+        "permissions",
+        role_is_allowed,
+        {
+            "role-denied": ("error", "The role's policies do not allow what the job cannot do without."),
+            "role-lacks": (
+                "warning",
+                "The role's policies do not allow what jobs normally need, such as to write their log.",
+            ),
+        },
+    ),
+)

@@ -1,0 +1,1 @@
+"""Checks of the VPC: subnets, security groups, network ACLs, the route to S3."""

@@ -1,0 +1,1 @@
+"""Checks of capacity: service quotas and training plans."""

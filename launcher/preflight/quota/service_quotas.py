@@ -1,0 +1,75 @@
+"""What Service Quotas says of SageMaker's quotas of instances.
+
+It has no question for a quota by its name, and SageMaker has two thousand, 100 to a page. So the codes of quotas, which are the
+same everywhere, are looked up in a table (launcher/data/quota_codes.json) and asked about one by one. What the table does not
+have, or what is answered with another name than was meant, is looked for in the pages.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from launcher.aws.account import AwsError
+from launcher.aws.threads import at_once
+from launcher.preflight.check import Subject
+
+USES = ("training job usage", "spot training job usage", "training warm pool usage", "processing job usage")
+_TABLE = Path(__file__).parents[2] / "data" / "quota_codes.json"
+_SERVICE = {"ServiceCode": "sagemaker"}
+
+
+def values(subject: Subject, names: Iterable[str]) -> dict[str, int]:
+    """The quotas' values by their names, such as `ml.g5.xlarge for training job usage`; unknown ones are absent.
+
+    A quota that nobody has changed and that AWS does not list stands at its default, which is not known. Raises AwsError.
+    """
+    wanted = sorted(set(names))
+    found: dict[str, int] = {}
+    for name, outcome in at_once(lambda name: _by_code(subject, name), wanted):
+        value = outcome.result()
+        if value is not None:
+            found[name] = value
+    missing = set(wanted) - found.keys()
+    return found | (_listed(subject, missing) if missing else {})
+
+
+@cache
+def codes() -> dict[str, str]:
+    """The codes of quotas by their names."""
+    table = json.loads(_TABLE.read_text(encoding="utf-8"))["codes"]
+    return {
+        f"{instance_type} for {use}": f"L-{code}"
+        for instance_type, known in table.items()
+        for use, code in zip(USES, known, strict=True)
+        if code is not None
+    }
+
+
+def _by_code(subject: Subject, name: str) -> int | None:
+    """A quota's value by its code, if that is known and still means the same. Raises AwsError where credentials expired."""
+    code = codes().get(name)
+    if code is None:
+        return None
+    try:
+        quota = subject.ask("service-quotas", "get_service_quota", QuotaCode=code, **_SERVICE)["Quota"]
+    except AwsError as error:
+        if error.is_expired:
+            raise
+        return None  # the pages may tell, or say why not
+    return int(quota["Value"]) if quota.get("QuotaName") == name and "Value" in quota else None
+
+
+def _listed(subject: Subject, names: set[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    token: dict[str, str] = {}
+    while True:
+        page = subject.ask("service-quotas", "list_service_quotas", MaxResults=100, **_SERVICE, **token)
+        for quota in page.get("Quotas", ()):
+            if quota.get("QuotaName") in names and "Value" in quota:
+                found[quota["QuotaName"]] = int(quota["Value"])
+        if not page.get("NextToken") or names <= found.keys():
+            return found
+        token = {"NextToken": page["NextToken"]}

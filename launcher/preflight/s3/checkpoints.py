@@ -1,0 +1,58 @@
+"""Does the path for checkpoints hold an older job's state? SageMaker would restore it, and the script would go on from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from entrypoints import contract
+from launcher.aws.account import AwsError
+from launcher.errors import Path
+from launcher.preflight.check import Check, Found, Subject
+from launcher.preflight.s3.listing import Listing, listing
+from launcher.preflight.uses import place_of
+from launcher.s3.uri import Place
+
+_URI: Path = ("checkpoint_config", "s3_uri")
+
+
+def ask_checkpoints(subject: Subject) -> Iterator[Found]:
+    """One listing of the path, if the job has one."""
+    try:
+        found = older_state(subject)
+    except AwsError as error:
+        if error.code == "NoSuchBucket":
+            return  # `buckets` tells
+        raise
+    if found is None or not found.count:
+        return
+    local = subject.draft.get("CheckpointConfig.LocalPath") or f"{contract.BASE_DIR}/{contract.CHECKPOINT_DIR}"
+    newest = f", the newest of {found.newest:%Y-%m-%d %H:%M} UTC" if found.newest else ""
+    message = (
+        f"{found.place} holds an older job's state: {found.described()}{newest}; SageMaker copies it to {local} before the "
+        f"start, so a script that looks there goes on from it; if that is not meant, use a path of this job's own, such as "
+        f"{found.place}{subject.request['TrainingJobName']}/"
+    )
+    yield _URI, "checkpoints-exist", message
+
+
+def older_state(subject: Subject) -> Listing | None:
+    """What lies where the checkpoints will; None where the job keeps none. Raises AwsError."""
+    place = place_of(subject.draft.get("CheckpointConfig.S3Uri") or "")
+    if place is None:
+        return None
+    folder = place.key if not place.key or place.key.endswith("/") else f"{place.key}/"
+    return listing(subject, Place(place.bucket, folder))
+
+
+CHECKS = (
+    Check(
+        "checkpoints",
+        ask_checkpoints,
+        {
+            "checkpoints-exist": (
+                "warning",
+                "The path for checkpoints holds an older job's state, from which a script would go on.",
+            )
+        },
+    ),
+)

@@ -1,0 +1,65 @@
+"""S3 Express One Zone: directory buckets, whose prefixes are folders and which are in one availability zone.
+
+Source: S3 user guide, directory-bucket-naming-rules and s3-express-differences. What the job's role needs is asked by
+`permissions`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from launcher.preflight.check import Check, Found, Subject
+from launcher.preflight.network.vpc import subnets, zone
+from launcher.preflight.uses import Use, channels, uses
+
+_NAME = re.compile(r".*--([a-z0-9-]+)--x-s3")
+
+
+def zone_of(bucket: str) -> str | None:
+    """The id of the zone that a directory bucket is in, such as `use1-az4`; None for any other bucket."""
+    found = _NAME.fullmatch(bucket)
+    return found[1] if found else None
+
+
+def directory_buckets(subject: Subject) -> dict[str, Use]:
+    """The directory buckets that the job uses, each with its first place in the spec."""
+    found: dict[str, Use] = {}
+    for use in uses(subject):
+        if zone_of(use.place.bucket) is not None:
+            found.setdefault(use.place.bucket, use)
+    return found
+
+
+def ask_directory_buckets(subject: Subject) -> Iterator[Found]:
+    """Compare the prefixes and zones with what directory buckets can serve. Raises AwsError."""
+    for entry, place in channels(subject, "S3Prefix"):
+        if zone_of(place.bucket) is not None and place.key and not place.key.endswith("/"):
+            message = f"{place} is in a directory bucket, which lists folders only; write {place}/, or list the keys in a manifest"
+            yield entry.path("s3_uri"), "directory-bucket-prefix", message
+    for bucket, use in directory_buckets(subject).items():
+        zones = sorted({zone(subnet) for subnet in subnets(subject)})
+        if zones and zone_of(bucket) not in zones:
+            message = (
+                f"bucket {bucket!r} is in the zone {zone_of(bucket)}, but the job's subnets are in {', '.join(zones)}, so"
+                f" each request crosses zones; name a subnet in {zone_of(bucket)}"
+            )
+            yield use.path, "directory-bucket-zone", message
+
+
+CHECKS = (
+    Check(
+        "directory buckets",
+        ask_directory_buckets,
+        {
+            "directory-bucket-prefix": (
+                "error",
+                "A prefix in a directory bucket (S3 Express One Zone) does not end in `/`; such buckets list folders only.",
+            ),
+            "directory-bucket-zone": (
+                "warning",
+                "A directory bucket is in none of the zones of the job's subnets, so that each request crosses zones.",
+            ),
+        },
+    ),
+)

@@ -1,0 +1,1 @@
+"""Checks of file systems (EFS, FSx) and of disk space."""

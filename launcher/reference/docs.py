@@ -1,0 +1,203 @@
+"""The generated parts of the documentation: `python -m launcher.reference.docs` updates them in every page, or in the files that it is given.
+
+A part begins with `<!-- NAME: generated -->` and ends with `<!-- end -->`. A test keeps them current.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import channel_specs
+from launcher.api import plan
+from launcher.checks import RULES
+from launcher.cost.table import unpriced
+from launcher.preflight import CHECKS
+from launcher.reference.codes import OTHER_CODES, OTHER_WARNINGS
+from launcher.reference.schema import schema
+from launcher.request.text import as_yaml
+from launcher.spec.channels import KINDS
+
+
+def specs_table() -> str:
+    """The bundled specs, a row each."""
+    rows = [f"| [{name}]({name}.yaml) | {channel_specs.summary(name)} |" for name in channel_specs.names()]
+    return "\n".join(["| spec | what it shows |", "|---|---|", *rows])
+
+
+def commands_tables() -> str:
+    """Every command with its options, as `--help` has them."""
+    import click
+
+    from launcher.cli import cli
+    from launcher.commands import COMMANDS
+
+    parts = []
+    context = click.Context(cli)
+    for name in COMMANDS:
+        command = cli.get_command(context, name)
+        assert command is not None, "of the table"
+        arguments = [each.make_metavar(context) for each in command.params if isinstance(each, click.Argument)]
+        words = " ".join(["launch", *([] if name == "run" else [name]), *arguments])
+        rows = [
+            f"| `{', '.join(each.opts + each.secondary_opts)}{_metavar(each)}` | {_option_help(each)} |"
+            for each in command.params
+            if isinstance(each, click.Option)
+        ]
+        first = " ".join((command.help or "").split("\n\n")[0].split())
+        parts.append("\n".join([f"**`{words}`** {first}", "", "| option | meaning |", "|---|---|", *rows]))
+    return "\n\n".join(parts)
+
+
+def _metavar(option: Any) -> str:
+    return "" if option.is_flag else f" {option.metavar or (option.name or '').upper()}"
+
+
+def _option_help(option: Any) -> str:
+    return (option.help or "").replace("|", "\\|").replace("<", "&lt;")
+
+
+def keys_table() -> str:
+    """Every key of a spec but those of channels, a row each; `[]` stands for the items of a list."""
+    made = schema()
+    keys = {key: field for key, field in made["properties"].items() if key != "channels"}
+    return "\n".join([_KEYS_HEADINGS, *_key_rows(keys, made["$defs"])])
+
+
+def channels_tables() -> str:
+    """The keys of a channel of each storage kind."""
+    definitions = schema()["$defs"]
+    parts = []
+    for source, kind in KINDS.items():
+        definition = definitions[kind.__name__]
+        keys = {key: field for key, field in definition["properties"].items() if key != "source"}
+        head = [f"**`source: {source}`** {definition['description']}", "", _KEYS_HEADINGS]
+        parts.append("\n".join([*head, *_key_rows(keys, definitions)]))
+    return "\n\n".join(parts)
+
+
+_KEYS_HEADINGS = "| key | value | default | meaning |\n|---|---|---|---|"
+_MANY_VALUES = 6
+_TYPES = {"string": "text", "array": "list", "object": "mapping"}
+
+
+def _key_rows(keys: dict[str, Any], definitions: dict[str, Any], above: str = "") -> Iterator[str]:
+    for key, field in keys.items():
+        default = f"`{field['default']}`" if field.get("default") is not None else ""
+        parts = list(_inner(field))
+        meaning = field.get("description") or " ".join(definitions[inner].get("description", "") for inner, _ in parts)
+        yield f"| `{above}{key}` | {_values(field)} | {default} | {_in_cell(meaning)} |"
+        for inner, mark in parts:
+            yield from _key_rows(definitions[inner]["properties"], definitions, f"{above}{key}{mark}.")
+
+
+def _options(field: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """What a key takes besides null and a variable."""
+    for option in field.get("anyOf", field.get("oneOf", [field])):
+        if "oneOf" in option or "anyOf" in option:
+            yield from _options(option)
+        elif option.get("type") != "null" and option.get("$ref") != "#/$defs/Variable":
+            yield option
+
+
+def _inner(field: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The mappings that a key holds, by name, with the mark of a list's items."""
+    for option in _options(field):
+        for place, mark in ((option, ""), (option.get("items", {}), "[]")):
+            name = place.get("$ref", "").removeprefix("#/$defs/")
+            if name and not name.startswith("aws."):
+                yield name, mark
+
+
+def _values(field: dict[str, Any]) -> str:
+    words: list[str] = []
+    for option in _options(field):
+        allowed = option.get("enum", [option["const"]] if "const" in option else [])
+        if allowed:
+            words += [f"`{each}`" for each in allowed] if len(allowed) <= _MANY_VALUES else [f"one of {len(allowed)}"]
+        elif "$ref" in option:
+            words.append("mapping")
+        else:
+            types = option.get("type", "string")
+            first: str = (
+                types[0] if isinstance(types, list) else types
+            )  # what else text may be written as says nothing new
+            words.append(_TYPES.get(first, first))
+    return ", ".join(dict.fromkeys(words))
+
+
+def request_block() -> str:
+    """What the README's first spec becomes, as `--dry-run` prints it."""
+    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    spec = yaml.safe_load(readme.split("```yaml\n")[1].split("```")[0])
+    return f"```yaml\n{as_yaml(plan(spec, name='digits-1').request)}```"
+
+
+def codes_table() -> str:
+    """Every code, a row each: the rules in the order in which they are checked, then the others."""
+    rows = [f"| `{rule.code}` | {rule.severity} | {_first_paragraph(rule.find)} |" for rule in RULES]
+    for severity, table in (("error", OTHER_CODES), ("warning", OTHER_WARNINGS)):
+        rows += [f"| `{code}` | {severity} | {text} |" for code, text in table.items()]
+    return "\n".join(["| code | severity | why |", "|---|---|---|", *rows])
+
+
+def preflight_table() -> str:
+    """Every code of preflight, a row each, by its check."""
+    rows = [
+        f"| {check.name} | `{code}` | {severity} | {_in_cell(why)} |"
+        for check in CHECKS
+        for code, (severity, why) in check.codes.items()
+    ]
+    return "\n".join(["| check | code | severity | why |", "|---|---|---|---|", *rows])
+
+
+def _in_cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _first_paragraph(function: Callable[..., object]) -> str:
+    return _in_cell((function.__doc__ or "").split("\n\n")[0])
+
+
+def unpriced_line() -> str:
+    """The instance types without a price, by family."""
+    sizes: dict[str, list[str]] = {}
+    for name in unpriced():
+        _, family, size = name.split(".")
+        sizes.setdefault(family, []).append(size)
+    families = "; ".join(f"{family} ({', '.join(each)})" for family, each in sizes.items())
+    return f"The bundled table has no price, in any region, for {len(unpriced())} instance types: {families}."
+
+
+# From the root of the repository.
+PAGES = ("README.md", "launcher/README.md", "channel_specs/README.md", "entrypoints/README.md", "tests/README.md")
+
+PARTS: dict[str, Callable[[], str]] = {
+    "request": request_block,
+    "keys": keys_table,
+    "channels": channels_tables,
+    "specs": specs_table,
+    "commands": commands_tables,
+    "preflight": preflight_table,
+    "codes": codes_table,
+    "unpriced": unpriced_line,
+}
+
+
+def updated(text: str) -> str:
+    """A text with its generated parts up to date. Raises KeyError for a part that nothing generates."""
+
+    def part(found: re.Match[str]) -> str:
+        return f"{found[1]}\n{PARTS[found[2]]()}\n{found[4]}"
+
+    return re.sub(r"(<!-- (\w+): generated -->)\n(.*?)(<!-- end -->)", part, text, flags=re.DOTALL)
+
+
+if __name__ == "__main__":
+    for page in map(Path, sys.argv[1:] or PAGES):
+        page.write_text(updated(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,230 @@
+"""The JSON Schema of a spec, by which editors complete and check: `python -m launcher.reference.schema` prints it.
+
+Made from the spec's own classes, the lines under their fields, and botocore's enums and patterns, so it says what the parser
+takes. `channel_specs/schema.json` is its copy; a test keeps it current.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import sys
+import textwrap
+from typing import Any
+
+from launcher.reference.codes import ignorable
+from launcher.reference.schema_limits import bounds, map_limits, number_limits, request_members, text_limits, unquoted
+from launcher.request.aws_model import REQUEST, shapes, violations
+from launcher.request.build import member_place
+from launcher.spec.channels import KINDS
+from launcher.spec.channels.base import BaseChannel
+from launcher.spec.job import JobSpec
+from launcher.spec.model import Part, aws_name, spec_name
+
+
+def schema() -> dict[str, Any]:
+    """The whole schema, JSON Schema 2020-12."""
+    made = JobSpec.model_json_schema()
+    definitions: dict[str, Any] = made.pop("$defs")
+    for name, part in _parts().items():
+        _describe(definitions.get(name, made), part)
+    for key, field in made["properties"].items():
+        if key == "tags":
+            map_limits(field["anyOf"][0], "TagKey", "TagValue", shapes()["TagList"])
+        _limit(field, _shape(shapes()[REQUEST], member_place(key)), definitions)
+    for definition in definitions.values():
+        properties = definition["properties"]
+        properties.update({key: _or_null(field) for key, field in properties.items() if "default" in field})
+    for kind in KINDS.values():
+        for key, field in definitions[kind.__name__]["properties"].items():
+            _limit(field, _shape(shapes()["Channel"], (*kind.PLACES.get(key, ()), aws_name(key))), definitions)
+    shorthand = {
+        "type": "string",
+        **text_limits(shapes()["S3Uri"]),
+        "description": "A prefix in S3: source S3, File mode, FullyReplicated.",
+    }
+    channel = {"anyOf": [shorthand, *({"$ref": f"#/$defs/{kind.__name__}"} for kind in KINDS.values())]}
+    made["properties"]["channels"] = {
+        "anyOf": [
+            {"type": "object", "additionalProperties": channel, "propertyNames": text_limits(shapes()["ChannelName"])},
+            {"type": "null"},
+        ],
+        "description": "The input channels by name, at most 20 besides those of source S3Connector.",
+    }
+    # The beginning of a TrainingJobName, cut to the room that there is.
+    made["properties"]["base_name"]["anyOf"][0].update(
+        type=["string", "integer", "boolean"], minimum=0, pattern="^[a-zA-Z0-9][a-zA-Z0-9-]*$"
+    )
+    made["properties"]["request"]["anyOf"][0] = request_members(definitions)
+    made["properties"]["ignore"]["anyOf"][0]["items"] = {"enum": sorted(ignorable())}
+    _tidy(made)
+    _tidy(definitions)
+    for part in (made, *definitions.values()):
+        _open_to_variables(part)
+    definitions["Variable"] = {"type": "string", "pattern": r"\$\{"}
+    made.update(_of_a_whole_job())
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A SageMaker training job",
+        **made,
+        "$defs": definitions,
+    }
+
+
+def _parts() -> dict[str, type[Part]]:
+    """Every class of a spec by its name."""
+    found: dict[str, type[Part]] = {}
+    todo: list[type[Part]] = [Part]
+    while todo:
+        for part in todo.pop().__subclasses__():
+            found[part.__name__] = part
+            todo.append(part)
+    return {name: part for name, part in found.items() if part not in (BaseChannel,)}
+
+
+def _describe(definition: dict[str, Any], part: type[Part]) -> None:
+    """Take the line under each field of the class, and of those above it, for the field's description."""
+    for cls in reversed(part.__mro__):
+        if not issubclass(cls, Part):
+            continue
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+        assert isinstance(tree, ast.ClassDef), "the source of a class"
+        for field, text in zip(tree.body, tree.body[1:], strict=False):
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+                assert isinstance(field.target, ast.Name), "a field has a plain name"
+                if field.target.id in definition.get("properties", {}):
+                    definition["properties"][field.target.id]["description"] = str(text.value.value)
+
+
+def _shape(shape: dict[str, Any], place: tuple[str, ...]) -> dict[str, Any] | None:
+    """The service model's shape at a place below `shape`; None where the key is ours alone."""
+    for member in place:
+        if member not in shape.get("members", {}):
+            return None
+        shape = shapes()[shape["members"][member]["shape"]]
+    return shape
+
+
+def _limit(field: dict[str, Any], shape: dict[str, Any] | None, definitions: dict[str, Any]) -> None:
+    """Add the service model's enum, pattern and bounds to a field, and to the fields below it."""
+    if shape is None:
+        return
+    for option in field.get("anyOf", [field]):
+        if "$ref" in option:
+            inner = definitions[option["$ref"].rsplit("/", 1)[1]]
+            for key, below in inner["properties"].items():
+                _limit(below, _shape(shape, (aws_name(key),)), definitions)
+        elif option.get("type") == "array" and "member" in shape:
+            _limit(option["items"], shapes()[shape["member"]["shape"]], definitions)
+            option.update(bounds(shape, "Items"))
+            _require(option["items"], shape, definitions)
+        elif option.get("type") == "object" and "value" in shape:
+            map_limits(option, shape["key"]["shape"], shape["value"]["shape"], shape)
+        elif shape["type"] in ("integer", "long") and option.get("type") != "null":
+            option.update(number_limits(shape))
+        elif "enum" in shape and option.get("type") != "null":
+            option.clear()
+            option["enum"] = shape["enum"]
+        elif isinstance(option.get("type"), list):
+            option.update(text_limits(shape))
+            if "boolean" in option["type"]:
+                option.update(unquoted(shape))
+
+
+def _require(items: dict[str, Any], shape: dict[str, Any], definitions: dict[str, Any]) -> None:
+    """Require in an item what AWS does: no layer adds to the items of a list, they are replaced as a whole."""
+    required = shapes()[shape["member"]["shape"]].get("required", ())
+    if required and "$ref" in items:
+        definitions[items["$ref"].rsplit("/", 1)[1]]["required"] = [spec_name(member) for member in required]
+
+
+def _or_null(field: dict[str, Any]) -> dict[str, Any]:
+    """A field that null gives its default, as the parser has it."""
+    about = {key: value for key, value in field.items() if key in ("description", "default")}
+    option = {key: value for key, value in field.items() if key not in about}
+    return field if "anyOf" in field else {"anyOf": [option, {"type": "null"}], **about}
+
+
+def _tidy(value: Any) -> None:
+    """Drop what editors do not need: generated titles, and defaults of null."""
+    if isinstance(value, dict):
+        if isinstance(value.get("title"), str):
+            del value["title"]
+        if "default" in value and value["default"] is None:
+            del value["default"]
+        for inner in value.values():
+            _tidy(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            _tidy(inner)
+
+
+def _open_to_variables(node: Any) -> None:
+    """Let `${NAME}` stand for every single value that is limited: what it holds is known only later."""
+    if not isinstance(node, dict):
+        return
+    for key in ("items", "additionalProperties"):
+        if isinstance(node.get(key), dict):
+            node[key] = _or_variable(node[key])
+    for key, inner in node.get("properties", {}).items():
+        node["properties"][key] = _or_variable(inner)
+    for option in node.get("anyOf", []):
+        _open_to_variables(option)
+
+
+def _or_variable(node: dict[str, Any]) -> dict[str, Any]:
+    _open_to_variables(node)
+    variable = {"$ref": "#/$defs/Variable"}
+    if any(map(_is_limited, node.get("anyOf", ()))):
+        return {**node, "anyOf": [*node["anyOf"], variable]}
+    if not _is_limited(node):
+        return node
+    about = {key: value for key, value in node.items() if key in ("description", "default")}
+    return {"anyOf": [{key: node[key] for key in node if key not in about}, variable], **about}
+
+
+def _is_limited(node: dict[str, Any]) -> bool:
+    """Whether it is a single value, and not any text will do."""
+    if node.get("type") in ("object", "array", "null") or "$ref" in node:
+        return False
+    return node.get("type") in ("integer", "number", "boolean") or not {
+        "enum",
+        "const",
+        "pattern",
+        "maxLength",
+        "minLength",
+    }.isdisjoint(node)
+
+
+def _of_a_whole_job() -> dict[str, Any]:
+    """What must be there in a spec that names its job and neither extends another nor has `request:`.
+
+    Other files may be layers, whose holes those above or below them fill; such a file names no job.
+    """
+    kinds = []
+    for source, kind in KINDS.items():
+        entry = kind.model_validate({"source": source}).input_data_config("name", "File")
+        lacks = [spec_name(str(each.path[-1])) for each in violations(entry, "Channel")] if entry else ["s3_uri"]
+        kinds.append({"if": _of_kind(source), "then": {"required": lacks}})
+    channel = {"if": {"type": "object"}, "then": {"allOf": kinds}}
+    inner: dict[str, Any] = {"channels": {"additionalProperties": channel}}
+    for member in shapes()[REQUEST]["required"]:
+        shape = shapes()[shapes()[REQUEST]["members"][member]["shape"]]
+        if member != "TrainingJobName":
+            below = [spec_name(name) for name in shape.get("required", ())]
+            inner[spec_name(member)] = {"not": {"type": "null"}, **({"required": below} if below else {})}
+    whole: list[Any] = [{"anyOf": [{"required": ["base_name"]}, {"required": ["training_job_name"]}]}]
+    whole += [{"not": {"required": [key]}} for key in ("extends", "request")]
+    required = [key for key in inner if key != "channels"]
+    return {"if": {"allOf": whole}, "then": {"required": required, "properties": inner}}
+
+
+def _of_kind(source: str) -> dict[str, Any]:
+    """A channel of a kind; one that names none is of S3."""
+    named = {"properties": {"source": {"const": source}}}
+    return {**named, "required": ["source"]} if source != "S3" else named
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(schema(), indent=2) + "\n")

@@ -1,0 +1,194 @@
+"""Where a request is kept, and how it is spelt there -> the request as CreateTrainingJob has it.
+
+A Step Functions state, a SageMaker pipeline's step, an event, a search's result or a Kubernetes resource holds the
+request somewhere inside; DescribeTrainingJob's answer mixes it with what only answers have; property lists and resources write
+`trainingJobName` or `s3URI`. What is known only when some other machine runs (`"S3Uri.$": "$.uri"`) cannot be imported.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from launcher.errors import InputError, Path, dotted
+from launcher.request.aws_model import REQUEST, shapes, typed
+
+_READ_ONLY = {"ResourceConfig": ("SelectedInstanceType", "SelectedInstanceCount")}
+_DESCRIBED = {"TrainingJobArn", "TrainingJobStatus", "CreationTime"}  # only an answer has these
+# What belongs to the tool that sends the request: Airflow's uploads, a Kubernetes operator's endpoint.
+_OF_TOOLS = ("S3Operations", "sageMakerEndpoint")
+_WHAT_IS_TRAINED = {"algorithmspecification", "serverlessjobconfig"}  # no other request of SageMaker's has one
+_OF_TUNING = "statichyperparameters"
+_COMPUTED = re.compile(r"Get|Ref|Std:\w+|Fn::\w+|!\w+")  # {"Get": "Parameters.Type"}, {"Ref": "Bucket"}
+_JOB_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9])*")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A request, what else of a spec stood around it, and what is not as it was written."""
+
+    request: dict[str, Any]
+    keys: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def find_request(data: Mapping[str, Any]) -> Found:
+    """The one request in `data`, in CreateTrainingJob's own names, without nulls and without what only answers have.
+
+    Raises InputError where there is none, where there are several, and where values are known only later.
+    """
+    held, around = _held(data)
+    left_out = ", ".join(key for key in _OF_TOOLS if held.get(key) is not None)
+    held = {key: value for key, value in held.items() if key not in _OF_TOOLS and value is not None}
+    region = held.pop("region", None)
+    keys = {"region": str(region)} if region else {}
+    _refuse_computed(held)
+    names = shapes()[REQUEST]["members"]
+    request = held if not names.keys().isdisjoint(held) else _renamed(held, REQUEST)
+    request = typed(_as_sent(request), REQUEST)
+    made_text = ", ".join(_make_text(request))
+    notes = {
+        "Left out, as it is no part of the request": left_out,
+        "Made text, as AWS takes nothing else": made_text,
+    }
+    if "TrainingJobName" not in request and _JOB_NAME.fullmatch(around):
+        keys["base_name"] = around
+    return Found(request, keys, tuple(f"{why}: {names}" for why, names in notes.items() if names))
+
+
+def _held(data: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """The request as it is kept, and the name of what keeps it, where that has one."""
+    known = {_bare(member) for member in shapes()[REQUEST]["members"]}
+    if not known.isdisjoint(map(_bare, data)):
+        return dict(data), ""
+    found = list(_candidates(data, (), ""))
+    if not found:
+        raise InputError("is not a request: an object with members such as TrainingJobName belongs here")
+    if len(found) > 1:
+        places = ", ".join(dotted(place) for place, _, _ in found)
+        raise InputError(f"holds {len(found)} requests: {places}; save the one that is wanted in a file of its own")
+    ((_, held, name),) = found
+    return held, name
+
+
+def _candidates(value: Any, place: Path, name: str) -> Iterator[tuple[Path, dict[str, Any], str]]:
+    """Every request below `value`, with its place and the name of what is around it."""
+    if isinstance(value, dict):
+        names = {_bare(key) for key in value}
+        if names & _WHAT_IS_TRAINED and len(names) > 1 and _OF_TUNING not in names:
+            yield place, value, name
+            return
+        metadata = value.get("metadata") if "spec" in value else None
+        own = metadata.get("name") if isinstance(metadata, dict) else value.get("Name")
+        for key, item in value.items():
+            yield from _candidates(item, (*place, key), str(own) if isinstance(own, str) else "")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _candidates(item, (*place, index), "")
+
+
+def _bare(name: Any) -> str:
+    """A member's name without what its spellings differ in: trainingJobName, training_job_name, TrainingJobName.$"""
+    return str(name).removesuffix(".$").replace("_", "").lower()
+
+
+def _refuse_computed(held: Mapping[str, Any]) -> None:
+    places = [dotted(place) for place in _computed(held, ())]
+    if places:
+        shown = ", ".join(places[:5]) + (f" and {len(places) - 5} more" if len(places) > 5 else "")
+        raise InputError(
+            f"leaves values open until something else runs: {shown}; write the value of each under its plain name"
+        )
+
+
+def _computed(value: Any, place: Path) -> Iterator[Path]:
+    """The places whose values are a path, an expression or a reference."""
+    if isinstance(value, dict):
+        if len(value) == 1 and place and _COMPUTED.fullmatch(str(next(iter(value)))) and _is_reference(value):
+            yield place
+            return
+        for key, item in value.items():
+            if str(key).endswith(".$"):
+                yield (*place, key)
+            else:
+                yield from _computed(item, (*place, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _computed(item, (*place, index))
+    elif isinstance(value, str) and value.startswith("{%") and value.endswith("%}"):
+        yield place
+
+
+def _is_reference(value: Mapping[str, Any]) -> bool:
+    """Whether a mapping of one entry is no setting of the name Get or Ref, whose value would be a plain text."""
+    ((key, inner),) = value.items()
+    return not isinstance(inner, str) or key != "Get" or "." in inner
+
+
+def _renamed(value: Any, shape_name: str) -> Any:
+    """`value` with the model's spelling of its members; maps as maps where they are written as lists of name and value."""
+    shape = shapes()[shape_name]
+    if shape["type"] == "map" and isinstance(value, list) and all(map(_is_pair, value)):
+        return {str(item["name"]): item["value"] for item in value}
+    if shape["type"] == "structure" and isinstance(value, list) and len(value) == 1:
+        value = value[0]  # a block of Terraform's state
+    if shape_name == "TagList" and isinstance(value, dict):
+        return _tags(value)
+    if shape["type"] == "list" and isinstance(value, list):
+        return [_renamed(item, shape["member"]["shape"]) for item in value]
+    if shape["type"] != "structure" or not isinstance(value, dict):
+        return value
+    names = {_bare(member): member for member in shape["members"]}
+    renamed = {}
+    for key, item in value.items():
+        member = names.get(_bare(key), key)
+        member = key if member in renamed else member  # said a second time: the plan names it
+        renamed[member] = _renamed(item, shape["members"][member]["shape"]) if member in shape["members"] else item
+    return renamed
+
+
+def _tags(tags: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+
+def _make_text(request: dict[str, Any]) -> Iterator[str]:
+    """Make text of the numbers and booleans where only text can stand; the places of what was made so."""
+    for member in ("HyperParameters", "Environment"):
+        values = request.get(member)
+        for name, value in values.items() if isinstance(values, dict) else ():
+            if isinstance(value, bool | int | float):
+                request[member] = {**request[member], name: json.dumps(value)}
+                yield f"{member}.{name if name.isprintable() else ascii(name)}"
+
+
+def _is_pair(item: Any) -> bool:
+    return isinstance(item, dict) and set(item) == {"name", "value"}
+
+
+def _as_sent(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The request without nulls, and without what only an answer has where it is one."""
+    answer = not _DESCRIBED.isdisjoint(data)
+    known = shapes()[REQUEST]["members"]
+    request = {
+        key: _without_nulls(value) for key, value in data.items() if value is not None and (key in known or not answer)
+    }
+    if not answer:
+        return request
+    for member, read_only in _READ_ONLY.items():
+        if isinstance(request.get(member), dict):
+            request[member] = {key: value for key, value in request[member].items() if key not in read_only}
+    resources = request.get("ResourceConfig")
+    if isinstance(resources, dict) and "InstanceGroups" in resources and resources.get("InstanceCount") == 0:
+        del resources["InstanceCount"]  # what an answer says where the groups have counts of their own
+    if isinstance(request.get("Tags"), dict):  # an event's
+        request["Tags"] = _tags(request["Tags"])
+    return {key: value for key, value in request.items() if value not in ({}, []) or key not in ("VpcConfig", "Tags")}
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,297 @@
+"""AWS's own training images: the URI of a framework's or a built-in algorithm's image, worked out without a network.
+
+`image: {framework: pytorch, version: "2.5"}` says what is meant; CreateTrainingJob wants the URI, whose account differs by
+region, whose domain differs by partition and whose tag differs by processor. AWS publishes these in the SageMaker Python
+SDK only; launcher/data/images.json holds them with the SDK's version and date, and tests/data/sdk_images.json what
+the SDK itself resolves. As in the SDK, the tag has the version as it is written: `2.5` gives the tag that moves along with
+2.5's patches, `2.5.1` the one that stays. Hugging Face's images are named by full versions only.
+
+Where the SDK would answer with an image that cannot be right, this refuses:
+
+- A framework with one version: the SDK takes it whatever version is asked (pytorch 2.5 on Trainium gives 1.11).
+- Hugging Face on Trainium: the SDK takes an inference image.
+- An instance type with an ARM processor: the SDK takes an inference image, or one for x86.
+
+In three places it answers where the SDK does not: without a py_version it takes the newest of the version, without a
+base_framework_version the only one, and a built-in algorithm needs no version.
+
+JumpStart's algorithms (TensorFlow image classification, LightGBM, ...) are no built-ins in this sense: they run in the
+frameworks' images.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from launcher.nearest import did_you_mean
+
+WANTED = ("framework", "algorithm", "version", "py_version", "base_framework_version")  # the keys of `wanted`
+
+_Build = dict[str, Any]  # {registries: index, images: {processor or family: repository:tag}, py_version?, base_...?}
+
+_TABLE = Path(__file__).parents[1] / "data" / "images.json"
+_SUFFIXES = {  # botocore's partitions.json
+    "cn-": "amazonaws.com.cn",
+    "eusc-": "amazonaws.eu",
+    "us-iso-": "c2s.ic.gov",
+    "us-isob-": "sc2s.sgov.gov",
+    "eu-isoe-": "cloud.adc-e.uk",
+    "us-isof-": "csp.hci.ic.gov",
+}
+# ACCOUNT.dkr.ecr.REGION.amazonaws.com/..., its FIPS twin dkr.ecr-fips., and the dual-stack ACCOUNT.dkr-ecr.REGION.on.aws/...
+_ECR = re.compile(
+    r"(\d{12})\.dkr[.-]ecr(?:-fips)?\.([a-z]+(?:-[a-z]+)+-\d+)\.[a-z0-9.-]+/([^:@]+)(?:[:@].*)?", re.DOTALL
+)
+_INSTANCE_TYPE = r"ml\.([a-z0-9-]+)\.[a-z0-9-]+"
+_ARM = r"[a-z]+\d+g|.*-gb\d"  # Graviton (m6g, c7gn, g5g) and Grace Blackwell (p6e-gb200); not g4dn
+# The versions from which on the images no longer serve P2's GPU (_validate_instance_deprecation in the SDK).
+_PAST_P2 = {"pytorch": (1, 13), "pytorch-training-compiler": (1, 13), "tensorflow": (2, 12)}
+_OTHER_NAMES = {"deepar": "forecasting-deepar", "scikit-learn": "sklearn", "transformers": "huggingface"}
+_REMEDY = "write the image's URI to use another"
+
+
+class ImageError(ValueError):
+    """No image is known for what is wanted.
+
+    `key` is what to correct: one of WANTED, "region", "instance_type", or an unknown key of `wanted`.
+    """
+
+    def __init__(self, key: str, message: str) -> None:
+        super().__init__(message)
+        self.key = key
+
+
+def resolve_image(wanted: Mapping[str, str], *, region: str, instance_type: str | None) -> str:
+    """The URI of AWS's training image for `wanted`, such as `{"framework": "pytorch", "version": "2.5.1"}`.
+
+    `framework` (or `algorithm`: either name is looked up the same way) and `version` are required, but for what has a
+    single version; `py_version` (`py311`) defaults to the newest; `base_framework_version` (`pytorch2.5.1`) chooses where a
+    Hugging Face version was built on several. The image fits the processor of `instance_type` (`ml.g5.xlarge`), which may be
+    None where there is but one image. Raises ImageError, which names the key to correct and the nearest known name.
+    """
+    name = _name(wanted)
+    versions: dict[str, list[_Build]] = _table()["images"][name]
+    version = _version(name, versions, wanted)
+    what = f"{name} {version}"
+    builds = _of_base(versions[version], what, wanted.get("base_framework_version"))
+    processor = _processor(what, builds, instance_type)
+    if instance_type:
+        _check_p2(name, version, instance_type)
+    builds = [build for build in builds if _image(build, processor)]
+    build = _of_python(builds, what, wanted.get("py_version"))
+    accounts: dict[str, str] = _table()["registries"][build["registries"]]
+    if region not in accounts:
+        hint = _hint(region, accounts)
+        raise ImageError("region", f"{_shown(region)} is no region that {_source()} has {what} for{hint}; {_REMEDY}")
+    return f"{accounts[region]}.dkr.ecr.{region}.{_suffix(region)}/{_image(build, processor)}"
+
+
+def built_in_algorithm(image: str) -> str | None:
+    """The built-in algorithm whose image this is, `image-classification`, by AWS's account and repository; None for others.
+
+    `xgboost` also for its newer repository sagemaker-xgboost, which with a script of the user's is a framework.
+    """
+    match = _ECR.fullmatch(image)
+    return _algorithms().get((match[1], match[3])) if match else None
+
+
+def image_region(image: str) -> str | None:
+    """The region of an image in ECR, such as `us-east-1`; None for other registries, ECR's public one among them."""
+    match = _ECR.fullmatch(image)
+    return match[2] if match else None
+
+
+def registry_domain(region: str) -> str:
+    """The end of every host of ECR in a region's partition, such as `amazonaws.com.cn`."""
+    return _suffix(region)
+
+
+def is_of_aws(image: str) -> bool:
+    """Whether an image lies in one of the accounts that hold AWS's own images."""
+    match = _ECR.fullmatch(image)
+    return match is not None and match[1] in _accounts()
+
+
+def known_regions() -> tuple[str, ...]:
+    """Every region that AWS publishes images for."""
+    return tuple(sorted({region for accounts in _table()["registries"] for region in accounts}))
+
+
+def known_names() -> tuple[str, ...]:
+    """Every framework and built-in algorithm that `resolve_image` knows, sorted."""
+    return tuple(sorted(_table()["images"]))
+
+
+@cache
+def _table() -> dict[str, Any]:
+    table: dict[str, Any] = json.loads(_TABLE.read_text(encoding="utf-8"))
+    return table
+
+
+@cache
+def _accounts() -> frozenset[str]:
+    return frozenset(account for accounts in _table()["registries"] for account in accounts.values())
+
+
+@cache
+def _algorithms() -> dict[tuple[str, str], str]:
+    """Each built-in algorithm's name by account and repository."""
+    table = _table()
+    return {
+        (account, image.partition(":")[0]): name
+        for name in table["algorithms"]
+        for builds in table["images"][name].values()
+        for build in builds
+        for image in build["images"].values()
+        for account in table["registries"][build["registries"]].values()
+    }
+
+
+def _source() -> str:
+    return f"the bundled table ({_table()['source']} of {_table()['date']})"
+
+
+def _name(wanted: Mapping[str, str]) -> str:
+    for key in wanted:
+        if key not in WANTED:
+            raise ImageError(key, f"is not known here{_hint(key, WANTED)}; known are {', '.join(WANTED)}")
+    names = [(key, wanted[key]) for key in ("framework", "algorithm") if key in wanted]
+    if len(names) > 1:
+        raise ImageError("algorithm", "stands beside framework, but an image is of one of them; delete one")
+    if not names:
+        raise ImageError("framework", "is missing; write framework: pytorch, or algorithm: image-classification")
+    key, name = names[0]
+    known = _table()["images"]
+    if name not in known:
+        other = _OTHER_NAMES.get(name.casefold())
+        hint = f"; did you mean {other}?" if other else _hint(name, known)
+        raise ImageError(key, f"{_shown(name)} is no {key} known to {_source()}{hint}; {_REMEDY}")
+    return name
+
+
+def _version(name: str, versions: Mapping[str, Any], wanted: Mapping[str, str]) -> str:
+    newest = max(versions, key=_numbers)
+    version = wanted.get("version")
+    if version is None:
+        if len(versions) > 1:
+            raise ImageError("version", f"is missing; the newest of {name} that {_source()} has is {newest}")
+        return newest
+    if version not in versions:
+        tables = _table()["images"]
+        others = [other for other in tables if other.startswith(f"{name}-") and version in tables[other]]
+        release = _release(version)
+        same = [known for known in versions if _release(known) == release]
+        meant = max(same, key=_numbers, default=None)
+        hint = f"; did you mean {meant}?" if meant else _hint(version, versions)
+        if others:
+            hint = f"; framework: {others[0]} has it" + (f", of {name} there is {meant}" if meant else "")
+        raise ImageError(
+            "version",
+            f"{_shown(version)} is no version of {name} known to the bundled table "
+            f"(newest {newest}, of {_table()['date']}){hint}; {_REMEDY}",
+        )
+    return version
+
+
+def _of_base(builds: list[_Build], what: str, wanted: str | None) -> list[_Build]:
+    """The builds on the framework that is wanted as `pytorch2.5.1` or `pytorch2.5`; all of them have one in the end."""
+    bases = _distinct(build.get("base_framework_version") for build in builds)
+    if wanted is None:
+        if len(bases) > 1:
+            raise ImageError("base_framework_version", f"is missing; {what} was built on {' and on '.join(bases)}")
+        return builds
+    if not bases:
+        raise ImageError("base_framework_version", f"does not go with {what}, which has none; delete it")
+    found = [base for base in bases if base == wanted or base.startswith(f"{wanted}.")]
+    if len(found) != 1:
+        hint = _hint(wanted, bases)
+        raise ImageError(
+            "base_framework_version", f"{what} was built on {', '.join(bases)}, not on {_shown(wanted)}{hint}"
+        )
+    return [build for build in builds if build["base_framework_version"] == found[0]]
+
+
+def _of_python(builds: list[_Build], what: str, wanted: str | None) -> _Build:
+    """The build of the Python that is wanted, else of the newest."""
+    pythons = sorted(_distinct(build.get("py_version") for build in builds), key=_numbers)
+    if wanted is None:
+        return max(builds, key=lambda build: _numbers(build.get("py_version", "")))
+    if not pythons:
+        raise ImageError("py_version", f"does not go with {what}, which has no choice of Python; delete it")
+    if wanted not in pythons:
+        hint = _hint(wanted, pythons)
+        raise ImageError("py_version", f"{_shown(wanted)} is no Python of {what}, which has {', '.join(pythons)}{hint}")
+    return next(build for build in builds if build["py_version"] == wanted)
+
+
+def _processor(what: str, builds: list[_Build], instance_type: str | None) -> tuple[str, str]:
+    """(family, processor) to look images up by: the instance type's, or twice the only one that there is."""
+    known = _distinct(processor for build in builds for processor in build["images"])
+    if instance_type is None:
+        if len(known) > 1:
+            raise ImageError("instance_type", f"decides between the images of {what} for {', '.join(known)}; write it")
+        return known[0], known[0]
+    match = re.fullmatch(_INSTANCE_TYPE, instance_type)
+    if match is None:
+        raise ImageError("instance_type", f"{_shown(instance_type)} is no instance type such as ml.g5.xlarge")
+    family = match[1]
+    if re.match(_ARM, family):
+        processor = "ARM"
+    elif family.startswith(("trn", "inf")):
+        processor = family[:3]
+    else:
+        processor = "gpu" if family[0] in "gp" else "cpu"
+    if not any(_image(build, (family, processor)) for build in builds):
+        has = "cpu and gpu" if known == ["any"] else " and ".join(known)
+        raise ImageError(
+            "instance_type",
+            f"{instance_type} needs an image for {processor}, but {_source()} has {what} for {has}; {_REMEDY}",
+        )
+    return family, processor
+
+
+def _image(build: _Build, processor: tuple[str, str]) -> str | None:
+    """A build's `repository:tag`, the most particular that fits."""
+    family, kind = processor
+    images: dict[str, str] = build["images"]
+    fits_any = images.get("any") if kind in ("cpu", "gpu", "any") else None
+    return images.get(family) or images.get(kind) or fits_any
+
+
+def _check_p2(name: str, version: str, instance_type: str) -> None:
+    last = _PAST_P2.get(name)
+    if last and instance_type.startswith("ml.p2.") and _numbers(version) >= last:
+        older = ".".join(map(str, last))
+        raise ImageError("instance_type", f"{instance_type} has a GPU that {name} from {older} on does not support")
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    return did_you_mean(name[:60], known)  # a text of a megabyte is near to nothing, and slow to tell
+
+
+def _shown(text: str) -> str:
+    shown = repr(text[:60])
+    return shown if len(text) <= 60 else f"{shown}..."
+
+
+def _suffix(region: str) -> str:
+    return next((suffix for prefix, suffix in _SUFFIXES.items() if region.startswith(prefix)), "amazonaws.com")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """For sorting: 2.10.0 after 2.9.1, py310 after py39; words like `latest` first."""
+    return tuple(map(int, re.findall(r"\d+", version)))
+
+
+def _release(version: str) -> list[str]:
+    """The first two numbers: 2.5 of 2.5.1, and 1.7 of 1.7-1."""
+    return re.split("[.-]", version, maxsplit=2)[:2]
+
+
+def _distinct(names: Iterable[str | None]) -> list[str]:
+    return list(dict.fromkeys(name for name in names if name is not None))

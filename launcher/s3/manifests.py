@@ -1,0 +1,185 @@
+"""The two kinds of manifest a channel can name: a JSON list of keys, and an augmented manifest of JSON lines.
+
+Both are written by hand or by small scripts, so whatever is wrong in one is said with the manifest's URI and the entry
+or line. An augmented manifest can hold millions of lines: it is copied to disk once, checked to its end, and then read
+line by line, in any order, from the places where its lines begin.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+import tempfile
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from launcher.errors import RefusedError
+from launcher.s3.reading import Stream
+from launcher.s3.uri import Place, parse_s3_uri
+
+REFERENCE = "-ref"  # the ending of attributes whose value is the S3 URI of what is to be sent
+_LONGEST = 1 << 16  # characters of an element, at least: a key has 1,024 bytes
+_FORM = '[{"prefix": "s3://bucket/folder/"}, "key1", "key2"]'
+
+
+def read_manifest(read: Callable[[Place], Stream], uri: str) -> tuple[Place, Iterator[str]]:
+    """Return the prefix of a ManifestFile, and an iterator over the entries that continue it to whole keys.
+
+    The manifest is read and checked as the entries are taken, and never held.
+
+    Raises:
+        RefusedError: The object cannot be read or is not of the form `[{"prefix": "s3://..."}, "key", ...]`. The iterator
+            raises it, too.
+    """
+    elements = _elements(read(parse_s3_uri(uri)), uri)
+    head = next(elements, None)
+    if not isinstance(head, dict) or not isinstance(head.get("prefix"), str):
+        raise RefusedError(f'{uri}: a manifest is a JSON list that begins with {{"prefix": "s3://..."}}; write {_FORM}')
+    return _place(head["prefix"], f"{uri}: prefix"), _entries(elements, head["prefix"], uri)
+
+
+def _entries(elements: Iterator[Any], prefix: str, uri: str) -> Iterator[str]:
+    for index, entry in enumerate(elements, 1):
+        if not isinstance(entry, str) or not entry:
+            raise RefusedError(f"{uri}: entry {index} is {json.dumps(entry)}, not the rest of a key; write {_FORM}")
+        if entry.startswith("s3://"):
+            raise RefusedError(
+                f"{uri}: entry {index}, {entry!r}, is a whole URI, but every entry continues the prefix {prefix!r} "
+                "(one bucket per manifest); write only what follows the prefix"
+            )
+        yield entry
+
+
+def _elements(chunks: Stream, uri: str) -> Iterator[Any]:
+    """Yield the elements of a JSON list, none if it is something else. Raises RefusedError where it is no JSON."""
+    decode = codecs.getincrementaldecoder("utf-8-sig")().decode
+    scan, blanks = json.JSONDecoder().raw_decode, re.compile(r"[ \t\r\n]*").match
+    text, at, before, ended = "", 0, 0, False
+    opening = "["
+    try:
+        while True:
+            while len(text) - at < _LONGEST and not ended:
+                chunk = next(chunks, b"")
+                ended = not chunk
+                before, text, at = before + at, text[at:] + decode(chunk, ended), 0
+            at = _end(blanks(text, at))
+            if opening == "[" and not text.startswith("[", at):
+                return
+            if text.startswith("]", at):
+                break
+            if not text.startswith(opening, at):
+                raise json.JSONDecodeError("Expecting ',' or ']'", text, at)
+            at = _end(blanks(text, at + 1))
+            if opening == "," or not text.startswith("]", at):
+                value, at = scan(text, at)
+                yield value
+            opening = ","
+        if text[at + 1 :].strip() or any(chunk.strip() for chunk in chunks):
+            raise json.JSONDecodeError("Extra data", text, at + 1)
+    except json.JSONDecodeError as error:
+        reason = f"{error.msg}, at character {before + error.pos}"
+        raise RefusedError(f"{uri}: this manifest is no JSON ({reason}); write {_FORM}") from error
+    except (UnicodeDecodeError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise RefusedError(f"{uri}: this manifest is no JSON ({reason}); write {_FORM}") from error
+
+
+def _end(match: re.Match[str] | None) -> int:
+    return match.end() if match else 0
+
+
+def _place(value: object, where: str) -> Place:
+    """The object or prefix that a manifest names. Raises RefusedError, which begins with `where`, if it is not an S3 URI."""
+    try:
+        return parse_s3_uri(str(value))
+    except RefusedError as error:
+        raise RefusedError(f"{where}: {error}") from None
+
+
+class AugmentedManifest:
+    """The lines of an augmented manifest: `len()` of them, `values(index)` of one. It keeps a file open: close it."""
+
+    def __init__(
+        self,
+        read: Callable[[Place], Stream],
+        uri: str,
+        names: Sequence[str],
+        sample: int | None = None,
+        scratch: Path | None = None,
+    ) -> None:
+        """Copies the manifest to a file in `scratch` and checks that each of its first `sample` lines has every attribute.
+
+        Raises RefusedError for the first line that is no JSON object, lacks an attribute, or has a reference that is
+        no S3 URI; and where there are no lines or no names.
+        """
+        if not names:
+            raise RefusedError(f"{uri}: an augmented manifest needs AttributeNames, which pick what is sent")
+        self._uri, self._names = uri, tuple(names)
+        self._starts = array("Q")
+        self._file = tempfile.TemporaryFile(dir=scratch)  # noqa: SIM115 - it lives as long as this object
+        try:
+            self._copy(read, sample)
+        except BaseException:
+            self.close()
+            raise
+
+    def _copy(self, read: Callable[[Place], Stream], sample: int | None) -> None:
+        self._file.writelines(read(parse_s3_uri(self._uri)))
+        self._file.seek(0)
+        start = 0
+        for number, line in enumerate(self._file, 1):
+            if line.strip() and (sample is None or len(self) < sample):
+                self._parse(line, f"line {number}")
+                self._starts.append(start)
+            start += len(line)
+        if not self._starts:
+            raise RefusedError(f"{self._uri}: this augmented manifest has no lines; write one JSON object per line")
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def values(self, index: int) -> list[bytes | Place]:
+        """What line `index` (from 0, blank lines not counted) sends, in the order of the names.
+
+        Bytes for a value that stands in the line itself: a string's text, JSON for anything else. A place in S3 for a
+        reference. Not for several threads at once.
+        """
+        self._file.seek(self._starts[index])
+        return self._parse(self._file.readline(), f"the line at byte {self._starts[index]}")
+
+    def _parse(self, line: bytes, where: str) -> list[bytes | Place]:
+        try:
+            attributes = json.loads(line.decode("utf-8-sig"))
+        except ValueError as error:
+            raise RefusedError(f"{self._uri}: {where} is no JSON ({error}); write one JSON object per line") from error
+        if not isinstance(attributes, dict):
+            raise RefusedError(f"{self._uri}: {where} is no JSON object; write one JSON object per line")
+        values: list[bytes | Place] = []
+        for name in self._names:
+            if name not in attributes:
+                raise RefusedError(
+                    f"{self._uri}: {where} has no attribute {name!r} (it has {', '.join(attributes)}); "
+                    "correct the line or AttributeNames"
+                )
+            value = attributes[name]
+            if not name.endswith(REFERENCE):
+                values.append((value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).encode())
+            else:
+                values.append(_place(value, f"{self._uri}: {where}: {name!r}"))
+        return values
+
+    def close(self) -> None:
+        """Gives the file back."""
+        self._file.close()
+
+    def __enter__(self) -> AugmentedManifest:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,108 @@
+"""Naming one object, reading it to its end, and saying plainly why S3 would not give it.
+
+Every byte that a provider takes from S3 comes through `read_object`, so a connection that breaks in the middle of a
+large object is taken up again in one place, and every refusal of a store reads alike: which object, at which endpoint,
+why, and what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
+
+from launcher.errors import RefusedError
+from launcher.s3.uri import Place
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+Stream = Generator[bytes, None, None]  # closing one early ends what it reads
+CHUNK = 1 << 19  # bytes; large enough that Python's cost per chunk does not show, small enough to hold several
+_ATTEMPTS = 5  # of one object, counted anew whenever bytes arrive
+
+_CREDENTIALS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, for this endpoint"
+_NO_BUCKET = ("there is no such bucket", "check its name; with --data DIR it is the folder DIR/s3/{bucket}")
+_NO_KEY = ("there is no such object", "check the key")
+_DENIED = (
+    "access is denied",
+    "the credentials in use need s3:ListBucket on the bucket and s3:GetObject on its objects",
+)
+_BAD_CREDENTIALS = ("the credentials are not accepted", _CREDENTIALS)
+_ELSEWHERE = ("the bucket is in another region", "set AWS_REGION to the bucket's region")
+_REFUSALS = {  # error code -> reason, remedy; HEAD answers have no body, so their codes are the status
+    "NoSuchBucket": _NO_BUCKET,
+    "InvalidBucketName": ("this is no valid bucket name", "check the URI"),
+    "NoSuchKey": _NO_KEY,
+    "404": _NO_KEY,
+    "AccessDenied": _DENIED,
+    "403": _DENIED,
+    "InvalidAccessKeyId": _BAD_CREDENTIALS,
+    "SignatureDoesNotMatch": _BAD_CREDENTIALS,
+    "ExpiredToken": ("the credentials have expired", "fetch new ones"),
+    "InvalidToken": _BAD_CREDENTIALS,
+    "PermanentRedirect": _ELSEWHERE,
+    "AuthorizationHeaderMalformed": _ELSEWHERE,
+    "301": _ELSEWHERE,
+    "InvalidObjectState": ("the object is archived", "restore it first"),
+    "PreconditionFailed": ("the object changed while it was being read", "run again when nobody writes to it"),
+    "412": ("the object changed while it was being read", "run again when nobody writes to it"),
+}
+
+
+@contextmanager
+def refusals(client: S3Client, place: Place) -> Iterator[None]:
+    """Turns what botocore raises inside into a RefusedError of one line: place, endpoint, reason, remedy."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        yield
+    except (BotoCoreError, ClientError) as error:
+        reason, remedy = _explained(error)
+        where = f"{place} at {client.meta.endpoint_url}"
+        raise RefusedError(f"{where}: {reason}; {remedy.format(bucket=place.bucket)}") from error
+
+
+def _explained(error: Exception) -> tuple[str, str]:
+    from botocore import exceptions as bc
+
+    if isinstance(error, bc.ClientError):
+        answer = error.response.get("Error", {})
+        said = f"the store answered {answer.get('Code')}: {answer.get('Message')}"
+        return _REFUSALS.get(str(answer.get("Code")), (said, "see what the store says"))
+    if isinstance(
+        error, bc.NoCredentialsError | bc.PartialCredentialsError | bc.CredentialRetrievalError | bc.ProfileNotFound
+    ):
+        return "no AWS credentials were found", f"{_CREDENTIALS}, or read from a folder with --data DIR"
+    if isinstance(error, bc.HTTPClientError | bc.ConnectionError | bc.IncompleteReadError):
+        return f"no connection ({error})", "check AWS_ENDPOINT_URL (with its protocol), AWS_REGION and the network"
+    return str(error), "check the URI and the AWS settings of the environment"
+
+
+def read_object(client: S3Client, place: Place) -> Stream:
+    """The object's bytes, at most CHUNK at a time; a broken connection is taken up again where it broke.
+
+    Raises RefusedError where the store refuses, stays broken, or holds another version of the object by then.
+    """
+    from botocore import exceptions as bc
+
+    position, etag, failures = 0, "", 0
+    bucket, key = place
+    with refusals(client, place):
+        while True:
+            try:
+                if position:
+                    answer = client.get_object(Bucket=bucket, Key=key, Range=f"bytes={position}-", IfMatch=etag)
+                else:
+                    answer = client.get_object(Bucket=bucket, Key=key)
+                etag = answer["ETag"]
+                with closing(answer["Body"]) as body:
+                    while chunk := body.read(CHUNK):
+                        position, failures = position + len(chunk), 0
+                        yield chunk
+            except (bc.HTTPClientError, bc.IncompleteReadError):
+                failures += 1
+                if failures == _ATTEMPTS:
+                    raise
+            else:
+                return

@@ -1,0 +1,11 @@
+"""Channels on Amazon FSx for Lustre: the path begins with the file system's mount name, `/<MountName>/...`."""
+
+from typing import Literal
+
+from launcher.spec.channels.efs import FileSystemChannel
+
+
+class FSxLustreChannel(FileSystemChannel):
+    """A directory of an FSx for Lustre file system."""
+
+    source: Literal["FSxLustre"]
