@@ -1,5 +1,6 @@
-"""The generated parts of the documentation: `python -m launcher.reference.docs` updates them in every page, or in the files that it is given.
+"""The generated parts of the documentation.
 
+`python -m launcher.reference.docs` updates them in every page, or in the files that it is given.
 A part begins with `<!-- NAME: generated -->` and ends with `<!-- end -->`. A test keeps them current.
 """
 
@@ -133,7 +134,7 @@ def _values(field: dict[str, Any]) -> str:
 
 def request_block() -> str:
     """What the README's first spec becomes, as `--dry-run` prints it."""
-    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     spec = yaml.safe_load(readme.split("```yaml\n")[1].split("```")[0])
     return f"```yaml\n{as_yaml(plan(spec, name='digits-1').request)}```"
 
