@@ -54,9 +54,10 @@ class _Shapes(Mapping[str, Any]):
     """Shapes by name, each decoded when it is first asked for: a request has 150 of the 3,200."""
 
     def __init__(self, model: bytes) -> None:
-        # botocore's files have each shape on lines of its own, and the names are what is indented by four spaces.
-        _, *named = model.partition(b'"shapes":')[2].split(b'\n    "')
-        self._encoded = {each.partition(b'"')[0]: each for each in named}
+        # In botocore's files, names are indented by four spaces: those of the operations, and then those of the shapes.
+        named = model.split(b'\n    "')
+        first = next((index for index, each in enumerate(named, 1) if b'"shapes":' in each), len(named))
+        self._encoded = {each.partition(b'"')[0]: each for each in named[first:]}
         self._decoded: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
@@ -79,7 +80,9 @@ def shapes() -> Mapping[str, Any]:
     if package is None or not package.submodule_search_locations:
         raise ImportError("botocore is missing: pip install boto3")
     file = FilePath(package.submodule_search_locations[0], "data", _SERVICE)
-    return shapes_of(zlib.decompress(file.read_bytes(), wbits=31))  # as gzip
+    packed = file.read_bytes()
+    size = int.from_bytes(packed[-4:], "little")  # where gzip keeps it; without it, growing the buffer takes 1 ms
+    return shapes_of(zlib.decompress(packed, wbits=31, bufsize=size))
 
 
 def shapes_of(model: bytes) -> Mapping[str, Any]:
