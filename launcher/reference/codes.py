@@ -11,7 +11,6 @@ from launcher.checks import RULES
 from launcher.checks.examples import laid_over_base
 from launcher.errors import Problem
 from launcher.nearest import did_you_mean
-from launcher.reference.stories import STORIES
 from launcher.spec.job import JobSpec
 
 # Codes that are no rule's: of the YAML, of a spec's shape, of botocore's model, and of files.
@@ -99,6 +98,8 @@ def without_ignored(problems: list[Problem], spec: JobSpec, ignore: tuple[str, .
 
 def explanation(code: str) -> str | None:
     """The whole story of a code, for a terminal; None where there is no such code."""
+    from launcher.reference.stories import STORIES  # no other command needs them
+
     if code in STORIES:
         more = STORIES[code]
         return _told(code, "error", f"{OTHER_CODES[code]}\n\n{more.text}", more.wrong, more.right)
