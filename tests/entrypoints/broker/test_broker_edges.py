@@ -1,0 +1,208 @@
+"""Pipes that hold nothing or next to nothing, and trainings that are interrupted or killed: nothing is left, and nobody waits."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch.utils.data import DataLoader
+
+from entrypoints import contract
+from entrypoints.broker import wire
+from entrypoints.broker.coordinator import Coordinator
+from entrypoints.job.environment import load_environment
+from entrypoints.order.sampling import Reading
+from entrypoints.order.sharding import Share
+from entrypoints.records import lines
+from entrypoints.samples.channel import open_channel
+from entrypoints.torch_data.dataset import ChannelDataset
+from entrypoints.torch_data.loader import ThreadLoader
+from pipe_feeder import Feeder, brokers, in_threads, make_root, wait_for
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
+    pytest.mark.timeout(120),
+]
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    make_root(tmp_path)
+    yield tmp_path
+    for process in brokers(tmp_path):
+        os.kill(process, signal.SIGKILL)
+    wait_for(lambda: not brokers(tmp_path))
+
+
+@pytest.mark.parametrize("reading", [None, Reading(seed=1, block=3)], ids=["in order", "shuffled"])
+@pytest.mark.parametrize("lines", [0, 1, 2])
+def test_fewer_samples_than_workers(root: Path, lines: int, reading: Reading | None) -> None:
+    feeder = Feeder(root, "lines", lambda epoch: b"".join(b"%d\n" % number for number in range(lines)))
+    dataset = ChannelDataset("lines", environment=load_environment(root, {}), reading=reading)
+    loaders: list[Any] = [
+        DataLoader(dataset, batch_size=2, num_workers=4, collate_fn=list),
+        DataLoader(dataset, batch_size=2, collate_fn=list),
+        ThreadLoader(dataset, 2, threads=4, collate=list),
+    ]
+    for epoch, loader in enumerate(loaders):
+        dataset.set_epoch(epoch)
+        found = sorted(bytes(sample["data"]) for batch in loader for sample in batch)
+        assert found == [b"%d" % number for number in range(lines)]
+    feeder.stop()
+
+
+@pytest.mark.parametrize("name", ["tar", "images", "wrapped"])
+def test_nothing_is_nothing_in_every_format_and_told_of(
+    root: Path, name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    feeder = Feeder(root, name, lambda epoch: b"")
+    environment = load_environment(root, {})
+    assert list(open_channel(name, environment=environment)) == []
+    dataset = ChannelDataset(name, environment=environment)
+    dataset.set_epoch(1)
+    assert list(DataLoader(dataset, num_workers=2)) == []
+    told = [
+        line for line in capfd.readouterr().err.splitlines() if "ended without a byte: this host has no samples" in line
+    ]
+    assert [f"{name}_{epoch} ended" in line for epoch, line in enumerate(told[:2])] == [True, True]
+    feeder.stop()
+
+
+TRAINING = """
+    import sys, time, warnings
+    warnings.simplefilter("ignore")
+    from torch.utils.data import DataLoader
+    from entrypoints.order.sampling import Reading
+    from entrypoints.torch_data.dataset import ChannelDataset
+    from entrypoints.torch_data.loader import ThreadLoader
+
+    dataset = ChannelDataset("lines")
+    if sys.argv[1] == "shuffled":
+        dataset = ChannelDataset("lines", reading=Reading(seed=1, block=50))
+    if sys.argv[1] in ("threads", "shuffled"):
+        loader = ThreadLoader(dataset, 20, threads=2, collate=list)
+    else:
+        loader = DataLoader(dataset, batch_size=20, num_workers=2, collate_fn=list)
+    for number, batch in enumerate(loader):
+        if number == 5:
+            sys.stdout.write("begun\\n")
+            sys.stdout.flush()
+        if number > 5:
+            time.sleep(0.02)
+"""
+
+
+def begun(root: Path, loader: str) -> subprocess.Popen[str]:
+    """A training of its own, with a terminal's group of processes."""
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "SAGEMAKER_BASE_DIR": str(root)}
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(TRAINING), loader],
+        env={**environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def request(root: Path, epoch: int) -> bytes:
+    """What the first of two readers asks for."""
+    path = str(root / contract.DATA_DIR / "lines")
+    form = wire.format_reference(lines)
+    return wire.Request("lines", path, "None", form, epoch, 0, 2, 2, 1, 20.0, 0, 0, os.getpid(), "", False).encode()
+
+
+def test_a_reader_that_goes_in_the_moment_in_which_its_next_epoch_is_asked_for(root: Path) -> None:
+    address = f"\0test-{root}"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen()
+        folder = os.open(root / contract.DATA_DIR, os.O_RDONLY)
+        coordinator = Coordinator(listener, folder)
+        readers = [socket.socket(socket.AF_UNIX) for _ in range(2)]
+        for reader in readers:
+            reader.connect(address)
+            coordinator.look(1)
+        readers[1].sendall(request(root, 0))
+        coordinator.first_request()
+        readers[0].sendall(request(root, 1))
+        readers[1].close()
+        coordinator.look(1)  # one look sees both, and the first closes the other
+        readers[0].close()
+        coordinator.look(1)
+        assert not coordinator.epoch.is_awaited
+        os.close(folder)
+
+
+def test_a_broker_that_another_has_started_meanwhile_and_a_process_forked_meanwhile(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever starts one can be killed before it listens; and what is forked while it starts has the lock's descriptor."""
+    run: Any = subprocess.run
+    forked = []
+
+    def run_twice(*arguments: Any, **how: Any) -> Any:
+        if (pid := os.fork()) == 0:
+            signal.alarm(30)
+            signal.pause()
+        forked.append(pid)
+        run(*arguments, **how)
+        return run(*arguments, **how, stderr=subprocess.DEVNULL)
+
+    monkeypatch.setattr(subprocess, "run", run_twice)
+    feeder = Feeder(root, "lines", lambda epoch: b"0\n1\n")
+    shares = [open_channel("lines", environment=load_environment(root, {}), share=Share(i, 2, 2)) for i in (0, 1)]
+    found: dict[int, list[Any]] = {}
+    in_threads(lambda number: found.update({number: [bytes(sample["data"]) for sample in shares[number]]}), 2)
+    assert found == {0: [b"0"], 1: [b"1"]}
+    folder = os.open(root / contract.DATA_DIR, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError where it is held still
+    os.close(folder)
+    for pid in forked:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    feeder.stop()
+
+
+@pytest.mark.parametrize("loader", ["workers", "threads"])
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
+def test_an_end_from_outside_leaves_nothing(root: Path, loader: str, end: signal.Signals) -> None:
+    feeder = Feeder(root, "lines", lambda epoch: b"".join(b"%d\n" % number for number in range(300_000)))
+    with begun(root, loader) as training:
+        assert training.stdout is not None
+        assert training.stdout.readline() == "begun\n"
+        # Ctrl-C goes to all of a terminal's processes; who kills, kills one.
+        (os.killpg if end is signal.SIGINT else os.kill)(training.pid, end)
+        _, said = training.communicate(timeout=60)  # which is the end of the workers, too
+    assert training.returncode == -end
+    assert said.count("Traceback") == (1 if end is signal.SIGINT else 0), said
+    wait_for(lambda: not brokers(root))
+    wait_for(lambda: 1 in feeder.started or 0 in feeder.ended)  # the FIFO was closed, the feeder not left waiting
+    feeder.stop()
+
+
+@pytest.mark.parametrize("loader", ["threads", "shuffled"])
+def test_a_silent_feeder_does_not_hold_up_the_end(root: Path, loader: str) -> None:
+    """Threads wait for its next bytes, ten minutes if need be; whoever stops the job does not wait for them."""
+    fifo = root / contract.DATA_DIR / contract.fifo_name("lines", 0)
+    os.mkfifo(fifo)
+    with begun(root, loader) as training, fifo.open("wb", buffering=0) as feeder:
+        feeder.write(b"".join(b"%d\n" % number for number in range(330)))
+        assert training.stdout is not None
+        assert training.stdout.readline() == "begun\n"
+        os.killpg(training.pid, signal.SIGINT)
+        training.communicate(timeout=30)
+    assert training.returncode == -signal.SIGINT
+    wait_for(lambda: not brokers(root))

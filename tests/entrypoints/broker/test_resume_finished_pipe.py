@@ -1,0 +1,187 @@
+"""A state of a Pipe's epoch that was read to its end, by one rank or by all: in a new container nobody waits in vain."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from entrypoints import contract
+from entrypoints.errors import ChannelError
+from entrypoints.job.environment import Environment, load_environment
+from entrypoints.order.sampling import Reading
+from entrypoints.order.sharding import Share
+from entrypoints.samples.channel import open_channel
+from entrypoints.torch_data.dataset import ChannelDataset
+from pipe_feeder import PATIENCE, Feeder, brokers, in_threads, make_root, wait_for
+from stateful_loaders import LOADERS, SHUFFLED, given, read, stateful, text_of
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),  # torchdata 0.11 asks torch 2.13 for it
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+    pytest.mark.timeout(120),
+]
+
+
+@pytest.fixture(autouse=True)
+def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def pipe(root: Path, count: int) -> tuple[Environment, Feeder]:
+    """A Pipe of so many lines: the number of the FIFO, and the line's."""
+    root.mkdir()
+    make_root(root)
+    feeder = Feeder(root, "lines", lambda fifo: b"".join(b"%d-%d\n" % (fifo, number) for number in range(count)))
+    return load_environment(root, {}), feeder
+
+
+def leave(root: Path, feeder: Feeder) -> None:
+    for process in brokers(root):
+        os.kill(process, signal.SIGKILL)
+    wait_for(lambda: not brokers(root))
+    feeder.stop()
+
+
+def of_pipe(environment: Environment) -> ChannelDataset:
+    return ChannelDataset("lines", transform=text_of, environment=environment)
+
+
+@pytest.mark.parametrize("name", LOADERS)
+def test_of_a_pipe_in_a_new_container(tmp_path: Path, name: str) -> None:
+    environment, feeder = pipe(tmp_path / "first", 61)
+    first = LOADERS[name](of_pipe(environment))
+    assert sorted(read(first, 2)) == sorted(f"0-{number}" for number in range(61))
+    state = pickle.dumps(first.state_dict())
+    assert sorted(read(first, 3)) == sorted(f"1-{number}" for number in range(61))
+    leave(tmp_path / "first", feeder)
+    plans: list[list[int | None]] = [[3], [None], [2, 3]]
+    for number, epochs in enumerate(plans):
+        root = tmp_path / str(number)
+        environment, feeder = pipe(root, 61)
+        loader = LOADERS[name](of_pipe(environment))
+        loader.load_state_dict(pickle.loads(state))
+        *nothing, following = [read(loader, epoch) for epoch in epochs]
+        assert nothing in ([], [[]])
+        [fifo] = {text.partition("-")[0] for text in following}
+        assert sorted(following) == sorted(f"{fifo}-{number}" for number in range(61))
+        leave(root, feeder)
+
+
+@pytest.mark.parametrize("name", ["threads", "workers"])
+def test_of_a_pipe_whose_shares_end_one_after_the_other(tmp_path: Path, name: str) -> None:
+    environment, feeder = pipe(tmp_path / "first", 9)  # five samples and four: two batches and one
+    first = LOADERS[name](of_pipe(environment))
+    iterator = iter(first)
+    before = [text for _ in range(2) for text in next(iterator)]
+    states = [first.state_dict()]
+    before.extend(next(iterator))
+    states.append(first.state_dict())
+    assert len(before) == 9
+    leave(tmp_path / "first", feeder)
+    for number, state in enumerate(states):
+        root = tmp_path / str(number)
+        environment, feeder = pipe(root, 9)
+        loader = LOADERS[name](of_pipe(environment))
+        loader.load_state_dict(pickle.loads(pickle.dumps(state)))
+        assert given(loader) == before[8 + number :]
+        assert len(read(loader, 1)) == 9
+        leave(root, feeder)
+
+
+@pytest.mark.parametrize("reading", [None, SHUFFLED], ids=["", "shuffled"])
+def test_of_a_pipe_whose_ranks_end_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reading: Reading | None
+) -> None:
+    """A StatefulDataLoader asks for nothing once a batch was its last, and the other rank waits for this one's share."""
+    monkeypatch.setenv(contract.FIFO_WAIT_VARIABLE, "10")
+    found: dict[tuple[int, str], list[list[str]]] = {}
+
+    def loaders(environment: Environment) -> Iterator[Any]:
+        for rank in ("0", "1"):
+            for variable, value in (
+                ("RANK", rank),
+                ("WORLD_SIZE", "2"),
+                ("LOCAL_RANK", rank),
+                ("LOCAL_WORLD_SIZE", "2"),
+            ):
+                monkeypatch.setenv(variable, value)
+            dataset = ChannelDataset("lines", transform=text_of, environment=environment, reading=reading)
+            yield stateful(0)(dataset)
+
+    environment, feeder = pipe(tmp_path / "first", 27)  # 14 samples and 13: four batches each, the last of 2 and of 1
+    first = [*loaders(environment)]
+    in_threads(lambda rank: found.update({(rank, "before"): [*islice(first[rank], (1, 4)[rank])]}), 2)
+    states = [pickle.dumps(loader.state_dict()) for loader in first]
+    leave(tmp_path / "first", feeder)
+    environment, feeder = pipe(tmp_path / "second", 27)
+    resumed = [*loaders(environment)]
+    for loader, state in zip(resumed, states, strict=True):
+        loader.load_state_dict(pickle.loads(state))
+    in_threads(lambda rank: found.update({(rank, "after"): [*resumed[rank]]}), 2)
+    assert [len(found[rank, "after"]) for rank in (0, 1)] == [3, 0]
+    assert sorted(text for batches in found.values() for batch in batches for text in batch) == sorted(
+        f"0-{number}" for number in range(27)
+    )
+    leave(tmp_path / "second", feeder)
+
+
+def test_threads_with_nothing_left_return_once_the_other_ranks_need_not_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were left alone after three seconds: a process that ended then had reported nothing where the machine was slow."""
+    environment, feeder = pipe(tmp_path / "root", 20)
+    loaders = []
+    for rank in ("0", "1"):
+        for variable, value in (("RANK", rank), ("WORLD_SIZE", "2"), ("LOCAL_RANK", rank), ("LOCAL_WORLD_SIZE", "2")):
+            monkeypatch.setenv(variable, value)
+        loaders.append(LOADERS["threads"](of_pipe(environment)))
+    shares = [loaders[0].dataset.samples(thread, 2) for thread in (0, 1)]
+    for share in shares:
+        share.finish()
+    states = [share.state_dict() for share in shares]
+    loaders[0].load_state_dict({"epoch": 0, "threads": states, "ended": [0, 1], "turn": 0})
+    found: dict[int, list[str]] = {}
+    threads = [
+        threading.Thread(target=lambda rank=rank: found.update({rank: given(loaders[rank])}), daemon=True)
+        for rank in (0, 1)
+    ]
+    threads[1].start()
+    wait_for(lambda: brokers(tmp_path / "root"))
+    [broker] = brokers(tmp_path / "root")
+    os.kill(broker, signal.SIGSTOP)
+    threads[0].start()
+    threads[0].join(4)
+    assert threads[0].is_alive()
+    os.kill(broker, signal.SIGCONT)
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert found[0] == []
+    assert sorted(found[1]) == sorted(f"0-{number}" for number in range(1, 20, 2))
+    leave(tmp_path / "root", feeder)
+
+
+def test_a_state_of_a_longer_pipe_is_refused(tmp_path: Path) -> None:
+    environment, feeder = pipe(tmp_path / "first", 61)
+    share = Share(1, 2)
+    with closing(open_channel("lines", environment=environment, share=share)) as samples:
+        for _ in range(10):
+            next(samples)
+        state = samples.state_dict()
+    feeder.stop()
+    environment, feeder = pipe(tmp_path / "second", 9)
+    with closing(open_channel("lines", environment=environment, share=share)) as samples:
+        samples.load_state_dict(state)
+        with pytest.raises(ChannelError, match="10 samples of this share were begun, but there are 4"):
+            next(samples)
+    feeder.stop()

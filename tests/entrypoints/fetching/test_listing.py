@@ -1,0 +1,178 @@
+"""One listing for all processes of a host: each page asked for once, whoever needs it first."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from entrypoints.fetching.listing import Keys, Listed, Listing
+
+PAGES, PER_PAGE = 40, 25
+EVERY = [Listed(f"p/{number:04d}-ü\udcff", number << 30, 2**64 - 1 - number) for number in range(PAGES * PER_PAGE)]
+
+
+def next_page(log: Path, token: str | None) -> tuple[list[Listed], str | None]:
+    """Pages of EVERY; each call is a line of the log."""
+    number = int(token or 0)
+    with log.open("a") as stream:
+        stream.write(f"{number}\n")
+    page = EVERY[number * PER_PAGE : (number + 1) * PER_PAGE]
+    return page, None if number == PAGES - 1 else str(number + 1)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+@pytest.fixture
+def listing(tmp_path: Path, log: Path) -> Listing:
+    return Listing(tmp_path / "folder" / "listing", partial(next_page, log))
+
+
+def asked(log: Path) -> list[int]:
+    return [int(line) for line in log.read_text().split()]
+
+
+def test_a_listing_is_asked_for_as_it_is_read(listing: Listing, log: Path) -> None:
+    assert listing[PER_PAGE] == EVERY[PER_PAGE]
+    assert asked(log) == [0, 1]
+    assert list(listing) == EVERY
+    assert len(listing) == len(EVERY)
+    assert (listing[-1], listing[3], listing[5:900:100]) == (EVERY[-1], EVERY[3], EVERY[5:900:100])
+    for index in (len(EVERY), -len(EVERY) - 1):
+        with pytest.raises(IndexError):
+            listing[index]
+    assert asked(log) == list(range(PAGES))
+
+
+def read_in_child(listing: Listing, answers: Any) -> None:
+    answers.put(list(listing) == EVERY)
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+@pytest.mark.parametrize("begun", [0, 3])
+def test_processes_share_a_listing(listing: Listing, log: Path, begun: int) -> None:
+    if begun:
+        assert listing[begun * PER_PAGE] == EVERY[begun * PER_PAGE]
+    context = multiprocessing.get_context("fork")
+    answers: Any = context.SimpleQueue()
+    others = [listing, pickle.loads(pickle.dumps(listing)), listing]
+    children = [context.Process(target=read_in_child, args=(other, answers)) for other in others]
+    for child in children:
+        child.start()
+    assert list(listing) == EVERY
+    for child in children:
+        child.join(20)
+    assert [answers.get() for _ in children] == [True] * 3
+    assert sorted(asked(log)) == list(range(PAGES))
+
+
+def test_a_listing_whose_file_is_removed_goes_on(listing: Listing, log: Path, tmp_path: Path) -> None:
+    found = []
+    for number, item in enumerate(listing):
+        found.append(item)
+        if number == 60:
+            (tmp_path / "folder" / "listing").unlink()
+    assert found == EVERY
+
+
+def test_an_error_of_a_page_is_no_end(tmp_path: Path, log: Path) -> None:
+    failures = [OSError("once")]
+
+    def sometimes(token: str | None) -> tuple[list[Listed], str | None]:
+        if token == "2" and failures:
+            raise failures.pop()
+        return next_page(log, token)
+
+    listing = Listing(tmp_path / "listing", sometimes)
+    with pytest.raises(OSError, match="once"):
+        list(listing)
+    assert list(listing) == EVERY
+
+
+def test_a_listing_takes_little_memory(listing: Listing) -> None:
+    assert len(listing) == len(EVERY)
+    assert len(pickle.dumps(listing)) < 1000
+
+
+JOB = """
+import os, signal, sys
+from entrypoints.fetching.listing import Listed, shared_listing
+assert len(shared_listing(["store"], lambda token: ([Listed("a", 1)], None))) == 1
+if sys.argv[1] == "killed":
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_job_leaves_is_removed_by_the_next(tmp_path: Path) -> None:
+    environ = {name: value for name, value in os.environ.items() if name != "LOCAL_RANK"} | {"TMPDIR": str(tmp_path)}
+    root = Path(__file__).parents[3]
+    subprocess.run([sys.executable, "-c", JOB, "killed"], env=environ, check=False, cwd=root)
+    assert len([file for file in tmp_path.rglob("*") if file.is_file()]) == 1
+    subprocess.run([sys.executable, "-c", JOB, "ends"], env=environ, check=True, cwd=root)
+    assert [file for file in tmp_path.rglob("*") if file.is_file()] == []
+
+
+@settings(deadline=None)  # a busy machine is slow, and that is no error
+@given(st.lists(st.text().map(lambda text: text.encode("utf-8", "replace").decode())))
+def test_keys_are_a_list_of_strings(keys: list[str]) -> None:
+    found = Keys(keys)
+    assert found == keys
+    assert list(found) == keys
+    assert found[1:3] == keys[1:3]
+    assert pickle.loads(pickle.dumps(found)) == found
+    assert (found == [*keys, "more"]) is False
+    if keys:
+        assert found[-1] == keys[-1]
+
+
+def test_names_that_are_no_unicode() -> None:
+    name = os.fsdecode(b"\xff.bin")
+    assert Keys([name])[0] == name
+
+
+FULL = """
+import io
+from entrypoints.errors import ChannelError
+from entrypoints.fetching.listing import Listed, shared_listing
+from entrypoints.records.seeking import SeekableFile
+def page(token):
+    return [Listed("k" * 1000, 1)] * 100, "more"
+class Unseekable(io.BytesIO):
+    def seekable(self): return False
+def attempt(work):
+    try:
+        work()
+    except ChannelError as error:
+        print(error)
+attempt(lambda: len(shared_listing(["a"], page)))
+attempt(lambda: SeekableFile(Unseekable(bytes(40 << 20)), "k"))
+"""
+
+
+def test_full_temporary_folder_is_named(tmp_path: Path) -> None:
+    script = 'mount -t tmpfs -o size=1m none "$TMPDIR" && exec "$0" -c "$1"'
+    inside = ["unshare", "--user", "--map-root-user", "--mount"]
+    if shutil.which("unshare") is None or subprocess.run([*inside, "true"], check=False).returncode:
+        pytest.skip("needs namespaces")
+    command = [*inside, "sh", "-c", script, sys.executable, FULL]
+    environ = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environ)
+    said = done.stdout.splitlines()
+    assert [line.partition(f" in {tmp_path}")[0] for line in said] == [
+        "no room for the listing of a channel",
+        "no room for a copy of an object that cannot be sought",
+    ]
+    assert all(line.endswith("); make room there, or set TMPDIR to another folder") for line in said)

@@ -1,0 +1,264 @@
+"""Objects that cannot be read, that change while they are read, and that have odd keys and sizes, against our S3."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from entrypoints import contract
+from entrypoints.errors import ChannelError
+from entrypoints.fetching import silence
+from entrypoints.order.sharding import EVERYTHING
+from entrypoints.readers import s3, s3_client
+from entrypoints.readers.s3_errors import cause_of
+from faulty_s3 import RESET, Store, channel_of, faulty_s3
+
+MIB = 1 << 20
+REPOSITORY = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    with faulty_s3(tmp_path, monkeypatch) as found:
+        yield found
+        found.hushed.clear()
+        for thread in threading.enumerate():  # answered now; the client ends the process if Python ends before that
+            if thread.name in ("prefetch", "s3 request"):
+                thread.join(10)
+
+
+def read_all(root: Path, uri: str = "s3://bucket/") -> dict[str | None, bytes]:
+    found = {}
+    for key, stream in s3.open_streams(channel_of(root, uri), 0, EVERYTHING):
+        found[key] = stream.read()
+        stream.close()
+    return found
+
+
+def test_a_refusal_is_an_error_at_once(store: Store, tmp_path: Path) -> None:
+    (store.folder / "a").write_bytes(b"a")
+    store.faults["/bucket/a"] = [403] * 9
+    with pytest.raises(
+        ChannelError, match=r"s3://bucket/a cannot be read: access is denied \(403: no\); .*s3:GetObject"
+    ):
+        read_all(tmp_path)
+    assert len(store.faults["/bucket/a"]) == 8
+    store.faults["/bucket/"] = [403] * 9
+    with pytest.raises(
+        ChannelError, match=r"'train': s3://bucket/b cannot be listed: access is denied .*s3:ListBucket"
+    ):
+        read_all(tmp_path, "s3://bucket/b")
+    with pytest.raises(
+        ChannelError, match=r"s3://nobody/ cannot be listed: there is no such bucket \(404 NoSuchBucket\)"
+    ):
+        read_all(tmp_path, "s3://nobody/")
+
+
+def test_an_object_that_is_gone_since_it_was_listed(store: Store, tmp_path: Path) -> None:
+    for name in "ab":
+        (store.folder / name).write_bytes(b"a")
+    channel = channel_of(tmp_path)
+    assert len(s3.objects(channel)) == 2
+    (store.folder / "b").unlink()
+    with pytest.raises(ChannelError, match=r"s3://bucket/b cannot be read: it is not there any more \(404 NoSuchKey\)"):
+        read_all(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (500, r"S3 failed by itself \(500\)"),
+        (503, r"\(503\)"),
+        (504, r"\(504\)"),
+        (RESET, r"no connection \(socket is closed\)"),
+    ],
+)
+def test_what_does_not_pass_is_an_error_after_a_while(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, message: str
+) -> None:
+    monkeypatch.setattr(s3_client, "PATIENCE_SECONDS", 0.5)
+    (store.folder / "a").write_bytes(b"a")
+    store.faults["/bucket/a"] = [status] * 1000
+    with pytest.raises(ChannelError, match=rf"s3://bucket/a cannot be read: .*{message}, tried for \d+ s; "):
+        read_all(tmp_path)
+    assert len(store.faults["/bucket/a"]) < 999
+
+
+@pytest.mark.parametrize(
+    ("message", "passes", "told"),
+    [
+        ("Client error: Request throttled", True, "503"),
+        ("Client error: Unknown response error: MetaRequestResult { response_status: 429, crt", True, "429"),
+        ("Client error: Unknown response error: MetaRequestResult { response_status: 400, crt", False, "400"),
+        (
+            "Client error: Unknown response error: MetaRequestResult { response_status: 301, crt",
+            False,
+            "another region",
+        ),
+        ("Client error: No signing credentials available, see CRT debug logs", False, "no credentials"),
+        ("something new", True, "something new"),
+    ],
+)
+def test_what_the_client_says(message: str, passes: bool, told: str) -> None:
+    cause = cause_of(message)
+    assert (cause.passes, told in cause.what) == (passes, True)
+
+
+@pytest.mark.parametrize("change", ["content", "shorter", "longer"])
+@pytest.mark.parametrize("size", [1000, 20 * s3.RANGE_BYTES])
+def test_an_object_that_is_overwritten_is_noticed(store: Store, tmp_path: Path, size: int, change: str) -> None:
+    file = store.folder / "a"
+    file.write_bytes(b"1" * size)
+    new = size + {"content": 0, "shorter": -1, "longer": 1}[change]
+    channel = channel_of(tmp_path)
+    [(_, stream)] = s3.open_streams(channel, 0, EVERYTHING)
+    if size > s3.RANGE_BYTES:
+        assert stream.read(1) == b"1"
+    else:
+        assert len(s3.objects(channel)) == 1
+    (store.folder / "new").write_bytes(b"2" * new)
+    (store.folder / "new").replace(file)
+    with pytest.raises(
+        ChannelError, match=r"s3://bucket/a (changed after it was listed|cannot be read: it is shorter)"
+    ):
+        stream.read()
+
+
+def test_a_changed_object_is_noticed_where_its_parts_are_read_out_of_order(store: Store, tmp_path: Path) -> None:
+    size = 4 * s3.RANGE_BYTES
+    (store.folder / "a").write_bytes(b"1" * size)
+    [(_, stream)] = s3.open_streams(channel_of(tmp_path), 0, EVERYTHING)
+    seekable: Any = stream
+    seekable.seek(size - 10)
+    assert stream.read() == b"1" * 10
+    (store.folder / "new").write_bytes(b"2" * size)
+    (store.folder / "new").replace(store.folder / "a")
+    seekable.seek(0)
+    with pytest.raises(ChannelError, match="changed after it was listed: its ETag is"):
+        stream.read()
+
+
+ODD = ["a b", "a+b", "a%2Fb", "%", "ü/ß", "日本", "?x=1&y", "#", "//", "a//b", "~!*'()", '"<>&', ".hidden", "new\nline"]
+
+
+def test_odd_keys(store: Store, tmp_path: Path) -> None:
+    import boto3
+
+    client = boto3.client("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"])
+    keys = [f"p/{name}" for name in ODD] + ["p//leading", "p/marker/", "p/marker/in", "p/", "q/", "q/marker/"]
+    for key in keys:
+        client.put_object(Bucket="bucket", Key=key, Body=b"" if key.endswith("/") else key.encode())
+    found = read_all(tmp_path, "s3://bucket/p/")
+    wanted = sorted((key for key in keys if not key.endswith("/")), key=str.encode)
+    assert list(found) == [key.removeprefix("p/") for key in wanted]
+    assert list(found.values()) == [key.encode() for key in wanted]
+    for prefix in ("p/none/", "q/"):
+        with pytest.raises(ChannelError, match=f"no object under s3://bucket/{prefix}; correct s3_uri"):
+            read_all(tmp_path, f"s3://bucket/{prefix}")
+
+
+def test_key_with_a_control_character_is_an_error_at_once(store: Store, tmp_path: Path) -> None:
+    """S3 puts it into its listing as it is, and no XML may hold it: asking again does not help."""
+    (store.folder / "a\x01b").write_bytes(b"x")
+    with pytest.raises(
+        ChannelError, match=r"s3://bucket/ cannot be listed: a key there holds .* U\+0001, .* rename that"
+    ):
+        read_all(tmp_path)
+    assert store.listings() == 1
+
+
+@pytest.mark.parametrize("around", [s3.RANGE_BYTES, 8 * MIB])
+def test_sizes_about_those_of_parts(store: Store, tmp_path: Path, around: int) -> None:
+    wanted = {}
+    for number, size in enumerate((0, 1, around - 1, around, around + 1, 2 * around - 1, 2 * around, 2 * around + 1)):
+        wanted[str(number)] = os.urandom(size)
+        (store.folder / str(number)).write_bytes(wanted[str(number)])
+    assert read_all(tmp_path) == wanted
+
+
+@pytest.mark.parametrize("what", ["listing", "object"])
+def test_ctrl_c_is_heard_while_s3_is_silent(store: Store, tmp_path: Path, what: str) -> None:
+    (store.folder / "a").write_bytes(b"a")
+    channel = channel_of(tmp_path)
+    if what == "object":
+        assert len(s3.objects(channel)) == 1
+    store.speaking.clear()
+    main = threading.get_ident()
+    store.on_silence = lambda: signal.pthread_kill(main, signal.SIGINT)
+    streams = s3.open_streams(channel, 0, EVERYTHING)
+    with pytest.raises(KeyboardInterrupt):
+        for _, stream in streams:
+            stream.read()
+    streams.close()  # type: ignore[attr-defined]
+    store.speaking.set()
+
+
+def test_a_store_that_comes_back_is_read_on(store: Store, tmp_path: Path) -> None:
+    names = [f"{number:03d}" for number in range(300)]
+    for name in names:
+        (store.folder / name).write_bytes(name.encode())
+    found = []
+    for key, stream in s3.open_streams(channel_of(tmp_path), 0, EVERYTHING):
+        found.append((key, stream.read()))
+        stream.close()
+        if len(found) == 20:
+            store.gone.set()  # nobody answers any more, and every connection is cut
+            threading.Timer(1.5, store.gone.clear).start()
+    assert found == [(name, name.encode()) for name in names]
+
+
+@pytest.mark.parametrize("what", ["the next object's name", "object 'b'"])
+def test_a_store_that_is_silent_is_told_of_and_given_up(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], what: str
+) -> None:
+    monkeypatch.setenv(contract.READ_WAIT_VARIABLE, "0.4")
+    monkeypatch.setattr(silence, "TELL_SECONDS", 0.05)
+    for name in "ab":
+        (store.folder / name).write_bytes(name.encode())
+    channel = channel_of(tmp_path)
+    store.hushed.add("/bucket/b" if "'b'" in what else "/bucket/")
+    told = rf"'train': s3://bucket/ has sent nothing for [01] s, after [01] bytes, and {what} is waited for"
+    with pytest.raises(ChannelError, match=told + r"; .* \(or wait longer: LAUNCHER_READ_WAIT_SECONDS=0.4\)"):
+        for _, stream in s3.open_streams(channel, 0, EVERYTHING):
+            assert stream.read() == b"a"
+            stream.close()
+    assert re.search(told, capfd.readouterr().err)
+
+
+SILENT = """
+from pathlib import Path
+from entrypoints.job.environment import Channel
+from entrypoints.readers import s3
+channel = Channel("train", "S3Connector", None, "FullyReplicated", "None", Path("/none"), "s3://bucket/")
+for _, stream in s3.open_streams(channel, 0, s3.Share()):
+    print("read", len(stream.read()), flush=True)
+"""
+
+
+@pytest.mark.parametrize("end", ["limit", "Ctrl-C"])
+def test_what_a_silent_store_holds_up_does_not_keep_the_process(store: Store, end: str) -> None:
+    (store.folder / "a").write_bytes(b"a")
+    (store.folder / "b").write_bytes(bytes(30 * MIB))  # so that many threads are stuck
+    store.hushed.add("/bucket/b")
+    environ = {**os.environ, contract.READ_WAIT_VARIABLE: "0.5" if end == "limit" else "60"}
+    asked = threading.Event()
+    store.on_silence = asked.set
+    command = [sys.executable, "-c", SILENT]
+    with subprocess.Popen(command, env=environ, cwd=REPOSITORY, stdout=-1, stderr=-1, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "read 1\n"
+        assert asked.wait(30)
+        if end == "Ctrl-C":
+            process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    assert ("object 'b' is waited for" if end == "limit" else "KeyboardInterrupt") in errors
+    assert process.returncode == (1 if end == "limit" else -signal.SIGINT)

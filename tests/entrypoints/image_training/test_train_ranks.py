@@ -1,0 +1,121 @@
+"""train.py and its loop under torchrun with two ranks whose shares are unequal: nobody waits for ever, all stay one model."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from entrypoints import contract
+from launcher import demo
+
+REPOSITORY = Path(__file__).parents[3]
+SPLIT = (33, 9, 1)  # 17 and 16 images of train: three batches of eight and two; one image of test
+
+
+def torchrun(folder: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Two ranks of a script or `-m module`, as one host's torchrun starts them."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    paths = [str(REPOSITORY), str(REPOSITORY / "tests/data")]  # users_model
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1", **variables}
+    return subprocess.run(
+        [*launcher, *command], cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+def test_ranks_stay_one_model_when_their_shares_differ(tmp_path: Path) -> None:
+    script = textwrap.dedent(
+        """
+        import os
+        import torch
+        from entrypoints.samples.digest import Tally
+        from entrypoints.image_training.images import Batch
+        from entrypoints.image_training.model import small_cnn
+        from entrypoints.image_training.training import StopRequest, finish_epoch, gather, make_training, rank, ranks, train_epoch
+
+        def batches(count):
+            for number in range(count):
+                images = torch.rand(4, 1, 8, 8, generator=torch.Generator().manual_seed(10 * number + rank()))
+                yield Batch(images, torch.arange(4), tuple(range(4)), Tally(4))
+
+        with StopRequest() as stop, ranks() as device:
+            torch.manual_seed(1)
+            training = make_training(small_cnn(1, 4), 0.01, device, stop)
+            for shares in ((3, 3), (0, 4), (5, 1), (2, 2)):
+                train_epoch(training, batches(shares[rank()]), lambda training: None)
+                assert training.batches == shares[rank()]
+                finish_epoch(training, {})
+                averages = [value for state in training.optimizer.state.values() for value in state.values()]
+                for kind, values in (("weight", list(training.network.parameters())), ("average", averages)):
+                    assert values
+                    first, second = gather([value.detach().clone() for value in values])
+                    assert all(map(torch.equal, first, second)), (shares, kind)
+            steps = [int(state["step"]) for state in training.optimizer.state.values()]
+            assert set(steps) == {3 + 4 + 5 + 2}, steps
+            if rank() == 0:
+                print("one model", flush=True)
+        os._exit(0)  # gloo's threads abort one exit in some ten
+        """
+    )
+    (tmp_path / "script.py").write_text(script)
+    done = torchrun(tmp_path, "script.py")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["one model"]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """An /opt/ml with the demo's channels, all by File."""
+    demo.make_demo(tmp_path / "data", SPLIT)
+    folders = {
+        "train": "s3/my-bucket/digits/train",
+        "test": "s3/my-bucket/digits/test",
+        "train_lst": f"efs/{demo.EFS}/digits/lists/train",
+        "test_lst": "s3/my-bucket/digits/lists/test",
+    }
+    root = tmp_path / "ml"
+    (root / contract.CONFIG_DIR).mkdir(parents=True)
+    (root / contract.DATA_DIR).mkdir()
+    config = {channel: {"TrainingInputMode": "File"} for channel in folders}
+    (root / contract.CONFIG_DIR / contract.INPUT_DATA_CONFIG_FILE).write_text(json.dumps(config))
+    for channel, folder in folders.items():
+        (root / contract.DATA_DIR / channel).symlink_to(tmp_path / "data" / folder)
+    return root
+
+
+def train(root: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    options = ["--image-mode", "L", "--batch-size", "8", "--epochs", "3", "--model", "users_model:make"]
+    return torchrun(root.parent, "-m", "entrypoints.train", *options, SAGEMAKER_BASE_DIR=str(root), **variables)
+
+
+def test_a_stop_of_one_rank_stops_all_and_they_go_on_together(root: Path) -> None:
+    # Rank 1's first step of the second epoch, of two; rank 0 makes all its three.
+    stopped = train(root, STOP_AT="train 3", STOP_RANK="1")
+    assert stopped.returncode != 0
+    assert re.search(r"stopped in epoch 2, after \d batch\(es\) of it", stopped.stdout), stopped.stdout + stopped.stderr
+    assert (root / contract.CHECKPOINT_DIR / "checkpoint.pt").is_file()
+    done = train(root)
+    assert done.returncode == 0, done.stderr
+    assert "1 epoch(s) and " in done.stdout
+    metrics = json.loads((root / contract.OUTPUT_DATA_DIR / "metrics.json").read_text())
+    assert [each["epoch"] for each in metrics["epochs"]] == [1, 2, 3]
+    counts = {channel["channel"]: channel["samples"] for channel in metrics["channels"]}
+    assert counts["train"] == SPLIT[0] and counts["test"] == SPLIT[2]  # over both ranks
+    assert metrics["test"].keys() == {"test_loss", "test_accuracy"}
+
+
+def test_an_error_of_one_rank_ends_all(root: Path) -> None:
+    folder = root / contract.DATA_DIR / "train_lst"
+    lst = folder.resolve() / "train.lst"
+    first, *others = sorted(lst.read_text().splitlines(keepends=True), key=lambda line: line.split("\t")[2])
+    lst.write_text("".join(others))
+    done = train(root)
+    assert done.returncode != 0
+    path = first.split("\t")[2].strip()
+    assert f"train: channel 'train' and its list 'train_lst': image '{path}' has no line in the list" in done.stderr

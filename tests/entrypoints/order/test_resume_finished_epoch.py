@@ -1,0 +1,167 @@
+"""A state of an epoch that was read to its end: nothing of it is left, the next epoch is whole; with everything that has states."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+from entrypoints.errors import ChannelError
+from entrypoints.job.environment import Environment, load_environment
+from entrypoints.order.sharding import Share
+from entrypoints.samples.channel import open_channel
+from entrypoints.torch_data.dataset import ChannelDataset, MixedDataset
+from stateful_loaders import LOADERS, SHUFFLED, dataset_of, given, read, text_of
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),  # torchdata 0.11 asks torch 2.13 for it
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+    pytest.mark.timeout(120),
+]
+LINES = [f"{shard}-{number}" for shard in range(7) for number in range(10)]
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
+    """A channel of 7 objects of 10 lines each."""
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    folder = tmp_path / "input/data/files"
+    folder.mkdir(parents=True)
+    for shard in range(7):
+        (folder / f"{shard}.txt").write_text("".join(f"{shard}-{number}\n" for number in range(10)))
+    (tmp_path / "input/config").mkdir()
+    entry = {"TrainingInputMode": "File", "ContentType": "text/plain"}
+    (tmp_path / "input/config/inputdataconfig.json").write_text(json.dumps({"files": entry}))
+    return load_environment(tmp_path, {})
+
+
+def of_files(environment: Environment) -> ChannelDataset:
+    return ChannelDataset("files", transform=text_of, environment=environment, reading=SHUFFLED)
+
+
+@pytest.mark.parametrize("mixed", [False, True], ids=["", "mixed"])
+@pytest.mark.parametrize("name", LOADERS)
+def test_nothing_is_left_and_the_next_epoch_is_whole(environment: Environment, name: str, mixed: bool) -> None:
+    def make() -> Any:
+        parts = [of_files(environment) for _ in range(2 if mixed else 1)]
+        return LOADERS[name](MixedDataset(dict.fromkeys(parts, 1.0)) if mixed else parts[0])
+
+    def resumed(epoch: int | None) -> tuple[Any, list[str]]:
+        loader = make()
+        loader.load_state_dict(pickle.loads(state))
+        return loader, read(loader, epoch)
+
+    first = make()
+    whole = {epoch: read(first, epoch) for epoch in (3, 2)}
+    assert len(whole[2]) == len(whole[3]) == 70 * (1 + mixed)
+    assert whole[2] != whole[3]
+    state = pickle.dumps(first.state_dict())
+    assert resumed(3)[1] == whole[3]
+    assert resumed(None)[1] == whole[3]
+    loader, nothing = resumed(2)
+    assert nothing == []
+    assert read(loader, 3) == whole[3]
+    assert read(first, 3) == whole[3]  # and so in the process that took it
+
+
+@pytest.mark.parametrize("name", [name for name in LOADERS if name != "dataset"])
+def test_a_share_that_has_ended_before_the_others_stays_so(environment: Environment, name: str) -> None:
+    whole = read(LOADERS[name](of_files(environment)), 1)
+    for count in (15, 16, 17, 18):  # batches: of 40 samples in one share, and 30 in the other
+        first = LOADERS[name](of_files(environment))
+        dataset_of(first).set_epoch(1)
+        iterator = iter(first)
+        before = [text for _ in range(count) for text in next(iterator)]
+        state = first.state_dict()
+        again = LOADERS[name](of_files(environment))
+        again.load_state_dict(pickle.loads(pickle.dumps(state)))
+        assert before + given(again) == whole
+
+
+@pytest.mark.parametrize("name", ["threads", "stateful", "workers", "persistent workers"])
+def test_a_rank_that_has_ended_before_the_others_waits_in_its_epoch(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Else it would give the next epoch's samples where the others give what is left of this one."""
+    for variable, value in (("RANK", "1"), ("WORLD_SIZE", "2"), ("LOCAL_RANK", "1"), ("LOCAL_WORLD_SIZE", "2")):
+        monkeypatch.setenv(variable, value)
+    whole, left, resumed = (LOADERS[name](of_files(environment)) for _ in range(3))
+    first, second = read(whole, 0), read(whole, 1)
+    assert read(left, 0) == first
+    resumed.load_state_dict(json.loads(json.dumps(left.state_dict())))
+    assert given(resumed) == []
+    assert read(resumed, 1) == second
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("persistent", [False, True], ids=["", "persistent"])
+def test_what_was_dropped_at_its_end_brings_no_epoch_back(
+    environment: Environment, workers: int, persistent: bool
+) -> None:
+    """The loader's state is of before the samples that make no whole batch, which its workers then read again."""
+
+    def make() -> Any:
+        how = {"batch_size": 8, "collate_fn": list, "drop_last": True, "persistent_workers": persistent}
+        return StatefulDataLoader(of_files(environment), num_workers=workers, **how)
+
+    first = make()
+    whole = {epoch: read(first, epoch) for epoch in (3, 4, 2)}
+    assert len(whole[2]) == 64
+    state = pickle.dumps(first.state_dict())
+    for epochs in ([2, 3], [3], [4, 4]):
+        resumed = make()
+        resumed.load_state_dict(pickle.loads(state))
+        assert [read(resumed, epoch) for epoch in epochs] == [[] if epoch == 2 else whole[epoch] for epoch in epochs]
+        del resumed
+
+
+def test_who_does_not_count_epochs_gets_one_for_each_iteration(environment: Environment) -> None:
+    first = LOADERS["workers"](of_files(environment))
+    whole = read(first, 1)
+    iterator = iter(first)
+    before = [text for _ in range(9) for text in next(iterator)]
+    resumed = LOADERS["workers"](of_files(environment))
+    resumed.load_state_dict(pickle.loads(pickle.dumps(first.state_dict())))
+    assert before + read(resumed, 1) == whole
+    assert read(resumed, None) == whole
+
+
+def test_samples_of_a_finished_epoch(environment: Environment) -> None:
+    def opened() -> Any:
+        return open_channel("files", environment=environment, share=Share(), reading=SHUFFLED)
+
+    with closing(opened()) as samples:
+        for _ in range(70):
+            next(samples)
+        assert not samples.finished  # for all one knows
+        assert next(samples, None) is None
+        assert samples.finished
+        state = json.loads(json.dumps(samples.state_dict()))
+    with closing(opened()) as samples:
+        samples.load_state_dict(state)
+        assert samples.state_dict() == state
+        assert list(samples) == []
+        assert samples.state_dict()["finished"]
+
+
+@pytest.mark.parametrize(("object_number", "position"), [(8, 0), (7, 3), (10**9, 0)])
+def test_a_state_beyond_the_last_object_is_refused(environment: Environment, object_number: int, position: int) -> None:
+    def opened() -> Any:
+        return open_channel("files", environment=environment, share=Share())
+
+    with closing(opened()) as samples:
+        state = {**samples.state_dict(), "object": object_number, "position": position}
+    with closing(opened()) as samples:
+        samples.load_state_dict(state)
+        with pytest.raises(ChannelError, match="there are 7: the data has changed; begin the epoch anew"):
+            next(samples)
+    with closing(opened()) as samples:
+        samples.load_state_dict({**state, "object": 7, "position": 0})  # the last has been given, the end not seen
+        assert list(samples) == []

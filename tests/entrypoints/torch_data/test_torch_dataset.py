@@ -1,0 +1,260 @@
+"""Channels as PyTorch datasets: workers by fork and spawn, epochs, random access, ranks that run out at different times."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+import threading
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from entrypoints import contract
+from entrypoints.errors import ChannelError
+from entrypoints.job.environment import Environment, load_environment
+from entrypoints.order.sampling import Reading
+from entrypoints.torch_data.dataset import ChannelDataset, MixedDataset, uneven_ranks
+from entrypoints.torch_data.map import ConnectorMapDataset, MountedMapDataset
+
+pytestmark = [
+    # How many workers torch thinks this machine can bear is not what is tested,
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+    # and workers by fork beside the threads of servers and feeders are what jobs have (Python 3.12 and later warn).
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
+]
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+def number_of(sample: dict[str, Any]) -> int:
+    """A transform that pickles by its name."""
+    return int(sample["data"])
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
+    """One host with 30 numbers in ten files of channel `files`, and a Pipe of them."""
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    config = tmp_path / contract.CONFIG_DIR
+    config.mkdir(parents=True)
+    channels = {
+        "files": {"TrainingInputMode": "File", "ContentType": "text/plain"},
+        "pipe": {"TrainingInputMode": "Pipe", "ContentType": "text/plain"},
+    }
+    (config / "inputdataconfig.json").write_text(json.dumps(channels))
+    folder = tmp_path / contract.DATA_DIR / "files"
+    folder.mkdir(parents=True)
+    for file in range(10):
+        (folder / f"{file}.txt").write_text("".join(f"{file * 3 + line}\n" for line in range(3)))
+    return load_environment(tmp_path, {})
+
+
+@pytest.mark.parametrize(("workers", "start"), [(0, None), (1, "fork"), (3, "fork"), (20, "fork"), (2, "spawn")])
+def test_every_sample_once_whatever_the_workers(environment: Environment, workers: int, start: str | None) -> None:
+    sys.path.append(str(Path(__file__).parent))  # where spawn finds this module again
+    try:
+        dataset = ChannelDataset("files", transform=number_of, environment=environment)
+        loader: DataLoader[Any] = DataLoader(
+            dataset, batch_size=4, num_workers=workers, multiprocessing_context=start, collate_fn=list
+        )
+        assert sorted(number for batch in loader for number in batch) == list(range(30))
+    finally:
+        sys.path.pop()
+
+
+def test_tensors_by_torchs_own_collation(environment: Environment) -> None:
+    loader: DataLoader[Any] = DataLoader(
+        ChannelDataset("files", None, number_of, environment=environment), batch_size=30
+    )
+    [batch] = loader
+    assert torch.equal(batch, torch.arange(30))
+
+
+def test_workers_that_persist_see_the_epoch(environment: Environment) -> None:
+    dataset = ChannelDataset("pipe", transform=None, environment=environment)
+    loader: DataLoader[Any] = DataLoader(
+        dataset, batch_size=None, num_workers=1, persistent_workers=True, multiprocessing_context="fork"
+    )
+
+    def feed(path: Path) -> None:
+        with path.open("w") as stream:
+            stream.write(path.name)
+
+    for epoch in range(2):
+        fifo = environment.data_dir / f"pipe_{epoch}"
+        os.mkfifo(fifo)
+        thread = threading.Thread(target=feed, args=(fifo,), daemon=True)
+        thread.start()
+        dataset.set_epoch(epoch)
+        assert [sample["data"] for sample in loader] == [f"pipe_{epoch}".encode()]
+        thread.join()
+
+
+def test_an_unknown_channel_is_an_error_at_once(environment: Environment) -> None:
+    with pytest.raises(ChannelError, match="did you mean 'files'"):
+        ChannelDataset("file", environment=environment)
+
+
+def test_random_access_to_files(environment: Environment) -> None:
+    dataset = MountedMapDataset("files", environment=environment)
+    assert len(dataset) == 10
+    assert dataset[3] == {"__key__": "3.txt", "data": b"9\n10\n11\n"}
+    lengths = MountedMapDataset("files", lambda sample: len(sample["data"]), environment=environment)
+    assert lengths[0] == 6
+    loader: DataLoader[Any] = DataLoader(
+        dataset, 3, shuffle=True, num_workers=2, collate_fn=list, multiprocessing_context="fork"
+    )
+    assert sorted(sample["__key__"] for batch in loader for sample in batch) == dataset.keys
+    with pytest.raises(IndexError):
+        dataset[10]
+    with pytest.raises(ChannelError, match="channel 'pipe' arrives by Pipe, which this dataset does not read"):
+        MountedMapDataset("pipe", environment=environment)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_random_access_to_objects(connected: Environment, workers: int) -> None:
+    dataset = ConnectorMapDataset("s3", environment=connected)
+    assert dataset.keys == [f"{number}.txt" for number in range(10)]
+    assert dataset[3] == {"__key__": "3.txt", "data": b"9\n10\n11\n"}
+    loader: DataLoader[Any] = DataLoader(
+        dataset, 3, num_workers=workers, collate_fn=list, multiprocessing_context="fork" if workers else None
+    )
+    assert [sample["__key__"] for batch in loader for sample in batch] == dataset.keys
+
+
+def test_datasets_pickle(connected: Environment) -> None:
+    assert pickle.loads(pickle.dumps(ConnectorMapDataset("s3", environment=connected)))[9]["data"] == b"27\n28\n29\n"
+    again = pickle.loads(pickle.dumps(ChannelDataset("files", environment=connected)))
+    assert len(list(again)) == 30
+
+
+@pytest.mark.parametrize(
+    "travel", [copy.deepcopy, lambda dataset: pickle.loads(pickle.dumps(dataset))], ids=["copy", "pickle"]
+)
+@pytest.mark.parametrize("mixed", [False, True], ids=["", "mixed"])
+def test_a_dataset_travels_after_it_was_iterated(
+    environment: Environment, travel: Callable[[Any], Any], mixed: bool
+) -> None:
+    dataset: Any = ChannelDataset("files", transform=number_of, environment=environment)
+    dataset = MixedDataset({dataset: 1.0}) if mixed else dataset
+    dataset.set_epoch(4)
+    samples = iter(dataset)
+    assert next(samples) == 0
+    again = travel(dataset)
+    assert again.epoch == 4
+    assert list(again) == list(range(30)), "it begins anew"
+    assert list(samples) == list(range(1, 30)), "and the first one goes on"
+
+
+def test_workers_by_spawn_after_a_look_at_the_first_sample(environment: Environment) -> None:
+    sys.path.append(str(Path(__file__).parent))  # where spawn finds this module again
+    try:
+        dataset = ChannelDataset("files", transform=number_of, environment=environment)
+        assert next(iter(dataset)) == 0
+        loader: DataLoader[Any] = DataLoader(
+            dataset, batch_size=4, num_workers=1, multiprocessing_context="spawn", collate_fn=list
+        )
+        assert [number for batch in loader for number in batch] == list(range(30))
+    finally:
+        sys.path.pop()
+
+
+def test_workers_of_a_copy_see_its_epochs(environment: Environment) -> None:
+    shuffled = ChannelDataset("files", None, number_of, environment=environment, reading=Reading(seed=1))
+    dataset = pickle.loads(pickle.dumps(shuffled))
+    loader: DataLoader[Any] = DataLoader(
+        dataset, batch_size=None, num_workers=1, persistent_workers=True, multiprocessing_context="fork"
+    )
+    for epoch in range(2):
+        dataset.set_epoch(epoch)
+        shuffled.set_epoch(epoch)
+        assert list(loader) == list(shuffled)
+
+
+def test_a_note_where_python_has_none(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.version_info", (3, 10, 14))
+
+    def fails(sample: dict[str, Any]) -> None:
+        try:
+            int("x")
+        except ValueError as error:
+            raise KeyError("no label") from error
+
+    with pytest.raises(KeyError) as raised:
+        list(ChannelDataset("files", transform=fails, environment=environment))
+    monkeypatch.undo()
+    text = "".join(traceback.format_exception(raised.value))
+    assert text.index("a sample of channel 'files' with the key '0.txt'") < text.index("invalid literal")
+    assert text.endswith("KeyError: 'no label'\n")
+
+
+def test_a_model_of_one_process_needs_no_join() -> None:
+    with uneven_ranks(torch.nn.Linear(1, 1)):
+        pass
+
+
+def test_ranks_that_run_out_at_different_times_do_not_hang(environment: Environment, tmp_path: Path) -> None:
+    # Five files of three lines for each of two ranks: five batches on rank 0, and on rank 1 none at all.
+    script = tmp_path / "train.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import os, sys, torch
+            import torch.distributed as dist
+            from torch.utils.data import DataLoader
+            from torch.nn.parallel import DistributedDataParallel
+            from entrypoints.torch_data.dataset import ChannelDataset, uneven_ranks
+
+            rank = int(sys.argv[1])
+            dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
+            model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.BatchNorm1d(1)))
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+            seen = torch.zeros(1)
+            with uneven_ranks(model):
+                for batch in DataLoader(ChannelDataset("files", transform=lambda s: float(s["data"])), batch_size=3):
+                    if rank == 1:
+                        break
+                    optimizer.zero_grad()
+                    model(batch.float().unsqueeze(1)).sum().backward()
+                    optimizer.step()
+                    seen += len(batch)
+            dist.all_reduce(seen)
+            print(int(seen), [round(float(p), 6) for p in model.parameters()])
+            dist.barrier()
+            dist.destroy_process_group()
+            sys.stdout.flush()
+            os._exit(0)  # gloo's threads abort one exit in some ten
+            """
+        )
+    )
+    environ = {**os.environ, "SAGEMAKER_BASE_DIR": str(tmp_path), "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, script, str(rank), tmp_path / "store"],
+            env=environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        outputs = [rank.communicate(timeout=120) for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    assert [rank.returncode for rank in ranks] == [0, 0], outputs
+    # The process group said who reads what: rank 0 saw the five files that are its own; both have one model.
+    assert {out.split("[")[0] for out, _ in outputs} == {"15 "}
+    assert len({out for out, _ in outputs}) == 1

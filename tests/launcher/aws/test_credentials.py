@@ -1,0 +1,173 @@
+"""Credentials that have expired or cannot be had, and an AWS that cannot be reached: called so, soon, and each time alike."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import launcher
+from aws_stand_in import StandIn
+from aws_stand_in_calls import ASKED
+from launcher.aws.account import Account, AwsError, CredentialsError
+from launcher.console import Console
+from launcher.errors import RefusedError
+from launcher.jobs.submission import submit
+from launcher.preflight import CHECKS
+from preflight_data import CHANNEL, checked, with_data
+from submitted_spec import SPEC
+
+CHANNELS = CHANNEL.replace("}}", "}, more: s3://data/train/deep/}")
+
+
+def test_expired_credentials_end_a_preflight_at_once_and_each_time_alike(aws: StandIn) -> None:
+    with_data(aws)
+    aws.fault("expired", "*", count=-1)
+    for _ in range(3):
+        aws.clear_calls()
+        began = time.monotonic()
+        with pytest.raises(RefusedError, match="the AWS credentials have expired; renew them"):
+            checked(CHANNELS, checks=CHECKS)
+        assert time.monotonic() - began < 20, "the deadline is 30"
+        assert len(aws.calls()) < 40
+
+
+def test_an_answer_to_head_without_a_name_is_asked_for_its_name(aws: StandIn) -> None:
+    aws.client("s3").create_bucket(Bucket="data")
+    aws.fault("expired", "s3:*", count=-1)
+    with pytest.raises(CredentialsError, match="have expired"):
+        Account().call("s3", "head_bucket", Bucket="data")
+    aws.clear_faults()
+    aws.refuse("s3:HeadBucket", "BadRequest", "no", status=400, count=-1)
+    with pytest.raises(AwsError) as caught:
+        Account().call("s3", "head_bucket", Bucket="data")
+    assert not caught.value.is_expired
+    assert "expired" not in str(caught.value)
+
+
+def test_many_threads_renew_once(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    account = Account()
+    account.call("sts", "get_caller_identity")
+    aws.fault("expired", "*", key_id="stand-in-key-id", count=-1)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "renewed-key-id")
+    first = account.client("sts")
+    clients: list[Any] = []
+
+    def ask() -> None:
+        account.call("sts", "get_caller_identity")
+        clients.append(account.client("sts"))
+
+    threads = [threading.Thread(target=ask) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(clients) == 16
+    assert len({id(client) for client in clients} - {id(first)}) == 1
+
+
+def test_a_person_is_asked_once_and_what_failed_is_done_again(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def renew(reason: str) -> bool:
+        asked.append(reason)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "renewed-key-id")
+        return True
+
+    aws.fault("expired", "*", key_id="stand-in-key-id", count=-1)
+    assert Account(on_expired=renew).call("sts", "get_caller_identity")["Account"]
+    assert len(asked) == 1
+
+
+def test_a_program_that_gives_expired_credentials_each_time_is_not_asked_for_ever(
+    aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _credential_process(tmp_path, monkeypatch, 'echo x >> count; key=key-$(wc -l < count | tr -d " ")')
+    aws.fault("expired", "*", count=-1)
+    with pytest.raises(CredentialsError, match="have expired"):
+        Account().call("sts", "get_caller_identity")
+    assert len((tmp_path / "count").read_text().splitlines()) < 12
+
+
+def test_expired_at_the_creation_blames_no_line(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    aws.fault("expired", "sagemaker:CreateTrainingJob", count=-1)
+    plan = launcher.plan(launcher.parse_spec("".join(line for line in SPEC.splitlines(True) if "code:" not in line)))
+    with pytest.raises(RefusedError, match=r"^the AWS credentials have expired.*no job digits-1 was created"):
+        submit(plan, Account(), Console())
+    assert aws.requests() == []
+
+
+def test_nobody_to_ask(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+        with pytest.raises(RefusedError, match=r"AWS cannot be reached: .*127\.0\.0\.1:9.*proxies"):
+            checked(CHANNEL, deadline=3.0)
+    _credential_process(tmp_path, monkeypatch, "echo dead >&2; exit 1")
+    with pytest.raises(RefusedError, match=r"there are no AWS credentials: .*dead; renew them"):
+        checked(CHANNEL)
+    sso = "[default]\nsso_session = my\nsso_account_id = 123456789012\nsso_role_name = x\n"
+    (tmp_path / "config").write_text(
+        f"{sso}[sso-session my]\nsso_start_url = https://x.test/\nsso_region = us-east-1\n"
+    )
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(RefusedError, match=r"there are no AWS credentials: .*SSO Token.*aws sso login"):
+        checked(CHANNEL)
+
+
+def test_an_input_that_boto3_refuses_was_not_sent(aws: StandIn) -> None:
+    with pytest.raises(AwsError, match="Parameter validation failed") as caught:
+        Account().call("sagemaker", "describe_training_job", TrainingJobName=1)
+    assert not caught.value.may_have_happened
+
+
+def test_refusal_that_is_not_aws_is_named_so(aws: StandIn) -> None:
+    for message in ("<?xml version='1.0'?><Error/>", "<html>", ""):
+        aws.refuse("sts:GetCallerIdentity", "", message)
+        with pytest.raises(AwsError, match="the answer is not AWS's"):
+            Account().call("sts", "get_caller_identity")
+
+
+@pytest.mark.parametrize("kind", ["html", "truncated"])
+@pytest.mark.parametrize("service", ASKED)
+def test_answer_that_is_not_the_services_is_retried_and_then_refused(aws: StandIn, service: str, kind: str) -> None:
+    operation, parameters = ASKED[service]
+    account = Account()
+    whole = account.call(service, operation, **parameters)
+    aws.fault(kind, f"{service}:*", count=4)
+    again = account.call(service, operation, **parameters)
+    assert {**again, "ResponseMetadata": None} == {**whole, "ResponseMetadata": None}
+    aws.fault(kind, f"{service}:*", count=-1)
+    # botocore itself recognises half of an XML document, and only of S3's.
+    with pytest.raises(AwsError, match=r"the answer is not AWS's; check the endpoint|\[500\]") as caught:
+        account.call(service, operation, **parameters)
+    assert caught.value.is_passing
+
+
+@pytest.mark.parametrize("operation", ["head_object", "put_object", "get_object"])
+def test_login_page_in_place_of_an_object_is_not_believed(aws: StandIn, operation: str) -> None:
+    aws.client("s3").create_bucket(Bucket="data")
+    aws.fault("html", "s3:*", count=-1)
+    with pytest.raises(AwsError, match="the answer is not AWS's"):
+        Account().call("s3", operation, Bucket="data", Key="a", **({"Body": b"b"} if "put" in operation else {}))
+
+
+def test_login_page_in_place_of_every_answer_is_nobody_to_ask(aws: StandIn) -> None:
+    aws.fault("html", "*", count=-1)
+    with pytest.raises(RefusedError, match="AWS cannot be reached: the answer is not AWS's"):
+        checked(CHANNELS, checks=CHECKS)
+
+
+def _credential_process(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Let the credentials come from a shell script, which may set `key`."""
+    told = '{\\"Version\\": 1, \\"AccessKeyId\\": \\"$key\\", \\"SecretAccessKey\\": \\"no\\", \\"SessionToken\\": \\"t\\"}'
+    program = folder / "credentials.sh"
+    program.write_text(f'#!/bin/sh\ncd {folder}\n{script}\necho "{told}"\n')
+    program.chmod(0o755)
+    (folder / "config").write_text(f"[default]\ncredential_process = {program}\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(folder / "config"))
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)

@@ -1,0 +1,175 @@
+"""Nothing that is said holds a secret, however AWS repeats it."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import subprocess
+import sys
+import urllib.parse
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import launcher
+from aws_stand_in import StandIn
+from launcher.aws.account import Account, AwsError
+from launcher.aws.masking import Veil, is_secret_name
+from launcher.console import Console
+from launcher.errors import LaunchError
+from launcher.jobs.submission import submit
+from submitted_spec import SPEC
+
+PEM = "-----BEGIN KEY-----\nMIIabc&def<ghi>'\"jkl\nQWERTYUIOPASDFGHJKLZXCVBNM\n-----END KEY-----\n"
+TOKEN = "hf_AbCdEf0123456789"
+ESCAPES: dict[str, Callable[[str], str]] = {
+    "as it is": str,
+    "on one line": lambda text: " ".join(text.split()),
+    "html": html.escape,
+    "json": json.dumps,
+    "repr": repr,
+    "url": urllib.parse.quote,
+    "its beginning": lambda text: text[:40],
+    "its end": lambda text: text[30:],
+    "a line of it": lambda text: text.splitlines()[min(2, text.count("\n"))],
+}
+
+
+@pytest.mark.parametrize("escape", ESCAPES.values(), ids=ESCAPES)
+@pytest.mark.parametrize("value", [PEM, TOKEN, "100%41 of &amp; \\n it"])
+def test_a_value_is_hidden_in_whatever_form_it_is_repeated(value: str, escape: Callable[[str], str]) -> None:
+    veil = Veil()
+    veil.add(value, "${NAME}")
+    said = veil.over(f"Value '{escape(value)}' at 'environment' failed")
+    if len(escape(value)) > 12:
+        assert "${NAME}" in said
+    assert said.startswith("Value '")
+    assert said.endswith(" at 'environment' failed")
+    rest = "".join(said.split())
+    for start in range(len(value) - 11):
+        assert value[start : start + 12] not in rest
+
+
+def test_short_values_are_hidden_as_words_only() -> None:
+    veil = Veil()
+    veil.add("5", "${EPOCHS}")
+    veil.add("")
+    assert veil.over("epochs 5 of 500") == "epochs ${EPOCHS} of 500"
+    assert Veil().over("nothing is known") == "nothing is known"
+
+
+def test_names_of_secrets() -> None:
+    secret = ["api-key", "HF_TOKEN", "token", "dbPassword", "AWS_SECRET_ACCESS_KEY", "wandb_apikey", "Credentials"]
+    assert [name for name in secret if not is_secret_name(name)] == []
+    plain = ["epochs", "tokenizer", "max_tokens", "keypoints", "learning-rate", "authors"]
+    assert [name for name in plain if is_secret_name(name)] == []
+
+
+@pytest.fixture
+def folder(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/train.py").write_text("print('trained')\n")
+    (tmp_path / "job.yaml").write_text(SPEC)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TOKEN", TOKEN)
+    aws.client("s3").create_bucket(Bucket="mine")
+    return tmp_path
+
+
+def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "launcher.cli", *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env={**os.environ}, timeout=60
+    )
+
+
+@pytest.mark.parametrize(("code", "status"), [("ThrottlingException", 400), ("InternalFailure", 500)])
+def test_refusals_that_are_waited_for_hide_values(
+    aws: StandIn,
+    folder: Path,
+    code: str,
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    aws.refuse("sagemaker:CreateTrainingJob", code, f"slow down: {TOKEN}", status=status, count=-1)
+    with pytest.raises(LaunchError, match=r"slow down: \$\{TOKEN:-hidden-value\}") as caught:
+        submit(launcher.plan("job.yaml"), Account(), Console())
+    err = capsys.readouterr().err
+    assert "trying again" in err
+    assert TOKEN not in err + str(caught.value)
+
+
+def test_settings_of_a_job_that_ran_are_hidden_in_rerun_and_diff(aws: StandIn, folder: Path) -> None:
+    (folder / "job.yaml").write_text(SPEC.replace("{epochs: 5}", '{epochs: 5, api-key: "${TOKEN}", plain: "x y"}'))
+    assert launch("job.yaml", "--no-check").returncode == 0
+    assert aws.requests()[0]["HyperParameters"]["api-key"] == TOKEN
+    for arguments in (["--dry-run"], ["--dry-run", "--json"]):
+        done = launch("rerun", "digits-1", *arguments)
+        assert done.returncode == 0, done.stderr
+        assert TOKEN not in done.stdout + done.stderr
+    assert json.loads(done.stdout)["Environment"] == {"TOKEN": "***"}
+    assert json.loads(done.stdout)["HyperParameters"] == {"epochs": "5", "api-key": "***", "plain": "x y"}
+    assert TOKEN in launch("rerun", "digits-1", "--dry-run", "--show-secrets").stdout
+
+    changed = [
+        "--set",
+        "hyperparameters.epochs=7",
+        "--set",
+        "environment=null",
+        "--set",
+        "hyperparameters.api-key=other",
+    ]
+    done = launch("diff", "job.yaml", "digits-1", *changed, "--json")
+    assert TOKEN not in done.stdout + done.stderr
+    found = {each["path"]: (each["job"], each["plan"]) for each in json.loads(done.stdout)}
+    assert found["HyperParameters.epochs"] == ('"5"', '"7"')
+    assert found["HyperParameters.api-key"] == ("***", '"other"')
+    assert found["Environment"] == ('{"TOKEN": "***"}', None)
+    assert TOKEN in launch("diff", "job.yaml", "digits-1", *changed, "--show-secrets").stdout
+
+    aws.refuse("sagemaker:CreateTrainingJob", "ValidationException", f"{TOKEN} is bad")
+    done = launch("rerun", "digits-1", "--no-check")
+    assert done.returncode == 3
+    assert "AWS refused: sagemaker:CreateTrainingJob: *** is bad" in done.stderr
+
+    done = launch("rerun", "digits-1", "--no-check", "--set", "environment.MORE=${TOKEN}")
+    assert done.returncode == 0, done.stderr
+    assert aws.requests()[1]["Environment"] == {"TOKEN": TOKEN, "MORE": TOKEN}
+    assert aws.requests()[1]["HyperParameters"] == aws.requests()[0]["HyperParameters"]
+
+
+def test_short_settings_of_a_job_that_ran_are_no_secrets(aws: StandIn, folder: Path) -> None:
+    assert launch("job.yaml", "--no-check", "--set", "environment={VERBOSE: 'no', API_KEY: xyz}").returncode == 0
+    aws.refuse("sagemaker:CreateTrainingJob", "ValidationException", "there is no such thing as xyz")
+    assert "there is no such thing as ***" in launch("rerun", "digits-1", "--no-check").stderr
+
+
+def test_a_failure_that_quotes_the_command_hides_its_secrets(aws: StandIn, folder: Path) -> None:
+    assert launch("job.yaml", "--no-check", "--set", "hyperparameters.api-key=${TOKEN}").returncode == 0
+    said = f'AlgorithmError: ExecuteUserScriptError: ExitCode 2 Command "python3 train.py --api-key {TOKEN}"'
+    aws.job("digits-1", "Training")
+    aws.log("digits-1", [f"train.py: error: unrecognized arguments: --api-key {TOKEN}"])
+    aws.job("digits-1", "Failed", reason=said)
+    for arguments in (["status"], ["status", "--json"], ["logs", "--follow"], ["logs", "--follow", "--json"]):
+        done = launch(arguments[0], "digits-1", *arguments[1:])
+        ours = done.stderr + (done.stdout if arguments[0] == "status" else done.stdout.splitlines()[-1])
+        assert "train.py --api-key ***" in ours, arguments
+        assert (TOKEN in ours) is (arguments == ["logs", "--follow"]), (
+            arguments
+        )  # there, the last line is the job's own
+        assert TOKEN not in done.stderr
+
+
+def test_the_accounts_keys_are_hidden(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = "IQoJb3JpZ2luX2VjEXAMPLE/session+token=="
+    monkeypatch.setenv("AWS_SESSION_TOKEN", session)
+    said = f"The request signature does not match: 'x-amz-security-token:{session}' 'stand-in-secret' stand-in-key-id"
+    aws.refuse("sagemaker:ListTrainingJobs", "SignatureDoesNotMatch", said, status=403)
+    with pytest.raises(AwsError, match="does not match: 'x-amz-security-token:") as caught:
+        Account().call("sagemaker", "list_training_jobs")
+    for key in (session, "stand-in-secret", "stand-in-key-id"):
+        assert key not in str(caught.value)

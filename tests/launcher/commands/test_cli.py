@@ -1,0 +1,276 @@
+"""The command as a person types it: words, exit codes, what goes to stdout and what to stderr."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import channel_specs
+from launcher.checks import RULES
+from launcher.checks.examples import BASE, laid_over_base
+from launcher.reference.codes import OTHER_CODES, OTHER_WARNINGS, explanation
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "job.yaml").write_text(BASE)
+    (tmp_path / "wrong.yaml").write_text(
+        laid_over_base("resource_config: {instance_type: ml.m5.xlarg, instance_count: two}")
+    )
+    (tmp_path / "warned.yaml").write_text(laid_over_base("channels: {train: s3://bucket}"))
+    return tmp_path
+
+
+def launch(folder: Path, *args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "launcher.cli", *args]
+    return subprocess.run(command, cwd=folder, input=stdin, capture_output=True, text=True, check=False, timeout=100)
+
+
+def test_nothing_is_asked_helpfully(folder: Path) -> None:
+    done = launch(folder)
+    assert "launch job.yaml --dry-run" in done.stdout + done.stderr
+    done = launch(folder, "lanch")
+    assert done.returncode == 2
+    assert "neither a command nor a spec" in done.stderr
+
+
+def test_a_wrong_spec_ends_with_2_and_quotes_the_line(folder: Path) -> None:
+    done = launch(folder, "wrong.yaml", "--dry-run")
+    assert (done.returncode, done.stdout) == (2, "")
+    lines = done.stderr.splitlines()
+    assert lines[0].startswith("error: wrong.yaml:7:19: resource_config.instance_type:")
+    assert lines[1] == "    7 | resource_config: {instance_type: ml.m5.xlarg, instance_count: two}"
+    assert lines[2].index("^") - lines[1].index("|") == 20
+    assert "\x1b" not in done.stderr
+
+
+def test_problems_for_machines(folder: Path) -> None:
+    done = launch(folder, "wrong.yaml", "--dry-run", "--json")
+    problems = json.loads(done.stdout)["problems"]
+    assert [(each["line"], each["path"], each["code"]) for each in problems] == [
+        (7, "resource_config.instance_type", "aws-enum"),
+        (7, "resource_config.instance_count", "wrong-type"),
+    ]
+
+
+def test_every_error_is_json_for_machines(folder: Path) -> None:
+    for arguments, code in (
+        (["list", "--nope"], 2),
+        (["logs"], 2),
+        (["job.yaml", "--dry-run", "--local"], 2),
+        (["nowhere.yaml", "--dry-run"], 2),
+        (["status", ""], 2),
+    ):
+        done = launch(folder, *arguments, "--json")
+        assert (done.returncode, json.loads(done.stdout)["exit_code"]) == (code, code), arguments
+        assert json.loads(done.stdout)["error"] in done.stderr
+    assert launch(folder, "logs", "", "--json").stdout.count("\n") == 1  # an object on each line
+
+
+def test_a_spec_from_stdin(folder: Path) -> None:
+    done = launch(folder, "-", "--dry-run", "--name", "one", stdin=BASE)
+    assert done.returncode == 0
+    assert done.stdout.startswith("TrainingJobName: one\n")
+    assert launch(folder, "--dry-run", "job.yaml", "--name=one").stdout == done.stdout
+
+
+def test_warnings_go_to_stderr_and_stop_only_when_strict(folder: Path) -> None:
+    done = launch(folder, "warned.yaml", "--dry-run")
+    assert done.returncode == 0
+    assert "warning: warned.yaml:7:12: channels.train.s3_uri:" in done.stderr
+    assert launch(folder, "warned.yaml", "--dry-run", "--strict").returncode == 2
+    done = launch(folder, "warned.yaml", "--dry-run", "--strict", "--ignore", "channel-whole-bucket")
+    assert (done.returncode, done.stderr) == (0, "")
+    with (folder / "warned.yaml").open("a") as file:
+        file.write("ignore: [channel-whole-bucket]\n")
+    assert launch(folder, "warned.yaml", "--dry-run", "--strict").returncode == 0
+
+
+def test_what_cannot_be_ignored_says_so(folder: Path) -> None:
+    done = launch(folder, "wrong.yaml", "--dry-run", "--ignore", "wrong-type")
+    assert done.returncode == 2
+    newer = laid_over_base("resource_config: {instance_type: ml.new1.large, instance_count: 1, volume_size_in_gb: 1}")
+    (folder / "newer.yaml").write_text(newer + "ignore: [aws-enum]\n")
+    assert launch(folder, "newer.yaml", "--dry-run").returncode == 0
+    done = launch(folder, "job.yaml", "--dry-run", "--ignore", "job-name", "--ignore", "chanel-whole-bucket")
+    assert "'job-name' is an error, and errors cannot be ignored" in done.stderr
+    assert "did you mean channel-whole-bucket?" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--dry-run", "--local"], "--dry-run and --local are two things; give one of them"),
+        (["--dry-run", "--no-check"], "--dry-run submits nothing; leave out --no-check"),
+        (["--sample", "3"], "--sample works only with --local; add --local or leave it out"),
+        (["--no-namespaces"], "--no-namespaces works only with --local; add --local or leave it out"),
+        (["--mount", "fs-1=x"], "--mount works only with --local; add --local or leave it out"),
+        (["--local", "--sample", "0"], "Invalid value for '--sample': 0 is not in the range x>=1."),
+        (["--local", "--data", "nowhere"], "Invalid value for '--data': Directory 'nowhere' does not exist."),
+    ],
+)
+def test_options_that_do_not_go_together_are_one_error(folder: Path, args: list[str], message: str) -> None:
+    done = launch(folder, "job.yaml", *args)
+    assert done.returncode == 2
+    assert done.stderr == f"error: {message}\n`launch run --help` lists the arguments and options\n"
+
+
+def test_errors_and_warnings_begin_with_their_severity(folder: Path) -> None:
+    (folder / "wrong.yaml").write_text(laid_over_base("base_nam: x\nenvironment: {AWS_SECRET_ACCESS_KEY: x}"))
+    lines = launch(folder, "wrong.yaml", "--dry-run").stderr.splitlines()
+    assert [line.partition(" ")[0] for line in lines if "wrong.yaml" in line] == ["error:", "warning:"]
+
+
+def test_a_missing_file_is_one_line(folder: Path) -> None:
+    done = launch(folder, "nowhere.yaml", "--dry-run")
+    assert done.returncode == 2
+    assert done.stderr == "error: nowhere.yaml: cannot be read: No such file or directory; check the path\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["job.yml", "--dry-run"], "job.yml: cannot be read: No such file or directory; did you mean job.yaml?"),
+        (["wrnog.json"], "wrnog.json: cannot be read: No such file or directory; did you mean wrong.yaml?"),
+        (["--import", "wrnog.yaml"], "wrnog.yaml: cannot be read: No such file or directory; did you mean wrong.yaml?"),
+        (
+            ["lower.yaml"],
+            "wraned.yaml cannot be read: No such file or directory; paths start at this file; did you mean warned.yaml?",
+        ),
+        (["job", "--dry-run"], "or - for stdin); did you mean job.yaml?"),
+        (["job.yaml", "--local", "--channel", "train=jobs.yaml"], "there is no jobs.yaml; did you mean job.yaml?"),
+    ],
+)
+def test_near_name_of_a_missing_file_is_suggested(folder: Path, args: list[str], message: str) -> None:
+    (folder / "lower.yaml").write_text("extends: wraned.yaml")
+    (folder / "job.yaml").write_text(
+        laid_over_base("channels: {train: s3://bucket/train/}\ncode: {entry_point: entrypoints/train.py}")
+    )
+    done = launch(folder, *args)
+    assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.parametrize("args", [["--dry-run"], ["--local"], ["--check"], ["--set", "a=b", "job"], ["--local", "job"]])
+def test_option_of_a_spec_without_one_states_what_a_spec_is(folder: Path, args: list[str]) -> None:
+    done = launch(folder, *args)
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"error: {args[0]} needs a spec (*.yaml, *.yml, *.json, or - for stdin), which says what to run: write launch job.yaml"
+        f" {args[0]}; `launch --example s3-file` prints a spec to start from\n`launch --help` lists the arguments and options\n"
+    )
+    assert "No such option" in launch(folder, "--dry-rnu").stderr
+
+
+@pytest.mark.parametrize("code", [*(rule.code for rule in RULES), *OTHER_CODES, *OTHER_WARNINGS])
+def test_every_code_can_be_explained(code: str) -> None:
+    story = explanation(code)
+    assert story is not None
+    assert story.startswith(f"{code} (")
+
+
+def test_explain_schema_and_example(folder: Path) -> None:
+    assert "wrong:" in launch(folder, "--explain", "channel-gzip-needs-pipe").stdout
+    done = launch(folder, "--explain", "channel-gzip-need-pipe")
+    assert done.returncode == 2
+    assert "did you mean channel-gzip-needs-pipe?" in done.stderr
+    assert json.loads(launch(folder, "--schema").stdout)["title"]
+    assert launch(folder, "--example", "s3-file").stdout == channel_specs.path("s3-file").read_text()
+    assert "did you mean s3-file?" in launch(folder, "--example", "s3-fil").stderr
+
+
+def test_secrets_are_shown_only_when_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "hush")
+    (folder / "secret.yaml").write_text(laid_over_base("environment: {TOKEN: '${TOKEN}'}"))
+    assert "hush" not in launch(folder, "secret.yaml", "--dry-run").stdout
+    assert "hush" not in launch(folder, "secret.yaml", "--dry-run", "--json").stdout
+    done = launch(folder, "secret.yaml", "--dry-run", "--show-secrets")
+    assert "hush" in done.stdout
+    assert done.stderr == ""
+
+
+def test_masked_dry_run_says_which_settings_and_what_to_do(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "hush")
+    settings = "environment: {TOKEN: '${TOKEN}', LITERAL: '$${NOT}', MIXED: '$${A} ${TOKEN}'}\n"
+    (folder / "secret.yaml").write_text(laid_over_base(settings + "hyperparameters: {key: '${TOKEN}', plain: x}"))
+    done = launch(folder, "secret.yaml", "--dry-run", "--json")
+    assert json.loads(done.stdout)["Environment"] == {
+        "TOKEN": "${TOKEN}",
+        "LITERAL": "${NOT}",
+        "MIXED": "$${A} ${TOKEN}",
+    }
+    assert done.stderr == (
+        "warning: Environment.TOKEN, Environment.MIXED, HyperParameters.key: masked, so this is not the request to send;"
+        " --show-secrets prints that\n"
+    )
+
+
+def test_python_m_launcher_is_launch(folder: Path) -> None:
+    command = [sys.executable, "-m", "launcher", "job.yaml", "--dry-run", "--name", "one"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == (launch(folder, "job.yaml", "--dry-run", "--name", "one").stdout, 0)
+    assert subprocess.run(command[:3], cwd=folder, capture_output=True, text=True, check=False).stderr.startswith(
+        "Usage: launch "
+    )
+
+
+def test_exit_leaves_imported_modules_to_no_garbage_collection(folder: Path) -> None:
+    """To search them for cycles once more would take as long as a tenth of a dry run."""
+    program = (
+        "import atexit, gc; atexit.register(lambda: print('left:', len(gc.get_objects())))\n"
+        "from launcher.__main__ import main; main()"
+    )
+    command = [sys.executable, "-c", program, "job.yaml", "--dry-run"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    assert int(done.stdout.rpartition("left: ")[2]) < 1000
+
+
+def test_a_closed_pipe_is_no_error(folder: Path) -> None:
+    command = f"{sys.executable} -m launcher.cli --schema | head -1"
+    done = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.stdout == "{\n"
+    assert done.stderr == ""
+
+
+ENTRY = re.search(
+    r'^launch = "([\w.]+):(\w+)"$',
+    (Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"),
+    re.MULTILINE,
+)
+INTERRUPT = """\
+import os, signal, sys, time
+
+class Dropped:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
+
+def interrupt(event, arguments):
+    if event == "import" and arguments[0] == {module!r}:
+        {action}
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.addaudithook(interrupt)
+sys.argv = ["launch", "-", "--dry-run"]
+from {entry} import {function}
+{function}()
+"""
+
+
+@pytest.mark.parametrize("module", ["launcher.cli", "click", "launcher.errors", "launcher.commands.options", "yaml"])
+@pytest.mark.parametrize("action", ["os.kill(os.getpid(), signal.SIGINT)", "Dropped()"])
+def test_ctrl_c_during_an_import_ends_quietly_with_130(module: str, action: str) -> None:
+    """`Dropped` is interrupted inside its destructor, where Python drops the exception; then the spec is waited for."""
+    assert ENTRY is not None
+    program = INTERRUPT.format(module=module, action=action, entry=ENTRY[1], function=ENTRY[2])
+    command = [sys.executable, "-c", program]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as process:
+        code = process.wait(60)
+        out, err = process.communicate()
+    assert (code, out) == (130, "")
+    assert err.strip() in ("", "interrupted")

@@ -1,0 +1,131 @@
+"""Requests as public projects keep them: each is imported and plans to the same request, by friendly keys, with no alarm.
+
+`data/requests` holds one file for each trait that was met in the wild, under invented names; `source` says which.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import launcher
+from launcher.errors import RefusedError, SpecError
+from launcher.importing.from_request import import_file, import_request
+from launcher.parsing.parser import parse_spec
+from launcher.request import text as show
+from launcher.request.build import build_request
+
+REQUESTS = sorted((Path(__file__).parents[2] / "data" / "requests").glob("*.json"))
+
+
+def imported(text: str, folder: Path) -> str:
+    file = folder / "request"
+    file.write_text(text, encoding="utf-8")
+    return import_file(file)
+
+
+@pytest.mark.parametrize("file", REQUESTS, ids=lambda file: file.stem)
+def test_a_request_of_the_wild_comes_back(file: Path, tmp_path: Path) -> None:
+    case: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    (tmp_path / "job.yaml").write_text(imported(case.get("text") or json.dumps(case["request"]), tmp_path))
+    expected = case.get("plans_to", case.get("request"))
+    plan = launcher.plan(launcher.load(tmp_path / "job.yaml", environ={"HOME": "elsewhere"}), name=None)
+    name = {} if "TrainingJobName" in expected else {"TrainingJobName": plan.request["TrainingJobName"]}
+    assert plan.request == {**expected, **name}
+    assert [warning.code for warning in plan.warnings] == case.get("warnings", [])
+    assert "request:" not in (tmp_path / "job.yaml").read_text().splitlines()
+
+
+def test_what_a_resource_and_a_step_say_beside_the_request(tmp_path: Path) -> None:
+    case = json.loads((REQUESTS[0].parent / "operator-resource.json").read_text())
+    lines = imported(case["text"], tmp_path).splitlines()
+    assert {"region: eu-west-1", "base_name: vines"} <= set(lines)
+
+
+def test_what_a_tool_keeps_for_itself_is_named(tmp_path: Path) -> None:
+    case = json.loads((REQUESTS[0].parent / "airflow-config.json").read_text())
+    first = imported(json.dumps(case["request"]), tmp_path).splitlines()[0]
+    assert first.startswith("# Left out") and "S3Operations" in first
+
+
+def test_numbers_become_text_where_only_text_can_stand_and_say_so(tmp_path: Path) -> None:
+    request = {"TrainingJobName": "a", "HyperParameters": {"rows": 3, "on": True, "name": "x"}}
+    spec = imported(json.dumps(request), tmp_path)
+    assert spec.startswith("# Made text, as AWS takes nothing else: HyperParameters.rows, HyperParameters.on\n")
+    assert import_request(request)["hyperparameters"] == {"rows": "3", "on": "true", "name": "x"}
+
+
+ALGORITHM = '"AlgorithmSpecification": {"TrainingInputMode": "File"}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"Parameters": {"TrainingJobName.$": "$.name", ' + ALGORITHM + "}", r"open .*: TrainingJobName\.\$; write"),
+        ('{"RoleArn": "{% $states.input.role %}", ' + ALGORITHM, "open .*: RoleArn; write"),
+        ('{"RoleArn": {"Fn::GetAtt": ["Role", "Arn"]}, ' + ALGORITHM, "open .*: RoleArn; write"),
+        ('{"ResourceConfig": {"InstanceCount": {"Get": "Parameters.Count"}}}', "ResourceConfig.InstanceCount"),
+        ('{"A": {"RoleArn": "r", ' + ALGORITHM + ', "B": {"RoleArn": "r", ' + ALGORITHM + "}", "2 requests: A, B"),
+        ('{"TrainingJobDefinition": {"StaticHyperParameters": {}, ' + ALGORITHM + "}", "is not a request"),
+        ("{'TrainingJobName': name}", "line 1: `name` is no plain value"),
+        ("client.create_training_job(**request)", "is no plain value"),
+        ("client.create_training_job(TrainingJobName=f'a-{now}')", "is no plain value"),
+        ("{1: 'a'}", "is no member's name"),
+        ("import boto3\nrequest = {}\n", "is a program"),
+        ('{"TrainingJobName": "a", "TrainingJobName": "b"}', "'TrainingJobName' twice"),
+        ('{"TrainingJobName": "\\ud800"}', r"U\+D800"),
+        ('{"TrainingJobName": "a"', "is not JSON"),
+        ("", "is empty"),
+        ("trainingJobName: a\ntrainingJobName: b\n", "is written twice"),
+        ("RoleArn: !GetAtt Role.Arn\n", "the tag !GetAtt is not taken here"),
+        ("kind: a\n---\nkind: b\n", "second document"),
+    ],
+)
+def test_what_cannot_be_imported_is_one_clear_line(text: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises((RefusedError, SpecError), match=words) as caught:
+        imported(text, tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_wrong_request_is_imported_so_that_the_plan_names_it_once(tmp_path: Path) -> None:
+    request = {
+        "TrainingJobName": "a",
+        "AlgorithmSpecification": {"TrainingInputMode": "File", "TrainingImage": ["one"]},
+        "ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": "2", "VolumeSizeInGB": 30},
+    }
+    spec = imported(json.dumps(request), tmp_path)
+    assert "instance_type: ml.m5.large" in spec
+    with pytest.raises(SpecError) as caught:
+        launcher.plan(launcher.parse_spec(spec))
+    wrong = [problem.path for problem in caught.value.problems if problem.code in ("aws-type", "wrong-type")]
+    assert wrong == [
+        ("request", "AlgorithmSpecification", "TrainingImage"),
+        ("request", "ResourceConfig", "InstanceCount"),
+    ]
+
+
+def places(value: Any) -> Iterator[tuple[Any, ...]]:
+    """Every place below `value`."""
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield (key,)
+        yield from ((key, *rest) for rest in places(item))
+
+
+@pytest.mark.parametrize("name", ["controller-resource", "notebook-augmented-manifest", "sdk-v2-estimator"])
+@pytest.mark.parametrize("wrong", [[], {}, "", "3", [[]], {"a": {}}, [{"Key": {}, "Value": []}]], ids=json.dumps)
+def test_whatever_is_wrong_and_wherever_it_comes_back(name: str, wrong: Any) -> None:
+    case = json.loads((REQUESTS[0].parent / f"{name}.json").read_text())
+    original = case.get("plans_to", case["request"])
+    for *above, last in places(original):
+        request = copy.deepcopy(original)
+        level = request
+        for key in above:
+            level = level[key]
+        level[last] = wrong
+        spec = parse_spec(show.as_yaml(import_request(request)))
+        assert build_request(spec, spec.training_job_name or "") in (request, {"TrainingJobName": "", **request})

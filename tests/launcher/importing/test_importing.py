@@ -1,0 +1,157 @@
+"""A request becomes a spec that plans to it: every bundled request, random ones by the model's shapes, and awkward ones."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from launcher import parse_spec
+from launcher.errors import RefusedError
+from launcher.importing.from_request import import_file, import_request
+from launcher.request import text as show
+from launcher.request.aws_model import REQUEST, shapes
+from launcher.request.build import build_request
+
+GOLDEN = sorted((Path(__file__).parents[2] / "golden").glob("*.json"))
+
+
+def planned(request: dict[str, Any]) -> dict[str, Any]:
+    """The request that the imported spec plans to, through its YAML."""
+    spec = parse_spec(show.as_yaml(import_request(request)))
+    return build_request(spec, spec.training_job_name or "")
+
+
+@pytest.mark.parametrize("file", GOLDEN, ids=lambda file: file.stem)
+def test_bundled_requests_come_back_by_friendly_keys_alone(file: Path) -> None:
+    request = json.loads(file.read_text())
+    assert planned(request) == request
+    assert "request" not in import_request(request)
+
+
+def test_what_the_channels_tell_the_container_comes_back_once() -> None:
+    request = json.loads((Path(__file__).parents[2] / "golden" / "s3-augmented-manifest.json").read_text())
+    told = {"LAUNCHER_SHUFFLED_CHANNELS_0": '["train"]'}
+    assert request["Environment"] == {"LAUNCHER_ATTRIBUTE_NAMES_0": '{"train": ["source-ref", "class"]}', **told}
+    spec = import_request(request)
+    assert "environment" not in spec
+    spec["channels"]["train"]["attribute_names"] = ["class"]  # no second place has to follow
+    changed = parse_spec(show.as_yaml(spec))
+    assert build_request(changed, "a")["Environment"] == {"LAUNCHER_ATTRIBUTE_NAMES_0": '{"train": ["class"]}', **told}
+    for environment in (
+        {"A": "b", **request["Environment"]},
+        {"LAUNCHER_ATTRIBUTE_NAMES_0": '{"train": ["other"]}'},
+        {"A": "b"},
+        {"LAUNCHER_ATTRIBUTE_NAMES_0": ["wrong"]},
+    ):
+        assert planned({**request, "Environment": environment}) == {**request, "Environment": environment}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"TrainingImage": "again", "Environment": {"A": "${HOME} $${HOME} $"}},
+        {"InputDataConfig": [{"ChannelName": "a"}]},
+        {
+            "InputDataConfig": [
+                {"ChannelName": "a", "DataSource": {"S3DataSource": {"S3Uri": "s3://b/"}, "DatasetSource": {}}}
+            ]
+        },
+        {"InputDataConfig": [{"ChannelName": "a", "DataSource": {"S3DataSource": {"S3Uri": "s3://b/", "Other": 1}}}]},
+        {"InputDataConfig": []},
+        {"Tags": [{"Key": "a", "Value": "1"}, {"Key": "a", "Value": "2"}]},
+        {"Tags": []},
+        {"HyperParameters": {}},
+        {"HyperParameters": {"a": "", "b": "1e-3", "c": "no", "d": "x\ny", "e": "${X}"}},
+        {"Environment": {"A": " ", "B": "012"}},
+        {"AlgorithmSpecification": {"TrainingImage": "x"}},
+        {
+            "ResourceConfig": {
+                "InstanceType": "ml.m5.large",
+                "InstanceCount": 1,
+                "VolumeSizeInGB": 0,
+                "Unknown": {"A": [1]},
+            }
+        },
+        {"OutputDataConfig": {"S3OutputPath": "https://s3.amazonaws.com/bucket//x", "KmsKeyId": ""}},
+        {"DebugRuleConfigurations": [{"RuleConfigurationName": "a", "Strange": True}]},
+        {"ExperimentConfig": {}},
+    ],
+    ids=lambda change: json.dumps(change)[:60],
+)
+def test_awkward_requests(change: dict[str, Any]) -> None:
+    request = {**json.loads(GOLDEN[0].read_text()), **change}
+    assert planned(request) == request
+
+
+def values(shape_name: str) -> st.SearchStrategy[Any]:
+    """Requests by the model's shapes: any members, any texts."""
+    shape = shapes()[shape_name]
+    if shape["type"] == "structure":
+        members = {name: values(member["shape"]) for name, member in shape["members"].items()}
+        return st.fixed_dictionaries({}, optional=members)
+    if shape["type"] == "list":
+        return st.lists(values(shape["member"]["shape"]), max_size=2)
+    if shape["type"] == "map":
+        return st.dictionaries(st.sampled_from(["a", "B-c", "0"]), values(shape["value"]["shape"]), max_size=2)
+    if shape["type"] == "boolean":
+        return st.booleans()
+    if shape["type"] in ("integer", "long"):
+        return st.integers(-10, 10**9)
+    return st.sampled_from([*shape.get("enum", ())[:2], "text", "", "1e-3", "s3://b/k", "null", "é"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(values(REQUEST))
+def test_any_request_comes_back(request: dict[str, Any]) -> None:
+    named = {"TrainingJobName": "name", **request}
+    assert planned(named) == named
+
+
+def test_answers_lose_what_is_read_only() -> None:
+    request = json.loads(GOLDEN[0].read_text())
+    answer = {
+        **request,
+        "TrainingJobArn": "arn:aws:sagemaker:eu-west-1:123456789012:training-job/x",
+        "TrainingJobStatus": "Completed",
+        "ModelArtifacts": {"S3ModelArtifacts": "s3://b/model.tar.gz"},
+        "ResourceConfig": {**request["ResourceConfig"], "SelectedInstanceType": "ml.m5.large"},
+        "CheckpointConfig": None,
+    }
+    assert planned(answer) == request
+
+
+def test_a_step_functions_state() -> None:
+    request = json.loads(GOLDEN[0].read_text())
+    state = {"Type": "Task", "Resource": "arn:aws:states:::sagemaker:createTrainingJob.sync", "Parameters": request}
+    assert planned(state) == request
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("{", "is not JSON"), ("[]", "is not a request"), ("[" * 100_000, "is not JSON")]
+)
+def test_what_is_no_request_is_one_line(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "request.json").write_text(text)
+    with pytest.raises(RefusedError, match=words):
+        import_file(tmp_path / "request.json")
+
+
+def test_the_command(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "launcher.cli", "--import", str(GOLDEN[0])], capture_output=True, text=True, check=True
+    )
+    assert parse_spec(done.stdout).training_job_name == "golden"
+
+
+def test_import_reads_standard_input() -> None:
+    command = [sys.executable, "-m", "launcher.cli", "--import", "-"]
+    done = subprocess.run(command, input=GOLDEN[0].read_bytes(), capture_output=True, check=True)
+    assert parse_spec(done.stdout).training_job_name == "golden"
+    done = subprocess.run(command, input=b"[]", capture_output=True, check=False)
+    assert (done.returncode, done.stderr.startswith(b"error: <stdin>: is not a request")) == (2, True)

@@ -1,0 +1,299 @@
+"""Submitting: exactly the request that was shown, once, whatever happens to any call; and what is said when AWS refuses."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import time
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import launcher
+from aws_stand_in import StandIn
+from launcher.aws.account import Account
+from launcher.console import Console
+from launcher.errors import AccountError, LaunchError, RefusedError
+from launcher.jobs.submission import submit
+from submitted_spec import SPEC
+
+CODE_CALLS = ["s3:HeadObject", "s3:HeadObject", "s3:PutObject", "s3:PutObject"]
+CALLS = ["sagemaker:DescribeTrainingJob", *CODE_CALLS, "sagemaker:CreateTrainingJob"]
+FAULTS = ("reset", "reset-after", "throttle", "500", "500-after", "truncated", "html", "expired")
+
+
+@pytest.fixture
+def plan(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> launcher.Plan:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/train.py").write_text("print('trained')\n")
+    (tmp_path / "job.yaml").write_text(SPEC)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)  # what waits between attempts need not wait here
+    aws.client("s3").create_bucket(Bucket="mine")
+    aws.clear_calls()
+    return launcher.plan("job.yaml")
+
+
+def submitted(plan: launcher.Plan) -> str:
+    return submit(plan, _account(os.environ["AWS_ENDPOINT_URL"]), Console()).arn
+
+
+@cache
+def _account(endpoint: str) -> Account:
+    """One for all tests, since clients take half a second to make."""
+    return Account(region="us-east-1")
+
+
+def launch(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "launcher.cli", *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env={**os.environ, **environ}, timeout=60
+    )
+
+
+def test_the_request_is_the_plans_and_the_code_lies_where_it_says(aws: StandIn, plan: launcher.Plan) -> None:
+    assert submitted(plan).endswith(":training-job/digits-1")
+    assert [f"{call['service']}:{call['operation']}" for call in aws.calls()] == CALLS
+    assert aws.requests() == [plan.request]
+    assert stored(aws, plan) == sent(plan)
+
+
+def stored(aws: StandIn, plan: launcher.Plan) -> list[bytes]:
+    """The two objects at the code's place."""
+    assert plan.code_uri is not None
+    s3, key = aws.client("s3"), plan.code_uri.removeprefix("s3://mine/")
+    return [s3.get_object(Bucket="mine", Key=key + name)["Body"].read() for name in ("boot.py", "code.tar.gz")]
+
+
+def sent(plan: launcher.Plan) -> list[bytes]:
+    """The two objects as they were meant to be."""
+    assert plan.code is not None
+    plan.code.write_tar_gz(archive := io.BytesIO())
+    return [plan.code.boot(), archive.getvalue()]
+
+
+def test_code_that_did_not_change_is_not_uploaded_again(aws: StandIn, plan: launcher.Plan) -> None:
+    submitted(plan)
+    aws.clear_calls()
+    submitted(launcher.plan("job.yaml", name="digits-2"))
+    assert aws.writing_calls() == ["sagemaker:CreateTrainingJob"]
+
+
+def test_the_code_is_encrypted_with_the_outputs_key(aws: StandIn, plan: launcher.Plan) -> None:
+    key = "arn:aws:kms:us-east-1:123456789012:key/12345678-1234-1234-1234-123456789012"
+    plan = launcher.plan(launcher.load("job.yaml", sets=[f"output_data_config.kms_key_id={key}"]))
+    submitted(plan)
+    assert plan.code_uri is not None
+    head = aws.client("s3").head_object(Bucket="mine", Key=plan.code_uri.removeprefix("s3://mine/") + "code.tar.gz")
+    assert (head["ServerSideEncryption"], head["SSEKMSKeyId"]) == ("aws:kms", key)
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "without a checksum"])
+def test_code_that_is_not_whole_is_uploaded_again(aws: StandIn, plan: launcher.Plan, damage: str) -> None:
+    submitted(plan)
+    assert plan.code_uri is not None
+    s3, key = aws.client("s3"), plan.code_uri.removeprefix("s3://mine/") + "code.tar.gz"
+    whole = s3.get_object(Bucket="mine", Key=key)
+    body = {"empty": b"", "cut": sent(plan)[1][:100], "without a checksum": sent(plan)[1]}[damage]
+    more = {} if damage == "without a checksum" else {"ChecksumAlgorithm": "SHA256"}
+    s3.put_object(Bucket="mine", Key=key, Body=body, Metadata=whole["Metadata"], **more)
+    aws.clear_calls()
+    submitted(launcher.plan("job.yaml", name="digits-2"))
+    assert stored(aws, plan) == sent(plan)
+    assert aws.writing_calls() == ["s3:PutObject", "sagemaker:CreateTrainingJob"]
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_one_job_exists_after_any_fault_at_any_call(aws: StandIn, plan: launcher.Plan, kind: str) -> None:
+    for number, call in enumerate(CALLS, start=1):
+        name = f"digits-{number}"
+        plan = launcher.plan(launcher.load("job.yaml", sets=[f"code.s3_uri=s3://mine/{number}/"]), name=name)
+        before, _ = aws.requests(), aws.clear_calls()
+        aws.fault(kind, nth=number)
+        assert submitted(plan).endswith(f":training-job/{name}"), call
+        assert aws.requests() == [*before, plan.request], call
+        # An effect that is a refusal is the answer; what has no body cannot be truncated.
+        is_harmless = (kind == "500-after" and number == 1) or (kind == "truncated" and call.startswith("s3:"))
+        called = [f"{each['service']}:{each['operation']}" for each in aws.calls()]
+        assert (called != CALLS) is not is_harmless, f"no fault at {call}"
+        assert stored(aws, plan) == sent(plan), call
+
+
+@pytest.mark.parametrize("lost", ["reset-after", "500-after", "truncated"])
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("ResourceLimitExceeded", "The account-level service limit 'ml.m5.large for training job usage' is 1"),
+        ("AccessDeniedException", "is not authorized to perform: sagemaker:CreateTrainingJob"),
+        ("ValidationException", "No S3 objects found"),
+        ("ThrottlingException", "Rate exceeded"),
+        ("ResourceInUse", "exists"),
+    ],
+)
+def test_job_whose_answer_was_lost_is_found_whatever_a_retry_was_told(
+    aws: StandIn, plan: launcher.Plan, lost: str, code: str, message: str
+) -> None:
+    """botocore retries inside one call, so the lost answer shows only in the number of attempts."""
+    aws.fault(lost, "sagemaker:CreateTrainingJob")
+    aws.refuse("sagemaker:CreateTrainingJob", code, message, nth=2, count=-1)
+    job = submit(plan, _account(os.environ["AWS_ENDPOINT_URL"]), Console())
+    assert (job.arn.endswith(":training-job/digits-1"), job.was_found) == (True, False)
+    assert aws.requests() == [plan.request]
+
+
+def test_refusal_of_a_retry_is_reported_if_no_job_exists(aws: StandIn, plan: launcher.Plan) -> None:
+    aws.fault("reset", "sagemaker:CreateTrainingJob")
+    aws.refuse("sagemaker:CreateTrainingJob", "ResourceLimitExceeded", "the service limit is 0", nth=2, count=-1)
+    with pytest.raises(AccountError, match=r"the service limit is 0.*Service Quotas"):
+        submitted(plan)
+    assert [call["operation"] for call in aws.calls("TrainingJob")][-1] == "DescribeTrainingJob"
+
+
+def test_lost_answer_and_expired_credentials_leave_open_whether_the_job_exists(
+    aws: StandIn, plan: launcher.Plan
+) -> None:
+    aws.fault("reset-after", "sagemaker:CreateTrainingJob")
+    aws.fault("expired", "sagemaker:*", nth=3, count=-1)
+    with pytest.raises(RefusedError, match=r"could not be asked.*launch status digits-1"):
+        submit(plan, Account(region="us-east-1"), Console())
+
+
+def test_of_two_identical_submissions_one_says_that_it_found_the_job(aws: StandIn, plan: launcher.Plan) -> None:
+    """The other one takes the name between this one's look-up and its CreateTrainingJob."""
+    aws.client("sagemaker").create_training_job(**plan.request)
+    aws.refuse("sagemaker:DescribeTrainingJob", "ValidationException", "Requested resource not found.", count=2)
+    done = launch("job.yaml", "--no-check", "--json")
+    assert (done.returncode, json.loads(done.stdout)["Created"]) == (0, False), done.stderr
+    assert "found     digits-1 in us-east-1: another submission of the same request created it" in done.stderr
+    assert "created   digits-1" not in done.stderr
+    assert aws.requests() == [plan.request]
+    done = launch("job.yaml", "--no-check", "--json", "--name", "digits-2")
+    assert json.loads(done.stdout)["Created"] is True
+    assert "created   digits-2" in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["reset", "500", "throttle", "html"])
+def test_what_never_works_makes_no_job_and_says_so(aws: StandIn, plan: launcher.Plan, kind: str) -> None:
+    aws.fault(kind, "sagemaker:CreateTrainingJob", count=-1)
+    with pytest.raises(RefusedError, match="no job digits-1 was created"):
+        submitted(plan)
+    assert aws.requests() == []
+
+
+def test_where_nobody_can_tell_whether_the_job_exists_that_is_said(aws: StandIn, plan: launcher.Plan) -> None:
+    aws.fault("reset-after", "sagemaker:CreateTrainingJob", count=-1)
+    aws.fault("500", "sagemaker:DescribeTrainingJob", nth=2, count=-1)
+    with pytest.raises(RefusedError, match=r"could not be asked.*launch status digits-1 --region us-east-1"):
+        submitted(plan)
+
+
+def test_a_job_of_this_name_is_not_taken_for_ours(aws: StandIn, plan: launcher.Plan) -> None:
+    submitted(plan)
+    with pytest.raises(AccountError, match=r"job\.yaml:1:1: training_job_name: .*exists already.*--name"):
+        submitted(plan)
+    assert len(aws.requests()) == 1
+
+
+def test_a_job_of_somebody_else_made_meanwhile_is_not_taken_for_ours(aws: StandIn, plan: launcher.Plan) -> None:
+    other = {**plan.request, "HyperParameters": {"epochs": "6"}}
+    aws.client("sagemaker").create_training_job(**other)
+    aws.refuse("sagemaker:DescribeTrainingJob", "ValidationException", "Requested resource not found.")
+    with pytest.raises(AccountError, match="exists already"):
+        submitted(plan)
+    assert aws.requests() == [other]
+
+
+def test_who_may_not_describe_can_submit(aws: StandIn, plan: launcher.Plan) -> None:
+    aws.deny("sagemaker:DescribeTrainingJob")
+    submitted(plan)
+    assert len(aws.requests()) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "place", "remedy"),
+    [
+        # Each as public reports of CreateTrainingJob have it.
+        (
+            "ResourceLimitExceeded",
+            "The account-level service limit 'ml.m5.large for training job usage' is 0 Instances",
+            "job.yaml:8:19: resource_config.instance_type",
+            "Service Quotas",
+        ),
+        (
+            "ValidationException",
+            "Could not assume role arn:aws:iam::123456789012:role/trainer. Please ensure that the role exists",
+            "job.yaml:3:1: role_arn",
+            "trust policy",
+        ),
+        (
+            "ValidationException",
+            'No S3 objects found under S3 URL "s3://mine/train/" given in input data source.',
+            "job.yaml:12:3: channels.train.s3_uri",
+            "put the data there",
+        ),
+        (
+            "ValidationException",
+            "1 validation error detected: Value '10' at 'resourceConfig.volumeSizeInGB' failed to satisfy constraint",
+            "job.yaml:8:66: resource_config.volume_size_in_gb",
+            "",
+        ),
+        (
+            "ValidationException",
+            "1 validation error detected: Value 'hidden-value' at 'environment' failed to satisfy constraint",
+            "job.yaml:7:1: environment",
+            "${TOKEN:-hidden-value}",
+        ),
+    ],
+)
+def test_a_refusal_is_told_at_the_line_that_is_to_blame(
+    aws: StandIn, plan: launcher.Plan, code: str, message: str, place: str, remedy: str
+) -> None:
+    aws.refuse("sagemaker:CreateTrainingJob", code, message)
+    with pytest.raises(AccountError) as caught:
+        submitted(plan)
+    assert str(caught.value).startswith(f"{place}: ")
+    assert remedy in str(caught.value)
+    assert caught.value.exit_code == 3
+    assert aws.requests() == []
+
+
+def test_a_bucket_that_cannot_be_written_to(aws: StandIn, plan: launcher.Plan) -> None:
+    aws.deny("s3:PutObject")
+    with pytest.raises(LaunchError, match=r"the code cannot be uploaded to bucket mine.*code\.s3_uri"):
+        submitted(plan)
+    assert aws.requests() == []
+
+
+def test_the_command(aws: StandIn, plan: launcher.Plan) -> None:
+    done = launch("job.yaml", "--no-check", TOKEN="a-real-secret")
+    assert (done.returncode, done.stdout) == (0, "digits-1\n")
+    assert "launch logs digits-1 --follow" in done.stderr
+    assert aws.requests()[0]["Environment"] == {"TOKEN": "a-real-secret"}
+    assert "a-real-secret" not in done.stdout + done.stderr
+    done = launch("job.yaml", "--no-check", "--name", "digits-2", "--json")
+    assert json.loads(done.stdout)["TrainingJobName"] == "digits-2"
+    done = launch("job.yaml", "--no-check")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "exists already" in done.stderr
+    done = launch("job.yaml", "--no-check", "--json")
+    assert json.loads(done.stdout)["problems"][0]["code"] == "name-taken"
+    done = launch("job.yaml", "--no-check", "--name", "digits-2", "--json")
+    assert json.loads(done.stdout)["problems"][0]["file"] == "--name"
+
+
+def test_nobody_to_ask_is_one_line(plan: launcher.Plan) -> None:
+    for missing in ("AWS_ACCESS_KEY_ID", "AWS_REGION"):
+        environ = {
+            name: value for name, value in os.environ.items() if name != missing and name != "AWS_DEFAULT_REGION"
+        }
+        command = [sys.executable, "-m", "launcher.cli", "job.yaml", "--set", "region=null"]
+        done = subprocess.run(
+            command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environ, timeout=60
+        )
+        assert done.returncode == 3, done.stderr
+        assert len(done.stderr.splitlines()) == 1
+        assert ("credentials" if missing == "AWS_ACCESS_KEY_ID" else "region") in done.stderr

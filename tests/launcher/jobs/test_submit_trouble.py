@@ -1,0 +1,175 @@
+"""What can happen around the creation of a job: Ctrl-C at any moment, a first Describe that fails, and nobody who reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aws_stand_in import StandIn
+from launcher.aws.account import Account
+from launcher.console import Console
+from launcher.jobs.follow import View, follow
+from submitted_spec import SPEC
+
+LAUNCH = [sys.executable, "-m", "launcher.cli"]
+
+
+@pytest.fixture(autouse=True)
+def folder(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/train.py").write_text("print('trained')\n")
+    (tmp_path / "job.yaml").write_text(SPEC)
+    monkeypatch.chdir(tmp_path)
+    aws.client("s3").create_bucket(Bucket="mine")
+    aws.script({"status": "Training", "after": 0}, {"status": "Completed", "after": 0})
+    aws.clear_calls()
+
+
+def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*LAUNCH, *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60, env={**os.environ}
+    )
+
+
+def interrupted(until: Callable[[], bool], *arguments: str) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a submission that gets Ctrl-C as soon as `until` is true; it ends promptly."""
+    command = [*LAUNCH, "job.yaml", "--no-check", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        end = time.monotonic() + 30
+        while not until() and time.monotonic() < end:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        out, err = process.communicate(timeout=60)
+        assert time.monotonic() - began < 10, "what hangs does so for a minute"
+        return process.returncode, out, err
+
+
+def calls(aws: StandIn, operation: str, count: int = 1) -> Callable[[], bool]:
+    return lambda: len(aws.calls(operation)) >= count
+
+
+def test_ctrl_c_while_the_code_is_uploaded(aws: StandIn) -> None:
+    aws.fault("hang", "s3:PutObject", seconds=60, count=-1)
+    code, _, err = interrupted(calls(aws, "PutObject"))
+    aws.clear_faults()
+    assert code == 130
+    assert "Traceback" not in err
+    assert aws.requests() == []
+
+
+@pytest.mark.parametrize("hangs", ["CreateTrainingJob", "DescribeTrainingJob"])
+def test_ctrl_c_while_nobody_knows_whether_the_job_exists(aws: StandIn, hangs: str) -> None:
+    if hangs == "DescribeTrainingJob":
+        aws.fault("reset-after", "sagemaker:CreateTrainingJob", count=-1)
+    aws.fault("hang", f"sagemaker:{hangs}", nth=1 if hangs == "CreateTrainingJob" else 2, seconds=60, count=-1)
+    code, out, err = interrupted(calls(aws, hangs, 1 if hangs == "CreateTrainingJob" else 2), "--json")
+    aws.clear_faults()
+    assert code == 130
+    assert "`launch status digits-1 --region us-east-1` tells whether it exists" in err
+    assert "`launch status digits-1" in json.loads(out)["error"]
+
+
+def test_ctrl_c_before_a_new_job_has_been_described(aws: StandIn) -> None:
+    aws.fault("hang", "sagemaker:DescribeTrainingJob", nth=2, seconds=60, count=-1)
+    code, out, err = interrupted(calls(aws, "DescribeTrainingJob", 2), "--wait", "--json")
+    aws.clear_faults()
+    assert (code, json.loads(out)["ExitCode"]) == (130, 130)
+    assert "digits-1 continues; `launch logs digits-1 --follow` comes back to it" in err
+    assert "stopped" not in err
+
+
+@pytest.mark.parametrize(("kind", "count"), [("500", 7), ("reset", 14)])  # botocore makes six attempts of a call
+def test_a_first_describe_that_fails_for_a_while_is_waited_for(aws: StandIn, kind: str, count: int) -> None:
+    aws.fault(kind, "sagemaker:DescribeTrainingJob", nth=2, count=count)
+    done = launch("job.yaml", "--no-check", "--wait", "--json")
+    assert done.returncode == 0, done.stderr
+    assert "trying again until it works" in done.stderr
+    assert "AWS answers again" in done.stderr
+    assert json.loads(done.stdout)["TrainingJobStatus"] == "Completed"
+
+
+def test_logs_that_are_followed_wait_for_a_first_answer_too(
+    aws: StandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert launch("job.yaml", "--no-check").returncode == 0
+    aws.fault("throttle", "sagemaker:DescribeTrainingJob", count=7)
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)  # botocore's between its attempts
+    assert follow(Account(), "digits-1", Console(), View(settling=0.2)).exit_code == 0
+    err = capsys.readouterr().err
+    assert "trying again until it works" in err
+    assert "digits-1: Completed" in err
+
+
+def test_credentials_that_expire_right_after_the_creation(aws: StandIn) -> None:
+    aws.fault("expired", "sagemaker:DescribeTrainingJob", nth=2, count=-1)
+    done = launch("job.yaml", "--no-check", "--wait", "--json")
+    assert done.returncode == 3
+    assert json.loads(done.stdout)["exit_code"] == 3
+    for said in ("credentials have expired", "the job is not touched by this", "`launch logs digits-1 --follow`"):
+        assert said in done.stderr
+
+
+def test_who_may_create_but_not_describe(aws: StandIn) -> None:
+    aws.deny("sagemaker:DescribeTrainingJob")
+    done = launch("job.yaml", "--no-check", "--json")
+    assert (done.returncode, json.loads(done.stdout)["TrainingJobName"]) == (0, "digits-1")
+    done = launch("job.yaml", "--no-check", "--wait", "--name", "digits-2")
+    assert done.returncode == 3
+    assert "created   digits-2" in done.stderr
+    assert "digits-2 has been created and continues, but cannot be followed" in done.stderr
+    assert "`launch logs digits-2 --follow`" in done.stderr
+
+
+def into(target: str, *arguments: str) -> tuple[int, str]:
+    """Exit code and stderr of a command whose stdout goes into a pipe that nobody reads, a full disk, or nowhere."""
+    words = " ".join([*LAUNCH, *arguments])
+    line = {
+        "pipe": f"{words} | true; exit ${{PIPESTATUS[0]}}",
+        "full": f"{words} > /dev/full",
+        "closed": f"{words} >&-",
+    }
+    done = subprocess.run(["bash", "-c", line[target]], capture_output=True, text=True, timeout=60)
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("buffered", ["", "1"])
+def test_a_job_that_was_created_is_told_though_nobody_reads(buffered: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", buffered)
+    exists = "exists and continues; `launch logs"
+    code, err = into("pipe", "job.yaml", "--no-check")
+    assert (code, exists in err) == (141, True)
+    code, err = into("full", "job.yaml", "--no-check", "--name", "digits-2", "--json")
+    assert (code, exists in err, "No space left on device" in err) == (3, True, True)
+    assert into("closed", "job.yaml", "--no-check", "--name", "digits-3")[0] == 0
+    code, err = into("pipe", "job.yaml", "--no-check", "--name", "digits-1", "--json")  # the error, too, is for nobody
+    assert (code, "exists and" in err) == (141, False)
+    for arguments in (
+        ["list"],
+        ["list", "--json"],
+        ["status", "digits-1", "--json"],
+        ["job.yaml", "--dry-run", "--show-secrets", "--set", "code=null"],
+    ):
+        assert into("pipe", *arguments) == (141, ""), arguments
+    assert into("pipe", "cost", "job.yaml") == (141, "")
+    assert into("pipe", "job.yaml", "--check", "--json")[0] == 141
+    assert into("full", "list")[0] == 3
+
+
+def test_a_reader_of_a_new_jobs_lines_has_had_enough(aws: StandIn) -> None:
+    aws.log("digits-1", ["x" * 100] * 3000)
+    line = f"{' '.join(LAUNCH)} job.yaml --no-check --follow | head -1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 141
+    assert done.stdout.startswith("algo-1 | x")
+    assert "digits-1 exists and continues" in done.stderr

@@ -1,0 +1,286 @@
+"""AWS's images: the same URIs as the SDK's, errors that name the key and the remedy, and the way back from a URI."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.data.make_images import OUTPUT, make_images, to_text
+from launcher.request import images
+from launcher.request.images import ImageError, built_in_algorithm, image_region, known_names, resolve_image
+
+SAMPLE = json.loads((Path(__file__).parents[2] / "data" / "sdk_images.json").read_text())["images"]
+TABLE = json.loads(OUTPUT.read_text())
+
+
+def found(region: str = "us-east-1", instance_type: str | None = "ml.g5.xlarge", **wanted: str) -> str:
+    return resolve_image(wanted, region=region, instance_type=instance_type)
+
+
+def refused(region: str = "us-east-1", instance_type: str | None = "ml.g5.xlarge", **wanted: str) -> tuple[str, str]:
+    with pytest.raises(ImageError) as caught:
+        resolve_image(wanted, region=region, instance_type=instance_type)
+    return caught.value.key, str(caught.value)
+
+
+@pytest.mark.parametrize("name", known_names())
+def test_same_as_the_sdk(name: str) -> None:
+    rows = [row for row in SAMPLE if row[0]["framework"] == name]
+    assert len([row for row in rows if row[3]]) >= 4
+    for wanted, region, instance_type, uri in rows:
+        if uri is None:
+            with pytest.raises(ImageError):
+                resolve_image(wanted, region=region, instance_type=instance_type)
+        else:
+            assert resolve_image(wanted, region=region, instance_type=instance_type) == uri
+
+
+def test_the_sample_reaches_every_partition() -> None:
+    domains = {row[3].split("/")[0].split(row[1])[1] for row in SAMPLE if row[3]}
+    assert domains >= {".amazonaws.com", ".amazonaws.com.cn", ".c2s.ic.gov", ".sc2s.sgov.gov", ".amazonaws.eu"}
+
+
+def test_domains_are_those_of_botocore() -> None:
+    package = importlib.util.find_spec("botocore")
+    assert package is not None and package.origin is not None
+    partitions = json.loads(Path(package.origin).with_name("data").joinpath("partitions.json").read_text())[
+        "partitions"
+    ]
+    regions = {region for accounts in TABLE["registries"] for region in accounts}
+    for region in sorted(regions):
+        [suffix] = [part["outputs"]["dnsSuffix"] for part in partitions if re.match(part["regionRegex"], region)]
+        assert images._suffix(region) == suffix, region
+
+
+def test_a_version_may_be_short_and_stays_as_written() -> None:
+    assert found(framework="pytorch", version="2.5").endswith("/pytorch-training:2.5-gpu-py311")
+    assert found(framework="pytorch", version="2.5.1").endswith("/pytorch-training:2.5.1-gpu-py311")
+
+
+def test_the_newest_python_is_the_default() -> None:
+    assert found(framework="pytorch", version="1.4.0").endswith(":1.4.0-gpu-py36")
+    assert found(framework="pytorch", version="1.4.0", py_version="py2").endswith(":1.4.0-gpu-py2")
+    assert found(framework="sagemaker-base-python").endswith("/sagemaker-base-python-310:1.0")
+
+
+def test_the_processor_is_the_instance_types() -> None:
+    for instance_type, tag in (
+        ("ml.m5.large", "1.11-cpu-py38"),
+        ("ml.g4dn.xlarge", "1.11-gpu-py38"),
+        ("ml.p5.48xlarge", "1.11-gpu-py38"),
+        ("ml.trn1.2xlarge", "1.11-neuron-py38-sdk2.4.0-ubuntu20.04"),
+    ):
+        assert found(framework="pytorch", version="1.11", instance_type=instance_type).endswith(f":{tag}")
+
+
+def test_without_an_instance_type_where_there_is_one_image() -> None:
+    assert found(algorithm="kmeans", instance_type=None).endswith("/kmeans:1")
+    assert found(framework="sklearn", version="1.2-1", instance_type=None).endswith(":1.2-1-cpu-py3")
+    assert refused(framework="pytorch", version="2.5", instance_type=None) == (
+        "instance_type",
+        "decides between the images of pytorch 2.5 for cpu, gpu; write it",
+    )
+
+
+def test_hugging_face_by_full_versions() -> None:
+    uri = "763104351884.dkr.ecr.us-east-1.amazonaws.com/huggingface-pytorch-training:"
+    uri += "1.10.2-transformers4.17.0-gpu-py38-cu113-ubuntu20.04"
+    assert found(framework="huggingface", version="4.17", base_framework_version="pytorch1.10") == uri
+    assert found(framework="huggingface", version="4.17.0", base_framework_version="pytorch1.10.2") == uri
+    assert "/huggingface-pytorch-training:2.1.0-transformers4.36.0-" in found(framework="huggingface", version="4.36")
+    key, message = refused(framework="huggingface", version="4.17")
+    assert key == "base_framework_version"
+    assert message == "is missing; huggingface 4.17 was built on pytorch1.10.2 and on tensorflow2.6.3"
+
+
+SOURCE = f"the bundled table ({TABLE['source']} of {TABLE['date']})"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "key", "message"),
+    [
+        (
+            {"framework": "pytorch", "version": "2.99"},
+            "version",
+            f"'2.99' is no version of pytorch known to the bundled table (newest 2.10.0, of {TABLE['date']}); "
+            "did you mean 2.9?; write the image's URI to use another",
+        ),
+        ({"framework": "pytorch", "version": "2.5.0"}, "version", "; did you mean 2.5.1?;"),
+        ({"framework": "pytorch", "version": "2.13"}, "version", "; framework: pytorch-amzn2023 has it;"),
+        ({"framework": "xgboost", "version": "1.7"}, "version", "; did you mean 1.7-1?;"),
+        ({"framework": "pytorch"}, "version", f"is missing; the newest of pytorch that {SOURCE} has is 2.10.0"),
+        ({"algorithm": "kmeans", "version": "2"}, "version", "(newest 1, of "),
+        (
+            {"framework": "pytoch", "version": "2.5"},
+            "framework",
+            f"'pytoch' is no framework known to {SOURCE}; did you mean pytorch?; write the image's URI to use another",
+        ),
+        ({"algorithm": "deepar"}, "algorithm", "; did you mean forecasting-deepar?;"),
+        ({"algorithm": "linear_learner"}, "algorithm", "; did you mean linear-learner?;"),
+        ({}, "framework", "is missing; write framework: pytorch, or algorithm: image-classification"),
+        ({"framework": "pytorch", "algorithm": "kmeans"}, "algorithm", "delete one"),
+        ({"framework": "pytorch", "versoin": "2.5"}, "versoin", "did you mean version?"),
+        (
+            {"framework": "pytorch", "version": "2.5", "py_version": "3.11"},
+            "py_version",
+            "'3.11' is no Python of pytorch 2.5, which has py311; did you mean py311?",
+        ),
+        (
+            {"framework": "xgboost", "version": "1.7-1", "py_version": "py3"},
+            "py_version",
+            "no choice of Python; delete",
+        ),
+        (
+            {"framework": "huggingface", "version": "4.36", "base_framework_version": "pytorch2.2"},
+            "base_framework_version",
+            "was built on pytorch2.1.0, not on 'pytorch2.2'; did you mean pytorch2.1.0?",
+        ),
+        (
+            {"framework": "pytorch", "version": "2.5", "base_framework_version": "pytorch2.5"},
+            "base_framework_version",
+            "which has none; delete it",
+        ),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_in_the_image(wanted: dict[str, str], key: str, message: str) -> None:
+    found_key, found_message = refused(**wanted)
+    assert found_key == key
+    assert message in found_message
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "message"),
+    [
+        (
+            "ml.trn1.2xlarge",
+            f"ml.trn1.2xlarge needs an image for trn, but {SOURCE} has pytorch 2.5 for cpu and gpu; "
+            "write the image's URI to use another",
+        ),
+        ("ml.p6e-gb200.36xlarge", "needs an image for ARM"),
+        ("ml.m7g.large", "needs an image for ARM"),
+        ("ml.p2.xlarge", "has a GPU that pytorch from 1.13 on does not support"),
+        ("g5.xlarge", "'g5.xlarge' is no instance type such as ml.g5.xlarge"),
+    ],
+)
+def test_what_is_wrong_with_the_instance_type(instance_type: str, message: str) -> None:
+    key, found_message = refused(framework="pytorch", version="2.5", instance_type=instance_type)
+    assert key == "instance_type"
+    assert message in found_message
+
+
+def test_built_in_algorithms_and_hugging_face_have_no_image_for_every_processor() -> None:
+    assert "needs an image for trn" in refused(algorithm="kmeans", instance_type="ml.trn1.2xlarge")[1]
+    assert "needs an image for cpu" in refused(framework="huggingface", version="4.36", instance_type="ml.m5.large")[1]
+
+
+@pytest.mark.timeout(5)
+def test_a_text_of_a_megabyte_is_one_short_line() -> None:
+    long = "1." * 500_000
+    for key in images.WANTED[1:]:
+        wanted = {"algorithm": "xgboost", "version": "0.90-1", key: long}
+        assert len(refused(**wanted)[1]) < 400
+    assert len(refused(framework="pytorch", version="2.5", region=long)[1]) < 400
+    assert len(refused(framework="pytorch", version="2.5", instance_type=long)[1]) < 400
+    assert image_region(long) is None
+
+
+def test_unknown_region() -> None:
+    key, message = refused(framework="pytorch", version="2.5", region="eu-wst-1")
+    assert key == "region"
+    assert message == (
+        f"'eu-wst-1' is no region that {SOURCE} has pytorch 2.5 for; did you mean eu-west-1?; "
+        "write the image's URI to use another"
+    )
+
+
+def test_built_in_algorithms_are_known_in_every_region() -> None:
+    names = TABLE["algorithms"]
+    assert {"image-classification", "object-detection", "linear-learner", "blazingtext", "kmeans", "xgboost"} <= set(
+        names
+    )
+    for name in names:
+        accounts = TABLE["registries"][TABLE["images"][name]["1"][0]["registries"]]
+        for region in accounts:
+            uri = found(algorithm=name, version="1", region=region)
+            assert built_in_algorithm(uri) == name
+            assert image_region(uri) == region
+
+
+@pytest.mark.parametrize(
+    ("image", "algorithm", "region"),
+    [
+        ("811284229777.dkr.ecr.us-east-1.amazonaws.com/image-classification:1", "image-classification", "us-east-1"),
+        ("811284229777.dkr.ecr.us-east-1.amazonaws.com/image-classification", "image-classification", "us-east-1"),
+        (
+            "811284229777.dkr.ecr.us-east-1.amazonaws.com/image-classification@sha256:0a",
+            "image-classification",
+            "us-east-1",
+        ),
+        ("683313688378.dkr.ecr.us-east-1.amazonaws.com/sagemaker-xgboost:1.7-1", "xgboost", "us-east-1"),
+        (
+            "390948362332.dkr.ecr.cn-north-1.amazonaws.com.cn/image-classification:1",
+            "image-classification",
+            "cn-north-1",
+        ),
+        ("683313688378.dkr.ecr.us-east-1.amazonaws.com/sagemaker-scikit-learn:1.2-1-cpu-py3", None, "us-east-1"),
+        ("123456789012.dkr.ecr.us-east-1.amazonaws.com/image-classification:1", None, "us-east-1"),
+        ("123456789012.dkr.ecr-fips.us-gov-west-1.amazonaws.com/a/b:1", None, "us-gov-west-1"),
+        ("123456789012.dkr-ecr.eu-west-1.on.aws/a/b:1", None, "eu-west-1"),
+        ("public.ecr.aws/docker/library/python:3.12", None, None),
+        ("registry.example.com:5000/image-classification:1", None, None),
+        ("image-classification:1", None, None),
+        ("", None, None),
+    ],
+)
+def test_the_way_back(image: str, algorithm: str | None, region: str | None) -> None:
+    assert built_in_algorithm(image) == algorithm
+    assert image_region(image) == region
+
+
+def test_the_table_is_small_and_says_where_it_is_from() -> None:
+    assert OUTPUT.stat().st_size < 150_000
+    assert re.fullmatch(r"sagemaker-core \d+\.\d+\.\d+", TABLE["source"])
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d", TABLE["date"])
+
+
+def test_the_table_is_as_its_script_writes_it(tmp_path: Path) -> None:
+    """On two tables in the SDK's shape: an alias, two levels, one processor of its own, images for inference left out."""
+    accounts = {"us-east-1": "111111111111"}
+
+    def leaf(repository: str, **members: Any) -> dict[str, Any]:
+        return {"repository": repository, "registries": accounts, **members}
+
+    for name, content in {
+        "mxnet": {
+            "inference": {"versions": {"9.0": leaf("mxnet-inference")}},
+            "training": {
+                "processors": ["cpu", "gpu"],
+                "version_aliases": {"1.4": "1.4.1"},
+                "versions": {"1.4.1": {"py2": leaf("sagemaker-mxnet"), "py3": leaf("mxnet-training")}},
+            },
+        },
+        "kmeans": {"scope": ["inference", "training"], "versions": {"1": leaf("kmeans")}},
+        "kmeans-neo": {"scope": ["inference"], "versions": {"1": leaf("kmeans-neo")}},
+        "sagemaker-base-python": {"versions": {"1.0": leaf("sagemaker-base-python")}},
+    }.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    made = make_images(tmp_path, "sagemaker-core 0.0.0", "2020-01-01")
+    assert json.loads(to_text(made)) == made
+    assert made["registries"] == [accounts]
+    assert made["algorithms"] == ["kmeans"]
+    assert list(made["images"]) == ["kmeans", "mxnet", "sagemaker-base-python"]
+    assert made["images"]["mxnet"]["1.4"] == [
+        {
+            "registries": 0,
+            "images": {processor: f"{repository}:1.4-{processor}-{python}" for processor in ("cpu", "gpu")},
+            "py_version": python,
+        }
+        for repository, python in (("sagemaker-mxnet", "py2"), ("mxnet-training", "py3"))
+    ]
+    assert to_text(TABLE) == OUTPUT.read_text(), "images.json was edited by hand"

@@ -1,0 +1,178 @@
+"""Every bundled spec plans to exactly the request that is kept in tests/golden, and runs here on the demo's data.
+
+`pytest tests/project/test_channel_specs.py --rewrite-golden` writes those files anew.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import subprocess
+import sys
+import tarfile
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import channel_specs
+import launcher
+from entrypoints.samples.digest import MODULUS, Tally
+from launcher import demo
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+PLAN_ONLY = ("image-classification-built-in",)  # AWS's image brings the code
+TRAINING = ("image-classification",)
+RUNNABLE = [name for name in channel_specs.names() if name not in (*PLAN_ONLY, *TRAINING)]
+WARNINGS = {"twenty-channels": ["code-needs-toolkit"]}  # all 20 channels are the user's
+SPLIT = (250, 25, 25)  # images of train (two shards), validation, test
+
+
+@pytest.mark.parametrize("name", channel_specs.names())
+def test_a_spec_plans_to_its_golden_request(name: str, request: pytest.FixtureRequest) -> None:
+    plan = launcher.plan(channel_specs.path(name), name="golden")
+    # The code's digest changes with every line of our scripts; that it is the archive's is tested with the plan.
+    digest = plan.code.digest if plan.code is not None else "none"
+    planned = json.loads(json.dumps(plan.request).replace(digest, "<digest of the code>"))
+    file = GOLDEN / f"{name}.json"
+    if request.config.getoption("--rewrite-golden"):
+        file.write_text(json.dumps(planned, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    assert file.is_file(), f"{file} is missing: pytest {Path(__file__).name} --rewrite-golden"
+    assert planned == json.loads(file.read_text(encoding="utf-8"))
+    assert [problem.code for problem in plan.warnings] == WARNINGS.get(name, [])
+
+
+def test_no_golden_file_is_without_its_spec() -> None:
+    assert sorted(file.stem for file in GOLDEN.glob("*.json")) == list(channel_specs.names())
+
+
+def test_every_spec_says_in_its_first_line_what_it_shows() -> None:
+    assert len(channel_specs.names()) == 16
+    summaries = [channel_specs.summary(name) for name in channel_specs.names()]
+    assert all(re.fullmatch(r"[A-Z][^#\n]{30,130}\.", summary) for summary in summaries), summaries
+    assert len(set(summaries)) == len(summaries)
+
+
+def test_an_unknown_name_is_told_the_known_ones() -> None:
+    with pytest.raises(KeyError, match=r"no bundled spec 's3-files'.* s3-file,"):
+        channel_specs.path("s3-files")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What read_channels told of a channel's epoch, added up over the ranks."""
+
+    mode: str
+    count: int
+    digest: int
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("specs")
+    demo.make_demo(folder / "data", SPLIT)
+    return folder
+
+
+@cache  # several tests look at the same run
+def read(name: str, workplace: Path) -> dict[tuple[str, int], Reading]:
+    """Runs a spec with read_channels: channel and epoch -> what came."""
+    launch(name, workplace)
+    found: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
+    with tarfile.open(output(name, workplace)) as tar:
+        for member in tar:
+            content = tar.extractfile(member)
+            for result in json.load(content) if content is not None else ():
+                found[result["channel"], result["epoch"]].append(result)
+    return {
+        key: Reading(
+            parts[0]["mode"],
+            sum(part["count"] for part in parts),
+            sum(int(part["digest"], 16) for part in parts) % MODULUS,
+        )
+        for key, parts in found.items()
+    }
+
+
+def launch(name: str, workplace: Path) -> str:
+    command = [sys.executable, "-m", "launcher.cli", str(channel_specs.path(name))]
+    options = ["--local", "--data", "data", "--name", name]
+    done = subprocess.run([*command, *options], cwd=workplace, capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def output(name: str, workplace: Path) -> Path:
+    return workplace / ".launch" / name / f"s3/my-bucket/output/{name}/output/output.tar.gz"
+
+
+@pytest.mark.usefixtures("fuse")
+@pytest.mark.parametrize("name", RUNNABLE)
+def test_a_spec_runs_here(name: str, workplace: Path) -> None:
+    spec = launcher.load(str(channel_specs.path(name)))
+    epochs = int((spec.hyperparameters or {}).get("epochs", 1))
+    read_here = read(name, workplace)
+    assert set(read_here) == {(channel, epoch) for channel in spec.all_channels for epoch in range(epochs)}
+    for (channel, _), reading in read_here.items():
+        told = spec.all_channels[channel].model_dump()
+        assert reading.mode == ("S3Connector" if told["source"] == "S3Connector" else told["input_mode"] or "File")
+        assert reading.count > 0
+        assert reading == read_here[channel, 0]  # every epoch brings the same samples
+
+
+@pytest.mark.usefixtures("fuse")
+def test_the_same_samples_come_whichever_way_they_arrive(workplace: Path) -> None:
+    objects = ["efs", "fsx-lustre", "s3-connector-map", "s3-fast-file", "s3-file", "s3-manifest", "s3-pipe-objects"]
+    shards = ["s3-connector", "s3-pipe-tar", "two-hosts-sharded"]
+    for alike in ([*objects, "s3-pipe-recordio"], shards):
+        readings = {name: read(name, workplace)["train", 0] for name in alike}
+        assert {reading.count for reading in readings.values()} == {SPLIT[0]}
+        assert len({reading.digest for reading in readings.values()}) == 1, readings
+    twenty = {channel: reading.digest for (channel, _), reading in read("twenty-channels", workplace).items()}
+    for alike in (
+        ["train_file", "train_manifest", "train_recordio_fast", "train_recordio_pipe", "train_efs", "train_fsx"],
+        ["train_tar_file", "train_tar_fast", "train_tar_pipe", "images"],
+        ["validation_file", "validation_fast", "validation_pipe"],
+        ["test_file", "test_pipe"],
+    ):
+        assert len({twenty[channel] for channel in alike}) == 1, alike
+    assert twenty["train_file"] == read("s3-file", workplace)["train", 0].digest
+    sharded = read("two-hosts-sharded", workplace)
+    assert sharded["train", 0].digest == sharded["stream", 0].digest == twenty["images"]
+    assert sharded["validation", 0].digest == twenty["validation_file"]
+
+
+@pytest.mark.usefixtures("fuse")
+def test_a_line_is_a_sample(workplace: Path) -> None:
+    assert read("s3-augmented-manifest", workplace)["train", 0].count == SPLIT[0]
+    lines = read("s3-pipe-lines", workplace)
+    assert lines["train", 0].count == lines["table", 0].count == SPLIT[0]
+    # Unzipped on the way: the digest is that of the lines themselves.
+    expected = Tally()
+    for file in (workplace / "data/s3/my-bucket/digits/train-lines").iterdir():
+        for line in gzip.decompress(file.read_bytes()).splitlines():
+            expected.add({"data": line})
+    assert lines["train", 0].digest == expected.digest
+
+
+@pytest.mark.usefixtures("fuse")
+def test_the_demo_trains_a_real_model(tmp_path: Path) -> None:
+    name = TRAINING[0]
+    demo.make_demo(tmp_path / "data")
+    log = launch(name, tmp_path)
+    assert re.search(r"images holds the same 1,297 samples as train: digest [0-9a-f]{16}", log)
+    for row in (
+        r"train +Pipe +1,297 ",
+        r"validation +FastFile +250 ",
+        r"test +File +250 ",
+        r"images +S3Connector +1,297 ",
+    ):
+        assert re.search(row, log), log
+    result = json.loads((tmp_path / ".launch" / name / "result.json").read_text())
+    assert set(result["Metrics"]) == {"train:loss", "validation:loss", "validation:accuracy", "test:accuracy"}
+    assert result["Metrics"]["validation:accuracy"] >= 0.95
+    assert result["Metrics"]["test:accuracy"] >= 0.95
