@@ -1,19 +1,19 @@
-"""Where readers come with their requests and are given what is theirs.
+"""The broker's connections: accepts readers' requests and assigns each one its shard of an epoch.
 
-A reader asks for one share of one epoch. It is seated when that epoch is being read or has been, refused when it is over,
-and waits when it is still to come. Nothing here reads a FIFO: `look` is called by what does, whenever it has to wait and
-between two reads.
+A reader asks for one shard of one epoch. It gets the shard if that epoch is being read or was read and is not finished, an error
+if the epoch is over, and waits if the epoch is still to come. Nothing here reads a FIFO: the code that does calls `poll` whenever
+it has to wait and between two reads.
 
 An epoch is in one of three states:
 
-- Unsettled: shares of this host are missing. Samples are kept. It is settled by the last reader that comes, or given up: when a
-  rank of a missing share has ended, or when readers have waited for LAUNCHER_FIFO_WAIT_SECONDS.
-- Settled: samples go to the shares that are not over yet.
-- Abandoned: settled, and all shares are over. The FIFO is closed.
+- Unsettled: readers of this host are missing. Samples are kept. The last reader to connect settles it, or it is given up: when a
+  rank with a missing shard has ended, or after LAUNCHER_FIFO_WAIT_SECONDS.
+- Settled: samples are sent to the shards that are not closed.
+- Abandoned: settled, and all shards are closed. The FIFO is closed.
 
-The job lasts while a process runs for which the channel was read (an owner), and beyond that while the present epoch is unsettled
-and all readers that have come reported a finished share: such a rank may end before the others come, and a new broker would
-wait for its share in vain. A request that does not fit that epoch is another job's, and gets another broker.
+The broker serves as long as a process runs for which the channel was read (an owner). After that it serves while the present
+epoch is unsettled and every reader that has connected was finished: such a rank may end before the others connect, and a new
+broker would wait for its shard in vain. A request that does not fit that epoch belongs to another job, which gets another broker.
 """
 
 from __future__ import annotations
@@ -23,27 +23,28 @@ import select
 import socket
 import sys
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from entrypoints.broker import wire
-from entrypoints.broker.epochs import Epoch, Outbox, Part
+from entrypoints.broker.epochs import Epoch, Outbox, Shard
 from entrypoints.errors import ChannelError
 from entrypoints.job.process_identity import Processes, torchrun_ranks
 from entrypoints.order.sharding import Share
 from entrypoints.readers import fifo
 from entrypoints.records import name_of
 
-LOOK_SECONDS = 0.2  # between two looks whether the job is still there, and whether somebody waits in vain
-NEVER_CAME_SECONDS = (
-    3.0  # until missing ranks are looked for among torchrun's processes: all of those have been started then
+POLL_SECONDS = 0.2  # between two checks of whether the job still runs and whether readers wait in vain
+CENSUS_SECONDS = (
+    3.0  # until missing ranks are looked for among torchrun's processes, all of which have been started by then
 )
-FIRST_SECONDS = 10.0  # until the first request: whoever starts a broker has one
+FIRST_SECONDS = 10.0  # until the first request; the reader that starts a broker sends one immediately
 
 
 class JobOverError(Exception):
-    """There is nobody left to read for."""
+    """No process is left to read for."""
 
 
 @dataclass
@@ -51,63 +52,68 @@ class _Connection:
     socket: socket.socket
     incoming: bytearray = field(default_factory=bytearray)  # of a request
     request: wire.Request | None = None
-    greeting: Outbox = field(default_factory=Outbox)  # goes out before the part's samples
-    part: Part | None = None
+    reply: Outbox = field(default_factory=Outbox)  # to the request; sent before samples
+    shard: Shard | None = None
     refused: bool = False
 
 
 class Coordinator:
-    """What is in hand. `epoch` is being read; former ones have been, and are still being taken.
+    """The readers, and the epochs that they read: `epoch` from its FIFO, former ones from memory.
 
-    `folder` is a descriptor of the folder of the FIFOs. While it is open, no other folder gets the same inode number, from which
-    the broker's address is made.
+    Args:
+        listener: The non-blocking socket that readers connect to. folder: A descriptor of the FIFOs' folder. While it is open, no
+        other folder gets the same inode number, from which the broker's
+            address is made.
     """
 
     def __init__(self, listener: socket.socket, folder: int) -> None:
         self._listener, self._folder = listener, folder
         self._connections: dict[int, _Connection] = {}  # by descriptor
         self.owners = Processes()
-        self._ranks: dict[int, Processes] = {}  # the process of each rank that has come, in this epoch or another
+        self._ranks: dict[int, Processes] = {}  # the process of each rank that has connected, in any epoch
         self._first: wire.Request | None = None
         self._former: list[Epoch] = []
-        self._looked = time.monotonic()
+        self._checked = time.monotonic()
         self.epoch = Epoch(-1)
 
     def first_request(self) -> wire.Request:
-        """What the first reader asks for, which says the channel and the epoch to begin with."""
+        """Return the first request, which states the channel and the epoch to begin with.
+
+        Raises JobOverError if none is sent within FIRST_SECONDS.
+        """
         deadline = time.monotonic() + FIRST_SECONDS
         while self._first is None:
             if time.monotonic() > deadline:
                 raise JobOverError
-            self.look(LOOK_SECONDS)
+            self.poll(POLL_SECONDS)
         self.epoch = Epoch(self._first.epoch)
-        self._seat()
+        self._assign_shards()
         return self._first
 
     def next_epoch(self, last: bytes) -> None:
-        """The present epoch becomes a former one, at the end of which is the frame `last`.
+        """Finish the present epoch with the frame `last`, and begin the next one once this one's readers are known.
 
-        Returns when its readers are known: one epoch is read ahead, and not all there will ever be.
+        So one epoch is read ahead, and no more. Raises JobOverError as `poll` does.
         """
         self.epoch.finish(last)
         self._former = [each for each in [*self._former, self.epoch] if not each.is_abandoned]
         while not all(each.is_settled for each in self._former):
-            self.look(LOOK_SECONDS)
-        asked = [each.request.epoch for each in self._connections.values() if each.request and each.part is None]
-        self.epoch = Epoch(max([self.epoch.number + 1, *asked]))
-        self._seat()
+            self.poll(POLL_SECONDS)
+        requested = [each.request.epoch for each in self._connections.values() if each.request and each.shard is None]
+        self.epoch = Epoch(max([self.epoch.number + 1, *requested]))
+        self._assign_shards()
 
-    def look(self, seconds: float, pipe: int | None = None) -> bool:
-        """Looks after the readers, once, or until something happens; whether `pipe` can be read.
+    def poll(self, seconds: float, pipe: int | None = None) -> bool:
+        """Serve the readers until something happens or the time is over; return whether the descriptor `pipe` can be read.
 
-        Raises JobOverError where all that we read for have ended.
+        Raises JobOverError if every process that the broker reads for has ended, or the FIFOs' folder was deleted.
         """
         poll = select.poll()
         poll.register(self._listener, select.POLLIN)
         if pipe is not None:
             poll.register(pipe, select.POLLIN)
         for descriptor, connection in self._connections.items():
-            out = connection.greeting.size or (connection.part and connection.part.outbox.size)
+            out = connection.reply.size or (connection.shard and connection.shard.outbox.size)
             poll.register(descriptor, select.POLLIN | select.POLLOUT if out else select.POLLIN)
         readable = False
         for descriptor, events in poll.poll(1000 * seconds):
@@ -115,22 +121,22 @@ class Coordinator:
                 readable = True
             elif descriptor == self._listener.fileno():
                 self._accept()
-            elif descriptor in self._connections:  # and not closed by one served just now
+            elif descriptor in self._connections:  # not closed by a connection that was served before it
                 self._serve(self._connections[descriptor], events)
         now = time.monotonic()
-        if self._first is not None and now - self._looked > LOOK_SECONDS / 2:
-            self._looked = now
-            self._give_up_waiting(now, self._first)
-            # Those who are still connected do not count: workers whose process was killed notice it seconds later.
+        if self._first is not None and now - self._checked > POLL_SECONDS / 2:
+            self._checked = now
+            self._give_up_missing(now, self._first)
+            # Connections do not count: workers whose main process was killed notice it seconds later.
             if not self.owners.any_running():
-                if not any(epoch.is_kept_for_others for epoch in self._epochs):
+                if not any(epoch.is_kept_for_missing for epoch in self._epochs):
                     raise JobOverError
                 _log_to(os.devnull)
             self.check_folder()
         return readable
 
     def check_folder(self) -> None:
-        """Raise JobOverError if the folder of the FIFOs was deleted: a new one at its path belongs to another job."""
+        """Raise JobOverError if the FIFOs' folder was deleted: a new one at its path belongs to another job."""
         assert self._first is not None
         with suppress(FileNotFoundError):
             if os.path.samestat(Path(self._first.path).parent.stat(), os.fstat(self._folder)):
@@ -143,7 +149,7 @@ class Coordinator:
 
     def _accept(self) -> None:
         accepted, _ = self._listener.accept()
-        if not wire.is_ours(accepted):
+        if not wire.is_same_user(accepted):
             accepted.close()
             return
         accepted.setblocking(False)
@@ -153,9 +159,9 @@ class Coordinator:
     def _serve(self, connection: _Connection, events: int) -> None:
         try:
             if events & select.POLLOUT:
-                outbox = connection.greeting
-                if not outbox.size and connection.part is not None:
-                    outbox = connection.part.outbox
+                outbox = connection.reply
+                if not outbox.size and connection.shard is not None:
+                    outbox = connection.shard.outbox
                 if outbox.size:
                     outbox.sent(connection.socket.sendmsg(outbox.first()))
             if events & ~select.POLLOUT:
@@ -165,17 +171,17 @@ class Coordinator:
                 connection.incoming += data
         except BlockingIOError:
             return
-        except OSError:  # it has gone, by its own will or not
+        except OSError:  # The reader closed the connection, or has died.
             self._close(connection)
             return
         if connection.request is None and connection.incoming.endswith(b"\n"):
-            self._take(connection, wire.Request.decode(connection.incoming))
+            self._handle(connection, wire.Request.decode(connection.incoming))
 
-    def _take(self, connection: _Connection, request: wire.Request) -> None:
-        """A request: into its epoch, if that is there, or to wait for it."""
+    def _handle(self, connection: _Connection, request: wire.Request) -> None:
+        """Record a request, and assign its shard if its epoch is here."""
         if self._first is not None and not self.owners.any_running():
             if not self._is_kept_for(request, self._first):
-                raise JobOverError  # it is another job's, which gets another broker
+                raise JobOverError  # The request belongs to another job, which gets another broker.
             _log_to(f"/proc/{request.owner}/fd/2")
         connection.request = request
         self.owners.add(request.owner)
@@ -190,94 +196,104 @@ class Coordinator:
             return
         for epoch in self._epochs:
             if epoch.number < request.epoch:
-                part = epoch.parts.get(request.index)
+                shard = epoch.shards.get(request.index)
                 epoch.leave(request.share)
-                # A connection that nobody reads from any more would wait for ever.
-                for old in [each for each in self._connections.values() if part is not None and each.part is part]:
+                # A connection whose reader has moved on would otherwise stay open for ever.
+                for old in [each for each in self._connections.values() if shard is not None and each.shard is shard]:
                     self._close(old)
-        self._seat()
+        self._assign_shards()
 
     def _is_kept_for(self, request: wire.Request, first: wire.Request) -> bool:
         """Whether the request fits the epoch that outlives its finished readers."""
         return request.launch == first.launch and any(
-            epoch.is_kept_for_others and epoch.number == request.epoch and epoch.takes(request.share)
+            epoch.is_kept_for_missing and epoch.number == request.epoch and epoch.expects(request.share)
             for epoch in self._epochs
         )
 
-    def _seat(self) -> None:
-        """Gives parts to those who ask for an epoch that is here, and refuses those whose epoch is gone."""
+    def _assign_shards(self) -> None:
+        """Assign shards of the epochs that are here to the readers that asked for them; refuse epochs that are over."""
         for connection in self._connections.values():
             request = connection.request
-            if request is None or connection.part is not None or connection.refused:
-                continue
-            if request.epoch > self.epoch.number:
+            if (
+                request is None
+                or connection.shard is not None
+                or connection.refused
+                or request.epoch > self.epoch.number
+            ):
                 continue
             epoch = next((each for each in self._epochs if each.number == request.epoch), None)
             if epoch is None:
                 now = f"this host's reader is at epoch {self.epoch.number}"
                 self._refuse(connection, str(fifo.read_already(request.channel, request.epoch, now)))
                 continue
-            part = epoch.join(request.share, (request.block, request.block_bytes), finished=request.finished)
-            if isinstance(part, str):
-                self._refuse(connection, f"channel {request.channel!r}, epoch {request.epoch}: {part}")
+            shard = epoch.join(request.share, (request.block, request.block_bytes), finished=request.finished)
+            if isinstance(shard, str):
+                self._refuse(connection, f"channel {request.channel!r}, epoch {request.epoch}: {shard}")
                 continue
-            connection.part = part
-            connection.greeting.add([wire.frame(wire.WELCOME)])
+            connection.shard = shard
+            connection.reply.add([wire.frame(wire.WELCOME)])
 
     def _refuse(self, connection: _Connection, reason: str) -> None:
         connection.refused = True
-        connection.greeting.add([wire.error_frame(ChannelError(reason))])
+        connection.reply.add([wire.error_frame(ChannelError(reason))])
 
     def _close(self, connection: _Connection) -> None:
         del self._connections[connection.socket.fileno()]
         connection.socket.close()
-        if connection.part is not None:
-            connection.part.end()
+        if connection.shard is not None:
+            connection.shard.close()
             self._former = [each for each in self._former if not each.is_abandoned]
 
-    def _give_up_waiting(self, now: float, first: wire.Request) -> None:
-        """Tell the readers that have come if others will not: at once if a rank has ended, else after the waiting time."""
+    def _give_up_missing(self, now: float, first: wire.Request) -> None:
+        """Send the waiting readers an error if missing ones have ended, or have not connected in time."""
         for epoch in self._epochs:
-            if not epoch.parts or epoch.is_settled or epoch.shares is None:
-                continue
-            epoch.since = now if epoch.since is None else epoch.since
-            ended = [rank for rank, owners in self._ranks.items() if epoch.lacks(rank) and not owners.any_running()]
-            if ended:
-                reason = (
-                    f"rank {', '.join(map(str, sorted(ended)))} of this host has ended without reading its share of this epoch; "
-                    "see its log for why; every rank must read the channel in every epoch"
-                )
-            elif now - epoch.since > NEVER_CAME_SECONDS and self._only_these_run(epoch.shares):
-                ranks = ", ".join(map(str, sorted(self._ranks)))
-                reason = (
-                    f"of this host's {epoch.shares.readers // epoch.shares.workers} ranks only rank {ranks} still runs; the others "
-                    "have ended without reading the channel; see their logs for why; every rank must read it in every epoch"
-                )
-            elif now - epoch.since > first.wait_seconds:
-                come = ", ".join(map(str, sorted(epoch.parts)))
-                reason = (
-                    f"of this host's {epoch.shares.readers} readers only {len(epoch.parts)} came within {first.wait_seconds:g} s "
-                    f"(share {come} of {epoch.shares.count}); all ranks and workers must read the channel, side by side"
-                )
-            else:
-                continue
-            where = f"channel {first.channel!r}, epoch {epoch.number}: "
-            epoch.give_up(reason, wire.error_frame(ChannelError(where + reason)))
+            if epoch.shards and not epoch.is_settled and epoch.layout is not None:
+                epoch.since = now if epoch.since is None else epoch.since
+                reason = self._why_given_up(epoch, epoch.layout, now - epoch.since, first.wait_seconds)
+                if reason:
+                    where = f"channel {first.channel!r}, epoch {epoch.number}: "
+                    epoch.give_up(reason, wire.error_frame(ChannelError(where + reason)))
 
-    def _only_these_run(self, share: Share) -> bool:
-        """Whether ranks of this host have never connected, and torchrun runs no process beside those that have."""
-        running = {process for rank in self._ranks.values() for process in rank.started if rank.any_running()}
-        return len(self._ranks) < share.readers // share.workers and torchrun_ranks(min(running, default=0)) == running
+    def _why_given_up(self, epoch: Epoch, layout: Share, waited: float, wait_seconds: float) -> str:
+        """Why an epoch's missing readers are not waited for any more; empty if they are."""
+        ended = [rank for rank, process in self._ranks.items() if epoch.lacks(rank) and not process.any_running()]
+        if ended:
+            return (
+                f"rank {_listed(ended)} of this host has ended without reading its shard of this epoch; see its log for why; "
+                "every rank must read the channel in every epoch"
+            )
+        if waited > CENSUS_SECONDS and self._only_connected_ranks_run(layout):
+            return (
+                f"of this host's {layout.readers // layout.workers} ranks only rank {_listed(self._ranks)} still runs; the others "
+                "have ended without reading the channel; see their logs for why; every rank must read it in every epoch"
+            )
+        if waited > wait_seconds:
+            return (
+                f"only {len(epoch.shards)} of this host's {layout.readers} readers connected within {wait_seconds:g} s "
+                f"(shard {_listed(epoch.shards)} of {layout.count}); all ranks and workers must read the channel at the same time"
+            )
+        return ""
+
+    def _only_connected_ranks_run(self, layout: Share) -> bool:
+        """Whether ranks of this host have never connected, and torchrun runs no process besides those that have."""
+        if len(self._ranks) >= layout.readers // layout.workers:
+            return False
+        running = {process for rank in self._ranks.values() if rank.any_running() for process in rank.started}
+        return bool(running) and torchrun_ranks(min(running)) == running
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(numbers)))
 
 
 def _log_to(path: str) -> None:
-    """Make this file this process's stderr, if it can be opened.
+    """Make this file the stderr of this process, if it can be opened.
 
-    The broker has the stderr of the process that started it. Once that has ended, its caller may read its output to the end, and
-    that comes only when no process has it open.
+    The broker inherits stderr from the process that started it. When that has ended, a program that reads its output to the end
+    would wait until no process has the pipe open.
     """
     with suppress(OSError):
-        log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)  # not blocking: a pipe may have lost its reader
+        log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)  # Opening a pipe without a reader would block.
         os.set_blocking(log, True)
         os.dup2(log, sys.stderr.fileno())
         os.close(log)

@@ -1,8 +1,8 @@
-"""Who gets what: the shares of the epochs that a broker has in hand. No sockets, no files, no clock.
+"""Which reader gets which samples: the shards of the epochs that a broker reads. No sockets, no files, no clock.
 
-An epoch is read by as many readers as the host has; which shares these are is known when the last of them has come.
-Until then samples are kept undealt. A share that is over (finished before it was asked for, read to its end, closed early, or
-left for a later epoch) gets nothing more.
+The shards of an epoch are known when the last reader of the host has connected. Until then samples are pending. A shard is
+closed if it was finished before it was requested, is read to its end, is closed early, or if its reader asks for a later epoch;
+a closed shard gets no more samples.
 """
 
 from __future__ import annotations
@@ -17,224 +17,239 @@ from entrypoints.broker import wire
 from entrypoints.order.sharding import Share
 from entrypoints.sample import Sample, weight
 
-_OBJECT = 400  # bytes that a sample, or a piece, takes in Python besides its content
-_AT_ONCE = 64  # pieces offered to one system call; Linux takes 1024
+_OBJECT_BYTES = 400  # of memory that Python uses for a sample or a piece besides its content
+_PIECES_PER_CALL = 64  # Linux accepts 1024 in one system call.
 
 
 class Outbox:
-    """Bytes on their way to one reader."""
+    """Bytes that are to be sent to one reader."""
 
     def __init__(self) -> None:
-        self.size = 0  # in memory, with what each piece takes besides its content; 0 when there is nothing
+        self.size = 0  # bytes in memory, with Python's overhead for each piece; 0 if there are none
         self._pieces: deque[memoryview] = deque()
 
     def add(self, pieces: Sequence[bytes | memoryview]) -> None:
-        """Puts pieces behind those that are there."""
+        """Append pieces."""
         for piece in pieces:
             self._pieces.append(memoryview(piece))
-            self.size += len(piece) + _OBJECT
+            self.size += len(piece) + _OBJECT_BYTES
 
     def first(self) -> list[memoryview]:
-        """What to send next."""
-        return list(islice(self._pieces, _AT_ONCE))
+        """Return the pieces to send next."""
+        return list(islice(self._pieces, _PIECES_PER_CALL))
 
     def sent(self, count: int) -> None:
-        """Takes away the first `count` bytes."""
+        """Remove the first `count` bytes."""
         self.size -= count
         while self._pieces and count >= len(self._pieces[0]):
             count -= len(self._pieces.popleft())
-            self.size -= _OBJECT
+            self.size -= _OBJECT_BYTES
         if count:
             self._pieces[0] = self._pieces[0][count:]
 
     def clear(self) -> None:
-        """Forgets everything."""
+        """Remove everything."""
         self.size = 0
         self._pieces.clear()
 
 
 @dataclass
-class Part:
-    """One share of an epoch."""
+class Shard:
+    """One shard of an epoch."""
 
     index: int
     outbox: Outbox = field(default_factory=Outbox)
-    over: bool = False
-    finished: bool = False  # nothing of it was left to read when its reader came
+    closed: bool = False
+    finished: bool = False  # Its reader had nothing left to read when it connected.
 
-    def end(self) -> None:
-        """Nobody wants any more of it."""
-        self.over = True
+    def close(self) -> None:
+        """Drop the shard's samples and accept no more."""
+        self.closed = True
         self.outbox.clear()
 
 
 @dataclass
 class Epoch:
-    """An epoch's parts, by the index of their shares, and the samples that wait for the parts to be known."""
+    """The shards of an epoch by their index, and the samples that are pending until all shards are known."""
 
     number: int
-    shares: Share | None = None  # the first reader's, which says how many there are; None until it has come
-    block: tuple[int, int] | None = None  # samples of a share, and bytes, with which a block ends; 0 samples: no blocks
-    parts: dict[int, Part] = field(default_factory=dict)
-    given_up: str = ""  # why the readers that have not come are waited for no longer
-    undealt: list[tuple[list[Sample], int]] = field(default_factory=list)
-    undealt_size: int = 0
-    since: float | None = None  # when a reader was first seen to wait for others, by the clock of the caller
-    _dealt: int = 0  # samples
-    _round: list[Sample] = field(default_factory=list)  # one for each share, of which some are still to come
-    _rounds: int = 0  # of the block so far
-    _weights: list[int] = field(default_factory=list)  # of the block's samples, by share
+    layout: Share | None = None  # the first reader's share, which states how many there are
+    block: tuple[int, int] | None = (
+        None  # samples of a shard, and bytes, that end a block; 0 samples: there are no blocks
+    )
+    shards: dict[int, Shard] = field(default_factory=dict)
+    given_up: str = ""  # why readers that have not connected are not waited for any more
+    pending: list[tuple[list[Sample], int]] = field(default_factory=list)
+    pending_size: int = 0
+    since: float | None = None  # when a reader began to wait for others, by the caller's clock
+    _assigned: int = 0  # samples
+    _round: list[Sample] = field(default_factory=list)  # an incomplete round: one sample for each shard
+    _rounds: int = 0  # of the present block
+    _weights: list[int] = field(default_factory=list)  # bytes of the present block, by shard
     _last: bytes | None = None
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is known who reads."""
-        return bool(self.given_up) or (self.shares is not None and len(self.parts) >= self.shares.readers)
+        """Whether all readers are known."""
+        return bool(self.given_up) or (self.layout is not None and len(self.shards) >= self.layout.readers)
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether nobody wants any more of it."""
-        return self.is_settled and all(part.over for part in self.parts.values())
+        """Whether no reader wants more of the epoch."""
+        return self.is_settled and all(shard.closed for shard in self.shards.values())
 
     @property
     def is_awaited(self) -> bool:
         """Whether a reader waits for samples."""
-        return any(not part.over for part in self.parts.values())
+        return any(not shard.closed for shard in self.shards.values())
 
     @property
-    def is_kept_for_others(self) -> bool:
-        """Whether all readers that have come so far had nothing left to read, and others are still to come."""
-        return bool(self.parts) and not self.is_settled and all(part.finished for part in self.parts.values())
+    def is_kept_for_missing(self) -> bool:
+        """Whether every reader that has connected was finished, and others are missing."""
+        return bool(self.shards) and not self.is_settled and all(shard.finished for shard in self.shards.values())
 
     def lacks(self, rank: int) -> bool:
-        """Whether readers of this rank are still to come."""
-        if self.shares is None or self.is_settled:
+        """Return whether readers of this rank are missing."""
+        if self.layout is None or self.is_settled:
             return False
-        mine = [index for index in self.parts if replace(self.shares, index=index).rank == rank]
-        return len(mine) < self.shares.workers
+        connected = [index for index in self.shards if replace(self.layout, index=index).rank == rank]
+        return len(connected) < self.layout.workers
 
-    def takes(self, share: Share) -> bool:
-        """Whether the share is one of those that are still to come."""
-        return not self.is_settled and share.index not in self.parts and self._agrees(share)
+    def expects(self, share: Share) -> bool:
+        """Return whether this share is missing."""
+        return not self.is_settled and share.index not in self.shards and self._agrees(share)
 
     def _agrees(self, share: Share) -> bool:
-        return self.shares is None or (share.count, share.readers) == (self.shares.count, self.shares.readers)
+        return self.layout is None or (share.count, share.readers) == (self.layout.count, self.layout.readers)
 
     @property
     def waiting_size(self) -> int:
-        """Bytes that are kept for the part that has most of them."""
-        return max([self.undealt_size, *(part.outbox.size for part in self.parts.values())])
+        """Bytes in memory for the shard that has most of them."""
+        return max([self.pending_size, *(shard.outbox.size for shard in self.shards.values())])
 
-    def join(self, share: Share, block: tuple[int, int] = (0, 0), *, finished: bool = False) -> Part | str:
-        """The part of a reader that has come; or why it cannot have one. One that is `finished` gets nothing."""
+    def join(self, share: Share, block: tuple[int, int] = (0, 0), *, finished: bool = False) -> Shard | str:
+        """Add the shard of a reader that has connected.
+
+        Args:
+            share: The reader's share.
+            block: Samples and bytes that end a block; see `Epoch.block`.
+            finished: Whether nothing of the shard is left to read; it then gets no samples.
+
+        Returns:
+            The shard, or why the reader cannot have it.
+        """
         if self.given_up:
             return self.given_up
         if self.block not in (None, block):
             return f"one reader shuffles blocks of {block}, another of {self.block}; use one Reading on every rank"
-        if self.shares is not None and not self._agrees(share):
+        if self.layout is not None and not self._agrees(share):
             return (
-                f"one reader takes itself for one of {share.readers} on this host and {share.count} in the job, another for one of "
-                f"{self.shares.readers} and {self.shares.count}; use the same num_workers on every rank"
+                f"one reader expects {share.readers} readers on this host and {share.count} in the job, another "
+                f"{self.layout.readers} and {self.layout.count}; use the same num_workers on every rank"
             )
-        here = self.parts.get(share.index)
-        if here is not None and here.finished and finished:
-            return here
-        if here is not None:
+        present = self.shards.get(share.index)
+        if present is not None and present.finished and finished:
+            return present
+        if present is not None:
             return (
-                f"share {share.index} of {share.count} has been taken by another reader: each rank and worker reads the channel "
-                "once an epoch, and workers through ChannelDataset"
+                f"shard {share.index} of {share.count} is already assigned to another reader; read the channel once per epoch in "
+                "each rank and worker, and use ChannelDataset in workers"
             )
         if self.is_settled:
-            return f"{share.readers} readers have come already, of which this one is none"
+            return f"all {share.readers} readers have connected already, and this is not one of them"
         self.block = block
-        part = self._add(share)
+        shard = self._add(share)
         if finished:
-            part.finished = True
-            part.end()
-        self._deal_undealt()
-        return part
+            shard.finished = True
+            shard.close()
+        self._assign_pending()
+        return shard
 
     def leave(self, share: Share) -> None:
-        """A reader has asked for a later epoch, and so wants no more of this one."""
-        if share.index in self.parts and self._agrees(share):
-            self.parts[share.index].end()
-        elif self.takes(share):
-            self._add(share).end()
-            self._deal_undealt()
+        """Close a shard whose reader has asked for a later epoch."""
+        if share.index in self.shards and self._agrees(share):
+            self.shards[share.index].close()
+        elif self.expects(share):
+            self._add(share).close()
+            self._assign_pending()
 
-    def _add(self, share: Share) -> Part:
-        self.shares = self.shares or share
-        return self.parts.setdefault(share.index, Part(share.index))
+    def _add(self, share: Share) -> Shard:
+        self.layout = self.layout or share
+        return self.shards.setdefault(share.index, Shard(share.index))
 
-    def deal(self, samples: list[Sample], size: int) -> None:
-        """The epoch's next samples, of `size` bytes together: each into its part, or away if no part here is its."""
+    def assign(self, samples: list[Sample], size: int) -> None:
+        """Assign the epoch's next samples to their shards; samples of shards that are not read here are dropped.
+
+        Args:
+            samples: The next samples of the stream.
+            size: Their bytes together.
+        """
         if self._last is not None:
-            return  # it was given up
+            return  # The epoch was given up.
         if self.is_settled:
-            self._deal(samples, size)
+            self._assign(samples, size)
         else:
-            self.undealt.append((samples, size))
-            self.undealt_size += size + _OBJECT * len(samples)
+            self.pending.append((samples, size))
+            self.pending_size += size + _OBJECT_BYTES * len(samples)
 
     def finish(self, last: bytes) -> None:
-        """The stream is at its end; `last` is the frame that says so to every part, those to come too."""
+        """End the epoch with the frame `last` for every shard, those that connect later too."""
         if self._last is not None:
             return
         self._last = last
         if self.is_settled:
-            self._end_parts()
+            self._end_shards()
 
     def give_up(self, reason: str, last: bytes) -> None:
-        """Wait no longer for readers that have not come: those that have get `last`, those that still come the reason."""
+        """Stop waiting for missing readers: those that have connected get the frame `last`, later ones the reason."""
         self.given_up = reason
-        self.undealt, self.undealt_size, self._last = [], 0, last
-        self._end_parts()
+        self.pending, self.pending_size, self._last = [], 0, last
+        self._end_shards()
 
-    def _deal_undealt(self) -> None:
-        """What has waited, if it is known now who reads."""
+    def _assign_pending(self) -> None:
         if not self.is_settled:
             return
-        undealt, self.undealt, self.undealt_size = self.undealt, [], 0
-        for samples, size in undealt:
-            self._deal(samples, size)
+        pending, self.pending, self.pending_size = self.pending, [], 0
+        for samples, size in pending:
+            self._assign(samples, size)
         if self._last is not None:
-            self._end_parts()
+            self._end_shards()
 
-    def _deal(self, samples: list[Sample], size: int) -> None:
-        assert self.shares is not None
+    def _assign(self, samples: list[Sample], size: int) -> None:
+        assert self.layout is not None
         if not self.block or not self.block[0]:
-            self._give(samples, size, wire.SAMPLES)
+            self._send(samples, size, wire.SAMPLES)
             return
-        # Where a block ends is a matter of the stream alone, and the same for all shares: after so many samples of each, or as
-        # soon as one share's weigh so much. So rounds are dealt whole.
-        count, (most, most_bytes) = self.shares.count, self.block
+        # The end of a block depends on the stream alone and is the same for all shards: after a number of samples of each, or as
+        # soon as one shard's samples reach the byte limit. So only complete rounds are assigned.
+        count, (most, most_bytes) = self.layout.count, self.block
         self._weights = self._weights or [0] * count
         samples = [*self._round, *samples]
         weights = [*map(weight, samples)]
-        begin = given = 0
+        begin = sent = 0
         for end in range(count, len(samples) + 1, count):
             self._weights = [*map(add, self._weights, weights[begin:end])]
             self._rounds += 1
             begin = end
             if self._rounds == most or max(self._weights) >= most_bytes:
-                self._give(samples[given:end], sum(weights[given:end]), wire.BLOCK)
-                given, self._rounds, self._weights = end, 0, [0] * count
-        self._give(samples[given:begin], sum(weights[given:begin]), wire.SAMPLES)
+                self._send(samples[sent:end], sum(weights[sent:end]), wire.BLOCK)
+                sent, self._rounds, self._weights = end, 0, [0] * count
+        self._send(samples[sent:begin], sum(weights[sent:begin]), wire.SAMPLES)
         self._round = samples[begin:]
 
-    def _give(self, samples: list[Sample], size: int, kind: bytes) -> None:
-        assert self.shares is not None
-        count = self.shares.count
-        for part in self.parts.values():
-            mine = samples[(part.index - self._dealt) % count :: count]
-            if mine and not part.over:
-                part.outbox.add(wire.samples_frame(mine, size * len(mine) // len(samples), kind))
-        self._dealt += len(samples)
+    def _send(self, samples: list[Sample], size: int, kind: bytes) -> None:
+        assert self.layout is not None
+        count = self.layout.count
+        for shard in self.shards.values():
+            chosen = samples[(shard.index - self._assigned) % count :: count]
+            if chosen and not shard.closed:
+                shard.outbox.add(wire.samples_frame(chosen, size * len(chosen) // len(samples), kind))
+        self._assigned += len(samples)
 
-    def _end_parts(self) -> None:
+    def _end_shards(self) -> None:
         assert self._last is not None
-        self._give(self._round, sum(map(weight, self._round)), wire.SAMPLES)
+        self._send(self._round, sum(map(weight, self._round)), wire.SAMPLES)
         self._round = []
-        for part in self.parts.values():
-            if not part.over:
-                part.outbox.add([self._last])
+        for shard in self.shards.values():
+            if not shard.closed:
+                shard.outbox.add([self._last])

@@ -1,7 +1,7 @@
-"""What a broker makes of the bytes: a channel's samples, or, where making them takes long, the records they are made of.
+"""How a broker splits a Pipe: into the channel's samples, or into records if making samples of them takes long.
 
-Formats that decode a record (a tf.train.Example, numbers in protocol buffers) are another format that finds the record, and
-a function of it alone. The broker finds records, all workers decode.
+Formats that decode a record (a tf.train.Example, numbers in protocol buffers) are another format that finds the record, and a
+function of that record alone. The broker finds records, and all workers decode.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from entrypoints.records import Format, example, image_recordio, recordio, recor
 from entrypoints.records.cursor import Cursor
 from entrypoints.sample import DATA, ByteStream, Sample
 
-_OFFSET = "__offset__"  # of a record in the stream, for the error that names it
+_OFFSET = "__offset__"  # of a record in the stream, for errors
 
-# Formats whose records are decoded by their readers: what finds the records.
+# Formats whose records the readers decode, with the format that finds the records.
 _RECORDS: tuple[tuple[Any, Format], ...] = (
     (example, tfrecord),
     (image_recordio, recordio),
@@ -24,8 +24,14 @@ _RECORDS: tuple[tuple[Any, Format], ...] = (
 )
 
 
-def dealt_samples(stream: ByteStream, form: Format, wrapped: bool) -> Iterator[Sample]:
-    """What is dealt out of a stream, one item a sample; `wrapped` where each object is a RecordIO record."""
+def split_stream(stream: ByteStream, form: Format, wrapped: bool) -> Iterator[Sample]:
+    """Yield the samples or records of a stream, one for each sample.
+
+    Args:
+        stream: The bytes of an epoch.
+        form: The channel's format.
+        wrapped: Whether each object is wrapped in a RecordIO record.
+    """
     if wrapped:
         yield from recordio.unwrapped(stream, form.split)
         return
@@ -42,7 +48,7 @@ def dealt_samples(stream: ByteStream, form: Format, wrapped: bool) -> Iterator[S
 
 
 def decoder_of(form: Format) -> Callable[[Sample], Sample] | None:
-    """What makes a sample of what was dealt; None where it is one."""
+    """Return the function that makes a sample of a record; None if the broker sends samples."""
     if _records_of(form) is None:
         return None
     decode: Callable[[bytes], Sample] = getattr(form, "decode")  # noqa: B009 - only formats of the table have it

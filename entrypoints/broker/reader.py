@@ -1,8 +1,8 @@
-"""The readers' end: finds the channel's broker or starts it, asks for a share of an epoch and yields its samples.
+"""The readers' end of a broker: finds or starts the channel's broker, requests a shard of an epoch and yields its samples.
 
-Whoever finds no broker takes a lock (on the folder of the channels, so that no file is needed) and starts one, unless
-another has done so meanwhile. Starting forks once it listens, and the new process belongs to nobody who would have to wait
-for it: a DataLoader worker that started it can end, and the broker stays.
+A reader that finds no broker locks the channels' folder (so that no lock file is needed) and starts one, unless another reader has
+done so meanwhile. The new process forks once it listens, so that no process has to wait for it: a DataLoader worker that started it
+can end, and the broker stays.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from entrypoints.readers.fifo import wait_seconds
 from entrypoints.records import Format
 from entrypoints.sample import Sample
 
-# The path is the starter's: the same modules, whatever variables say.
+# The broker gets the path of its starter, and so the same modules, whatever environment variables say.
 _PROGRAM = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
@@ -41,13 +41,22 @@ _START_SECONDS = 60
 _LAUNCH_VARIABLES = ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
 
 
-def read_share(
+def read_shard(
     channel: Channel, epoch: int, form: Format, share: Share, mark: Mark, reading: Reading | None
 ) -> Generator[Sample, None, None]:
-    """The share's samples of an epoch, from the host's broker. Errors are those of reading the channel directly.
+    """Yield the samples of a shard in one epoch, from the host's broker.
 
-    Where a block of `reading` ends, for all who read the Pipe, the mark is `cut`. Without it there are no blocks.
-    Raises ChannelError, too, where the host's readers do not agree with each other, or the broker has died.
+    Args:
+        channel: The Pipe channel.
+        epoch: The epoch, counted as the job counts them.
+        form: The channel's format.
+        share: Which shard.
+        mark: Its `cut` is set with the last sample of each block.
+        reading: How blocks are shuffled; None without shuffling.
+
+    Raises:
+        CorruptError: The data is damaged.
+        ChannelError: The epoch cannot be read, the host's readers contradict each other, or the broker has died.
     """
     request = _request(channel, epoch, form, share, reading, finished=False)
     decode = decoder_of(form) if request.record_wrapper != "RecordIO" else None
@@ -71,15 +80,15 @@ def read_share(
         except (EOFError, ConnectionError) as error:
             raise ChannelError(
                 f"channel {channel.name!r}: the process that reads the Pipe for this host has died, after {count:,} samples "
-                f"of this reader's share of epoch {epoch}; see the log for why, and start the job again"
+                f"of this reader's shard of epoch {epoch}; see the log for why, and start the job again"
             ) from error
 
 
-def leave_share(channel: Channel, epoch: int, form: Format, share: Share, reading: Reading | None) -> None:
-    """Report that nothing of the share is left, so that the epoch's other readers do not wait for it.
+def finish_shard(channel: Channel, epoch: int, form: Format, share: Share, reading: Reading | None) -> None:
+    """Report that nothing of the shard is left, so that the epoch's other readers do not wait for it.
 
-    Returns as soon as the broker knows. This process may end then: the broker remembers the share until all other readers
-    have come. Raises as read_share.
+    Returns as soon as the broker knows, and this process may end then: the broker remembers the shard until all other readers have
+    connected. Arguments and errors are those of `read_shard`.
     """
     _ask(channel, _request(channel, epoch, form, share, reading, finished=True)).close()
 
@@ -107,7 +116,7 @@ def _request(
 
 
 def has_broker(channel: Channel) -> bool:
-    """Whether a broker has the channel: then nobody else may open its FIFO."""
+    """Return whether a broker reads the channel; no other process may open its FIFO then."""
     connection = _connect(channel)
     if connection is None:
         return False
@@ -116,7 +125,7 @@ def has_broker(channel: Channel) -> bool:
 
 
 def _ask(channel: Channel, request: wire.Request) -> socket.socket:
-    """A connection on which the samples will come."""
+    """Request a shard and return the connection on which its samples are sent."""
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline:
         connection = _connect(channel) or _start(channel)
@@ -125,7 +134,7 @@ def _ask(channel: Channel, request: wire.Request) -> socket.socket:
         try:
             connection.sendall(request.encode())
             kind, content, _ = wire.receive_frame(connection)
-        except (EOFError, ConnectionError):  # it was about to end: on to the next one
+        except (EOFError, ConnectionError):  # That broker was about to end; the next one answers.
             connection.close()
             continue
         if kind == wire.ERROR:
@@ -133,7 +142,7 @@ def _ask(channel: Channel, request: wire.Request) -> socket.socket:
             raise wire.error_of(content)
         return connection
     raise ChannelError(
-        f"channel {channel.name!r}: the process that should read the Pipe for this host does not answer; see the log for why"
+        f"channel {channel.name!r}: the process that reads the Pipe for this host does not answer; see the log for why"
     )
 
 
@@ -147,14 +156,14 @@ def _connect(channel: Channel) -> socket.socket | None:
     except BaseException:
         connection.close()
         raise
-    if not wire.is_ours(connection):
+    if not wire.is_same_user(connection):
         connection.close()
-        raise ChannelError(f"channel {channel.name!r}: a process of another user poses as the reader of its Pipe")
+        raise ChannelError(f"channel {channel.name!r}: another user's process listens at this Pipe's address; stop it")
     return connection
 
 
 def _start(channel: Channel) -> socket.socket | None:
-    """A connection to a broker that we started, or another reader before us; None where it ended at once."""
+    """Start a broker, unless another reader just did, and connect to it; return None if it ended immediately."""
     folder = os.open(channel.path.parent, os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
@@ -167,17 +176,18 @@ def _start(channel: Channel) -> socket.socket | None:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             cwd="/",
-            start_new_session=True,  # Ctrl-C is the training's affair; the broker ends with it
+            start_new_session=True,  # Ctrl-C stops the training, and the broker ends with it.
             timeout=_START_SECONDS,
             check=False,
         )
         connection = _connect(channel)
-        if started.returncode and connection is None:  # else another, whose starter was killed, has come between
+        # If a connection exists, a broker whose starter was killed took the address first.
+        if started.returncode and connection is None:
             raise ChannelError(
                 f"channel {channel.name!r}: the process that reads the Pipe for this host could not be started (exit code "
                 f"{started.returncode}); see the log for why, or use num_workers 0 or 1 and one rank per host"
             )
         return connection
     finally:
-        fcntl.flock(folder, fcntl.LOCK_UN)  # a worker that was forked meanwhile has the descriptor, too
+        fcntl.flock(folder, fcntl.LOCK_UN)  # A worker forked meanwhile holds the descriptor, too.
         os.close(folder)

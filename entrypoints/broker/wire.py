@@ -1,11 +1,10 @@
-"""What readers and their broker say to each other over a Unix socket.
+"""The protocol between a broker and its readers, over a Unix socket.
 
-A reader sends one line of JSON, a Request. The broker answers with frames: WELCOME, then SAMPLES as they come (BLOCK where a
-shuffled block ends with them), then END or ERROR. Samples are pickled (protocol 5). Large fields travel beside the pickle,
-straight from the bytes that the format made into the bytes that the reader's sample gets: for them pickling would be a third
-copy.
+A reader sends one line of JSON, a Request. The broker answers with frames: WELCOME, then SAMPLES (BLOCK if a shuffled block ends
+with them), then END or ERROR. Samples are pickled (protocol 5). Large fields are sent beside the pickle, directly from the bytes
+that the format made to the bytes of the reader's sample; pickling them would be a third copy.
 
-Pickles are not safe from strangers: both ends make sure that the other one belongs to the same user.
+Unpickling runs code, so both ends check that the other one belongs to the same user.
 """
 
 from __future__ import annotations
@@ -35,43 +34,41 @@ from entrypoints.sample import Sample
 WELCOME, SAMPLES, BLOCK, END, ERROR = b"W", b"S", b"B", b"E", b"X"
 HEADER = struct.Struct("<cIQ")  # kind, number of fields beside the pickle, bytes of the pickle
 LENGTH = struct.Struct("<Q")  # one per field beside the pickle, between the header and the pickle
-LARGE = 1 << 14  # bytes from which a field travels beside the pickle: a system call costs as much as copying some KiB
+LARGE = 1 << 14  # bytes from which a field is sent beside the pickle; a system call costs as much as copying some KiB
 _PICKLED = "pickle:"
-SEND_BYTES = (
-    1 << 22
-)  # asked for a socket: what it holds is what reader and broker need not wait for each other; Linux gives less
-ERRORS = {
-    error.__name__: error for error in (ChannelError, CorruptError, ImportError)
-}  # those that readers get as they are
+# Requested for a socket's buffer: reader and broker wait for each other less often. Linux grants less.
+SEND_BYTES = 1 << 22
+# Errors that are raised in the reader with their own type.
+ERRORS = {error.__name__: error for error in (ChannelError, CorruptError, ImportError)}
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a reader asks for, and whom the broker works for."""
+    """A reader's request for its shard of one epoch."""
 
     channel: str
-    path: str  # the channel's, of which the FIFO's is made
+    path: str  # the channel's, from which the FIFO's path is made
     record_wrapper: str
-    format: str  # a format_reference
+    format: str  # see format_reference
     epoch: int
-    index: int  # this and the next three: see Share
+    index: int  # for this and the next three see Share
     count: int
     readers: int
     workers: int
     wait_seconds: float
-    block: int  # samples of a share that are shuffled together; 0 where none are
-    block_bytes: int  # of a share's samples with which a block ends, too
-    owner: int  # the process of which the reader is a worker, or which is the reader
-    launch: str  # differs when torchrun has started the ranks again; empty without torchrun
-    finished: bool  # nothing of the share is left to read: the request only says that no reader will come for it
+    block: int  # samples of a shard that are shuffled together; 0 without shuffling
+    block_bytes: int  # bytes of a shard's samples that end a block, too
+    owner: int  # the process that reads, or whose worker reads
+    launch: str  # differs after torchrun has restarted the ranks; empty without torchrun
+    finished: bool  # Nothing of the shard is left to read, and no reader will ask for it.
 
     def encode(self) -> bytes:
-        """One line."""
+        """Return the request as a line of JSON."""
         return json.dumps(asdict(self)).encode() + b"\n"
 
     @classmethod
     def decode(cls, line: bytes | bytearray) -> Request:
-        """The opposite of `encode`."""
+        """Return the request that `encode` made the line from."""
         return cls(**json.loads(line))
 
     @property
@@ -80,19 +77,19 @@ class Request:
         return Share(self.index, self.count, self.readers, self.workers)
 
     def as_channel(self) -> Channel:
-        """The channel, as far as reading its FIFO takes."""
+        """Return the channel, with what is needed to read its FIFO."""
         return Channel(self.channel, "Pipe", None, "", self.record_wrapper, Path(self.path))
 
 
 def format_reference(form: Format) -> str:
-    """A format in words that the broker understands: a module's name, or a format with its options."""
+    """Return a text that names a format to the broker: its module's name, or the pickled format with its options."""
     if isinstance(form, ModuleType):
         return form.__name__
     return _PICKLED + base64.b64encode(pickle.dumps(form)).decode()
 
 
 def referred_format(reference: str) -> Format:
-    """The opposite of `format_reference`."""
+    """Return the format that `format_reference` named."""
     if reference.startswith(_PICKLED):
         form: Format = pickle.loads(base64.b64decode(reference[len(_PICKLED) :]))
         return form
@@ -100,10 +97,10 @@ def referred_format(reference: str) -> Format:
 
 
 def address(channel: Channel) -> str:
-    """Where the channel's broker listens: on Linux a name that is no file and goes with its process.
+    """Return the address of the channel's broker: on Linux an abstract name, which disappears with its process.
 
-    Made of the folder's identity, not of its name: containers and local hosts can see different folders by one name. The broker
-    keeps the folder open, so that no later folder has this identity before the broker has ended.
+    It is made of the folder's inode, not of its path: containers and local hosts can see different folders under one path. The
+    broker keeps the folder open, so that no later folder gets this inode while the broker runs.
     """
     folder = channel.path.parent.stat()
     what = f"{folder.st_dev} {folder.st_ino} {channel.name} {os.getuid()}"
@@ -111,22 +108,22 @@ def address(channel: Channel) -> str:
     return f"\0{name}" if sys.platform == "linux" else str(Path(tempfile.gettempdir()) / name)
 
 
-def is_ours(connection: socket.socket) -> bool:
-    """Whether the other end belongs to our user."""
+def is_same_user(connection: socket.socket) -> bool:
+    """Return whether the other end belongs to this process's user."""
     if sys.platform != "linux":
-        return True  # there the socket is a file in the user's own folder
+        return True  # The socket is a file in the user's own temporary folder.
     size = struct.calcsize("3i")
     _, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
     return bool(user == os.getuid())
 
 
 def frame(kind: bytes, content: bytes = b"") -> bytes:
-    """A frame that is no samples."""
+    """Return a frame without samples."""
     return HEADER.pack(kind, 0, len(content)) + content
 
 
 def error_frame(error: Exception) -> bytes:
-    """An ERROR; what is none of ERRORS becomes a ChannelError that names it."""
+    """Return an ERROR frame; an error of a type that is not in ERRORS becomes a ChannelError that names it."""
     name, text = type(error).__name__, str(error)
     if name not in ERRORS:
         name, text = ChannelError.__name__, f"the process that reads the Pipe failed: {name}: {text}"
@@ -134,13 +131,19 @@ def error_frame(error: Exception) -> bytes:
 
 
 def error_of(content: bytes) -> Exception:
-    """The exception of an ERROR."""
+    """Return the exception of an ERROR frame's content."""
     name, text = json.loads(content)
     return ERRORS[name](text)
 
 
 def samples_frame(samples: Sequence[Sample], size: int, kind: bytes = SAMPLES) -> list[bytes | memoryview]:
-    """SAMPLES or BLOCK as pieces that make a frame when sent one after the other; `size` is about how many bytes they are."""
+    """Return a SAMPLES or BLOCK frame, as pieces to send one after the other.
+
+    Args:
+        samples: The samples.
+        size: About how many bytes they have together.
+        kind: SAMPLES or BLOCK.
+    """
     beside: list[pickle.PickleBuffer] = []
     if size >= LARGE * len(samples):
         samples = [
@@ -151,20 +154,20 @@ def samples_frame(samples: Sequence[Sample], size: int, kind: bytes = SAMPLES) -
             for sample in samples
         ]
 
-    def stays(buffer: pickle.PickleBuffer) -> bool:
+    def stays_inside(buffer: pickle.PickleBuffer) -> bool:
         if type(buffer.raw().obj) is not bytes:
-            return True  # an array: out of bytes it would come as one that cannot be written to
+            return True  # Made of received bytes, an array would be read-only.
         beside.append(buffer)
         return False
 
-    content = pickle.dumps(samples, 5, buffer_callback=stays)
+    content = pickle.dumps(samples, 5, buffer_callback=stays_inside)
     fields = [each.raw() for each in beside]
     lengths = b"".join([LENGTH.pack(len(each)) for each in fields])
     return [HEADER.pack(kind, len(fields), len(content)) + lengths, content, *fields]
 
 
 def receive_frame(connection: socket.socket) -> tuple[bytes, bytes, list[bytes]]:
-    """The next frame: kind, content, fields beside it. Raises EOFError where the connection ends before."""
+    """Return the next frame: kind, content, fields beside it. Raises EOFError if the connection ends before."""
     kind, fields, length = HEADER.unpack(_receive(connection, HEADER.size))
     lengths = _receive(connection, fields * LENGTH.size)
     content = _receive(connection, length)
@@ -178,7 +181,7 @@ def _receive(connection: socket.socket, size: int) -> bytes:
     if len(data) == size:
         return data
     pieces = [data]
-    while data and (size := size - len(data)):  # a signal came between
+    while data and (size := size - len(data)):  # A signal interrupted the call.
         pieces.append(data := connection.recv(size, socket.MSG_WAITALL))
     if size:
         raise EOFError

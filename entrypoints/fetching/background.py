@@ -1,6 +1,6 @@
-"""Work that somebody else waits for, in a thread that does not keep the process from ending.
+"""Functions that run in daemon threads.
 
-concurrent.futures has executors, but Python waits for their threads when it ends, however long a store or a Pipe is silent.
+Python waits for the threads of concurrent.futures' executors when it ends, however long a store or a Pipe is silent.
 """
 
 from __future__ import annotations
@@ -14,16 +14,24 @@ T = TypeVar("T")
 
 
 def in_background(work: Callable[[], T], name: str) -> Future[T]:
-    """What `work` will have given, or raised, from a thread of this name; one that is never waited for is left alone."""
-    coming: Future[T] = Future()
+    """Run a function in a daemon thread.
+
+    Args:
+        work: The function.
+        name: The thread's name.
+
+    Returns:
+        A Future of what the function returns or raises.
+    """
+    future: Future[T] = Future()
 
     def run() -> None:
         try:
-            given = work()
-        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
-            coming.set_exception(error)
+            result = work()
+        except BaseException as error:  # noqa: BLE001 - raised by the Future's `result`
+            future.set_exception(error)
         else:
-            coming.set_result(given)
+            future.set_result(result)
 
     threading.Thread(target=run, name=name, daemon=True).start()
-    return coming
+    return future

@@ -33,7 +33,7 @@ from contextlib import suppress
 
 from entrypoints.errors import ChannelError
 from entrypoints.fetching.schedule import Limits, Part, Schedule, Slot, Source
-from entrypoints.fetching.silence import silence_of_far
+from entrypoints.fetching.silence import remote_silence
 from entrypoints.fetching.stream import ReadStream
 
 _LOOK_SECONDS = 1.0  # between looks of a thread without work for streams that were dropped
@@ -48,7 +48,7 @@ class ReadAhead:
 
     def __init__(self, sources: Iterator[Source], limits: Limits, who: str) -> None:
         self._sources = sources
-        self._silence = silence_of_far(who)
+        self._silence = remote_silence(who)
         self._most_threads = limits.threads
         self._process = os.getpid()
         self._lock = threading.Lock()

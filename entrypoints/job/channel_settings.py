@@ -1,10 +1,10 @@
-"""What SageMaker's files do not tell of channels, and a reader has to know.
+"""Channel settings missing from SageMaker's config files.
 
-The launcher tells it in variables of its own: JSON, in pieces that fit into a request's Environment.
+The launcher passes them in environment variables: JSON, in pieces that fit into a request's Environment.
 
-- Which attributes an augmented manifest's channel sends: without the names a record of the stream is any attribute of any line.
-- Which Pipes SageMaker shuffles. It counts epochs from 0 in every container, so a job that goes on is brought other orders than
-  the one that was interrupted, and the middle of an epoch cannot be found again.
+- The attributes that an augmented manifest's channel sends: without their names any record could be any attribute of any line.
+- The Pipes that SageMaker shuffles. It counts epochs from 0 in every container, so a resumed job gets other orders than the
+  interrupted one, and cannot find the middle of an epoch again.
 """
 
 from __future__ import annotations
@@ -18,33 +18,39 @@ from entrypoints.errors import ConfigError
 
 
 def attribute_names(environ: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Each augmented manifest's channel with its attributes, in the order in which they are sent.
+    """Return the attributes of each augmented manifest's channel, in the order in which they are sent.
 
-    Raises ConfigError where the variables are damaged, or one is missing.
+    Args:
+        environ: The process's environment variables.
+
+    Raises:
+        ConfigError: The variables are damaged, or one is missing.
     """
     try:
-        return {channel: _names(names) for channel, names in _told(environ, ATTRIBUTE_NAMES_VARIABLE, {}).items()}
+        return {channel: _names(names) for channel, names in _joined(environ, ATTRIBUTE_NAMES_VARIABLE, {}).items()}
     except (ValueError, TypeError, AttributeError) as error:
-        raise ConfigError(f"{ATTRIBUTE_NAMES_VARIABLE}0 and on do not tell channels' attributes: {error}") from error
+        raise ConfigError(
+            f"{ATTRIBUTE_NAMES_VARIABLE}0 and following do not name channels' attributes: {error}"
+        ) from error
 
 
 def shuffled_channels(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The Pipes that SageMaker shuffles. Raises ConfigError where the variables are damaged, or one is missing."""
+    """Return the Pipes that SageMaker shuffles. Raises ConfigError if the variables are damaged, or one is missing."""
     try:
-        return _names(_told(environ, SHUFFLED_CHANNELS_VARIABLE, []))
+        return _names(_joined(environ, SHUFFLED_CHANNELS_VARIABLE, []))
     except (ValueError, TypeError) as error:
-        raise ConfigError(f"{SHUFFLED_CHANNELS_VARIABLE}0 and on do not name channels: {error}") from error
+        raise ConfigError(f"{SHUFFLED_CHANNELS_VARIABLE}0 and following do not name channels: {error}") from error
 
 
-def _told(environ: Mapping[str, str], prefix: str, nothing: Any) -> Any:
-    """What the variables `<prefix>0`, `<prefix>1` and so on say together; `nothing` where there are none."""
+def _joined(environ: Mapping[str, str], prefix: str, default: Any) -> Any:
+    """The JSON of the variables `<prefix>0`, `<prefix>1` and so on together; `default` if there are none."""
     pieces: list[str] = []
     while (piece := environ.get(f"{prefix}{len(pieces)}")) is not None:
         pieces.append(piece)
-    return json.loads("".join(pieces)) if pieces else nothing
+    return json.loads("".join(pieces)) if pieces else default
 
 
 def _names(names: object) -> tuple[str, ...]:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise TypeError(f"{names!r} is no list of names")
+        raise TypeError(f"{names!r} is not a list of names")
     return tuple(names)

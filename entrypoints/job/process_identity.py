@@ -1,6 +1,6 @@
-"""Processes that others work for: who they are, whether they still run, and what tells one from a later one of its number.
+"""Which processes a Pipe is read or a listing kept for, and whether they still run.
 
-A Pipe is read for them, and a listing kept: when the last of them has ended, so has what was remembered for them.
+A process is identified by its number and its start time, because numbers are used again.
 """
 
 from __future__ import annotations
@@ -10,33 +10,36 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+_ENDED = (b"Z", b"X")  # states of a process that only waits to be reaped
+
 
 def owner_process() -> int:
-    """The process for which this one reads: itself, or the one that started it as its worker."""
-    from multiprocessing import parent_process  # not at the top: it adds a module of its own to those there are
+    """Return the process that this one reads for: itself, or the one that started it as its worker."""
+    from multiprocessing import parent_process  # importing it adds `__mp_main__` to sys.modules
 
     parent = parent_process()
     return os.getpid() if parent is None or parent.pid is None else parent.pid
 
 
-_ENDED = (b"Z", b"X")  # states of a process that only waits to be reaped
-
-
 class Processes:
-    """Processes by their number and the time they started: numbers are given out again."""
+    """A set of processes.
+
+    Args:
+        processes: Numbers of running processes.
+        started: The `started` of another set, whose processes may have ended.
+    """
 
     def __init__(self, processes: Iterable[int] = (), started: Mapping[int, str] | None = None) -> None:
-        """Those of `started`, as another one's `started` was, whether they run or not; and `processes`."""
         self.started: dict[int, str] = dict(started or {})
         for process in processes:
             self.add(process)
 
     def add(self, process: int) -> None:
-        """One more, if it is there."""
+        """Add a process."""
         self.started[process] = start_time(process)
 
     def any_running(self) -> bool:
-        """Whether one of them still runs; the others are forgotten."""
+        """Return whether one of the processes still runs, and forget those that have ended."""
         self.started = {process: start for process, start in self.started.items() if start == start_time(process) != ""}
         return bool(self.started)
 

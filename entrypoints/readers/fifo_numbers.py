@@ -1,13 +1,13 @@
-"""Which FIFO an epoch is: what a host remembers of a Pipe channel.
+"""Which FIFO belongs to which epoch: a host's record of a Pipe channel.
 
-SageMaker counts a channel's FIFOs from 0 in every container, while a job that goes on after an interruption begins with a
-later epoch. So the first epoch that a job asks for, whatever its number, is the FIFO that is there (`_0` in a new container;
-the one of its number, where there are several); from then on both count up together. Many processes ask, one after the
-other or side by side: each DataLoader worker of each epoch is a new one. So it is noted in a file beside the FIFOs, or
-where nobody may write there in the temporary folder.
+SageMaker counts a channel's FIFOs from 0 in every container, while a resumed job begins with a later epoch. So the first epoch
+that a job asks for, whatever its number, is the FIFO that exists (`_0` in a new container; the one with the epoch's number if
+there are several), and from then on both count up together. Many processes ask, one after the other or at the same time, because
+the DataLoader workers of each epoch are new. So the mapping is recorded in a file beside the FIFOs, or in the temporary folder if
+that folder is read-only.
 
-A note is valid while a process for which it was made runs. After that a job begins anew: in a new container, or in this
-one, where a training that failed is started again (torchrun does so) and finds the FIFOs where the last one left them.
+A record is valid while a process runs that it was made for. After that a new job begins: in a new container, or in this one, if a
+failed training is started again (torchrun does so) and finds the FIFOs where the last one left them.
 """
 
 from __future__ import annotations
@@ -27,45 +27,52 @@ from entrypoints.job.process_identity import Processes
 
 
 @dataclass(frozen=True)
-class Note:
-    """That the FIFO of an epoch is its number minus `ahead`, and that FIFO `last` is the last one opened."""
+class LastOpened:
+    """The last FIFO that was opened, and by how much epochs are `ahead` of the FIFOs' numbers."""
 
     ahead: int
     last: int
     owners: Processes
 
 
-def recall(channel: Channel) -> Note | None:
-    """What was noted of a channel last, valid or not."""
-    for path in _places(channel):
+def last_opened(channel: Channel) -> LastOpened | None:
+    """Return the channel's record, valid or not; None if there is none."""
+    for path in _paths(channel):
         try:
-            said = json.loads(path.read_bytes())
-            started = {int(process): str(start) for process, start in said["owners"].items()}
-            return Note(int(said["ahead"]), int(said["last"]), Processes(started=started))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):  # none, or another one's file
+            record = json.loads(path.read_bytes())
+            started = {int(process): str(start) for process, start in record["owners"].items()}
+            return LastOpened(int(record["ahead"]), int(record["last"]), Processes(started=started))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):  # no file, or not one of ours
             continue
     return None
 
 
-def note(channel: Channel, epoch: int, number: int, owners: Processes) -> None:
-    """That this epoch is that FIFO, which has been opened for `owners` and those for which the channel was read before."""
-    before = recall(channel)
+def record_opened(channel: Channel, epoch: int, number: int, owners: Processes) -> None:
+    """Record that a FIFO was opened.
+
+    Args:
+        channel: The Pipe channel.
+        epoch: The epoch, counted as the job counts them.
+        number: The FIFO's number.
+        owners: The processes that it is read for; those of a valid record are added.
+    """
+    before = last_opened(channel)
     known = before.owners.started if before is not None and before.owners.any_running() else {}
-    said = {"ahead": epoch - number, "last": number, "owners": {**known, **owners.started}}
-    for path in _places(channel):
+    record = {"ahead": epoch - number, "last": number, "owners": {**known, **owners.started}}
+    for path in _paths(channel):
         unfinished = path.with_name(f"{path.name}.{os.getpid()}")
         try:
-            unfinished.write_text(json.dumps(said))
+            unfinished.write_text(json.dumps(record))
             unfinished.replace(path)
             return
         except OSError:
-            # Without a note an epoch is the FIFO that is there: the same one, where epochs are asked for in their order.
+            # Without a record an epoch is the FIFO that exists: the same one if epochs are read in order.
             with suppress(OSError):
                 unfinished.unlink()
 
 
-def _places(channel: Channel) -> Iterator[Path]:
-    """Where a note can be. A channel's name is no identity in the temporary folder: hosts of a local run share that."""
+def _paths(channel: Channel) -> Iterator[Path]:
+    """Where a record can be. Hosts of a local run share the temporary folder, so a channel's name is not enough there."""
     yield channel.path.with_name(contract.epochs_name(channel.name))
     with suppress(OSError):
         folder = channel.path.parent.stat()

@@ -30,7 +30,7 @@ from entrypoints import contract
 from entrypoints.errors import ChannelError
 from entrypoints.fetching.prefetch import read_ahead
 from entrypoints.fetching.schedule import Limits
-from entrypoints.fetching.silence import tell_once
+from entrypoints.fetching.silence import warn_once
 from entrypoints.job.environment import Channel
 from entrypoints.order.sharding import Share
 from entrypoints.readers.remote_file import RemoteFile, is_remote
@@ -110,7 +110,7 @@ def objects(channel: Channel) -> Iterator[str]:
         raise ChannelError(
             f"{said}, nor below it; correct the channel's s3_uri{folder}, or directory_path (the log says what was passed over)"
         )
-    tell_once(f"{said} on this host; ShardedByS3Key gives it none where there are fewer objects than hosts: write more")
+    warn_once(f"{said} on this host; ShardedByS3Key gives it none where there are fewer objects than hosts: write more")
 
 
 def _may_be_empty(channel: Channel) -> bool:

@@ -29,7 +29,7 @@ from typing import Any, TypeVar
 
 from entrypoints.errors import ChannelError
 from entrypoints.fetching.background import in_background
-from entrypoints.fetching.silence import Silence, silence_of_far
+from entrypoints.fetching.silence import Silence, remote_silence
 from entrypoints.readers.s3_errors import cause_of
 
 _TARGET_GBPS = 50.0  # 65 connections; 10, the client's default, are 25
@@ -178,7 +178,7 @@ def upload(bucket: str, key: str, write: Callable[[Any], object]) -> None:
 
     Unless all of it is stored, what the object held before stays. Raises ChannelError, and whatever `write` raises.
     """
-    silence = silence_of_far(f"s3://{bucket}/{key}")
+    silence = remote_silence(f"s3://{bucket}/{key}")
     given_up = threading.Event()
 
     def attempt() -> None:
@@ -240,7 +240,7 @@ def _aside(who: str | Silence, ask: Callable[[], T], waiting_for: str) -> T:
     Raises ChannelError if `who` is silent for too long; the thread is then left alone.
     """
     answer = in_background(ask, "s3 request")
-    silence = silence_of_far(who) if isinstance(who, str) else who
+    silence = remote_silence(who) if isinstance(who, str) else who
     while not wait([answer], silence.patience).done:
         silence.check(waiting_for)
     return answer.result()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from entrypoints.broker.reader import has_broker, leave_share, read_share
+from entrypoints.broker.reader import finish_shard, has_broker, read_shard
 from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Channel
 from entrypoints.order.sampling import Mark, Reading
@@ -104,7 +104,7 @@ class Source:
     def _pass_by(self) -> None:
         """Nothing is left of this share; where others read a Pipe side by side with it, they have to be told."""
         if self.is_dealt:
-            leave_share(self.channel, self.epoch, self.form, self.share, self._shuffled)
+            finish_shard(self.channel, self.epoch, self.form, self.share, self._shuffled)
 
     def _open(self, chosen: Iterable[Any]) -> Generator[tuple[str | None, ByteStream], None, None]:
         if self.cache is None:
@@ -119,7 +119,7 @@ class Source:
                     f"channel {self.channel.name!r}: the state is of a Pipe's only reader, and here are several; use as many as"
                     " before, or begin the epoch anew"
                 )
-            with closing(read_share(self.channel, self.epoch, self.form, self.share, mark, self._shuffled)) as dealt:
+            with closing(read_shard(self.channel, self.epoch, self.form, self.share, mark, self._shuffled)) as dealt:
                 for sample in self._left(dealt, mark):
                     mark.object += 1
                     yield sample

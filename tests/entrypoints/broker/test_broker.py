@@ -296,7 +296,7 @@ def test_readers_that_do_not_come_are_named(
     feed("lines", lines_of)
     samples = open_channel("lines", environment=environment, share=Share(1, 3, 3))
     with pytest.raises(
-        ChannelError, match=r"'lines', epoch 0: of this host's 3 readers only 1 came within 0.5 s \(share 1 "
+        ChannelError, match=r"'lines', epoch 0: only 1 of this host's 3 readers connected within 0.5 s \(shard 1 "
     ):
         next(samples)
 
@@ -319,7 +319,7 @@ def test_readers_that_do_not_agree_are_told(environment: Environment, feed: Feed
     for thread in threads:
         thread.start()
     wait_for(lambda: found)
-    assert "share 0 of 2 has been taken by another reader" in found[0]
+    assert "shard 0 of 2 is already assigned to another reader" in found[0]
     with pytest.raises(ChannelError, match="use the same num_workers on every rank"):
         read(Share(1, 3, 3))
     with pytest.raises(ChannelError, match="is being read as 'lines', not as '"):
@@ -441,7 +441,7 @@ def test_a_reader_that_takes_nothing_holds_up_the_feeder_and_not_the_memory(
 
 def test_parts_that_are_left_before_anybody_has_come() -> None:
     epoch = Epoch(0)
-    epoch.deal([{"data": b"x"}], 1)
+    epoch.assign([{"data": b"x"}], 1)
     epoch.leave(Share(0, 2, 2))
     epoch.leave(Share(0, 2, 2))
     assert not epoch.is_abandoned

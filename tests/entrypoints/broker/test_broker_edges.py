@@ -134,14 +134,14 @@ def test_a_reader_that_goes_in_the_moment_in_which_its_next_epoch_is_asked_for(r
         readers = [socket.socket(socket.AF_UNIX) for _ in range(2)]
         for reader in readers:
             reader.connect(address)
-            coordinator.look(1)
+            coordinator.poll(1)
         readers[1].sendall(request(root, 0))
         coordinator.first_request()
         readers[0].sendall(request(root, 1))
         readers[1].close()
-        coordinator.look(1)  # one look sees both, and the first closes the other
+        coordinator.poll(1)  # one look sees both, and the first closes the other
         readers[0].close()
-        coordinator.look(1)
+        coordinator.poll(1)
         assert not coordinator.epoch.is_awaited
         os.close(folder)
 

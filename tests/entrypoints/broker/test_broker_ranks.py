@@ -176,7 +176,7 @@ def test_rank_that_has_exited_is_named_to_those_that_wait_for_it(root: Path) -> 
     assert printed(rank(root, 0, "reads", 0)) == [share_of(0, 0)]
     with waiting:
         _, errors = waiting.communicate(timeout=PATIENCE * 2)  # and not the ten minutes of a rank that is late
-    assert "ChannelError: channel 'lines', epoch 1: rank 0 of this host has ended without reading its share" in errors
+    assert "ChannelError: channel 'lines', epoch 1: rank 0 of this host has ended without reading its shard" in errors
 
 
 WITHOUT_RANK_0 = """
@@ -245,23 +245,23 @@ def test_desk_gives_up_a_rank_of_which_a_worker_is_missing_once_its_process_has_
         readers = [ask(0, other.pid)]
         coordinator.first_request()
         readers += [ask(index, os.getpid()) for index in (1, 3)]
-        while len(coordinator.epoch.parts) < 3:
-            coordinator.look(1)
+        while len(coordinator.epoch.shards) < 3:
+            coordinator.poll(1)
         readers[0].close()  # a worker that ends is no end of its rank
         for _ in range(5):
-            coordinator.look(0.2)
+            coordinator.poll(0.2)
         assert not coordinator.epoch.is_settled
         other.communicate(b"\n")
-        wait_for(lambda: coordinator.look(0.2) or coordinator.epoch.is_settled)
+        wait_for(lambda: coordinator.poll(0.2) or coordinator.epoch.is_settled)
         assert coordinator.epoch.given_up.startswith("rank 0 of this host has ended")
-        while not all(part.outbox.size == 0 for part in coordinator.epoch.parts.values()):
-            coordinator.look(0.2)
+        while not all(shard.outbox.size == 0 for shard in coordinator.epoch.shards.values()):
+            coordinator.poll(0.2)
         for reader in readers[1:]:
             assert wire.receive_frame(reader)[0] == wire.WELCOME
             assert wire.receive_frame(reader)[0] == wire.ERROR
         for reader in readers[1:]:
             reader.close()
-        coordinator.look(1)
+        coordinator.poll(1)
 
 
 def test_folder_made_again_at_the_same_path_has_a_broker_of_its_own(root: Path) -> None:

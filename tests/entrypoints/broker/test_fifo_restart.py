@@ -102,7 +102,7 @@ def test_the_first_epoch_asked_for_is_fifo_0(root: Path) -> None:
     with pytest.raises(ChannelError, match=r"epoch 2 was read already \(this job began with epoch 3\)"):
         next(open_channel("lines", 2, environment=environment))
     wait_for((root / contract.DATA_DIR / "lines_3").exists)
-    with pytest.raises(ChannelError, match=r"epoch 5 was read already \(the FIFO of epoch 6 is there\)"):
+    with pytest.raises(ChannelError, match=r"epoch 5 was read already \(the FIFO of epoch 6 exists\)"):
         next(open_channel("lines", 5, environment=environment))
     assert words(open_channel("lines", 6, environment=environment)) == epoch_of(3)
 
@@ -120,7 +120,7 @@ def test_fifos_that_were_all_made_beforehand_are_those_of_their_numbers(tmp_path
 
 
 def test_a_fifo_that_stays_is_not_waited_for_long_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fifo, "AGAIN_SECONDS", 1.0)
+    monkeypatch.setattr(fifo, "REREAD_SECONDS", 1.0)
     make_root(tmp_path)
     environment = load_environment(tmp_path, {})
     path = tmp_path / contract.DATA_DIR / contract.fifo_name("lines", 0)
@@ -129,7 +129,7 @@ def test_a_fifo_that_stays_is_not_waited_for_long_again(tmp_path: Path, monkeypa
         threading.Thread(target=path.write_bytes, args=(lines_of(0),), daemon=True).start()
         assert words(open_channel("lines", 0, environment=environment)) == epoch_of(0)
     with pytest.raises(
-        ChannelError, match=r"epoch 0 was read already \(.* nobody has written to it again within 1 s\)"
+        ChannelError, match=r"epoch 0 was read already \(no feeder has written to .* again within 1 s\)"
     ):
         next(open_channel("lines", 0, environment=environment))
 
@@ -164,7 +164,7 @@ def test_fifo_that_is_written_and_removed_between_two_looks_is_not_passed_over(t
     first, second = (tmp_path / contract.DATA_DIR / contract.fifo_name("lines", number) for number in (0, 1))
     os.mkfifo(first)
 
-    class Interrupted(fifo.Awaited):
+    class Interrupted(fifo.PendingFifo):
         """Between its first look for bytes and its look for FIFOs, a feeder writes all and makes the next one."""
 
         waits = 0
@@ -179,11 +179,11 @@ def test_fifo_that_is_written_and_removed_between_two_looks_is_not_passed_over(t
                 os.mkfifo(second)
             return seen
 
-    awaited = Interrupted(load_environment(tmp_path, {}).channels["lines"], 5, Processes([os.getpid()]))
-    descriptors = (awaited.look() for _ in range(3))
+    pending = Interrupted(load_environment(tmp_path, {}).channels["lines"], 5, Processes([os.getpid()]))
+    descriptors = (pending.try_open() for _ in range(3))
     with open(next(found for found in descriptors if found is not None), "rb") as stream:  # noqa: PTH123 - a descriptor
         assert stream.read() == lines_of(0)
-    awaited.close()
+    pending.close()
 
 
 READ = """

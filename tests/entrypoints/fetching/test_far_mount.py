@@ -118,7 +118,9 @@ def test_a_mount_that_is_silent_is_given_up(far: tuple[Path, Path], monkeypatch:
     SPEAKING.clear()
     try:
         [(_, stream)] = mounted.open_objects(_channel(mount), paths)
-        with pytest.raises(ChannelError, match=f"'train': {mount} has sent nothing for . s.*'later' is waited for"):
+        with pytest.raises(
+            ChannelError, match=f"'train': {mount} has sent nothing for . s.*the reader waits for object 'later'"
+        ):
             stream.read()
         stream.close()
     finally:

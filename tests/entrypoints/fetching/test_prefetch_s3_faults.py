@@ -221,12 +221,12 @@ def test_a_store_that_is_silent_is_told_of_and_given_up(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], what: str
 ) -> None:
     monkeypatch.setenv(contract.READ_WAIT_VARIABLE, "0.4")
-    monkeypatch.setattr(silence, "TELL_SECONDS", 0.05)
+    monkeypatch.setattr(silence, "WARN_SECONDS", 0.05)
     for name in "ab":
         (store.folder / name).write_bytes(name.encode())
     channel = channel_of(tmp_path)
     store.hushed.add("/bucket/b" if "'b'" in what else "/bucket/")
-    told = rf"'train': s3://bucket/ has sent nothing for [01] s, after [01] bytes, and {what} is waited for"
+    told = rf"'train': s3://bucket/ has sent nothing for [01] s, after [01] bytes, and the reader waits for {what}"
     with pytest.raises(ChannelError, match=told + r"; .* \(or wait longer: LAUNCHER_READ_WAIT_SECONDS=0.4\)"):
         for _, stream in s3.open_streams(channel, 0, EVERYTHING):
             assert stream.read() == b"a"
@@ -260,5 +260,5 @@ def test_what_a_silent_store_holds_up_does_not_keep_the_process(store: Store, en
         if end == "Ctrl-C":
             process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=30)
-    assert ("object 'b' is waited for" if end == "limit" else "KeyboardInterrupt") in errors
+    assert ("the reader waits for object 'b'" if end == "limit" else "KeyboardInterrupt") in errors
     assert process.returncode == (1 if end == "limit" else -signal.SIGINT)
