@@ -1,17 +1,23 @@
-"""What tests of Pipes stand on: an /opt/ml with Pipe channels, who feeds them, and the brokers that read them."""
+"""Helpers of the Pipe tests: an /opt/ml with Pipe channels, feeders of its FIFOs, and the brokers that read them."""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from entrypoints import contract
 from entrypoints.broker import wire
-from entrypoints.job.environment import load_environment
+from entrypoints.errors import ChannelError
+from entrypoints.job.environment import Environment, load_environment
+from entrypoints.order.sharding import Share
+from entrypoints.samples.channel import open_channel
 
 PATIENCE = 30.0
 
@@ -100,4 +106,52 @@ def brokers(root: Path) -> list[int]:
             continue
         if names & {word.decode("utf-8", "replace") for word in words}:
             found.append(int(entry.name))
+    return found
+
+
+LINES = [b"%06d" % number for number in range(5000)]
+Feed = Callable[..., Feeder]
+
+
+@contextmanager
+def feeding(root: Path) -> Iterator[Feed]:
+    """A function that starts a Feeder of a channel; at the end brokers are killed and feeders stopped."""
+    feeders: list[Feeder] = []
+
+    def start(name: str, content: Callable[[int], bytes], epochs: int = 1000) -> Feeder:
+        feeders.append(Feeder(root, name, content, epochs))
+        return feeders[-1]
+
+    yield start
+    for pid in brokers(root):
+        os.kill(pid, signal.SIGKILL)
+    for feeder in feeders:
+        feeder.stop()
+
+
+def lines_of(epoch: int) -> bytes:
+    """A stream of LINES, each after its epoch."""
+    return b"".join(b"%d %b\n" % (epoch, line) for line in LINES)
+
+
+def numbers(samples: Any, epoch: int = 0) -> list[int]:
+    """The numbers of lines, all of which must be of the epoch."""
+    words = [sample["data"].split() for sample in samples]
+    assert {int(found) for found, _ in words} <= {epoch}
+    return [int(number) for _, number in words]
+
+
+def side_by_side(environment: Environment, name: str, readers: int, **options: Any) -> list[Any]:
+    """The samples of each of several readers, or its error, each read in a thread."""
+    found: list[Any] = [None] * readers
+
+    def read(index: int) -> None:
+        share = Share(index, readers, readers)
+        try:
+            with closing(open_channel(name, environment=environment, share=share, **options)) as samples:
+                found[index] = list(samples)
+        except ChannelError as error:
+            found[index] = error
+
+    in_threads(read, readers)
     return found

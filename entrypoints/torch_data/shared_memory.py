@@ -1,14 +1,13 @@
-"""Bytes from a DataLoader's workers at the speed of memory, whatever its `collate_fn` makes of them.
+"""Sends large fields from a DataLoader's workers to the training process through shared memory.
 
-A DataLoader's queue pickles what it hands over into a pipe of 64 KiB: two processes wake each other a hundred times for every
-batch, and hand over some 800 MB/s of bytes on a small machine, if they do nothing else. So a worker's datasets give their
-larger fields as `SharedBytes`: bytes like any other, but that multiprocessing's pickler writes them into a piece of shared memory
-that the worker keeps and uses again, and only where they lie goes through the queue. The training loop gets plain bytes of its own.
+A DataLoader's queue pickles batches into a pipe of 64 KiB: two processes wake each other a hundred times per batch, and move about
+800 MB/s on a small machine. So a worker's datasets yield large fields as `SharedBytes`, which multiprocessing's pickler writes to
+shared memory that the worker reuses; only their position goes through the queue. The training process gets plain bytes of its own.
 
-The memory is a file without a name (memfd), which the loading process opens by the worker's entry in /proc. So nothing stays
-behind however either ends, and a container's small /dev/shm is no limit. A number at its beginning says how many fields have been
-taken out; only the loading process writes it, only the worker reads it, both by system calls, which keep the order. Where a
-machine lacks any of this (memfd and /proc are Linux's), and where nobody takes anything out, bytes go through the queue as ever.
+The memory is a file without a name (memfd), which the training process opens by the worker's entry in /proc. So nothing is left
+however either process ends, and a small /dev/shm is no limit. A counter at its beginning holds how many fields have been read;
+only the training process writes it and only the worker reads it, both by system calls, which keep the order. Without memfd and
+/proc (they are Linux's), or if the memory is full, bytes go through the queue as usual.
 """
 
 from __future__ import annotations
@@ -24,19 +23,23 @@ from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
-LEAST_BYTES = 1 << 13  # of a field: smaller ones are pickled as fast
-_PIECE_BYTES = 1 << 22  # a larger field has a piece to itself
-_MOST_BYTES = 1 << 27  # of a worker's pieces together
+LEAST_BYTES = 1 << 13  # Smaller fields are pickled as fast.
+_PIECE_BYTES = 1 << 22  # A larger field gets its own piece.
+_MOST_BYTES = 1 << 27  # for all pieces of a worker
 _HEADER = mmap.PAGESIZE
 _COUNT = struct.Struct("<Q")
 
 
 class SharedBytes(bytes):
-    """Bytes that cost little to send to another process of this machine, where they arrive as plain bytes."""
+    """Bytes that are cheap to send to another process of this machine, which receives plain bytes."""
 
 
 def shared(sample: Any) -> Any:
-    """The sample that a worker gives: the same, its large fields (or itself, if it is large and bytes) as SharedBytes."""
+    """Return a worker's sample with its large fields as SharedBytes.
+
+    Args:
+        sample: A dict, which is changed in place, or bytes; any other type is returned as it is.
+    """
     if not _is_ready():
         return sample
     if type(sample) is dict:
@@ -49,10 +52,10 @@ def shared(sample: Any) -> Any:
 
 
 class _Piece:
-    """Shared memory of a worker's that is filled from its beginning, and again when all that was in it has been taken out."""
+    """Shared memory of a worker, which is filled again once all its fields have been read."""
 
     def __init__(self) -> None:
-        # Numbers of processes and descriptors come again, and a mapping must not be mistaken for another.
+        # Process numbers and descriptors are reused, so they do not identify a piece.
         self.token = os.urandom(16)
         self.owner = os.getpid()
         self.descriptor = os.memfd_create("hand-over")
@@ -63,19 +66,19 @@ class _Piece:
         return len(self._memory)
 
     def is_free(self) -> bool:
-        """Whether all that was put in has been taken out."""
+        """Return whether all its fields have been read."""
         (taken,) = _COUNT.unpack(os.pread(self.descriptor, _COUNT.size, 0))
         return bool(taken == self._given)
 
     def begin(self, size: int) -> None:
-        """Fills it anew; it grows to `size`."""
+        """Start filling it again, with room for `size` bytes at least."""
         self._end = _HEADER
         if _HEADER + size > len(self._memory):
             self._memory.close()
             self._memory = self._sized(_HEADER + size)
 
     def put(self, data: bytes) -> int | None:
-        """Where the data is now; None where it does not fit."""
+        """Write the data and return its position; None if it does not fit."""
         start, end = self._end, self._end + len(data)
         if end > len(self._memory):
             return None
@@ -90,15 +93,15 @@ class _Piece:
 
 
 class _Pieces:
-    """A worker's."""
+    """All pieces of a worker."""
 
     def __init__(self) -> None:
         self._all: list[_Piece] = []
         self._current: _Piece | None = None
-        self._lock = threading.Lock()  # each queue pickles in a thread of its own
+        self._lock = threading.Lock()  # Each queue pickles in its own thread.
 
     def put(self, data: bytes) -> tuple[_Piece, int] | None:
-        """The piece that has the data now, and where; None where there is no room."""
+        """Write the data and return its piece and position; None if there is no room."""
         with self._lock:
             if self._current is not None and (start := self._current.put(data)) is not None:
                 return self._current, start
@@ -131,15 +134,15 @@ def _reduce(data: SharedBytes) -> Any:
 
 @dataclass
 class _Opened:
-    """A worker's piece in the loading process."""
+    """A worker's piece, as the training process has opened it."""
 
     path: str
     descriptor: int
     memory: mmap.mmap = field(repr=False)
-    taken: int = 0  # fields, of which the worker knows when the next piece is turned to
+    taken: int = 0  # Fields read so far; the worker learns of them when the next piece is read.
 
-    def tell(self) -> None:
-        """Lets the worker know how many have been taken out."""
+    def acknowledge(self) -> None:
+        """Write to the piece how many fields have been read."""
         os.pwrite(self.descriptor, _COUNT.pack(self.taken), 0)
 
     def close(self) -> None:
@@ -153,16 +156,16 @@ def _take(token: bytes, worker: int, descriptor: int, start: int, size: int) -> 
         opened = _opened.get(token)
         if opened is None or len(opened.memory) < start + size:
             opened = _open(token, f"/proc/{worker}/fd/{descriptor}")
-        if _last is not opened:  # a system call takes as long as copying 10 KB: one for a batch, not for each field
+        if _last is not opened:  # one system call per batch: it takes as long as copying 10 KB
             if _last is not None:
-                _last.tell()
+                _last.acknowledge()
             _last = opened
         opened.taken += 1
         return opened.memory[start : start + size]
 
 
 def _open(token: bytes, path: str) -> _Opened:
-    """Maps a piece, or maps it anew after it has grown, and lets go of those whose worker has ended."""
+    """Map a piece, again if it has grown, and unmap those whose worker has ended."""
     global _last
     if not _opened:
         _keep_memory()
@@ -177,18 +180,18 @@ def _open(token: bytes, path: str) -> _Opened:
 
 
 def _keep_memory() -> None:
-    """Lets this process's C library keep what one batch leaves for the next, at most 64 MB, and not give it back to the kernel.
+    """Let glibc keep up to 64 MB that one batch frees for the next one, instead of returning it to the kernel.
 
-    Otherwise every batch gets its pages one by one, cleared, which costs twice what copying does. glibc sees by the
-    largest block that it ever freed how much a program frees and takes again (mallopt(3), M_MMAP_THRESHOLD); this block is never
-    written to, so it takes no memory. Other C libraries take no notice.
+    Otherwise the kernel clears every page of every batch, which costs twice as much as copying. glibc derives this limit from the
+    largest block that was ever freed (mallopt(3), M_MMAP_THRESHOLD). The block freed here is never written to, so it uses no
+    memory. Other C libraries ignore it.
     """
     bytes(31 << 20)
 
 
 @cache
 def _is_ready() -> bool:
-    """Makes a worker ready; False where there are no files in memory, or processes cannot open each other's."""
+    """Prepare a worker; return False if there is no memfd, or processes cannot open each other's descriptors."""
     with suppress(AttributeError, OSError):
         descriptor = os.memfd_create("hand-over")
         try:
@@ -202,7 +205,7 @@ def _is_ready() -> bool:
 
 
 def _forget() -> None:
-    """In a process that was forked: what its parent had is neither to be written to nor to be kept."""
+    """Drop the parent's memory in a forked process."""
     global _pieces, _lock, _last
     _pieces, _lock, _last = _Pieces(), threading.Lock(), None
     for each in _opened.values():
@@ -212,8 +215,8 @@ def _forget() -> None:
 
 _pieces = _Pieces()
 _opened: dict[bytes, _Opened] = {}
-_last: _Opened | None = None  # of those, which was taken from last
-_lock = threading.Lock()  # a DataLoader that pins memory takes batches in a thread of its own
+_last: _Opened | None = None  # the one of these that was read last
+_lock = threading.Lock()  # A DataLoader with pin_memory reads batches in its own thread.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 ForkingPickler.register(SharedBytes, _reduce)

@@ -1,4 +1,4 @@
-"""Pipes that hold nothing or next to nothing, and trainings that are interrupted or killed: nothing is left, and nobody waits."""
+"""Pipes with few samples or none, and trainings that are interrupted or killed, leave no process behind."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.mark.parametrize("reading", [None, Reading(seed=1, block=3)], ids=["in order", "shuffled"])
 @pytest.mark.parametrize("lines", [0, 1, 2])
-def test_fewer_samples_than_workers(root: Path, lines: int, reading: Reading | None) -> None:
+def test_fewer_samples_than_workers_are_read_once(root: Path, lines: int, reading: Reading | None) -> None:
     feeder = Feeder(root, "lines", lambda epoch: b"".join(b"%d\n" % number for number in range(lines)))
     dataset = ChannelDataset("lines", environment=load_environment(root, {}), reading=reading)
     loaders: list[Any] = [
@@ -64,19 +64,17 @@ def test_fewer_samples_than_workers(root: Path, lines: int, reading: Reading | N
 
 
 @pytest.mark.parametrize("name", ["tar", "images", "wrapped"])
-def test_nothing_is_nothing_in_every_format_and_told_of(
-    root: Path, name: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_empty_stream_yields_nothing_and_warns(root: Path, name: str, capfd: pytest.CaptureFixture[str]) -> None:
     feeder = Feeder(root, name, lambda epoch: b"")
     environment = load_environment(root, {})
     assert list(open_channel(name, environment=environment)) == []
     dataset = ChannelDataset(name, environment=environment)
     dataset.set_epoch(1)
     assert list(DataLoader(dataset, num_workers=2)) == []
-    told = [
+    warnings = [
         line for line in capfd.readouterr().err.splitlines() if "ended without a byte: this host has no samples" in line
     ]
-    assert [f"{name}_{epoch} ended" in line for epoch, line in enumerate(told[:2])] == [True, True]
+    assert [f"{name}_{epoch} ended" in line for epoch, line in enumerate(warnings[:2])] == [True, True]
     feeder.stop()
 
 
@@ -124,7 +122,7 @@ def request(root: Path, epoch: int) -> bytes:
     return wire.Request("lines", path, "None", form, epoch, 0, 2, 2, 1, 20.0, 0, 0, os.getpid(), "", False).encode()
 
 
-def test_a_reader_that_goes_in_the_moment_in_which_its_next_epoch_is_asked_for(root: Path) -> None:
+def test_reader_that_leaves_while_its_next_epoch_is_requested_is_closed_once(root: Path) -> None:
     address = f"\0test-{root}"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
@@ -146,7 +144,7 @@ def test_a_reader_that_goes_in_the_moment_in_which_its_next_epoch_is_asked_for(r
         os.close(folder)
 
 
-def test_a_broker_that_another_has_started_meanwhile_and_a_process_forked_meanwhile(
+def test_second_broker_for_an_address_and_fork_during_start_are_harmless(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever starts one can be killed before it listens; and what is forked while it starts has the lock's descriptor."""
@@ -178,7 +176,7 @@ def test_a_broker_that_another_has_started_meanwhile_and_a_process_forked_meanwh
 
 @pytest.mark.parametrize("loader", ["workers", "threads"])
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
-def test_an_end_from_outside_leaves_nothing(root: Path, loader: str, end: signal.Signals) -> None:
+def test_interrupted_or_killed_training_leaves_no_process(root: Path, loader: str, end: signal.Signals) -> None:
     feeder = Feeder(root, "lines", lambda epoch: b"".join(b"%d\n" % number for number in range(300_000)))
     with begun(root, loader) as training:
         assert training.stdout is not None
@@ -194,8 +192,8 @@ def test_an_end_from_outside_leaves_nothing(root: Path, loader: str, end: signal
 
 
 @pytest.mark.parametrize("loader", ["threads", "shuffled"])
-def test_a_silent_feeder_does_not_hold_up_the_end(root: Path, loader: str) -> None:
-    """Threads wait for its next bytes, ten minutes if need be; whoever stops the job does not wait for them."""
+def test_silent_feeder_does_not_delay_ctrl_c(root: Path, loader: str) -> None:
+    """Threads may wait ten minutes for its next bytes; Ctrl-C does not wait for them."""
     fifo = root / contract.DATA_DIR / contract.fifo_name("lines", 0)
     os.mkfifo(fifo)
     with begun(root, loader) as training, fifo.open("wb", buffering=0) as feeder:

@@ -1,4 +1,4 @@
-"""Ranks that share a Pipe and end one before the other: a finished one is no loss, one that is missing is reported by its name."""
+"""Ranks of one Pipe that finish, end or connect at different times."""
 
 from __future__ import annotations
 
@@ -93,26 +93,26 @@ def test_finished_rank_that_ends_before_another_starts_is_not_waited_for(root: P
     assert printed(rank(root, 1, "reads", 3)) == [share_of(0, 1)]
 
 
-def test_finished_rank_that_comes_last_is_not_waited_for(root: Path) -> None:
+def test_finished_rank_that_connects_last_is_not_waited_for(root: Path) -> None:
     other = rank(root, 1, "reads", 3)
     wait_for(lambda: brokers(root))
     assert printed(rank(root, 0, "finished", 3)) == [[]]
     assert printed(other) == [share_of(0, 1)]
 
 
-def test_finished_rank_that_reads_on_is_in_the_next_epoch(root: Path) -> None:
+def test_finished_rank_that_reads_on_gets_the_next_epoch(root: Path) -> None:
     ranks = [rank(root, 0, "finished", 3, 4), rank(root, 1, "reads", 3, 4)]
     assert [*map(printed, ranks)] == [[[], share_of(1, 0)], [share_of(0, 1), share_of(1, 1)]]
 
 
-def test_broker_of_a_finished_rank_ends_when_nobody_else_comes(root: Path) -> None:
+def test_broker_of_a_finished_rank_ends_if_no_other_rank_connects(root: Path) -> None:
     wait = {contract.FIFO_WAIT_VARIABLE: "1"}
     assert printed(rank(root, 0, "finished", 3, **wait)) == [[]]
     wait_for(lambda: not brokers(root))
 
 
 @pytest.mark.parametrize(("epoch", "restarts"), [(5, "0"), (3, "1")], ids=["another epoch", "started again"])
-def test_request_of_another_job_gets_another_broker_than_the_finished_rank_left(
+def test_request_of_another_job_gets_another_broker_than_the_finished_rank(
     root: Path, epoch: int, restarts: str
 ) -> None:
     assert printed(rank(root, 0, "finished", 3, TORCHELASTIC_RESTART_COUNT="0")) == [[]]
@@ -171,7 +171,7 @@ def test_finished_rank_of_torchrun_is_not_waited_for_after_each_restart(root: Pa
         assert sorted(int(text.partition("-")[2]) for part in parts for text in part) == list(range(COUNT))
 
 
-def test_rank_that_has_exited_is_named_to_those_that_wait_for_it(root: Path) -> None:
+def test_rank_that_has_exited_is_reported_to_waiting_ranks(root: Path) -> None:
     waiting = rank(root, 1, "reads", 0, 1)
     assert printed(rank(root, 0, "reads", 0)) == [share_of(0, 0)]
     with waiting:
@@ -224,7 +224,7 @@ def test_rank_that_is_late_is_waited_for(root: Path) -> None:
     assert printed(waiting) == [share_of(1, 1)]
 
 
-def test_desk_gives_up_a_rank_of_which_a_worker_is_missing_once_its_process_has_ended(tmp_path: Path) -> None:
+def test_rank_with_a_missing_worker_is_given_up_once_its_process_has_ended(tmp_path: Path) -> None:
     def ask(index: int, owner: int) -> socket.socket:
         path, form = str(tmp_path / "lines"), wire.format_reference(lines)
         reader = sockets.enter_context(socket.socket(socket.AF_UNIX))
@@ -264,7 +264,7 @@ def test_desk_gives_up_a_rank_of_which_a_worker_is_missing_once_its_process_has_
         coordinator.poll(1)
 
 
-def test_folder_made_again_at_the_same_path_has_a_broker_of_its_own(root: Path) -> None:
+def test_folder_made_again_at_the_same_path_gets_its_own_broker(root: Path) -> None:
     """A file system gives a deleted folder's inode to the next one, and a broker lives as long as the process it reads for."""
     job, old = root / "job", []
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""A Pipe that several workers read and shuffle: each sample once, however uneven their sizes, and nobody waits for ever."""
+"""A shuffled Pipe with several readers yields each sample once, however uneven the sizes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Channel
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("by", [DataLoader, ThreadLoader])
-def test_uneven_samples_are_all_given(dataset: ChannelDataset, by: Any) -> None:
+def test_samples_of_uneven_sizes_are_all_read(dataset: ChannelDataset, by: Any) -> None:
     workers = {"num_workers": 2} if by is DataLoader else {"threads": 2}
     loader = by(dataset, batch_size=8, **workers, **({"collate_fn": list} if by is DataLoader else {"collate": list}))
     given = [sample for batch in loader for sample in batch]
@@ -117,7 +117,7 @@ def read_side_by_side(root: Path, piece: int, readers: int, stops: list[int], st
 
 
 @pytest.mark.parametrize("readers", [2, 3])
-def test_blocks_end_by_bytes_for_all_readers_at_once_and_can_be_resumed(tmp_path: Path, readers: int) -> None:
+def test_blocks_end_at_the_same_sample_for_all_readers_and_can_be_resumed(tmp_path: Path, readers: int) -> None:
     def root() -> Path:
         folder = Path(tempfile.mkdtemp(dir=tmp_path))
         make_root(folder)

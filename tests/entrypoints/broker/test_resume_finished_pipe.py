@@ -1,4 +1,4 @@
-"""A state of a Pipe's epoch that was read to its end, by one rank or by all: in a new container nobody waits in vain."""
+"""States of a Pipe epoch that one rank or all have read to its end."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def of_pipe(environment: Environment) -> ChannelDataset:
 
 
 @pytest.mark.parametrize("name", LOADERS)
-def test_of_a_pipe_in_a_new_container(tmp_path: Path, name: str) -> None:
+def test_state_of_a_finished_pipe_yields_nothing_in_a_new_container(tmp_path: Path, name: str) -> None:
     environment, feeder = pipe(tmp_path / "first", 61)
     first = LOADERS[name](of_pipe(environment))
     assert sorted(read(first, 2)) == sorted(f"0-{number}" for number in range(61))
@@ -79,7 +79,7 @@ def test_of_a_pipe_in_a_new_container(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["threads", "workers"])
-def test_of_a_pipe_whose_shares_end_one_after_the_other(tmp_path: Path, name: str) -> None:
+def test_states_between_the_ends_of_two_shards_yield_the_rest(tmp_path: Path, name: str) -> None:
     environment, feeder = pipe(tmp_path / "first", 9)  # five samples and four: two batches and one
     first = LOADERS[name](of_pipe(environment))
     iterator = iter(first)
@@ -100,7 +100,7 @@ def test_of_a_pipe_whose_shares_end_one_after_the_other(tmp_path: Path, name: st
 
 
 @pytest.mark.parametrize("reading", [None, SHUFFLED], ids=["", "shuffled"])
-def test_of_a_pipe_whose_ranks_end_one_after_the_other(
+def test_rank_that_finished_first_does_not_block_the_other_after_resuming(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reading: Reading | None
 ) -> None:
     """A StatefulDataLoader asks for nothing once a batch was its last, and the other rank waits for this one's share."""
@@ -136,9 +136,7 @@ def test_of_a_pipe_whose_ranks_end_one_after_the_other(
     leave(tmp_path / "second", feeder)
 
 
-def test_threads_with_nothing_left_return_once_the_other_ranks_need_not_wait(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_finished_threads_return_after_the_broker_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They were left alone after three seconds: a process that ended then had reported nothing where the machine was slow."""
     environment, feeder = pipe(tmp_path / "root", 20)
     loaders = []
@@ -171,7 +169,7 @@ def test_threads_with_nothing_left_return_once_the_other_ranks_need_not_wait(
     leave(tmp_path / "root", feeder)
 
 
-def test_a_state_of_a_longer_pipe_is_refused(tmp_path: Path) -> None:
+def test_state_of_a_longer_pipe_is_refused(tmp_path: Path) -> None:
     environment, feeder = pipe(tmp_path / "first", 61)
     share = Share(1, 2)
     with closing(open_channel("lines", environment=environment, share=share)) as samples:

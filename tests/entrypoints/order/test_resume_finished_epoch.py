@@ -1,4 +1,4 @@
-"""A state of an epoch that was read to its end: nothing of it is left, the next epoch is whole; with everything that has states."""
+"""A state of a finished epoch yields nothing more, and the next epoch is whole, with every loader."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ def of_files(environment: Environment) -> ChannelDataset:
 
 @pytest.mark.parametrize("mixed", [False, True], ids=["", "mixed"])
 @pytest.mark.parametrize("name", LOADERS)
-def test_nothing_is_left_and_the_next_epoch_is_whole(environment: Environment, name: str, mixed: bool) -> None:
+def test_state_of_a_finished_epoch_yields_nothing_and_the_next_epoch_whole(
+    environment: Environment, name: str, mixed: bool
+) -> None:
     def make() -> Any:
         parts = [of_files(environment) for _ in range(2 if mixed else 1)]
         return LOADERS[name](MixedDataset(dict.fromkeys(parts, 1.0)) if mixed else parts[0])
@@ -72,7 +74,7 @@ def test_nothing_is_left_and_the_next_epoch_is_whole(environment: Environment, n
 
 
 @pytest.mark.parametrize("name", [name for name in LOADERS if name != "dataset"])
-def test_a_share_that_has_ended_before_the_others_stays_so(environment: Environment, name: str) -> None:
+def test_shard_that_ended_before_the_others_stays_finished(environment: Environment, name: str) -> None:
     whole = read(LOADERS[name](of_files(environment)), 1)
     for count in (15, 16, 17, 18):  # batches: of 40 samples in one share, and 30 in the other
         first = LOADERS[name](of_files(environment))
@@ -86,7 +88,7 @@ def test_a_share_that_has_ended_before_the_others_stays_so(environment: Environm
 
 
 @pytest.mark.parametrize("name", ["threads", "stateful", "workers", "persistent workers"])
-def test_a_rank_that_has_ended_before_the_others_waits_in_its_epoch(
+def test_rank_that_ended_before_the_others_resumes_in_its_epoch(
     environment: Environment, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Else it would give the next epoch's samples where the others give what is left of this one."""
@@ -102,7 +104,7 @@ def test_a_rank_that_has_ended_before_the_others_waits_in_its_epoch(
 
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("persistent", [False, True], ids=["", "persistent"])
-def test_what_was_dropped_at_its_end_brings_no_epoch_back(
+def test_samples_dropped_at_the_end_do_not_repeat_the_epoch(
     environment: Environment, workers: int, persistent: bool
 ) -> None:
     """The loader's state is of before the samples that make no whole batch, which its workers then read again."""
@@ -122,7 +124,7 @@ def test_what_was_dropped_at_its_end_brings_no_epoch_back(
         del resumed
 
 
-def test_who_does_not_count_epochs_gets_one_for_each_iteration(environment: Environment) -> None:
+def test_iterations_without_set_epoch_read_one_epoch_each(environment: Environment) -> None:
     first = LOADERS["workers"](of_files(environment))
     whole = read(first, 1)
     iterator = iter(first)
@@ -133,7 +135,7 @@ def test_who_does_not_count_epochs_gets_one_for_each_iteration(environment: Envi
     assert read(resumed, None) == whole
 
 
-def test_samples_of_a_finished_epoch(environment: Environment) -> None:
+def test_state_of_finished_samples_yields_nothing(environment: Environment) -> None:
     def opened() -> Any:
         return open_channel("files", environment=environment, share=Share(), reading=SHUFFLED)
 
@@ -152,7 +154,7 @@ def test_samples_of_a_finished_epoch(environment: Environment) -> None:
 
 
 @pytest.mark.parametrize(("object_number", "position"), [(8, 0), (7, 3), (10**9, 0)])
-def test_a_state_beyond_the_last_object_is_refused(environment: Environment, object_number: int, position: int) -> None:
+def test_state_beyond_the_last_object_is_refused(environment: Environment, object_number: int, position: int) -> None:
     def opened() -> Any:
         return open_channel("files", environment=environment, share=Share())
 

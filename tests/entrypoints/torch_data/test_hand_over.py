@@ -1,4 +1,4 @@
-"""What a worker hands over through shared memory is what it gave, whatever the collate_fn, and nothing stays behind."""
+"""Samples that workers send through shared memory arrive unchanged, and no memory is left behind."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ def open_files() -> int:
 
 
 @pytest.mark.parametrize("context", ["fork", "spawn"])
-def test_samples_come_as_they_were_given(context: str) -> None:
+def test_samples_pass_shared_memory_unchanged(context: str) -> None:
     found = batches(Numbered(), multiprocessing_context=context)
     assert found == plain_batches()
     assert {type(value) for batch in found for each in batch for value in each.values()} == {str, bytes, int}
 
 
-def test_any_collate_fn_will_do() -> None:
+def test_any_collate_fn_gets_plain_samples() -> None:
     assert batches(Numbered(), jpgs) == [jpgs(batch) for batch in plain_batches()]
     assert batches(Numbered(), count_and_first) == [count_and_first(batch) for batch in plain_batches()]
     by_default = list(DataLoader(Numbered(), 4, num_workers=1))
     assert [batch["jpg"] for batch in by_default] == [jpgs(batch) for batch in plain_batches()]
 
 
-def test_large_fields_do_not_go_through_the_queue() -> None:
+def test_large_fields_bypass_the_queue() -> None:
     data = os.urandom(LEAST_BYTES)
     given = shared({"large": data, "small": data[1:]})
     assert [type(value) for value in given.values()] == [SharedBytes, bytes]
@@ -75,26 +75,26 @@ def test_large_fields_do_not_go_through_the_queue() -> None:
     assert hand_over.ForkingPickler.loads(hand_over.ForkingPickler.dumps(given["large"])) == data
 
 
-def test_other_pickles_hold_the_bytes_themselves() -> None:
+def test_plain_pickle_contains_the_bytes() -> None:
     """A worker may write what it likes to a file, too."""
     data = shared(os.urandom(LEAST_BYTES))
     assert pickle.loads(pickle.dumps(data)) == data
     assert len(pickle.dumps(data)) > LEAST_BYTES
 
 
-def test_batches_that_are_kept_stay_as_they_are() -> None:
+def test_kept_batches_are_not_overwritten() -> None:
     """The workers use their memory again; what was given is a copy."""
     assert batches(Numbered(600, 500), prefetch_factor=8) == plain_batches(600, 500)
 
 
-def test_memory_that_is_full_is_not_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_memory_sends_the_rest_through_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     """More waits than a worker has room for, and some that is larger than all of it: the rest goes through the queue."""
     monkeypatch.setattr(hand_over, "_PIECE_BYTES", 100_000)
     monkeypatch.setattr(hand_over, "_MOST_BYTES", 300_000)
     assert batches(Numbered(200, 2000), prefetch_factor=40) == plain_batches(200, 2000)
 
 
-def test_workers_that_persist_use_the_same_memory_and_leave_none() -> None:
+def test_persistent_workers_reuse_memory_and_leave_none() -> None:
     before = open_files()
     loader = DataLoader(Numbered(), 4, collate_fn=list, num_workers=1, persistent_workers=True)
     for _ in range(3):
@@ -112,7 +112,7 @@ def test_workers_that_persist_use_the_same_memory_and_leave_none() -> None:
     assert open_files() <= before + 12
 
 
-def test_a_forked_process_has_memory_of_its_own() -> None:
+def test_forked_process_has_its_own_memory() -> None:
     data = os.urandom(LEAST_BYTES)
     message = hand_over.ForkingPickler.dumps(shared(data))
     child = os.fork()
@@ -123,7 +123,7 @@ def test_a_forked_process_has_memory_of_its_own() -> None:
     assert hand_over.ForkingPickler.loads(message) == data
 
 
-def test_what_the_machine_lacks_the_queue_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_without_memfd_uses_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     hand_over._is_ready.cache_clear()
     monkeypatch.delattr(os, "memfd_create")
     try:
