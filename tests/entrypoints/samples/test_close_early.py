@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
+import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -182,3 +186,32 @@ def test_leaving_shuffled_blocks_does_not_wait_for_a_silent_pipe(
     reader.join(PATIENCE)
     with no_waiting(monkeypatch):
         samples.close()
+
+
+def test_ctrl_c_while_a_thread_starts_leaves_no_error_at_exit() -> None:
+    """Thread.start can be interrupted before the thread runs; the exit handler then joined a thread that was never started."""
+    program = """
+        import threading
+        from entrypoints.fetching.prefetch import read_ahead
+        from entrypoints.fetching.schedule import Limits
+
+        class Source:
+            key, size, ranges = "a", 1, True
+
+            def close(self):
+                pass
+
+        def interrupted(thread):
+            if thread.name == "prefetch":
+                raise KeyboardInterrupt
+            start(thread)
+
+        start, threading.Thread.start = threading.Thread.start, interrupted
+        streams = read_ahead(iter([Source()]), Limits(), "a test")
+        next(streams).read(1)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == -signal.SIGINT
+    assert "KeyboardInterrupt" in done.stderr and "Exception ignored" not in done.stderr
