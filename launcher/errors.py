@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 MAX_TOLD = 100  # problems; nobody reads more at a time
-Path = tuple[str | int, ...]  # a place in a spec: ("channels", "train", "s3_uri")
+SpecPath = tuple[str | int, ...]  # a place in a spec: ("channels", "train", "s3_uri")
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class Location:
 class Problem(NamedTuple):
     """One thing that is wrong, or probably wrong, with a spec."""
 
-    path: Path
+    path: SpecPath
     message: str  # what is wrong, why, and what to do
     code: str  # stable and documented: people search for it
     severity: Literal["error", "warning"] = "error"
     location: Location | None = None
-    meant: Path = ()  # for a misspelt key, the place that was probably meant: that it is missing is no news then
+    meant: SpecPath = ()  # for a misspelt key, the place that was probably meant: that it is missing is no news then
 
     def __str__(self) -> str:
         place = f"{self.location}: " if self.location else ""
@@ -59,7 +59,7 @@ class Problem(NamedTuple):
         return {**location, "path": dotted(self.path), **about}
 
 
-def dotted(path: Path) -> str:
+def dotted(path: SpecPath) -> str:
     """The path as people write it: `channels.train.s3_uri`, `tags[2]`."""
     text = ""
     for part in path:

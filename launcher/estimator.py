@@ -31,7 +31,7 @@ from pydantic import ValidationError
 import launcher
 from entrypoints import contract
 from launcher.checks.channels.entries import MAX_CHANNELS
-from launcher.errors import Path, RefusedError, dotted
+from launcher.errors import RefusedError, SpecPath, dotted
 from launcher.nearest import did_you_mean
 from launcher.planning import Plan
 from launcher.request.build import telling_variables
@@ -241,7 +241,7 @@ def _left_to_the_owner(plan: Plan, made: EstimatorInputs) -> Iterator[str]:
         )
 
 
-def _lost(entry: Any, sent: Any, place: Path = ()) -> Iterator[tuple[Path, Any]]:
+def _lost(entry: Any, sent: Any, place: SpecPath = ()) -> Iterator[tuple[SpecPath, Any]]:
     """The innermost members of an entry that are not sent as they are, with their values."""
     if isinstance(entry, Mapping) and entry:
         for member, value in entry.items():

@@ -16,7 +16,7 @@ from launcher.checks import check_spec
 from launcher.checks.channels.entries import MAX_CHANNELS
 from launcher.code.archive import CodeArchive
 from launcher.code.files import CodeError
-from launcher.errors import Path, Problem, SpecError, cut, in_file_order
+from launcher.errors import Problem, SpecError, SpecPath, cut, in_file_order
 from launcher.nearest import did_you_mean
 from launcher.reference.codes import without_ignored
 from launcher.request.aws_model import REQUEST, shapes, shown, violations
@@ -26,7 +26,7 @@ from launcher.spec.job import Code, JobSpec
 TOOLKIT_PROGRAM = "sagemaker_program"
 TOOLKIT_DIRECTORY = "sagemaker_submit_directory"
 TOOLKIT_TORCHRUN = "sagemaker_torch_distributed_enabled"
-_Found = tuple[Path, str, str]  # where, the code, and what is wrong
+_Found = tuple[SpecPath, str, str]  # where, the code, and what is wrong
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def _warnings(spec: JobSpec, code: Code, archive: CodeArchive, *, by_toolkit: bo
         message = (
             "requirements.txt travels with the code but is not installed; write code.requirements: requirements.txt"
         )
-        path: Path = ("code",)
+        path: SpecPath = ("code",)
         yield Problem(path, message, "code-requirements-unnamed", "warning", location=spec.locate(path))
     if archive.skipped:
         path = ("code",)
@@ -158,7 +158,7 @@ def _broken_limits(code: Code, request: dict[str, Any], uri: str) -> Iterator[_F
 
     Each is looked at by itself, since the request that they go into can be wrong in any way.
     """
-    place: Path = ("code",) if code.s3_uri is None else ("code", "s3_uri")
+    place: SpecPath = ("code",) if code.s3_uri is None else ("code", "s3_uri")
     if _place(code, request):
         for each in violations(uri, "S3Uri"):
             yield place, each.code, f"its place in S3, {shown(uri)}, {each.message}; choose a shorter code.s3_uri"

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from launcher.aws.account import AwsError
-from launcher.errors import AccountError, Path, Problem
+from launcher.errors import AccountError, Problem, SpecPath
 from launcher.planning import Plan
 from launcher.request.build import spec_path
 
@@ -45,7 +45,7 @@ def placed(error: AwsError, plan: Plan) -> AccountError:
     return AccountError([Problem(place, said, "aws-refused", location=plan.spec.locate(place) if place else None)])
 
 
-def _to_blame(message: str, code: str, request: Mapping[str, Any]) -> Path:
+def _to_blame(message: str, code: str, request: Mapping[str, Any]) -> SpecPath:
     """The place in the request that the message speaks of; empty where it tells of none."""
     if named := _MEMBER.search(message):
         return _member_path(named[1].split("."), request)
@@ -56,7 +56,7 @@ def _to_blame(message: str, code: str, request: Mapping[str, Any]) -> Path:
     return max(repeated, key=lambda each: each[0])[1] if repeated else ()
 
 
-def _member_path(words: list[str], request: Mapping[str, Any]) -> Path:
+def _member_path(words: list[str], request: Mapping[str, Any]) -> SpecPath:
     """`inputDataConfig.1.member.channelName` as a place in the request; lists are counted from 1 there."""
     path: list[str | int] = []
     value: Any = request
@@ -75,7 +75,7 @@ def _member_path(words: list[str], request: Mapping[str, Any]) -> Path:
     return tuple(path)
 
 
-def _texts(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
+def _texts(value: Any, path: SpecPath = ()) -> Iterator[tuple[SpecPath, str]]:
     if isinstance(value, str):
         if len(value) >= _SHORTEST_VALUE and path != ("TrainingJobName",):
             yield path, value

@@ -19,7 +19,7 @@ from launcher.checks.job import settings as job
 from launcher.checks.places import follows, hatch_index, member_path, said_at, watched, without
 from launcher.checks.remedies import example, remedy, room_elsewhere
 from launcher.checks.rule import Draft, Rule
-from launcher.errors import Location, Path, Problem
+from launcher.errors import Location, Problem, SpecPath
 from launcher.request.aws_model import Violation, shown, violations
 from launcher.request.build import build_request, key_path, spec_path, training_image
 from launcher.request.images import WANTED as IMAGE_KEYS
@@ -27,7 +27,7 @@ from launcher.spec.job import JobSpec
 from launcher.spec.names import MadeName, beginning
 
 _SHORT_FORMS = ("RoleArn", "FileSystemId")  # what is too short or too long for these is of another form altogether
-_IMAGE_PLACES: dict[str, Path] = {"region": ("region",), "instance_type": ("resource_config", "instance_type")}
+_IMAGE_PLACES: dict[str, SpecPath] = {"region": ("region",), "instance_type": ("resource_config", "instance_type")}
 RULES: tuple[Rule, ...] = (
     *job.RULES,
     *code.RULES,
@@ -52,7 +52,7 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def check_spec(spec: JobSpec, job_name: str | None = None, unknown: Iterable[Path] = ()) -> list[Problem]:
+def check_spec(spec: JobSpec, job_name: str | None = None, unknown: Iterable[SpecPath] = ()) -> list[Problem]:
     """Every problem of a spec that can be known offline: the service model's limits first, then the rules'.
 
     A rule that looks at something that is wrong already says nothing of it: what it would find follows from the first error.
@@ -94,7 +94,7 @@ def check_spec(spec: JobSpec, job_name: str | None = None, unknown: Iterable[Pat
     wrong = {
         place: path for place, path in wrong.items() if place and all(isinstance(part, str | int) for part in path)
     }
-    draft, asked = Draft(spec, right, given is not None), set[Path]()
+    draft, asked = Draft(spec, right, given is not None), set[SpecPath]()
     for rule in RULES:
         if wrong:  # a draft keeps what it has looked at, so each rule gets its own
             asked = set()

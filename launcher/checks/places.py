@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from launcher.errors import Path
+from launcher.errors import SpecPath
 from launcher.request.build import member_place, said_in_hatch
 from launcher.spec.job import JobSpec
 from launcher.spec.model import aws_name
@@ -29,7 +29,7 @@ def hatch_index(spec: JobSpec) -> dict[tuple[str, str], int]:
     return index
 
 
-def said_at(path: Path, spec: JobSpec, index: dict[tuple[str, str], int]) -> Path:
+def said_at(path: SpecPath, spec: JobSpec, index: dict[tuple[str, str], int]) -> SpecPath:
     """The place below `request` where the member that `path` names was said, or `path` itself; `index` is hatch_index's."""
     hatch = spec.request
     if not hatch or not path or path[0] == "request":
@@ -43,7 +43,7 @@ def said_at(path: Path, spec: JobSpec, index: dict[tuple[str, str], int]) -> Pat
     return ("request", *member) if said_in_hatch(member, path, spec) else path
 
 
-def _item_place(member: str, hatch: Any, rest: list[str | int], index: dict[tuple[str, str], int]) -> Path:
+def _item_place(member: str, hatch: Any, rest: list[str | int], index: dict[tuple[str, str], int]) -> SpecPath:
     """Where a channel or a tag, or a member of it, stands in a list of the hatch; the list where it is not in it."""
     place = index.get((member, str(rest[0]))) if rest else None
     if place is None:
@@ -58,7 +58,7 @@ def _item_place(member: str, hatch: Any, rest: list[str | int], index: dict[tupl
     return (member, place, name)
 
 
-def _held(value: Any, path: Path) -> Path:
+def _held(value: Any, path: SpecPath) -> SpecPath:
     """As much of `path` as stands below `value`."""
     for depth, part in enumerate(path):
         known = (isinstance(value, dict) and part in value) or (
@@ -73,7 +73,7 @@ def _held(value: Any, path: Path) -> Path:
 class _Watched(dict[str, Any]):
     """A mapping in which some members are unknown; it notes which of these are asked for."""
 
-    def __init__(self, known: dict[str, Any], unknown: Mapping[Any, Path], asked: set[Path]) -> None:
+    def __init__(self, known: dict[str, Any], unknown: Mapping[Any, SpecPath], asked: set[SpecPath]) -> None:
         super().__init__(known)
         self._unknown, self._asked = unknown, asked
 
@@ -90,12 +90,12 @@ class _Watched(dict[str, Any]):
         return super().get(member, default) if member in self else default
 
 
-def watched(value: Any, unknown: Mapping[Path, Path], asked: set[Path]) -> Any:
+def watched(value: Any, unknown: Mapping[SpecPath, SpecPath], asked: set[SpecPath]) -> Any:
     """A copy of a request, or of a part of it, that adds to `asked` the unknown places that are looked at.
 
     `unknown` has each place that holds something else than was meant, with its place in the spec, which `asked` gets.
     """
-    below: dict[str | int, dict[Path, Path]] = {}
+    below: dict[str | int, dict[SpecPath, SpecPath]] = {}
     for place, written in unknown.items():
         below.setdefault(place[0], {})[place[1:]] = written
     if isinstance(value, list):
@@ -110,7 +110,7 @@ def watched(value: Any, unknown: Mapping[Path, Path], asked: set[Path]) -> Any:
     )
 
 
-def follows(path: Path, unknown: Path) -> bool:
+def follows(path: SpecPath, unknown: SpecPath) -> bool:
     """Whether a finding at `path` of a rule that asked for the unknown place may follow from it.
 
     What is not known of one channel says nothing of another.
@@ -118,7 +118,7 @@ def follows(path: Path, unknown: Path) -> bool:
     return not path[:1] == unknown[:1] == ("channels",) or path[:2] == unknown[:2]
 
 
-def member_path(path: Path, spec: JobSpec, request: dict[str, Any]) -> Path:
+def member_path(path: SpecPath, spec: JobSpec, request: dict[str, Any]) -> SpecPath:
     """The place in the request of a place in the spec's own keys, whether or not anything is there."""
     key, *rest = path
     if key == "request":
@@ -135,7 +135,7 @@ def member_path(path: Path, spec: JobSpec, request: dict[str, Any]) -> Path:
     return ("InputDataConfig",)
 
 
-def without(value: Any, paths: list[Path]) -> Any:
+def without(value: Any, paths: list[SpecPath]) -> Any:
     """A copy of a request without what stands at `paths`, which has the wrong type, so that the rules can rely on the types."""
     if not paths:
         return value

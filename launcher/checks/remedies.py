@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from launcher.errors import Path
+from launcher.errors import SpecPath
 
 
-def remedy(path: Path, request: Any) -> str:
+def remedy(path: SpecPath, request: Any) -> str:
     """`; write ...` for a text at `path` of a request that breaks a limit of the model; nothing where none is known."""
     if path[:1] == ("Environment",):
         return "; a variable's name has letters, digits and underscores, and begins with no digit"
@@ -28,7 +28,7 @@ def remedy(path: Path, request: Any) -> str:
     return known(value) if known and isinstance(value, str) else ""
 
 
-def room_elsewhere(path: Path) -> str:
+def room_elsewhere(path: SpecPath) -> str:
     """`; put ...` for a setting that is too long, or too many of them: files have no limit."""
     if path[0] not in ("HyperParameters", "Environment"):
         return ""

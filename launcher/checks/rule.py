@@ -13,12 +13,12 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from entrypoints import contract
-from launcher.errors import Path
+from launcher.errors import SpecPath
 from launcher.request.images import built_in_algorithm
 from launcher.request.instance_types import InstanceType, instance_type
 from launcher.spec.job import JobSpec
 
-Found = tuple[Path, str]  # the place in the spec; what is wrong, why, and what to do
+Found = tuple[SpecPath, str]  # the place in the spec; what is wrong, why, and what to do
 
 # Where a training script is named: with any of these a built-in algorithm's image runs the script instead.
 _SCRIPT_NAMES = ("sagemaker_program", "SAGEMAKER_PROGRAM")
@@ -34,12 +34,12 @@ class Entry(NamedTuple):
     job: Mapping[str, Any]
     """The AlgorithmSpecification, whose mode counts for channels that name none."""
 
-    def path(self, key: str) -> Path:
+    def path(self, key: str) -> SpecPath:
         """The place of one of this channel's keys in the spec."""
         return ("channels", self.name, key)
 
     @property
-    def whole(self) -> Path:
+    def whole(self) -> SpecPath:
         """The place of this channel in the spec."""
         return ("channels", self.name)
 
@@ -120,10 +120,10 @@ class Draft:
         return self.instance_count
 
     @cached_property
-    def instance_types(self) -> Sequence[tuple[Path, InstanceType]]:
+    def instance_types(self) -> Sequence[tuple[SpecPath, InstanceType]]:
         """Every instance type that the job runs on or may run on, with its place in the spec."""
         resources = self.get("ResourceConfig") or {}
-        above: Path = ("resource_config",)
+        above: SpecPath = ("resource_config",)
         said = [((*above, "instance_type"), resources.get("InstanceType"))]
         for key, member in (("instance_groups", "InstanceGroups"), ("instance_preferences", "InstancePreferences")):
             for index, each in enumerate(resources.get(member, ())):

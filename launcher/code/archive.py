@@ -122,7 +122,7 @@ class _Hashed:
 class _Root(NamedTuple):
     """The code folder or a dependency, with its files under their names in the archive."""
 
-    key: errors.Path  # below the spec's `code`
+    key: errors.SpecPath  # below the spec's `code`
     path: Path
     files: Sequence[CodeFile]
     rules: FileRules | None = None  # None for a single file
@@ -167,7 +167,7 @@ def read_code(
 
 
 @contextmanager
-def _reported_at(*key: str | int) -> Iterator[errors.Path]:
+def _reported_at(*key: str | int) -> Iterator[errors.SpecPath]:
     """Let a CodeError about the files of one folder name the key that brought them."""
     try:
         yield key
@@ -186,7 +186,7 @@ def _folder(directory: Path, include: Sequence[str], exclude: Sequence[str]) -> 
     return _Root(("directory",), directory, list(islice(rules.walk(), MAX_FILES + 1)), rules)
 
 
-def _dependency(path: Path, include: Sequence[str], exclude: Sequence[str], key: errors.Path) -> _Root:
+def _dependency(path: Path, include: Sequence[str], exclude: Sequence[str], key: errors.SpecPath) -> _Root:
     """A file, or the files of a folder, under the base name of `path`."""
     base = Path(os.path.abspath(path)).name  # noqa: PTH100 - of `..` too, and the name of a link, not of what it leads to
     if os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises for a path that is too long

@@ -38,7 +38,7 @@ _LARGEST_IGNORE_FILE = 1_000_000  # bytes
 class CodeError(errors.RefusedError):
     """The code cannot travel as it is; `path`, below the spec's `code`, is where to change that."""
 
-    def __init__(self, message: str, code: str = "code-unreadable", path: errors.Path = ("directory",)) -> None:
+    def __init__(self, message: str, code: str = "code-unreadable", path: errors.SpecPath = ("directory",)) -> None:
         super().__init__(message)
         self.code, self.path = code, path
 

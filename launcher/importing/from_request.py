@@ -11,11 +11,11 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from entrypoints import contract
-from launcher.errors import InputError, Path, SpecError
+from launcher.errors import InputError, SpecError, SpecPath
 from launcher.importing.source_text import read_text
 from launcher.nearest import did_you_mean_path
 from launcher.parsing.parser import parse_spec
@@ -32,14 +32,14 @@ _FILE_SYSTEMS = ("EFS", "FSxLustre")
 _SHAPE_CODES = {WRONG_TYPE, "invalid-value", "unknown-key", "unknown-source", "unknown-value"}
 
 
-def import_file(path: str | FilePath) -> str:
+def import_file(path: str | Path) -> str:
     """Return the spec, as YAML, for the request in a file, or in standard input for `-`.
 
     Raises:
         InputError, SpecError: If there is no request in it.
     """
     try:
-        data = sys.stdin.buffer.read() if str(path) == "-" else FilePath(path).read_bytes()
+        data = sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()
         path, text = "<stdin>" if str(path) == "-" else path, data.decode("utf-8-sig")
     except OSError as error:
         near = did_you_mean_path(path) if isinstance(error, FileNotFoundError) else ""
@@ -219,7 +219,7 @@ def _sound(spec: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return spec, planned
 
 
-def _without(spec: dict[str, Any], path: Path) -> dict[str, Any]:
+def _without(spec: dict[str, Any], path: SpecPath) -> dict[str, Any]:
     """The spec without the member at `path`, of which a list or the channels go whole: their items have an order."""
     key, *inner = path
     part = spec.get(str(key))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from launcher.aws.masking import HIDDEN, settings_to_hide
-from launcher.errors import Path, dotted
+from launcher.errors import SpecPath, dotted
 from launcher.planning import Plan
 from launcher.request.aws_model import shapes
 from launcher.request.forms import find_request
@@ -33,7 +33,7 @@ _NAMED_BY = ("ChannelName", "Key", "Name", "RuleConfigurationName", "InstanceGro
 class Difference:
     """One member that is not the same: in the job that ran, and in the plan; None where it is absent."""
 
-    path: Path
+    path: SpecPath
     job: str | None
     plan: str | None
 
@@ -66,7 +66,7 @@ def differences(
     ]
 
 
-def _walk(before: Any, after: Any, path: Path) -> Iterator[tuple[Path, Any, Any]]:
+def _walk(before: Any, after: Any, path: SpecPath) -> Iterator[tuple[SpecPath, Any, Any]]:
     before, after = _by_name(before), _by_name(after)
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for key in [*before, *(key for key in after if key not in before)]:
@@ -75,7 +75,7 @@ def _walk(before: Any, after: Any, path: Path) -> Iterator[tuple[Path, Any, Any]
         yield path, before, after
 
 
-def _is_default(path: Path, before: Any, after: Any) -> bool:
+def _is_default(path: SpecPath, before: Any, after: Any) -> bool:
     """Whether one side says what the other's silence means."""
     if before is not _ABSENT and after is not _ABSENT:
         return False
@@ -96,7 +96,7 @@ def _by_name(value: Any) -> Any:
     return named if len(named) == len(value) else value
 
 
-def _shown(path: Path, value: Any, hidden: Mapping[tuple[str, str], str]) -> str | None:
+def _shown(path: SpecPath, value: Any, hidden: Mapping[tuple[str, str], str]) -> str | None:
     """The value for people; what stands for a hidden one stands alone, or in its place in the settings as a whole."""
     if value is _ABSENT:
         return None

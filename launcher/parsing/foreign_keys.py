@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from launcher.errors import Path
+from launcher.errors import SpecPath
 from launcher.spec.channels import KINDS
 from launcher.spec.model import spec_name
 
 # A key elsewhere, in snake_case -> its place in a spec.
-_OF_A_SPEC: dict[str, Path] = {
+_OF_A_SPEC: dict[str, SpecPath] = {
     "algorithm_specification": ("image",),
     "base_job_name": ("base_name",),
     "args": ("hyperparameters",),
@@ -164,10 +164,11 @@ _FIRST_KEYS = {  # of mappings that are taken for their first key
     "stopping_condition": "max_runtime_in_seconds: ...",
     "vpc_config": "security_group_ids: [sg-...], subnets: [subnet-...]",
 }
-_MISSED_AT: dict[Path, Path] = {("training_job_name",): ("base_name",)}  # where a rule asks for what is not there
+# The keys whose absence is reported at another key.
+_MISSED_AT: dict[SpecPath, SpecPath] = {("training_job_name",): ("base_name",)}
 
 
-def place_of(path: Path, known: Iterable[str]) -> tuple[str, Path] | None:
+def place_of(path: SpecPath, known: Iterable[str]) -> tuple[str, SpecPath] | None:
     """`write ...` for an unknown key, and the place that it stands for; None where the key is nobody's.
 
     `known` are the keys that the mapping around it has.
@@ -203,13 +204,13 @@ def place_of(path: Path, known: Iterable[str]) -> tuple[str, Path] | None:
     return None
 
 
-def as_yaml(place: Path) -> str:
+def as_yaml(place: SpecPath) -> str:
     """A place as one would write it: `code: {directory: ...}`."""
     *outer, last = place
     return "".join(f"{part}: {{" for part in outer) + f"{last}: ..." + "}" * len(outer)
 
 
-def as_mapping(path: Path, value: Any) -> str:
+def as_mapping(path: SpecPath, value: Any) -> str:
     """`; write {...}` for what is no mapping where one belongs; nothing where it does not tell what is meant.
 
     Values of lists stay out of it: in `environment` they can be secrets.
@@ -241,7 +242,7 @@ def _name(item: Any) -> str | None:
     return None
 
 
-def as_list(path: Path, value: Any) -> str:
+def as_list(path: SpecPath, value: Any) -> str:
     """`such as [...]` for what is no list where one belongs, made of the value where that is possible."""
     if path == ("extends",) and not isinstance(value, str):
         return "such as [base.yaml]"

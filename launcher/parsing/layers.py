@@ -10,10 +10,10 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any
 
-from launcher.errors import Location, Path, Problem, SpecError
+from launcher.errors import Location, Problem, SpecError, SpecPath
 from launcher.nearest import did_you_mean_path
 from launcher.parsing.text import MAX_BYTES, checked_text
 from launcher.parsing.tree import MAX_DEPTH, NULLS, Tree, empty, read_tree
@@ -27,7 +27,7 @@ _NAME = r"(?:\"[^\"]+\"|[^.\[\]\"=]+)"
 _STEPS = rf"{_NAME}(?:\.{_NAME}|\[[0-9]{{1,6}}\])*"
 _STEP = r"\"([^\"]+)\"|\[([0-9]+)\]|([^.\[\]\"=]+)"
 # Settings may hold secrets, so a dry run shows their variables by name: the places in a spec -> the request's member.
-_SETTINGS: dict[Path, str] = {
+_SETTINGS: dict[SpecPath, str] = {
     ("environment",): "Environment",
     ("hyperparameters",): "HyperParameters",
     ("request", "Environment"): "Environment",
@@ -35,7 +35,7 @@ _SETTINGS: dict[Path, str] = {
 }
 _WHOLE = {("request",), *_SETTINGS}
 # Mappings whose keys are the user's own: null in an upper layer takes one of the lower's away.
-_OF_USERS: tuple[Path, ...] = (("channels",), ("hyperparameters",), ("environment",), ("tags",))
+_OF_USERS: tuple[SpecPath, ...] = (("channels",), ("hyperparameters",), ("environment",), ("tags",))
 Veiled = dict[tuple[str, str], str]  # (member, name) -> the setting as written, its variables unresolved
 
 
@@ -50,9 +50,9 @@ def read_layers(text: str | bytes, file: str, sets: Sequence[str], environ: Mapp
     return tree, veiled
 
 
-def read_bytes(path: FilePath) -> bytes:
+def read_bytes(path: Path) -> bytes:
     """A file of a spec, up to one byte more than is taken: what never ends is cut. Raises OSError."""
-    if FilePath(os.path.realpath(path)).is_fifo():
+    if Path(os.path.realpath(path)).is_fifo():
         raise OSError(None, "it is a named pipe; pipe the spec into `launch -` instead")
     with path.open("rb") as file:
         return file.read(MAX_BYTES + 1)
@@ -96,7 +96,7 @@ def _extended(tree: Tree, above: tuple[str, ...], environ: Mapping[str, str], fi
             raise _refused(
                 (EXTENDS,), f"{_shown(name)} is no file of this machine; fetch it, and write its path", place
             )
-        path = FilePath(tree.file).parent / name
+        path = Path(tree.file).parent / name
         if os.path.realpath(path) in above:
             raise _refused((EXTENDS,), f"{_shown(name)} extends this file in turn; end the circle", place)
         if next(files, None) is None:
@@ -119,14 +119,14 @@ def _shown(name: str) -> str:
 
 def _laid_over(upper: Tree, lower: Tree) -> Tree:
     """The upper tree's keys over the lower's; places follow the values."""
-    replaced: set[Path] = set()
+    replaced: set[SpecPath] = set()
     value = _merged(upper.value, lower.value, (), replaced)
     places = {path: at for path, at in lower.places.items() if not _is_below(path, replaced)} | upper.places
     problems = [*lower.problems, *upper.problems]
     return Tree(upper.file, value, places, problems, upper.lines, below={**lower.below, **upper.below})
 
 
-def _merged(upper: Any, lower: Any, path: Path, replaced: set[Path]) -> Any:
+def _merged(upper: Any, lower: Any, path: SpecPath, replaced: set[SpecPath]) -> Any:
     """The values of both; `replaced` gets the places at which nothing of the lower is left."""
     if isinstance(upper, dict) and isinstance(lower, dict):
         result = dict(lower)
@@ -141,7 +141,7 @@ def _merged(upper: Any, lower: Any, path: Path, replaced: set[Path]) -> Any:
     return upper
 
 
-def _is_below(path: Path, places: set[Path]) -> bool:
+def _is_below(path: SpecPath, places: set[SpecPath]) -> bool:
     return any(path[:length] in places for length in range(len(path) + 1))
 
 
@@ -149,7 +149,7 @@ def _assign(tree: Tree, assignment: str) -> None:
     """One `--set path=value`."""
     name, equals, text = assignment.partition("=")
     place = Location(f"--set {name}", 1, 1, assignment)
-    steps: Path = tuple(quoted or (int(index) if index else key) for quoted, index, key in re.findall(_STEP, name))
+    steps: SpecPath = tuple(quoted or (int(index) if index else key) for quoted, index, key in re.findall(_STEP, name))
     if not equals or not re.fullmatch(_STEPS, name) or len(steps) > MAX_DEPTH:
         raise _refused((), "is not path=value, such as resource_config.instance_count=2", place)
     if steps[0] == EXTENDS:
@@ -169,7 +169,7 @@ def _assign(tree: Tree, assignment: str) -> None:
         tree.places.setdefault(steps[:length], place)
 
 
-def _given(text: str, steps: Path, place: Location) -> Tree:
+def _given(text: str, steps: SpecPath, place: Location) -> Tree:
     """The value of a `--set`: YAML's lists, mappings and quoted texts where it begins like one, else the text as it stands.
 
     So no `#`, `: ` or line break changes a text behind its writer's back. Raises SpecError.
@@ -189,7 +189,7 @@ def _given(text: str, steps: Path, place: Location) -> Tree:
         raise _refused(steps, f"{first.message}{quoted}", place) from None
 
 
-def _with(level: Any, steps: Path, value: Any) -> Any:
+def _with(level: Any, steps: SpecPath, value: Any) -> Any:
     """`level` with `value` at the end of `steps`; mappings on the way are made. Raises LookupError."""
     if not steps:
         return value
@@ -204,7 +204,7 @@ def _with(level: Any, steps: Path, value: Any) -> Any:
     return {**mapping, step: _with(mapping.get(step), rest, value)}
 
 
-def _resolved(value: Any, path: Path, tree: Tree, environ: Mapping[str, str]) -> Any:
+def _resolved(value: Any, path: SpecPath, tree: Tree, environ: Mapping[str, str]) -> Any:
     """The value with every `${NAME}` and `${NAME:-default}` replaced; `$${` stands for `${`.
 
     A variable that stands for settings as a whole is left as it is written: it can hold no mapping, but a secret.
@@ -271,5 +271,5 @@ def _texts(value: Any) -> Iterator[str]:
         yield value
 
 
-def _refused(path: Path, message: str, place: Location | None) -> SpecError:
+def _refused(path: SpecPath, message: str, place: Location | None) -> SpecError:
     return SpecError([Problem(path, message, "spec-layer", location=place)])

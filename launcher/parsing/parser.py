@@ -10,13 +10,13 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
 from launcher.checks import check_spec
-from launcher.errors import MAX_TOLD, InputError, Path, Problem, SpecError, cut, dotted, in_file_order, place_order
+from launcher.errors import MAX_TOLD, InputError, Problem, SpecError, SpecPath, cut, dotted, in_file_order, place_order
 from launcher.nearest import did_you_mean, did_you_mean_path, nearest
 from launcher.parsing.foreign_keys import as_list, as_mapping, place_of
 from launcher.parsing.layers import read_bytes, read_layers
@@ -29,10 +29,11 @@ from launcher.spec.values import WRONG_TYPE, Plain
 
 _MANY_KEYS = 15  # more than this nobody reads
 _WRONG_FORMS = {"model_type", "model_attributes_type", "dict_type", "tuple_type", "list_type"}
-_Found = tuple[Path, Mapping[str, Any], Mapping[str, Any]]  # where, pydantic's error, and the value that it is about
+# The place in the spec, pydantic's error, and the value that it is about.
+_Found = tuple[SpecPath, Mapping[str, Any], Mapping[str, Any]]
 
 
-def load(path: str | FilePath, *, sets: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> JobSpec:
+def load(path: str | Path, *, sets: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> JobSpec:
     """Read a spec from a file, or from standard input for `-`.
 
     `sets` are `path=value` as after `--set`; `environ` is what `${NAME}` is looked up in, this process's own unless given.
@@ -42,7 +43,7 @@ def load(path: str | FilePath, *, sets: Sequence[str] = (), environ: Mapping[str
     if str(path) == "-":
         return parse_spec(sys.stdin.buffer.read(MAX_BYTES + 1), "<stdin>", sets=sets, environ=environ)
     try:
-        data = read_bytes(FilePath(path))
+        data = read_bytes(Path(path))
     except OSError as error:
         near = did_you_mean_path(path, is_spec) if isinstance(error, FileNotFoundError) else ""
         raise InputError(f"{path}: cannot be read: {error.strerror}{near or '; check the path'}") from None
@@ -95,11 +96,11 @@ def _located(problem: Problem, details: Mapping[str, Any], tree: Tree) -> Proble
     return problem._replace(location=at)
 
 
-def _up_to_list(path: Path) -> Path:
+def _up_to_list(path: SpecPath) -> SpecPath:
     return next((path[:index] for index, part in enumerate(path) if isinstance(part, int)), path)
 
 
-def _within(path: Path, places: set[Path]) -> bool:
+def _within(path: SpecPath, places: set[SpecPath]) -> bool:
     return any(path[:length] in places for length in range(1, len(path) + 1))
 
 
@@ -122,9 +123,9 @@ def _validated(value: Mapping[str, Any]) -> tuple[JobSpec, list[_Found]]:
             value = _without(value, [path for path, _, _ in found])
 
 
-def _without(value: Any, paths: list[Path]) -> Any:
+def _without(value: Any, paths: list[SpecPath]) -> Any:
     """A copy of `value` that lacks what stands at `paths`. A wrong item takes its list along: items have an order."""
-    below: dict[str | int, list[Path]] = {}
+    below: dict[str | int, list[SpecPath]] = {}
     dropped = set()
     for path in paths:
         inner = value.get(path[0])
@@ -171,7 +172,7 @@ def _problem(details: Mapping[str, Any], value: Mapping[str, Any]) -> Problem:
             return Problem(path, details["msg"], details["type"] if details["type"] == WRONG_TYPE else "invalid-value")
 
 
-def _instead(path: Path, known: list[str]) -> tuple[str, Path]:
+def _instead(path: SpecPath, known: list[str]) -> tuple[str, SpecPath]:
     """What to write instead of a key that the mapping around it lacks, and the place that was probably meant."""
     elsewhere = place_of(path, known)
     if elsewhere is not None:
@@ -192,7 +193,7 @@ def _instead(path: Path, known: list[str]) -> tuple[str, Path]:
     ), ()
 
 
-def _spec_path(loc: tuple[str | int, ...]) -> Path:
+def _spec_path(loc: tuple[str | int, ...]) -> SpecPath:
     """Pydantic's location without what it adds: the kind of a channel or of an image, and `[key]` for a problem of a key."""
     path = loc[:-1] if loc[-1:] == ("[key]",) else loc
     if path[:1] == ("extends",):
@@ -222,13 +223,13 @@ def _model_of(annotation: Any) -> type[BaseModel] | None:
     return annotation if plain and issubclass(annotation, BaseModel) else None
 
 
-def _called(path: Path) -> str:
+def _called(path: SpecPath) -> str:
     if path and isinstance(path[-1], int):
         return dotted(path[-2:])
     return "a spec" if not path else "a channel" if path[0] == "channels" and len(path) == 2 else str(path[-1])
 
 
-def _known_keys(path: Path, value: Mapping[str, Any]) -> list[str]:
+def _known_keys(path: SpecPath, value: Mapping[str, Any]) -> list[str]:
     """The keys that the mapping at `path` may have."""
     model: Any = JobSpec
     if path[:1] == ("channels",):

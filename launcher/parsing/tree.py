@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from launcher.errors import Location, Path, Problem, SpecError
+from launcher.errors import Location, Problem, SpecError, SpecPath
 from launcher.parsing.text import checked_text, lines_of, refused
 from launcher.parsing.words import explained
 from launcher.spec.values import BOOLEANS, INTEGER, Plain
@@ -42,18 +42,18 @@ class Tree:
 
     file: str
     value: Any = None
-    places: dict[Path, Location] = field(default_factory=dict)
+    places: dict[SpecPath, Location] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)  # of keys, and of texts that look like something else
     lines: list[str] = field(default_factory=list, repr=False)
     aliased: bool = False  # so that a value can stand in it more than once
-    below: dict[Path, Location] = field(default_factory=dict)  # texts that begin on a line below their key
+    below: dict[SpecPath, Location] = field(default_factory=dict)  # texts that begin on a line below their key
 
     def location(self, place: tuple[int, int]) -> Location:
         """A place of this document's own text."""
         line, column = place
         return Location(self.file, line, column, self.lines[line - 1] if line <= len(self.lines) else "")
 
-    def locate(self, path: Path) -> Location | None:
+    def locate(self, path: SpecPath) -> Location | None:
         """The place of `path`, or of the nearest thing around it that was written."""
         while path and path not in self.places:
             path = path[:-1]
@@ -230,7 +230,7 @@ def _unseen(text: str) -> str:
     return "".join({each for each in text if unicodedata.category(each) in ("Zs", "Cf")})
 
 
-def _plain(node: _Node, path: Path, tree: Tree, walk: _Walk) -> Any:
+def _plain(node: _Node, path: SpecPath, tree: Tree, walk: _Walk) -> Any:
     """A node as dict, list or scalar; notes the place of everything and the problems of keys."""
     walk.left -= 1
     if walk.left < 0:
@@ -242,7 +242,7 @@ def _plain(node: _Node, path: Path, tree: Tree, walk: _Walk) -> Any:
     if node.kind == "sequence":
         items = []
         for index, item in enumerate(node.value):
-            below: Path = (*path, index)
+            below: SpecPath = (*path, index)
             tree.places[below] = tree.location(item.place)
             items.append(_plain(item, below, tree, walk))
         return items
@@ -283,7 +283,7 @@ def _wrong_key(key: _Node, item: _Node) -> str | None:
     return None
 
 
-def _merged(node: _Node, path: Path, tree: Tree, walk: _Walk) -> dict[str, Any]:
+def _merged(node: _Node, path: SpecPath, tree: Tree, walk: _Walk) -> dict[str, Any]:
     """What `<<: *anchor` or `<<: [*one, *two]` brings in; earlier ones win, and the mapping's own keys win over all."""
     merged: dict[str, Any] = {}
     walk.merges += 1
@@ -303,5 +303,5 @@ def _merged(node: _Node, path: Path, tree: Tree, walk: _Walk) -> dict[str, Any]:
     return merged
 
 
-def _problem(path: Path, message: str, code: str, tree: Tree, place: tuple[int, int]) -> Problem:
+def _problem(path: SpecPath, message: str, code: str, tree: Tree, place: tuple[int, int]) -> Problem:
     return Problem(path, message, code, location=tree.location(place))

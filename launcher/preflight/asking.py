@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from launcher.aws.account import AwsError
-from launcher.errors import Path
+from launcher.errors import SpecPath
 from launcher.preflight.check import Found, Subject
 
 _T = TypeVar("_T")
 
 
 def each(
-    subject: Subject, things: Iterable[tuple[Path, _T]], look: Callable[[Path, _T], Iterator[Found]]
+    subject: Subject, things: Iterable[tuple[SpecPath, _T]], look: Callable[[SpecPath, _T], Iterator[Found]]
 ) -> Iterator[Found]:
     """What `look` finds about each thing at its place in the spec; what could not be asked about is told as such.
 

@@ -14,12 +14,13 @@ from typing import Any, Literal
 
 from launcher.aws.account import Account, AwsError
 from launcher.checks.rule import Draft
-from launcher.errors import Path, RefusedError
+from launcher.errors import RefusedError, SpecPath
 from launcher.planning import Plan
 from launcher.s3.uri import Place
 
-Found = tuple[Path, str, str]  # the place in the spec; the code; what is wrong, why, and what to do
-Told = tuple[Path, str]  # a place in the spec; something about it that is worth knowing, or why it could not be asked
+Found = tuple[SpecPath, str, str]  # the place in the spec; the code; what is wrong, why, and what to do
+# A place in the spec; something about it that is worth knowing, or why it could not be asked.
+Told = tuple[SpecPath, str]
 Progress = tuple[int, int | None]  # objects looked at; how many there are, if that is known
 Severity = Literal["error", "warning"]
 _UNKNOWN_CALL = (  # codes of endpoints that speak to us, but do not know what we ask
@@ -114,11 +115,11 @@ class Subject:
                 raise
         return answer.result()
 
-    def note(self, path: Path, text: str) -> None:
+    def note(self, path: SpecPath, text: str) -> None:
         """Tell a fact that the report shows: nothing is wrong with it."""
         self.notes.append((path, text))
 
-    def could_not_ask(self, path: Path, error: RefusedError) -> None:
+    def could_not_ask(self, path: SpecPath, error: RefusedError) -> None:
         """Tell that one of a check's questions has no answer, and go on with the others.
 
         Raises it where the credentials have expired, since then none has.

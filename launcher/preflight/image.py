@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from launcher.aws.account import AwsError
-from launcher.errors import Path
+from launcher.errors import SpecPath
 from launcher.nearest import did_you_mean
 from launcher.preflight.asking import each, own_account
 from launcher.preflight.check import Check, Found, Subject
@@ -46,7 +46,7 @@ def images_exist(subject: Subject) -> Iterator[Found]:
     """Ask ECR about the training image, and about those of the debugger's and profiler's rules."""
     draft = subject.draft
     if draft.get("AlgorithmSpecification.TrainingImageConfig.TrainingRepositoryAccessMode") == "Vpc":
-        named: list[tuple[Path, str]] = []
+        named: list[tuple[SpecPath, str]] = []
     else:
         named = [(("image",), draft.image)]
     for key, member in _LISTS:
@@ -56,7 +56,7 @@ def images_exist(subject: Subject) -> Iterator[Found]:
     yield from each(subject, images, lambda path, image: _look(subject, path, image))
 
 
-def _look(subject: Subject, path: Path, image: EcrImage) -> Iterator[Found]:
+def _look(subject: Subject, path: SpecPath, image: EcrImage) -> Iterator[Found]:
     here = subject.account.region
     if image.region != here:
         if subject.plan.spec.region is None:  # else the rule image-region has told

@@ -15,7 +15,7 @@ from launcher.aws.account import Account, AwsError, CredentialsError
 from launcher.aws.threads import start
 from launcher.checks.places import hatch_index, said_at
 from launcher.console import Console
-from launcher.errors import Path, Problem, RefusedError
+from launcher.errors import Problem, RefusedError, SpecPath
 from launcher.planning import Plan
 from launcher.preflight import CHECKS
 from launcher.preflight.check import Check, Found, Progress, Subject, Told, why_not
@@ -152,7 +152,7 @@ def _refusal(ended: Future[None]) -> RefusedError | None:
 def _outcome(run: _Run, ended: Future[None], silent: set[str], deadline: float | None) -> Outcome:
     spec, index = run.subject.plan.spec, hatch_index(run.subject.plan.spec)
 
-    def problem(path: Path, code: str, message: str) -> Problem:
+    def problem(path: SpecPath, code: str, message: str) -> Problem:
         place = said_at(path, spec, index)
         location = spec.locate(place)
         if code == "name-taken":

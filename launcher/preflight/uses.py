@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from entrypoints import contract
 from launcher.checks.channels.uris import uris
 from launcher.checks.rule import Draft, Entry
-from launcher.errors import Path, RefusedError
+from launcher.errors import RefusedError, SpecPath
 from launcher.preflight.check import Subject
 from launcher.request.build import connector_variables
 from launcher.s3.uri import Place, parse_s3_uri
@@ -18,7 +18,7 @@ from launcher.s3.uri import Place, parse_s3_uri
 class Use(NamedTuple):
     """One place that the job uses."""
 
-    path: Path  # in the spec
+    path: SpecPath  # in the spec
     place: Place
     by: Literal["SageMaker", "script"]  # who reads or writes it
 
@@ -44,7 +44,7 @@ def place_of(uri: str) -> Place | None:
     return place
 
 
-def code_place(subject: Subject) -> Path:
+def code_place(subject: Subject) -> SpecPath:
     """Where the spec says where the code lies."""
     code = subject.plan.spec.code
     return ("code", "s3_uri") if code is not None and code.s3_uri is not None else ("code",)
@@ -90,7 +90,7 @@ def _of_code(subject: Subject) -> Iterator[Use]:
 
 
 def _of_request(subject: Subject) -> Iterator[Use]:
-    code: set[Path] = {("channels", contract.CODE_CHANNEL, "s3_uri")} if subject.plan.code_uri else set()
+    code: set[SpecPath] = {("channels", contract.CODE_CHANNEL, "s3_uri")} if subject.plan.code_uri else set()
     for path, uri in uris(Draft(subject.plan.spec, subject.request)):
         place = place_of(uri)
         if place and path not in code:

@@ -12,10 +12,10 @@ import re
 import zlib
 from collections.abc import Iterator, Mapping
 from functools import cache
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from launcher.errors import Path, dotted
+from launcher.errors import SpecPath, dotted
 from launcher.nearest import did_you_mean
 from launcher.spec.values import BOOLEANS, INTEGER, Plain
 
@@ -45,7 +45,7 @@ _JAVA_CLASSES = {
 class Violation(NamedTuple):
     """One limit of the model that a request breaks."""
 
-    path: Path  # in the request: ("InputDataConfig", 0, "ChannelName")
+    path: SpecPath  # in the request: ("InputDataConfig", 0, "ChannelName")
     message: str
     code: str
 
@@ -79,7 +79,7 @@ def shapes() -> Mapping[str, Any]:
     package = importlib.util.find_spec("botocore")
     if package is None or not package.submodule_search_locations:
         raise ImportError("botocore is missing: pip install boto3")
-    file = FilePath(package.submodule_search_locations[0], "data", _SERVICE)
+    file = Path(package.submodule_search_locations[0], "data", _SERVICE)
     packed = file.read_bytes()
     size = int.from_bytes(packed[-4:], "little")  # where gzip keeps it; without it, growing the buffer takes 1 ms
     return shapes_of(zlib.decompress(packed, wbits=31, bufsize=size))
@@ -91,7 +91,7 @@ def shapes_of(model: bytes) -> Mapping[str, Any]:
     return found if REQUEST in found else dict(json.loads(model)["shapes"])
 
 
-def violations(value: Any, shape_name: str = REQUEST, path: Path = ()) -> Iterator[Violation]:
+def violations(value: Any, shape_name: str = REQUEST, path: SpecPath = ()) -> Iterator[Violation]:
     """Every limit that `value` breaks, in its own order."""
     shape = shapes()[shape_name]
     expected = _JSON_TYPES[shape["type"]]
@@ -133,7 +133,7 @@ def typed(value: Any, shape_name: str) -> Any:
     return str(value)
 
 
-def _members(value: dict[str, Any], shape: dict[str, Any], path: Path) -> Iterator[Violation]:
+def _members(value: dict[str, Any], shape: dict[str, Any], path: SpecPath) -> Iterator[Violation]:
     for name in shape.get("required", ()):
         if name not in value:
             yield Violation((*path, name), "is missing, and AWS requires it", "aws-required")
@@ -145,7 +145,7 @@ def _members(value: dict[str, Any], shape: dict[str, Any], path: Path) -> Iterat
             yield Violation((*path, name), f"is no member of the request{hint}", "aws-unknown-member")
 
 
-def _instead(name: str, known: dict[str, Any], path: Path) -> str:
+def _instead(name: str, known: dict[str, Any], path: SpecPath) -> str:
     """What to do with a member that a structure of the request lacks."""
     if not path and name == REQUEST:
         return "; it is the request itself: write its members in its place"
@@ -157,10 +157,10 @@ def _instead(name: str, known: dict[str, Any], path: Path) -> str:
 
 
 @cache
-def _places() -> dict[str, list[Path]]:
+def _places() -> dict[str, list[SpecPath]]:
     """The structures of the request, at most two levels down, in which each member stands; items of lists are left out."""
-    found: dict[str, list[Path]] = {}
-    todo: list[tuple[Path, str]] = [((), REQUEST)]
+    found: dict[str, list[SpecPath]] = {}
+    todo: list[tuple[SpecPath, str]] = [((), REQUEST)]
     for place, shape in todo:
         for name, member in shapes()[shape].get("members", {}).items():
             found.setdefault(name, []).append(place)
@@ -169,7 +169,7 @@ def _places() -> dict[str, list[Path]]:
     return found
 
 
-def _text(value: str, shape: dict[str, Any], path: Path) -> Iterator[Violation]:
+def _text(value: str, shape: dict[str, Any], path: SpecPath) -> Iterator[Violation]:
     if "enum" in shape:
         if value not in shape["enum"]:
             yield Violation(path, _unknown(value, shape["enum"]), "aws-enum")
@@ -191,7 +191,7 @@ def _unknown(value: str, known: list[str]) -> str:
     return f"{shown(value)} is not known to the installed botocore{did_you_mean(value, known)}"
 
 
-def _bounds(size: int, shape: dict[str, Any], path: Path, one: str = "", many: str = "") -> Iterator[Violation]:
+def _bounds(size: int, shape: dict[str, Any], path: SpecPath, one: str = "", many: str = "") -> Iterator[Violation]:
     for limit, word in (("min", "least"), ("max", "most")):
         bound = shape.get(limit, LARGEST if limit == "max" else None)
         if bound is not None and (size < bound if limit == "min" else size > bound):

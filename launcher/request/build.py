@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from entrypoints import contract
-from launcher.errors import Path
+from launcher.errors import SpecPath
 from launcher.request.aws_model import REQUEST, shapes, typed
 from launcher.request.images import ImageError, resolve_image
 from launcher.spec.job import JobSpec
@@ -165,13 +165,13 @@ def _add_channels(request: dict[str, Any], spec: JobSpec) -> None:
         request.setdefault("Environment", {})[variable] = json.dumps(channels[name].connector(name))
 
 
-def spec_path(path: Path, request: dict[str, Any], spec: JobSpec) -> Path:
+def spec_path(path: SpecPath, request: dict[str, Any], spec: JobSpec) -> SpecPath:
     """The place in the spec that a place in its request came from."""
     by_key = key_path(path, request, spec)
     return ("request", *path) if said_in_hatch(path, by_key, spec) else by_key
 
 
-def said_in_hatch(member: Path, key: Path, spec: JobSpec) -> bool:
+def said_in_hatch(member: SpecPath, key: SpecPath, spec: JobSpec) -> bool:
     """Whether `request:` says what a member of the request is, or that it is not; `key` is the place of the spec's own key.
 
     There null takes a member away, and a list takes the place of the spec's. What is missing from a mapping is missed in
@@ -189,7 +189,7 @@ def said_in_hatch(member: Path, key: Path, spec: JobSpec) -> bool:
     return bool(member)
 
 
-def _is_written(spec: JobSpec, path: Path) -> bool:
+def _is_written(spec: JobSpec, path: SpecPath) -> bool:
     """Whether something stands at a place of the spec's own keys."""
     value: Any = spec
     for part in path:
@@ -202,7 +202,7 @@ def _is_written(spec: JobSpec, path: Path) -> bool:
     return value is not None
 
 
-def key_path(path: Path, request: dict[str, Any], spec: JobSpec) -> Path:
+def key_path(path: SpecPath, request: dict[str, Any], spec: JobSpec) -> SpecPath:
     """The place of the spec's own key for a place in its request, whether or not it was written there."""
     for key, place in _PLACES.items():
         if path[: len(place)] == place:
@@ -233,5 +233,5 @@ def key_path(path: Path, request: dict[str, Any], spec: JobSpec) -> Path:
     return _inner(path, verbatim=False)
 
 
-def _inner(path: Path, *, verbatim: bool) -> Path:
+def _inner(path: SpecPath, *, verbatim: bool) -> SpecPath:
     return path if verbatim else tuple(spec_name(part) if isinstance(part, str) else part for part in path)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from launcher.errors import InputError, Path, dotted
+from launcher.errors import InputError, SpecPath, dotted
 from launcher.request.aws_model import REQUEST, shapes, typed
 
 _READ_ONLY = {"ResourceConfig": ("SelectedInstanceType", "SelectedInstanceCount")}
@@ -74,7 +74,7 @@ def _held(data: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     return held, name
 
 
-def _candidates(value: Any, place: Path, name: str) -> Iterator[tuple[Path, dict[str, Any], str]]:
+def _candidates(value: Any, place: SpecPath, name: str) -> Iterator[tuple[SpecPath, dict[str, Any], str]]:
     """Every request below `value`, with its place and the name of what is around it."""
     if isinstance(value, dict):
         names = {_bare(key) for key in value}
@@ -104,7 +104,7 @@ def _refuse_computed(held: Mapping[str, Any]) -> None:
         )
 
 
-def _computed(value: Any, place: Path) -> Iterator[Path]:
+def _computed(value: Any, place: SpecPath) -> Iterator[SpecPath]:
     """The places whose values are a path, an expression or a reference."""
     if isinstance(value, dict):
         if len(value) == 1 and place and _COMPUTED.fullmatch(str(next(iter(value)))) and _is_reference(value):

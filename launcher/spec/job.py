@@ -6,12 +6,12 @@ can still be looked at for all its other problems.
 """
 
 from collections.abc import Callable, Mapping
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Discriminator, PrivateAttr, Tag
 
-from launcher.errors import Location, Path
+from launcher.errors import Location, SpecPath
 from launcher.spec import sections as parts
 from launcher.spec.channels import Channel
 from launcher.spec.model import Part
@@ -110,16 +110,16 @@ class JobSpec(Part):
     """US dollars. A submission that may cost more needs an agreement: an answer, or `--yes`; 100 where nothing is set."""
 
     _veiled: dict[tuple[str, str], str] = PrivateAttr(default_factory=dict)
-    _locate: Callable[[Path], Location | None] | None = PrivateAttr(default=None)
+    _locate: Callable[[SpecPath], Location | None] | None = PrivateAttr(default=None)
 
-    def locate(self, path: Path) -> Location | None:
+    def locate(self, path: SpecPath) -> Location | None:
         """Where `path`, or the nearest thing around it, stands in the file this spec was read from."""
         return self._locate(path) if self._locate else None
 
-    def folder_of(self, path: Path) -> str:
+    def folder_of(self, path: SpecPath) -> str:
         """The folder that a relative path at `path` starts from: that of the file in which it is written."""
         location = self.locate(path)
-        return str(FilePath(location.file).parent) if location else "."
+        return str(Path(location.file).parent) if location else "."
 
     @property
     def veiled(self) -> Mapping[tuple[str, str], str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from datetime import datetime, timezone
 
-from launcher.errors import Location, Path
+from launcher.errors import Location, SpecPath
 from launcher.spec.job import JobSpec
 
 MAX_LENGTH = 63  # TrainingJobName in the service model
@@ -32,9 +32,9 @@ def job_name(spec: JobSpec, now: datetime | None = None) -> MadeName:
     return MadeName(beginning(spec.base_name if spec.base_name is not None else "job") + ending)
 
 
-def place_of_name(name: str, spec: JobSpec) -> tuple[Path, Location | None]:
+def place_of_name(name: str, spec: JobSpec) -> tuple[SpecPath, Location | None]:
     """Return where a job's name was given, in the spec or by `--name`: the place in the spec, empty for `--name`."""
-    path: Path = ("training_job_name",)
+    path: SpecPath = ("training_job_name",)
     if (spec.request or {}).get("TrainingJobName") == name:
         path = ("request", "TrainingJobName")
     elif spec.training_job_name != name:

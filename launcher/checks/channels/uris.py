@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from entrypoints import contract
 from launcher.checks.rule import Draft, Found, Rule
-from launcher.errors import Path
+from launcher.errors import SpecPath
 
 _LONGEST = 1024  # characters of S3Uri in the service model, which tells of longer ones
 # Hosts of S3: s3.REGION, s3-REGION, s3.dualstack..., s3-fips..., BUCKET.s3..., and those of VPC endpoints.
@@ -17,9 +17,9 @@ _S3_HOST = re.compile(
 )
 
 
-def uris(draft: Draft) -> Iterator[tuple[Path, str]]:
+def uris(draft: Draft) -> Iterator[tuple[SpecPath, str]]:
     """Every S3 URI of the request and of the connector, with its place in the spec; none longer than AWS takes."""
-    said: list[tuple[Path, str | None]] = [(entry.path("s3_uri"), entry.get("S3Uri")) for entry in draft.entries]
+    said: list[tuple[SpecPath, str | None]] = [(entry.path("s3_uri"), entry.get("S3Uri")) for entry in draft.entries]
     for key, member, name in (
         ("output_data_config", "OutputDataConfig", "S3OutputPath"),
         ("checkpoint_config", "CheckpointConfig", "S3Uri"),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from launcher.checks.rule import Draft, Found, Rule
-from launcher.errors import Path
+from launcher.errors import SpecPath
 from launcher.spec.model import aws_name
 
 
@@ -45,7 +45,7 @@ def counts_are_positive(draft: Draft) -> Iterator[Found]:
     """
     resources = draft.get("ResourceConfig") or {}
     placements = draft.get("ResourceConfig.InstancePlacementConfig.PlacementSpecifications") or ()
-    counted: list[tuple[Path, Mapping[str, Any]]] = [(("instance_count",), resources)]
+    counted: list[tuple[SpecPath, Mapping[str, Any]]] = [(("instance_count",), resources)]
     counted += [(("instance_groups", index, "instance_count"), each) for index, each in enumerate(draft.groups)]
     counted += [
         (("instance_preferences", index, "instance_count"), each)

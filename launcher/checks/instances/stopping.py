@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from launcher.checks.rule import Draft, Found, Rule
-from launcher.errors import Path
+from launcher.errors import SpecPath
 
 A_MINUTE = 60  # seconds
 MAX_RUNTIME = 28 * 24 * 3600  # seconds
 
-_RUNTIME: Path = ("stopping_condition", "max_runtime_in_seconds")
-_WAIT: Path = ("stopping_condition", "max_wait_time_in_seconds")
-_PENDING: Path = ("stopping_condition", "max_pending_time_in_seconds")
+_RUNTIME: SpecPath = ("stopping_condition", "max_runtime_in_seconds")
+_WAIT: SpecPath = ("stopping_condition", "max_wait_time_in_seconds")
+_PENDING: SpecPath = ("stopping_condition", "max_pending_time_in_seconds")
 
 
 def runtime_is_said(draft: Draft) -> Iterator[Found]:

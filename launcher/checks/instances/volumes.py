@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from launcher.checks.rule import Draft, Found, Rule
-from launcher.errors import Path
+from launcher.errors import SpecPath
 
 MAX_GIGABYTES = 16384  # of one EBS volume
 
 _BYTES = 2**30  # of a gigabyte
-_SIZE: Path = ("resource_config", "volume_size_in_gb")
+_SIZE: SpecPath = ("resource_config", "volume_size_in_gb")
 
 
 def volume_for_what_has_no_disk(draft: Draft) -> Iterator[Found]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from launcher.checks.rule import Draft, Found, Rule
-from launcher.errors import Path
+from launcher.errors import SpecPath
 from launcher.request.aws_model import shapes
 
-_KEEP_ALIVE: Path = ("resource_config", "keep_alive_period_in_seconds")
+_KEEP_ALIVE: SpecPath = ("resource_config", "keep_alive_period_in_seconds")
 
 
 def _keep_alive(draft: Draft) -> int:

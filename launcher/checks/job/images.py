@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from launcher.checks.rule import Draft, Found, Rule
-from launcher.errors import Path
+from launcher.errors import SpecPath
 from launcher.nearest import did_you_mean
 from launcher.request.images import image_region, is_of_aws, known_regions, registry_domain
 from launcher.spec.sections import Image
@@ -132,7 +132,7 @@ def image_of_the_jobs_region(draft: Draft) -> Iterator[Found]:
     region = draft.spec.region
     if region is not None and not _REGION.fullmatch(region):
         return  # region-name
-    images: list[tuple[Path, str]] = [(("image",), draft.image)]
+    images: list[tuple[SpecPath, str]] = [(("image",), draft.image)]
     for key, member in (
         ("debug_rule_configurations", "DebugRuleConfigurations"),
         ("profiler_rule_configurations", "ProfilerRuleConfigurations"),
@@ -173,9 +173,9 @@ def resources_of_the_images_region(draft: Draft) -> Iterator[Found]:
             yield path, f"lies in {lies_in}, but the image in {region}; name one of {region}, or the image of {lies_in}"
 
 
-def _elsewhere(draft: Draft, region: str) -> Iterator[tuple[Path, str]]:
+def _elsewhere(draft: Draft, region: str) -> Iterator[tuple[SpecPath, str]]:
     """What the job names by an ARN of another region: its place, and that region."""
-    arns: list[tuple[Path, str | None]] = [
+    arns: list[tuple[SpecPath, str | None]] = [
         (("algorithm_name",), draft.get("AlgorithmSpecification.AlgorithmName")),
         (("resource_config", "training_plan_arn"), draft.get("ResourceConfig.TrainingPlanArn")),
         (("resource_config", "volume_kms_key_id"), draft.get("ResourceConfig.VolumeKmsKeyId")),

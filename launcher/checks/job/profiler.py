@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from launcher.checks.rule import Draft, Found, Rule
-from launcher.errors import Path
+from launcher.errors import SpecPath
 
 _INTERVALS = (100, 200, 500, 1000, 5000, 60000)  # milliseconds
 _LISTS = (
@@ -84,11 +84,11 @@ def parameters_are_named(draft: Draft) -> Iterator[Found]:
             yield path, f"has parameters called {' and '.join(parameters)}; write {{{name}: ...}}"
 
 
-def _parameters(draft: Draft) -> Iterator[tuple[Path, Mapping[str, str]]]:
-    hook: Path = ("debug_hook_config",)
+def _parameters(draft: Draft) -> Iterator[tuple[SpecPath, Mapping[str, str]]]:
+    hook: SpecPath = ("debug_hook_config",)
     yield (*hook, "hook_parameters"), draft.get("DebugHookConfig.HookParameters") or {}
     for index, each in enumerate(draft.get("DebugHookConfig.CollectionConfigurations") or ()):
-        place: Path = (*hook, "collection_configurations", index, "collection_parameters")
+        place: SpecPath = (*hook, "collection_configurations", index, "collection_parameters")
         yield place, each.get("CollectionParameters", {})
     for key, member in _LISTS:
         for index, rule in enumerate(draft.request.get(member, ())):

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from launcher.aws.account import AwsError
-from launcher.errors import Path
+from launcher.errors import SpecPath
 from launcher.preflight.asking import listed
 from launcher.preflight.check import Check, Found, Subject
 from launcher.preflight.iam.encryption import first_keys
@@ -44,7 +44,7 @@ def buckets_let_the_role_in(subject: Subject) -> Iterator[Found]:
 
 def _denied(subject: Subject, bucket: str, policy: Mapping[str, Any], wanted: list[Need], role: str) -> Iterator[Found]:
     statements = _listed(policy.get("Statement"))
-    told: dict[tuple[Path, str, str], list[str]] = {}
+    told: dict[tuple[SpecPath, str, str], list[str]] = {}
     for need in wanted:
         for statement in statements:
             if _is_denied(subject, statement, need, role):

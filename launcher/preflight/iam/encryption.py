@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from launcher.aws.account import AwsError
 from launcher.aws.threads import at_once
-from launcher.errors import Path
+from launcher.errors import SpecPath
 from launcher.preflight.check import Subject
 from launcher.preflight.iam.keys import described_key
 from launcher.s3.uri import Place
@@ -18,7 +18,7 @@ from launcher.s3.uri import Place
 _KMS = ("aws:kms", "aws:kms:dsse")
 
 
-def keys_of_data(subject: Subject, reads: list[tuple[Path, Place]]) -> Iterator[tuple[Path, str]]:
+def keys_of_data(subject: Subject, reads: list[tuple[SpecPath, Place]]) -> Iterator[tuple[SpecPath, str]]:
     """The key's ARN of one object below each prefix, where KMS encrypted it; what cannot be asked is passed over."""
     for (path, _), outcome in at_once(lambda read: _key_of_object(subject, read[1]), reads):
         if arn := outcome.result():

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from launcher.aws.account import AwsError
-from launcher.errors import Path
+from launcher.errors import SpecPath
 from launcher.preflight.asking import each
 from launcher.preflight.check import Check, Found, Subject
 
@@ -20,7 +20,7 @@ STATES = {
 }
 
 
-def named_keys(subject: Subject) -> list[tuple[Path, str]]:
+def named_keys(subject: Subject) -> list[tuple[SpecPath, str]]:
     """The keys that the request names, with their places in the spec."""
     said = (
         (("output_data_config", "kms_key_id"), subject.draft.get("OutputDataConfig.KmsKeyId")),
@@ -38,7 +38,7 @@ def described_key(subject: Subject, key: str) -> dict[str, Any]:
 def keys_can_encrypt(subject: Subject) -> Iterator[Found]:
     """Ask KMS about each key."""
 
-    def look(path: Path, key: str) -> Iterator[Found]:
+    def look(path: SpecPath, key: str) -> Iterator[Found]:
         here, elsewhere = subject.account.region, re.match(r"arn:[^:]*:kms:([^:]+):", key)
         if elsewhere and elsewhere[1] != here:
             yield path, "key-region", f"lies in {elsewhere[1]}, but the job runs in {here}; name a key of {here}"
@@ -59,7 +59,7 @@ def keys_can_encrypt(subject: Subject) -> Iterator[Found]:
     yield from each(subject, named_keys(subject), look)
 
 
-def _unfit(path: Path, key: str, known: dict[str, Any]) -> Iterator[Found]:
+def _unfit(path: SpecPath, key: str, known: dict[str, Any]) -> Iterator[Found]:
     state = known.get("KeyState", "Enabled")
     if state in STATES:
         wrong, remedy = STATES[state]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from entrypoints import contract
 from launcher.aws.account import AwsError
-from launcher.errors import Path
+from launcher.errors import SpecPath
 from launcher.preflight.check import Subject
 from launcher.preflight.iam.encryption import key_of_bucket, keys_of_data
 from launcher.preflight.iam.keys import described_key, named_keys
@@ -30,14 +30,14 @@ _SEE = tuple(
 )
 _LOG = ("logs:CreateLogStream", "logs:PutLogEvents")
 _LOG_GROUP = "/aws/sagemaker/TrainingJobs"
-_OUTPUT_KEY: Path = ("output_data_config", "kms_key_id")
+_OUTPUT_KEY: SpecPath = ("output_data_config", "kms_key_id")
 _SOME_KEY = "object"  # stands for the keys below a prefix
 
 
 class Need(NamedTuple):
     """One action on one resource."""
 
-    path: Path  # what in the spec needs it
+    path: SpecPath  # what in the spec needs it
     action: str
     resource: str  # its ARN, or "*"
     told: str  # the resource as people write it
@@ -65,9 +65,11 @@ def needs(subject: Subject, partition: str, account: str) -> Iterator[Need]:
         yield Need(ROLE, action, stream, f"the log group {_LOG_GROUP}", False)
 
 
-def prefixes_read(subject: Subject) -> list[tuple[Path, Place]]:
+def prefixes_read(subject: Subject) -> list[tuple[SpecPath, Place]]:
     """The prefixes that are read, by SageMaker or by the script."""
-    reads: list[tuple[Path, Place]] = [(entry.path("s3_uri"), place) for entry, place in channels(subject, "S3Prefix")]
+    reads: list[tuple[SpecPath, Place]] = [
+        (entry.path("s3_uri"), place) for entry, place in channels(subject, "S3Prefix")
+    ]
     return reads + [(("channels", name, "s3_uri"), place) for name, place in connectors(subject)]
 
 
@@ -100,14 +102,14 @@ def s3_needs(subject: Subject, partition: str) -> Iterator[Need]:
                 yield need._replace(told=str(output), is_vital=is_vital)
 
 
-def _list_and_read(path: Path, place: Place, partition: str, *, looked_up: bool) -> Iterator[Need]:
+def _list_and_read(path: SpecPath, place: Place, partition: str, *, looked_up: bool) -> Iterator[Need]:
     for need in _on_object("s3:GetObject", path, _below(place), partition):
         yield need._replace(told=f"{place}*", place=place if looked_up else None)
         bucket = f"arn:{partition}:s3:::{place.bucket}"
         yield Need(path, "s3:ListBucket", bucket, f"the bucket {place.bucket}", True, place)
 
 
-def _on_object(action: str, path: Path, place: Place, partition: str) -> Iterator[Need]:
+def _on_object(action: str, path: SpecPath, place: Place, partition: str) -> Iterator[Need]:
     """An action on one key of a bucket; access points and directory buckets have ARNs and actions of their own."""
     if not re.match(r"arn:|.*(-s3alias|--x-s3)$", place.bucket):
         yield Need(path, action, f"arn:{partition}:s3:::{place.bucket}/{place.key}", str(place), True)
@@ -141,9 +143,9 @@ def _of_keys(subject: Subject) -> Iterator[Need]:
             yield Need(path, "kms:CreateGrant", arn, arn, False)
 
 
-def buckets_keys(subject: Subject, named: Mapping[Path, str]) -> Iterator[tuple[Path, str]]:
+def buckets_keys(subject: Subject, named: Mapping[SpecPath, str]) -> Iterator[tuple[SpecPath, str]]:
     """The keys with which buckets encrypt what the job writes and names no key for; `named` are those of the spec."""
-    output: Path = ("output_data_config", "s3_output_path")
+    output: SpecPath = ("output_data_config", "s3_output_path")
     written = [(output, subject.draft.get("OutputDataConfig.S3OutputPath"))] if _OUTPUT_KEY not in named else []
     written.append((("checkpoint_config", "s3_uri"), subject.draft.get("CheckpointConfig.S3Uri")))
     for path, uri in written:

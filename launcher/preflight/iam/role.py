@@ -10,12 +10,12 @@ from typing import Any
 from urllib.parse import unquote
 
 from launcher.aws.account import AwsError
-from launcher.errors import Path
+from launcher.errors import SpecPath
 from launcher.nearest import nearest
 from launcher.preflight.asking import listed, own_account
 from launcher.preflight.check import Check, Found, Subject
 
-ROLE: Path = ("role_arn",)
+ROLE: SpecPath = ("role_arn",)
 _ARN = re.compile(r"arn:(?P<partition>[^:]+):iam::(?P<account>\d{12}):role/(?:.*/)?(?P<name>[^/]+)", re.DOTALL)
 _SERVICE = "sagemaker.amazonaws.com"
 _ASSUME = "sts:assumerole"

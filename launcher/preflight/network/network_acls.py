@@ -11,13 +11,13 @@ import ipaddress
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from launcher.errors import Path
+from launcher.errors import SpecPath
 from launcher.preflight.asking import listed
 from launcher.preflight.check import Check, Found, Subject
 from launcher.preflight.network.s3_route import is_for_s3
 from launcher.preflight.network.vpc import subnet_ids, subnets, vpc_id
 
-_SUBNETS: Path = ("vpc_config", "subnets")
+_SUBNETS: SpecPath = ("vpc_config", "subnets")
 _TCP = ("-1", "6")
 _HTTPS = (443, 443)
 _ANSWERS = (1024, 65535)  # ports of clients, as far as any system uses them

@@ -11,13 +11,13 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal
 
 from launcher.aws.account import AwsError
-from launcher.errors import Path
+from launcher.errors import SpecPath
 from launcher.preflight.asking import listed
 from launcher.preflight.check import Check, Found, Subject
 from launcher.preflight.network.security_groups import leaves_for
 from launcher.preflight.network.vpc import CLOSED, group_ids, groups, subnet_ids, subnets, vpc_id
 
-_SUBNETS: Path = ("vpc_config", "subnets")
+_SUBNETS: SpecPath = ("vpc_config", "subnets")
 _HTTPS = 443
 _GONE = ("deleting", "deleted", "failed", "rejected", "expired")
 _TARGETS = (

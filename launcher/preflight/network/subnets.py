@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from launcher.aws.account import AwsError
-from launcher.errors import Path
+from launcher.errors import SpecPath
 from launcher.preflight.asking import listed
 from launcher.preflight.check import Check, Found, Subject
 from launcher.preflight.network.security_groups import admits
 from launcher.preflight.network.vpc import group_ids, groups, ranges, subnet_ids, subnets, vpc_id, zone
 from launcher.preflight.quota.machines import Machines, alternatives
 
-_SUBNETS: Path = ("vpc_config", "subnets")
-_GROUPS: Path = ("vpc_config", "security_group_ids")
+_SUBNETS: SpecPath = ("vpc_config", "subnets")
+_GROUPS: SpecPath = ("vpc_config", "security_group_ids")
 _FOR_TALK = (32768, 60999)  # Linux's ephemeral ports, which gloo and NCCL listen on; a rule for both ends is for all
 
 

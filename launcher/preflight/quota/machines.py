@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from launcher.checks.rule import Draft
-from launcher.errors import Path
+from launcher.errors import SpecPath
 
 # Elastic Fabric Adapters: developer guide, train-vpc (addresses for each instance), and EC2's list of types with EFA whose
 # training images use it.
@@ -17,7 +17,7 @@ _EFA = re.compile(r"ml\.(p3dn|p4de?|p5(e|en)?\.48xlarge|p6[a-z]*-[a-z0-9]+|trn1n
 class Machines(NamedTuple):
     """Instances of one type, and the place in the spec that asks for them."""
 
-    path: Path
+    path: SpecPath
     instance_type: str
     instances: int
     plans: tuple[str, ...] = ()  # the ARNs of the training plans that reserve them
@@ -36,7 +36,7 @@ class Machines(NamedTuple):
 def alternatives(draft: Draft) -> list[list[Machines]]:
     """What the job may run on: any one of these. A job of instance groups needs all of its groups at once."""
     resources = draft.get("ResourceConfig") or {}
-    above: Path = ("resource_config",)
+    above: SpecPath = ("resource_config",)
     common = {name: resources[name] for name in ("InstanceCount", "TrainingPlanArn") if name in resources}
     if draft.groups:
         groups = [
@@ -51,7 +51,7 @@ def alternatives(draft: Draft) -> list[list[Machines]]:
     return [[each] for each in (one, *preferred) if each is not None]
 
 
-def _machines(path: Path, said: Mapping[str, Any]) -> Machines | None:
+def _machines(path: SpecPath, said: Mapping[str, Any]) -> Machines | None:
     name, count = said.get("InstanceType"), said.get("InstanceCount")
     if not isinstance(name, str) or not isinstance(count, int):
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from launcher.errors import Path
+from launcher.errors import SpecPath
 from launcher.preflight.check import Check, Found, Subject
 from launcher.preflight.quota.machines import alternatives
 from launcher.preflight.quota.service_quotas import values
@@ -14,13 +14,13 @@ _LISTS = (
     ("debug_rule_configurations", "DebugRuleConfigurations"),
     ("profiler_rule_configurations", "ProfilerRuleConfigurations"),
 )
-_KEEP_ALIVE: Path = ("resource_config", "keep_alive_period_in_seconds")
+_KEEP_ALIVE: SpecPath = ("resource_config", "keep_alive_period_in_seconds")
 
 
 class Wanted(NamedTuple):
     """Instances of one type that count towards one quota."""
 
-    path: Path
+    path: SpecPath
     instance_type: str
     usage: str  # `training job usage`
     instances: int

@@ -12,7 +12,7 @@ from typing import Any
 
 from launcher.aws.account import AwsError
 from launcher.durations import duration
-from launcher.errors import Path
+from launcher.errors import SpecPath
 from launcher.preflight.asking import each, listed
 from launcher.preflight.check import Check, Found, Subject
 from launcher.preflight.quota.machines import Machines, alternatives
@@ -28,9 +28,9 @@ def plans_serve_the_job(subject: Subject) -> Iterator[Found]:
     yield from each(subject, uses, lambda path, use: _judged(subject, path, *use))
 
 
-def _judged(subject: Subject, above: Path, arn: str, machines: Machines) -> Iterator[Found]:
+def _judged(subject: Subject, above: SpecPath, arn: str, machines: Machines) -> Iterator[Found]:
     is_own = "instance_preferences" in above
-    path: Path = (*above, "training_plan_arns") if is_own else ("resource_config", "training_plan_arn")
+    path: SpecPath = (*above, "training_plan_arns") if is_own else ("resource_config", "training_plan_arn")
     name = arn.rpartition("/")[2]
     try:
         plan = subject.ask("sagemaker", "describe_training_plan", TrainingPlanName=name)
@@ -61,7 +61,7 @@ def _judged(subject: Subject, above: Path, arn: str, machines: Machines) -> Iter
         subject.note(path, f"the plan begins at {plan['StartTime']:%Y-%m-%d %H:%M} UTC; until then the job is Pending")
 
 
-def _too_small(path: Path, name: str, plan: dict[str, Any], machines: Machines) -> Iterator[Found]:
+def _too_small(path: SpecPath, name: str, plan: dict[str, Any], machines: Machines) -> Iterator[Found]:
     reserved: dict[str, int] = {}
     for capacity in plan.get("ReservedCapacitySummaries", ()):
         kind = capacity.get("InstanceType", "")
@@ -77,7 +77,7 @@ def _too_small(path: Path, name: str, plan: dict[str, Any], machines: Machines) 
         yield path, "training-plan-unusable", f"{message}; ask for fewer, or name another plan"
 
 
-def _too_short(subject: Subject, path: Path, name: str, plan: dict[str, Any]) -> Iterator[Found]:
+def _too_short(subject: Subject, path: SpecPath, name: str, plan: dict[str, Any]) -> Iterator[Found]:
     longest = subject.draft.get("StoppingCondition.MaxRuntimeInSeconds")
     if "EndTime" not in plan or longest is None:
         return

@@ -11,7 +11,7 @@ from typing import Any
 
 from launcher.aws.account import AwsError
 from launcher.aws.threads import at_once
-from launcher.errors import Path
+from launcher.errors import SpecPath
 from launcher.preflight.check import Check, Found, Severity, Subject
 from launcher.preflight.iam.needs import prefixes_read
 from launcher.preflight.s3.listing import ARCHIVES, listing
@@ -59,7 +59,7 @@ def _archived(subject: Subject, place: Place) -> str | None:
     return None
 
 
-def _told(path: Path, place: Place, wrong: str) -> Found:
+def _told(path: SpecPath, place: Place, wrong: str) -> Found:
     return path, "objects-archived", f"below {place}, {wrong}, and cannot be read; {REMEDY}"
 
 

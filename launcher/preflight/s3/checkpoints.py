@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from entrypoints import contract
 from launcher.aws.account import AwsError
-from launcher.errors import Path
+from launcher.errors import SpecPath
 from launcher.preflight.check import Check, Found, Subject
 from launcher.preflight.s3.listing import Listing, listing
 from launcher.preflight.uses import place_of
 from launcher.s3.uri import Place
 
-_URI: Path = ("checkpoint_config", "s3_uri")
+_URI: SpecPath = ("checkpoint_config", "s3_uri")
 
 
 def ask_checkpoints(subject: Subject) -> Iterator[Found]:

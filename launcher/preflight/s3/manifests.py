@@ -16,7 +16,7 @@ from launcher.aws.account import AwsError
 from launcher.aws.threads import at_once
 from launcher.checks.rule import Entry
 from launcher.console import human_bytes
-from launcher.errors import Path, RefusedError
+from launcher.errors import RefusedError, SpecPath
 from launcher.nearest import did_you_mean
 from launcher.preflight.check import Check, Found, Subject
 from launcher.preflight.s3.archives import ARCHIVED, REMEDY, archive_of
@@ -166,7 +166,7 @@ def _of_manifest(subject: Subject, entry: Entry, place: Place) -> Iterator[Found
     yield from _missing(subject, path, named, f"{place} names")
 
 
-def _missing(subject: Subject, path: Path, named: Named, what: str) -> Iterator[Found]:
+def _missing(subject: Subject, path: SpecPath, named: Named, what: str) -> Iterator[Found]:
     if named.refused is not None:
         subject.could_not_ask(path, named.refused)
     if named.missing:

@@ -11,7 +11,7 @@ from launcher.aws.account import AwsError
 from launcher.aws.threads import at_once
 from launcher.checks.rule import Entry
 from launcher.console import human_bytes
-from launcher.errors import Path
+from launcher.errors import SpecPath
 from launcher.nearest import did_you_mean
 from launcher.preflight.check import Check, Found, Subject
 from launcher.preflight.s3.listing import Listing, beside, listing
@@ -29,12 +29,12 @@ _SPACE_OF_NO_FOLDER = ("have an empty folder name ('//')",)  # File takes these
 
 def ask_prefixes(subject: Subject) -> Iterator[Found]:
     """Each channel that names a prefix, SageMaker's and the connector's, at the same time."""
-    entries: list[tuple[Path, Place, Entry | None]] = [
+    entries: list[tuple[SpecPath, Place, Entry | None]] = [
         (entry.path("s3_uri"), place, entry) for entry, place in channels(subject, "S3Prefix")
     ]
     entries += [(("channels", name, "s3_uri"), place, None) for name, place in connectors(subject)]
 
-    def look(each: tuple[Path, Place, Entry | None]) -> list[Found]:
+    def look(each: tuple[SpecPath, Place, Entry | None]) -> list[Found]:
         path, place, entry = each
         return list(_judged(subject, path, listing(subject, place), entry))
 
@@ -46,7 +46,7 @@ def ask_prefixes(subject: Subject) -> Iterator[Found]:
                 subject.could_not_ask(path, error)
 
 
-def _judged(subject: Subject, path: Path, found: Listing, entry: Entry | None) -> Iterator[Found]:
+def _judged(subject: Subject, path: SpecPath, found: Listing, entry: Entry | None) -> Iterator[Found]:
     if found.count == 0:
         yield _empty(subject, path, found, entry)
         return
@@ -73,7 +73,7 @@ def _on_each_host(found: Listing, entry: Entry | None, hosts: int) -> str:
     return words
 
 
-def _empty(subject: Subject, path: Path, found: Listing, entry: Entry | None) -> Found:
+def _empty(subject: Subject, path: SpecPath, found: Listing, entry: Entry | None) -> Found:
     if found.folders:
         return path, "prefix-only-folders", f"{found.place} holds empty folders but no object; upload the data first"
     message = (
@@ -93,7 +93,7 @@ def _near(subject: Subject, place: Place) -> str:
     return near or (f"; beside it there are {', '.join(names[:3])}" if names else "")
 
 
-def _siblings(subject: Subject, path: Path, found: Listing) -> Iterator[Found]:
+def _siblings(subject: Subject, path: SpecPath, found: Listing) -> Iterator[Found]:
     """Other names that begin with a prefix which is a whole name itself."""
     key = found.place.key
     if not key or key.endswith("/"):
@@ -107,7 +107,7 @@ def _siblings(subject: Subject, path: Path, found: Listing) -> Iterator[Found]:
     yield path, "prefix-siblings", f"{found.place} also takes {shown}, since it is a beginning of keys; {remedy}"
 
 
-def _unservable(path: Path, found: Listing, entry: Entry) -> Iterator[Found]:
+def _unservable(path: SpecPath, found: Listing, entry: Entry) -> Iterator[Found]:
     mode = entry.get("InputMode")
     if mode not in ("File", "FastFile"):
         return
@@ -123,7 +123,7 @@ def _unservable(path: Path, found: Listing, entry: Entry) -> Iterator[Found]:
         yield path, code, message
 
 
-def _small(path: Path, found: Listing, entry: Entry, hosts: int) -> Iterator[Found]:
+def _small(path: SpecPath, found: Listing, entry: Entry, hosts: int) -> Iterator[Found]:
     if found.count <= _FEW or found.bytes / found.count >= _SMALL:
         return
     count, size = found.count / hosts, found.bytes / hosts

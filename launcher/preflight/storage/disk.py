@@ -14,7 +14,7 @@ from launcher.aws.account import AwsError
 from launcher.aws.threads import at_once
 from launcher.checks.rule import Entry
 from launcher.console import human_bytes
-from launcher.errors import Path
+from launcher.errors import SpecPath
 from launcher.preflight.check import Check, Found, Subject
 from launcher.preflight.quota.machines import alternatives
 from launcher.preflight.s3.checkpoints import older_state
@@ -61,7 +61,7 @@ def ask_disk(subject: Subject) -> Iterator[Found]:
 
 def _sizes(subject: Subject) -> _Sizes:
     """Bytes that each host copies of each channel, as far as is known."""
-    work: list[tuple[str, Path, Callable[[], Copied]]] = []
+    work: list[tuple[str, SpecPath, Callable[[], Copied]]] = []
     for entry, place in channels(subject, "S3Prefix"):
         if entry.get("InputMode") == "File":
 
@@ -100,7 +100,7 @@ def _bytes_of_older_state(subject: Subject) -> Copied:
     return Copied(found.bytes, found.is_complete) if found else Copied(0, True)
 
 
-def _gets(subject: Subject, name: str, machine: Path) -> bool:
+def _gets(subject: Subject, name: str, machine: SpecPath) -> bool:
     """Whether a channel is brought to the machines that `machine` asks for: all, or some instance groups."""
     entry = subject.draft.entry(name)
     names = entry.get("InstanceGroupNames") if entry else None
@@ -109,7 +109,7 @@ def _gets(subject: Subject, name: str, machine: Path) -> bool:
     return subject.draft.groups[int(machine[2])].get("InstanceGroupName") in names
 
 
-def _space(subject: Subject, name: str, path: Path) -> tuple[Path, float, str]:
+def _space(subject: Subject, name: str, path: SpecPath) -> tuple[SpecPath, float, str]:
     """Where the space is asked for, how many bytes it has, and what it is. Raises AwsError."""
     volume = subject.draft.get("ResourceConfig.VolumeSizeInGB") or 0
     disks = 0
@@ -123,7 +123,7 @@ def _space(subject: Subject, name: str, path: Path) -> tuple[Path, float, str]:
     return ("resource_config", "volume_size_in_gb"), size, f"the volume of {volume} GB holds {human_bytes(size)}"
 
 
-def _judged(copied: _Sizes, path: Path, space: float, what: str) -> Iterator[Found]:
+def _judged(copied: _Sizes, path: SpecPath, space: float, what: str) -> Iterator[Found]:
     need = sum(size.bytes for size in copied.values())
     largest = sorted(copied.items(), key=lambda each: -each[1].bytes)
     shown = ", ".join(f"{name} {human_bytes(size.bytes)}" for name, size in largest[:3] if size.bytes)

@@ -11,7 +11,7 @@ from typing import Any
 
 from launcher.aws.account import AwsError
 from launcher.checks.rule import Entry
-from launcher.errors import Path
+from launcher.errors import SpecPath
 from launcher.preflight.asking import each, listed
 from launcher.preflight.check import Check, Found, Subject
 from launcher.preflight.network.vpc import CLOSED, closed, subnets, vpc_id, zone
@@ -24,7 +24,7 @@ _READY = ("available", "updating")
 def file_systems_are_ready(subject: Subject) -> Iterator[Found]:
     """Whether each file system exists and is available."""
 
-    def look(path: Path, entry: Entry) -> Iterator[Found]:
+    def look(path: SpecPath, entry: Entry) -> Iterator[Found]:
         name = entry.get("FileSystemId")
         try:
             known = subject.ask("efs", "describe_file_systems", FileSystemId=name).get("FileSystems", ())
@@ -51,14 +51,14 @@ def mount_targets_are_there(subject: Subject) -> Iterator[Found]:
     yield from each(subject, _channels(subject), lambda path, entry: _targets(subject, path, entry))
 
 
-def _channels(subject: Subject) -> list[tuple[Path, Entry]]:
+def _channels(subject: Subject) -> list[tuple[SpecPath, Entry]]:
     entries = [
         entry for entry in subject.draft.entries if entry.get("FileSystemType") == "EFS" and entry.get("FileSystemId")
     ]
     return [(entry.path("file_system_id"), entry) for entry in entries]
 
 
-def _targets(subject: Subject, path: Path, entry: Entry) -> Iterator[Found]:
+def _targets(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Found]:
     name, vpc = entry.get("FileSystemId"), vpc_id(subject)
     if vpc is None:
         return

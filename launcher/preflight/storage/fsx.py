@@ -13,7 +13,7 @@ from typing import Any
 
 from launcher.aws.account import AwsError
 from launcher.checks.rule import Entry
-from launcher.errors import Path
+from launcher.errors import SpecPath
 from launcher.preflight.asking import each, listed
 from launcher.preflight.check import Check, Found, Subject
 from launcher.preflight.network.vpc import CLOSED, closed, described_subnets, subnets, vpc_id, zone
@@ -27,7 +27,7 @@ _READY = ("AVAILABLE", "UPDATING", "MISCONFIGURED")
 def file_systems_are_ready(subject: Subject) -> Iterator[Found]:
     """Whether each file system exists, is Lustre and available, and has the mount name that the path begins with."""
 
-    def look(path: Path, entry: Entry) -> Iterator[Found]:
+    def look(path: SpecPath, entry: Entry) -> Iterator[Found]:
         name, known = entry.get("FileSystemId"), _described(subject, entry)
         if known is None:
             hint = (
@@ -56,7 +56,7 @@ def file_systems_are_reached(subject: Subject) -> Iterator[Found]:
     yield from each(subject, _channels(subject), lambda path, entry: _is_reached(subject, path, entry))
 
 
-def _channels(subject: Subject) -> list[tuple[Path, Entry]]:
+def _channels(subject: Subject) -> list[tuple[SpecPath, Entry]]:
     entries = [entry for entry in subject.draft.entries if entry.get("FileSystemType") == "FSxLustre"]
     return [(entry.path("file_system_id"), entry) for entry in entries if entry.get("FileSystemId")]
 
@@ -94,7 +94,7 @@ def _name_fits(entry: Entry, known: Mapping[str, Any]) -> Iterator[Found]:
     )
 
 
-def _is_reached(subject: Subject, path: Path, entry: Entry) -> Iterator[Found]:
+def _is_reached(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Found]:
     name, vpc = entry.get("FileSystemId"), vpc_id(subject)
     known = _described(subject, entry) if vpc is not None else None
     if known is None or known.get("FileSystemType", "LUSTRE") != "LUSTRE":
@@ -120,7 +120,7 @@ def _is_reached(subject: Subject, path: Path, entry: Entry) -> Iterator[Found]:
         )
 
 
-def _is_open(subject: Subject, path: Path, known: Mapping[str, Any]) -> Iterator[Found]:
+def _is_open(subject: Subject, path: SpecPath, known: Mapping[str, Any]) -> Iterator[Found]:
     ids = sorted(known.get("NetworkInterfaceIds", ()))
     if not ids:
         return

@@ -12,7 +12,7 @@ import launcher
 from launcher import parse_spec
 from launcher.checks import check_spec
 from launcher.checks.examples import BASE, laid_over_base
-from launcher.errors import Path, dotted
+from launcher.errors import SpecPath, dotted
 from launcher.request.aws_model import REQUEST, shapes, shapes_of
 from launcher.request.build import build_request, spec_path
 from launcher.spec.channels import KINDS
@@ -97,7 +97,7 @@ def test_shapes_are_the_models_however_it_is_written() -> None:
     assert used <= set(shapes())
 
 
-def places(value: Any, path: Path = ()) -> Iterator[Path]:
+def places(value: Any, path: SpecPath = ()) -> Iterator[SpecPath]:
     yield path
     if isinstance(value, dict | list):
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
