@@ -24,7 +24,7 @@ from launcher.request.build import build_request, member_place, telling_variable
 from launcher.request.forms import Found, find_request
 from launcher.spec.channels import KINDS
 from launcher.spec.job import JobSpec
-from launcher.spec.model import Part, aws_name, spec_name
+from launcher.spec.model import Section, aws_name, spec_name
 from launcher.spec.values import WRONG_TYPE
 
 _FILE_SYSTEMS = ("EFS", "FSxLustre")
@@ -118,7 +118,7 @@ def _leave_to_channels(spec: dict[str, Any], entries: list[dict[str, Any]]) -> N
 
 def _keyed(value: Any, annotation: Any) -> Any:
     """A member's value with a spec's keys, as far as its class has them; the rest is left to `request:`."""
-    part = _part_of(annotation)
+    part = _section_of(annotation)
     if part is None:
         return value
     if isinstance(value, list):
@@ -130,15 +130,15 @@ def _keyed(value: Any, annotation: Any) -> Any:
     return {key: _keyed(names[key], field.annotation) for key, field in part.model_fields.items() if key in names}
 
 
-def _has_keys(value: dict[str, Any], part: type[Part]) -> bool:
-    return all(aws_name(spec_name(member)) == member and spec_name(member) in part.model_fields for member in value)
+def _has_keys(value: dict[str, Any], section: type[Section]) -> bool:
+    return all(aws_name(spec_name(member)) == member and spec_name(member) in section.model_fields for member in value)
 
 
-def _part_of(annotation: Any) -> type[Part] | None:
-    """The class of a spec inside `Part | None` or `tuple[Part, ...] | None`."""
+def _section_of(annotation: Any) -> type[Section] | None:
+    """The class of a spec inside `Section | None` or `tuple[Section, ...] | None`."""
     if get_origin(annotation) is None and isinstance(annotation, type):
-        return annotation if issubclass(annotation, Part) else None
-    inner = (_part_of(each) for each in get_args(annotation))
+        return annotation if issubclass(annotation, Section) else None
+    inner = (_section_of(each) for each in get_args(annotation))
     return next((part for part in inner if part is not None), None)
 
 

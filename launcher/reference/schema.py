@@ -20,14 +20,14 @@ from launcher.request.build import member_place
 from launcher.spec.channels import KINDS
 from launcher.spec.channels.base import BaseChannel
 from launcher.spec.job import JobSpec
-from launcher.spec.model import Part, aws_name, spec_name
+from launcher.spec.model import Section, aws_name, spec_name
 
 
 def schema() -> dict[str, Any]:
     """The whole schema, JSON Schema 2020-12."""
     made = JobSpec.model_json_schema()
     definitions: dict[str, Any] = made.pop("$defs")
-    for name, part in _parts().items():
+    for name, part in _sections().items():
         _describe(definitions.get(name, made), part)
     for key, field in made["properties"].items():
         if key == "tags":
@@ -72,10 +72,10 @@ def schema() -> dict[str, Any]:
     }
 
 
-def _parts() -> dict[str, type[Part]]:
+def _sections() -> dict[str, type[Section]]:
     """Every class of a spec by its name."""
-    found: dict[str, type[Part]] = {}
-    todo: list[type[Part]] = [Part]
+    found: dict[str, type[Section]] = {}
+    todo: list[type[Section]] = [Section]
     while todo:
         for part in todo.pop().__subclasses__():
             found[part.__name__] = part
@@ -83,10 +83,10 @@ def _parts() -> dict[str, type[Part]]:
     return {name: part for name, part in found.items() if part not in (BaseChannel,)}
 
 
-def _describe(definition: dict[str, Any], part: type[Part]) -> None:
+def _describe(definition: dict[str, Any], section: type[Section]) -> None:
     """Take the line under each field of the class, and of those above it, for the field's description."""
-    for cls in reversed(part.__mro__):
-        if not issubclass(cls, Part):
+    for cls in reversed(section.__mro__):
+        if not issubclass(cls, Section):
             continue
         (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
         assert isinstance(tree, ast.ClassDef), "the source of a class"

@@ -14,7 +14,7 @@ from launcher.errors import SpecPath
 from launcher.request.aws_model import REQUEST, shapes, typed
 from launcher.request.images import ImageError, resolve_image
 from launcher.spec.job import JobSpec
-from launcher.spec.model import Part, as_request, aws_name, spec_name
+from launcher.spec.model import Section, as_request, aws_name, spec_name
 from launcher.spec.sections import Image, ResourceConfig
 
 _ALGORITHM = "AlgorithmSpecification"
@@ -193,7 +193,7 @@ def _is_written(spec: JobSpec, path: SpecPath) -> bool:
     """Whether something stands at a place of the spec's own keys."""
     value: Any = spec
     for part in path:
-        if isinstance(value, Part):
+        if isinstance(value, Section):
             value = getattr(value, str(part), None)
         elif isinstance(value, dict):
             value = value.get(part)

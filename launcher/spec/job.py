@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Discriminator, PrivateAttr, Tag
 
 from launcher.errors import Location, SpecPath
-from launcher.spec import sections as parts
+from launcher.spec import sections
 from launcher.spec.channels import Channel
-from launcher.spec.model import Part
+from launcher.spec.model import Section
 from launcher.spec.values import Boolean, Dollars, Setting, Text
 
 if TYPE_CHECKING:
-    ImageOrUri = parts.Image | str
+    ImageOrUri = sections.Image | str
 else:
     ImageOrUri = Annotated[
-        Annotated[parts.Image, Tag("image")] | Annotated[Text, Tag("uri")],
-        Discriminator(lambda value: "image" if isinstance(value, dict | parts.Image) else "uri"),
+        Annotated[sections.Image, Tag("image")] | Annotated[Text, Tag("uri")],
+        Discriminator(lambda value: "image" if isinstance(value, dict | sections.Image) else "uri"),
     ]
 
 
-class Code(Part):
+class Code(Section):
     """The training code that travels with the job."""
 
     directory: Text | None = None
@@ -51,7 +51,7 @@ class Code(Part):
     """Where the code is uploaded; `<s3_output_path>/code` where absent."""
 
 
-class JobSpec(Part):
+class JobSpec(Section):
     """One training job, as written."""
 
     training_job_name: Text | None = None
@@ -74,30 +74,30 @@ class JobSpec(Part):
     container_arguments: tuple[Text, ...] | None = None
     hyperparameters: dict[Text, Setting] | None = None
     environment: dict[Text, Setting] | None = None
-    resource_config: parts.ResourceConfig | None = None
-    stopping_condition: parts.StoppingCondition | None = None
-    output_data_config: parts.OutputDataConfig | None = None
-    checkpoint_config: parts.CheckpointConfig | None = None
-    vpc_config: parts.VpcConfig | None = None
-    metric_definitions: tuple[parts.MetricDefinition, ...] | None = None
+    resource_config: sections.ResourceConfig | None = None
+    stopping_condition: sections.StoppingCondition | None = None
+    output_data_config: sections.OutputDataConfig | None = None
+    checkpoint_config: sections.CheckpointConfig | None = None
+    vpc_config: sections.VpcConfig | None = None
+    metric_definitions: tuple[sections.MetricDefinition, ...] | None = None
     enable_sage_maker_metrics_time_series: Boolean | None = None
     enable_network_isolation: Boolean | None = None
     enable_inter_container_traffic_encryption: Boolean | None = None
     enable_managed_spot_training: Boolean | None = None
-    retry_strategy: parts.RetryStrategy | None = None
-    training_image_config: parts.TrainingImageConfig | None = None
-    debug_hook_config: parts.DebugHookConfig | None = None
-    debug_rule_configurations: tuple[parts.RuleConfiguration, ...] | None = None
-    tensor_board_output_config: parts.TensorBoardOutputConfig | None = None
-    profiler_config: parts.ProfilerConfig | None = None
-    profiler_rule_configurations: tuple[parts.RuleConfiguration, ...] | None = None
-    experiment_config: parts.ExperimentConfig | None = None
-    remote_debug_config: parts.RemoteDebugConfig | None = None
-    infra_check_config: parts.InfraCheckConfig | None = None
-    session_chaining_config: parts.SessionChainingConfig | None = None
-    serverless_job_config: parts.ServerlessJobConfig | None = None
-    mlflow_config: parts.MlflowConfig | None = None
-    model_package_config: parts.ModelPackageConfig | None = None
+    retry_strategy: sections.RetryStrategy | None = None
+    training_image_config: sections.TrainingImageConfig | None = None
+    debug_hook_config: sections.DebugHookConfig | None = None
+    debug_rule_configurations: tuple[sections.RuleConfiguration, ...] | None = None
+    tensor_board_output_config: sections.TensorBoardOutputConfig | None = None
+    profiler_config: sections.ProfilerConfig | None = None
+    profiler_rule_configurations: tuple[sections.RuleConfiguration, ...] | None = None
+    experiment_config: sections.ExperimentConfig | None = None
+    remote_debug_config: sections.RemoteDebugConfig | None = None
+    infra_check_config: sections.InfraCheckConfig | None = None
+    session_chaining_config: sections.SessionChainingConfig | None = None
+    serverless_job_config: sections.ServerlessJobConfig | None = None
+    mlflow_config: sections.MlflowConfig | None = None
+    model_package_config: sections.ModelPackageConfig | None = None
     tags: dict[Text, Setting] | None = None
     channels: dict[Text, Channel] | None = None
     request: dict[Text, Any] | None = None

@@ -19,7 +19,7 @@ _IS_INSIDE = ContextVar("_IS_INSIDE", default=False)
 _IRREGULAR = {"gb": "GB"}  # the only word of the request that is not simply capitalised
 
 
-class Part(BaseModel):
+class Section(BaseModel):
     """One mapping of a spec."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -50,7 +50,7 @@ class Part(BaseModel):
 
 def as_request(value: Any) -> Any:
     """A field's value as plain dicts, lists and scalars of the request."""
-    if isinstance(value, Part):
+    if isinstance(value, Section):
         return value.to_request()
     if isinstance(value, tuple):
         return [as_request(item) for item in value]

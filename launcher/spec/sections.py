@@ -4,11 +4,11 @@ Each key is the AWS member in snake_case and means what AWS's documentation says
 here. `channels/` has those of the channels, `spec` the whole.
 """
 
-from launcher.spec.model import Part
+from launcher.spec.model import Section
 from launcher.spec.values import Boolean, Gigabytes, Integer, Seconds, Setting, Text
 
 
-class Image(Part):
+class Image(Section):
     """One of AWS's own images, by its contents: framework, versions, Python."""
 
     framework: Text | None = None
@@ -22,7 +22,7 @@ class Image(Part):
     """For huggingface, the framework below it, such as pytorch2.8.0."""
 
 
-class InstanceGroup(Part):
+class InstanceGroup(Section):
     """One group of a heterogeneous cluster."""
 
     instance_group_name: Text | None = None
@@ -30,7 +30,7 @@ class InstanceGroup(Part):
     instance_count: Integer | None = None
 
 
-class InstancePreference(Part):
+class InstancePreference(Section):
     """One of the instance types that will do, in the order of preference."""
 
     instance_type: Text | None = None
@@ -38,21 +38,21 @@ class InstancePreference(Part):
     training_plan_arns: tuple[Text, ...] | None = None
 
 
-class PlacementSpecification(Part):
+class PlacementSpecification(Section):
     """Instances on one UltraServer."""
 
     ultra_server_id: Text | None = None
     instance_count: Integer | None = None
 
 
-class InstancePlacementConfig(Part):
+class InstancePlacementConfig(Section):
     """Where the instances of UltraServers are placed."""
 
     enable_multiple_jobs: Boolean | None = None
     placement_specifications: tuple[PlacementSpecification, ...] | None = None
 
 
-class ResourceConfig(Part):
+class ResourceConfig(Section):
     """The machines."""
 
     instance_type: Text | None = None
@@ -67,7 +67,7 @@ class ResourceConfig(Part):
     training_plan_arn: Text | None = None
 
 
-class StoppingCondition(Part):
+class StoppingCondition(Section):
     """How long the job may run and wait."""
 
     max_runtime_in_seconds: Seconds | None = None
@@ -76,7 +76,7 @@ class StoppingCondition(Part):
     max_pending_time_in_seconds: Seconds | None = None
 
 
-class OutputDataConfig(Part):
+class OutputDataConfig(Section):
     """Where the outputs go: `<s3_output_path>/<job name>/output/model.tar.gz`."""
 
     s3_output_path: Text | None = None
@@ -85,7 +85,7 @@ class OutputDataConfig(Part):
     """GZIP, or NONE for plain files."""
 
 
-class CheckpointConfig(Part):
+class CheckpointConfig(Section):
     """Where the checkpoints are kept while the job runs, and restored from when it starts again."""
 
     s3_uri: Text | None = None
@@ -93,47 +93,47 @@ class CheckpointConfig(Part):
     """Where the script finds them; /opt/ml/checkpoints where absent."""
 
 
-class VpcConfig(Part):
+class VpcConfig(Section):
     """The network the job runs in."""
 
     security_group_ids: tuple[Text, ...] | None = None
     subnets: tuple[Text, ...] | None = None
 
 
-class MetricDefinition(Part):
+class MetricDefinition(Section):
     """A metric, read from the log by a regular expression with one group."""
 
     name: Text | None = None
     regex: Text | None = None
 
 
-class TrainingRepositoryAuthConfig(Part):
+class TrainingRepositoryAuthConfig(Section):
     """How a private registry lets the job in."""
 
     training_repository_credentials_provider_arn: Text | None = None
 
 
-class TrainingImageConfig(Part):
+class TrainingImageConfig(Section):
     """Where the image is pulled from: Platform (ECR) or Vpc (a private registry)."""
 
     training_repository_access_mode: Text | None = None
     training_repository_auth_config: TrainingRepositoryAuthConfig | None = None
 
 
-class RetryStrategy(Part):
+class RetryStrategy(Section):
     """How often a job that failed by an internal error is tried again."""
 
     maximum_retry_attempts: Integer | None = None
 
 
-class CollectionConfiguration(Part):
+class CollectionConfiguration(Section):
     """A collection of tensors that the debugger keeps."""
 
     collection_name: Text | None = None
     collection_parameters: dict[Text, Text] | None = None
 
 
-class DebugHookConfig(Part):
+class DebugHookConfig(Section):
     """What the debugger keeps, and where."""
 
     s3_output_path: Text | None = None
@@ -142,7 +142,7 @@ class DebugHookConfig(Part):
     collection_configurations: tuple[CollectionConfiguration, ...] | None = None
 
 
-class RuleConfiguration(Part):
+class RuleConfiguration(Section):
     """A rule of the debugger or the profiler, evaluated while the job runs."""
 
     rule_configuration_name: Text | None = None
@@ -154,14 +154,14 @@ class RuleConfiguration(Part):
     rule_parameters: dict[Text, Text] | None = None
 
 
-class TensorBoardOutputConfig(Part):
+class TensorBoardOutputConfig(Section):
     """Where TensorBoard's files are kept."""
 
     s3_output_path: Text | None = None
     local_path: Text | None = None
 
 
-class ProfilerConfig(Part):
+class ProfilerConfig(Section):
     """What is profiled, and how often."""
 
     s3_output_path: Text | None = None
@@ -170,7 +170,7 @@ class ProfilerConfig(Part):
     disable_profiler: Boolean | None = None
 
 
-class ExperimentConfig(Part):
+class ExperimentConfig(Section):
     """The experiment that the job belongs to."""
 
     experiment_name: Text | None = None
@@ -179,25 +179,25 @@ class ExperimentConfig(Part):
     run_name: Text | None = None
 
 
-class RemoteDebugConfig(Part):
+class RemoteDebugConfig(Section):
     """Whether the running container can be entered."""
 
     enable_remote_debug: Boolean | None = None
 
 
-class InfraCheckConfig(Part):
+class InfraCheckConfig(Section):
     """Whether the machines are checked before the start."""
 
     enable_infra_check: Boolean | None = None
 
 
-class SessionChainingConfig(Part):
+class SessionChainingConfig(Section):
     """Whether the job's session tags are passed on."""
 
     enable_session_tag_chaining: Boolean | None = None
 
 
-class ServerlessJobConfig(Part):
+class ServerlessJobConfig(Section):
     """A fine-tuning or evaluation that SageMaker runs without machines of the job's own."""
 
     base_model_arn: Text | None = None
@@ -210,7 +210,7 @@ class ServerlessJobConfig(Part):
     sequence_length: Text | None = None
 
 
-class MlflowConfig(Part):
+class MlflowConfig(Section):
     """The MLflow server that the job reports to."""
 
     mlflow_resource_arn: Text | None = None
@@ -218,7 +218,7 @@ class MlflowConfig(Part):
     mlflow_run_name: Text | None = None
 
 
-class ModelPackageConfig(Part):
+class ModelPackageConfig(Section):
     """The group of model packages that the trained model joins."""
 
     model_package_group_arn: Text | None = None

@@ -9,11 +9,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from launcher.spec.model import Part, as_request, aws_name
+from launcher.spec.model import Section, as_request, aws_name
 from launcher.spec.values import Text
 
 
-class BaseChannel(Part, ABC):
+class BaseChannel(Section, ABC):
     """The keys of every channel."""
 
     # Key -> the members above its own in an InputDataConfig entry. Keys not named here lie in the entry itself.

@@ -6,25 +6,25 @@ from typing import Any, ClassVar, Literal
 from pydantic import model_validator
 
 from launcher.spec.channels.base import BaseChannel
-from launcher.spec.model import Part
+from launcher.spec.model import Section
 from launcher.spec.values import Boolean, Integer, Text
 
 _DATA_SOURCE = ("DataSource", "S3DataSource")
 
 
-class ShuffleConfig(Part):
+class ShuffleConfig(Section):
     """The order of the objects changes with every epoch, by this seed."""
 
     seed: Integer | None = None
 
 
-class ModelAccessConfig(Part):
+class ModelAccessConfig(Section):
     """Whether the terms of a model that asks for it are accepted."""
 
     accept_eula: Boolean | None = None
 
 
-class HubAccessConfig(Part):
+class HubAccessConfig(Section):
     """The entry of a private hub."""
 
     hub_content_arn: Text | None = None
