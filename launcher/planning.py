@@ -41,17 +41,17 @@ class Plan:
     code_uri: str | None
     warnings: tuple[Problem, ...]
 
-    def veiled_request(self) -> dict[str, Any]:
+    def masked_request(self) -> dict[str, Any]:
         """The request with settings that name environment variables as written, `${NAME}`: fit to be shown to anyone."""
         request = dict(self.request)
         for member, name in self.masked:
-            request[member] = {**request[member], name: self.spec.veiled[member, name]}
+            request[member] = {**request[member], name: self.spec.masked[member, name]}
         return request
 
     @property
     def masked(self) -> list[tuple[str, str]]:
-        """The settings that `veiled_request` does not show as they are sent: (member, name)."""
-        return [(member, name) for member, name in self.spec.veiled if name in self.request.get(member, {})]
+        """The settings that `masked_request` does not show as they are sent: (member, name)."""
+        return [(member, name) for member, name in self.spec.masked if name in self.request.get(member, {})]
 
 
 def make_plan(

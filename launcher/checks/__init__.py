@@ -108,7 +108,7 @@ def check_spec(spec: JobSpec, job_name: str | None = None, unknown: Iterable[Spe
 
 def _without_secret(violation: Violation, request: dict[str, Any], spec: JobSpec) -> str:
     """The message, in which a setting that came from an environment variable stands as it is written."""
-    written = spec.veiled.get((str(violation.path[0]), str(violation.path[-1])))
+    written = spec.masked.get((str(violation.path[0]), str(violation.path[-1])))
     if written is None:
         return violation.message
     return violation.message.replace(shown(request[str(violation.path[0])][violation.path[1]]), repr(written))

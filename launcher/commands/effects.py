@@ -69,7 +69,7 @@ def carry_out(plan: launcher.Plan, account: Callable[[], Account], options: dict
         tell(warning)
     as_json = options["as_json"]
     if options["dry_run"]:
-        shown = plan.request if options["show_secrets"] else plan.veiled_request()
+        shown = plan.request if options["show_secrets"] else plan.masked_request()
         sys.stdout.write(show.as_json(shown) if as_json else show.as_yaml(shown))
         if plan.masked and not options["show_secrets"]:
             names = ", ".join(map(dotted, plan.masked))

@@ -46,7 +46,7 @@ def command(name: str, new_name: str | None, **options: Any) -> None:
     known = {**os.environ, **variables}
     parsed = launcher.parse_spec(show.as_yaml(spec), f"<{name}>", sets=options["sets"], environ=known)
     ours = {f"${{{variable}}}" for variable in variables}
-    parsed._veiled = {place: HIDDEN if text in ours else text for place, text in parsed.veiled.items()}
+    parsed._masked = {place: HIDDEN if text in ours else text for place, text in parsed.masked.items()}
     plan = launcher.plan(parsed, name=new_name, ignore=options["ignore"], strict=options["strict"])
     sys.exit(carry_out(plan, lambda: account, options))
 

@@ -58,7 +58,7 @@ def differences(
     elif tags is None:
         asked.pop("Tags", None)
     of_job = {} if show_secrets else dict.fromkeys(settings_to_hide(description), HIDDEN)
-    of_plan = {} if show_secrets else plan.spec.veiled
+    of_plan = {} if show_secrets else plan.spec.masked
     return [
         Difference(path, _shown(path, before, of_job), _shown(path, after, of_plan))
         for path, before, after in _walk(ran, asked, ())

@@ -54,7 +54,7 @@ def veil(plan: Plan, account: Account) -> None:
 
     Of a job's own settings nobody knows which are secrets, so all are hidden, but for short ones such as `no` or `INFO`.
     """
-    for (member, name), written in plan.spec.veiled.items():
+    for (member, name), written in plan.spec.masked.items():
         value = str(plan.request.get(member, {}).get(name) or "")
         if written != HIDDEN or is_secret_name(name) or len(value) >= _LIKELY_SECRET:
             account.veil.add(value, written)

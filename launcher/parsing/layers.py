@@ -36,18 +36,20 @@ _SETTINGS: dict[SpecPath, str] = {
 _WHOLE = {("request",), *_SETTINGS}
 # Mappings whose keys are the user's own: null in an upper layer takes one of the lower's away.
 _OF_USERS: tuple[SpecPath, ...] = (("channels",), ("hyperparameters",), ("environment",), ("tags",))
-Veiled = dict[tuple[str, str], str]  # (member, name) -> the setting as written, its variables unresolved
+MaskedSettings = dict[tuple[str, str], str]  # (member, name) -> the setting as written, its variables unresolved
 
 
-def read_layers(text: str | bytes, file: str, sets: Sequence[str], environ: Mapping[str, str]) -> tuple[Tree, Veiled]:
+def read_layers(
+    text: str | bytes, file: str, sets: Sequence[str], environ: Mapping[str, str]
+) -> tuple[Tree, MaskedSettings]:
     """The whole tree of a spec, and its settings that name variables. Raises SpecError."""
     tree = _extended(_read(text, file), (), environ, iter(range(MAX_FILES)))
     for assignment in sets if isinstance(tree.value, dict) else ():
         _assign(tree, assignment)
     _spell_out(tree)
-    veiled = _veiled(tree.value)
+    masked = _masked(tree.value)
     tree.value = _resolved(tree.value, (), tree, environ)
-    return tree, veiled
+    return tree, masked
 
 
 def read_bytes(path: Path) -> bytes:
@@ -250,17 +252,17 @@ def _resolved(value: Any, path: SpecPath, tree: Tree, environ: Mapping[str, str]
     return resolved
 
 
-def _veiled(value: Any) -> Veiled:
+def _masked(value: Any) -> MaskedSettings:
     """The settings that name variables, as they are written."""
-    veiled: Veiled = {}
+    masked: MaskedSettings = {}
     for place, member in _SETTINGS.items():
         level = value
         for key in place:
             level = level.get(key) if isinstance(level, dict) else None
         for name, setting in level.items() if isinstance(level, dict) else ():
             if any(found[2] for text in _texts(setting) for found in _VARIABLE.finditer(text)):
-                veiled[member, name] = as_text(setting)
-    return veiled
+                masked[member, name] = as_text(setting)
+    return masked
 
 
 def _texts(value: Any) -> Iterator[str]:

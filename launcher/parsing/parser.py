@@ -54,14 +54,14 @@ def parse_spec(
     text: str | bytes, file: str = "<text>", *, sets: Sequence[str] = (), environ: Mapping[str, str] | None = None
 ) -> JobSpec:
     """Parse a spec, with `${NAME}` looked up in `environ`. Raises SpecError with every problem, in the file's order."""
-    tree, veiled = read_layers(text, file, sets, environ or {})
+    tree, masked = read_layers(text, file, sets, environ or {})
     if not isinstance(tree.value, dict):
         location = tree.locate(())
         raise SpecError(
             [Problem((), "is not a mapping; a spec is made of `key: value` lines", WRONG_TYPE, location=location)]
         )
     spec, found = _validated(tree.value)
-    spec._locate, spec._veiled = tree.locate, veiled
+    spec._locate, spec._masked = tree.locate, masked
     if not found and not tree.problems:
         return spec
     # Words for each of thousands, with the nearest name of all that are known, would take their time.

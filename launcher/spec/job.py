@@ -109,7 +109,7 @@ class JobSpec(Section):
     max_cost: Dollars | None = None
     """US dollars. A submission that may cost more needs an agreement: an answer, or `--yes`; 100 where nothing is set."""
 
-    _veiled: dict[tuple[str, str], str] = PrivateAttr(default_factory=dict)
+    _masked: dict[tuple[str, str], str] = PrivateAttr(default_factory=dict)
     _locate: Callable[[SpecPath], Location | None] | None = PrivateAttr(default=None)
 
     def locate(self, path: SpecPath) -> Location | None:
@@ -122,9 +122,9 @@ class JobSpec(Section):
         return str(Path(location.file).parent) if location else "."
 
     @property
-    def veiled(self) -> Mapping[tuple[str, str], str]:
+    def masked(self) -> Mapping[tuple[str, str], str]:
         """Settings that name environment variables, as written: (member of the request, name) -> text."""
-        return self._veiled
+        return self._masked
 
     @property
     def all_channels(self) -> Mapping[str, Channel]:

@@ -38,7 +38,7 @@ def hyperparameters_arrive_as_written(draft: Draft) -> Iterator[Found]:
         arrives = argument(value, code.argument_style)
         if arrives == text or isinstance(value, bool):
             continue
-        if ("HyperParameters", name) in draft.spec.veiled:
+        if ("HyperParameters", name) in draft.spec.masked:
             message = "changes on its way to the script; let the variable hold a text that is not JSON or in JSON's usual form"
         elif code.argument_style == "toolkit" and isinstance(value, dict | list):
             as_json = shown(argument(value, "json"))

@@ -154,7 +154,7 @@ def test_variables(folder: Path) -> None:
     assert plan.request["ResourceConfig"] == {"InstanceType": "ml.m5.xlarge", "InstanceCount": 2, "VolumeSizeInGB": 9}
     assert plan.request["Environment"] == {"TOKEN": "hush", "LITERAL": "${NOT}", "EMPTY": ""}
     assert plan.request["HyperParameters"] == {"key": "x-hush", "list": '["hush", 1]'}
-    shown = show.as_yaml(plan.veiled_request())
+    shown = show.as_yaml(plan.masked_request())
     assert "hush" not in shown
     assert "'x-${TOKEN}'" in shown
     (line, *_) = problems(job, environ={"COUNT": "2"})
