@@ -42,10 +42,11 @@ s3-tests: env .s3-tests/$(S3_TESTS)/ready  ## Run Ceph's S3 tests against the lo
 	$(@D)/.venv/bin/python -m pip --disable-pip-version-check install --quiet boto3 httplib2 isodate lxml munch pytest pytz pyyaml requests
 	@touch $@
 
-check: env  ## Run ruff and mypy.
+check: env  ## Run ruff, mypy, and the contract of what may import what.
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 format: env  ## Fix what ruff can fix.
 	$(BIN)/ruff check --fix
@@ -92,4 +93,4 @@ bench: env .bench/ready .sdk/v2/ready  ## Measure reading speed beside other pac
 	@touch $@
 
 clean:  ## Remove the environments and everything else that these commands made.
-	rm -rf .venv .sdk .s3-tests .bench .launch .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .sdk .s3-tests .bench .launch .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
