@@ -29,7 +29,8 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
-from entrypoints.records import recordio, tar_write
+from entrypoints.records.archives import tar_write
+from entrypoints.records.recordio import recordio
 from entrypoints.sample import KEY
 from entrypoints.samples.lst import Line, write_lst
 from launcher.errors import LaunchError, RefusedError

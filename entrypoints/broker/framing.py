@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from entrypoints.errors import CorruptError
-from entrypoints.records import Format, example, image_recordio, recordio, recordio_protobuf, tfrecord
+from entrypoints.records import Format
 from entrypoints.records.cursor import Cursor
+from entrypoints.records.recordio import image_recordio, recordio, recordio_protobuf
+from entrypoints.records.tfrecord import example, tfrecord
 from entrypoints.sample import DATA, ByteStream, Sample
 
 _OFFSET = "__offset__"  # of a record in the stream, for errors

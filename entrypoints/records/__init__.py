@@ -11,23 +11,13 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from entrypoints.errors import ChannelError
-from entrypoints.records import (
-    augmented,
-    csv_rows,
-    example,
-    image_recordio,
-    json_lines,
-    lines,
-    objects,
-    options,
-    parquet,
-    recordio,
-    recordio_protobuf,
-    tar,
-    tfrecord,
-    zip_members,
-)
+from entrypoints.records import objects, options
+from entrypoints.records.archives import tar, zip_members
 from entrypoints.records.cursor import Cursor
+from entrypoints.records.parquet import parquet
+from entrypoints.records.recordio import image_recordio, recordio, recordio_protobuf
+from entrypoints.records.text import augmented, csv_rows, json_lines, lines
+from entrypoints.records.tfrecord import example, tfrecord
 from entrypoints.sample import ByteStream, Sample
 
 

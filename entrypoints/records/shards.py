@@ -11,21 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from entrypoints.records import (
-    csv_rows,
-    example,
-    gunzip,
-    image_recordio,
-    json_lines,
-    parquet_write,
-    recordio,
-    recordio_protobuf_write,
-    tar_write,
-    tfrecord,
-    zip_write,
-)
+from entrypoints.records import gunzip
+from entrypoints.records.archives import tar_write, zip_write
+from entrypoints.records.parquet import parquet_write
+from entrypoints.records.recordio import image_recordio, recordio, recordio_protobuf_write
 from entrypoints.records.refusing import SampleError, content, refusal, refuse_others
 from entrypoints.records.sizes import size_of
+from entrypoints.records.text import csv_rows, json_lines
+from entrypoints.records.tfrecord import example, tfrecord
 from entrypoints.sample import DATA, Sample
 
 Write = Callable[[BinaryIO, Iterable[Sample]], int]

@@ -19,7 +19,7 @@ from entrypoints.order.sharding import Place, Share, place_from, share_for
 from entrypoints.readers import mounted, reader_of
 from entrypoints.readers.remote_file import is_remote
 from entrypoints.records import Format, format_of, name_of, objects
-from entrypoints.records.augmented import Augmented
+from entrypoints.records.text.augmented import Augmented
 from entrypoints.samples.object_cache import ObjectCache
 from entrypoints.samples.pipeline import Source
 

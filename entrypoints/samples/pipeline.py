@@ -17,7 +17,8 @@ from entrypoints.job.environment import Channel
 from entrypoints.order.sampling import Mark, Reading
 from entrypoints.order.sharding import EVERYTHING, Share
 from entrypoints.readers import Reader
-from entrypoints.records import Format, recordio
+from entrypoints.records import Format
+from entrypoints.records.recordio import recordio
 from entrypoints.sample import ByteStream, Sample
 from entrypoints.samples.object_cache import ObjectCache
 

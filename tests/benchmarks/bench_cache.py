@@ -16,7 +16,7 @@ from rounds import Row, exhaust, interleaved, row
 from entrypoints import open_channel
 from entrypoints.job.environment import Environment
 from entrypoints.order.sampling import Reading
-from entrypoints.records import tar_write
+from entrypoints.records.archives import tar_write
 
 SHARDS, MEMBERS, OBJECTS, SIZE = 6, 1000, 4000, 100_000
 EPOCHS = 4  # a round, since one takes a tenth of a second only

@@ -21,7 +21,10 @@ from local_job import mounted_job, train_folder
 from rounds import Row
 
 from entrypoints import contract
-from entrypoints.records import json_lines, recordio, recordio_protobuf_write, tar_write, tfrecord, zip_write
+from entrypoints.records.archives import tar_write, zip_write
+from entrypoints.records.recordio import recordio, recordio_protobuf_write
+from entrypoints.records.text import json_lines
+from entrypoints.records.tfrecord import tfrecord
 
 SCRIPT = Path(__file__).with_name("streams.py")
 ALLOWED = 300.0  # MB

@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader
 
 from entrypoints import contract
 from entrypoints.job.environment import Environment, load_environment
-from entrypoints.records import tar_write
+from entrypoints.records.archives import tar_write
 from entrypoints.sample import Sample
 from entrypoints.samples.channel import open_channel
 from entrypoints.torch_data.dataset import ChannelDataset

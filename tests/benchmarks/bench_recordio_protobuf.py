@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from rounds import Peer, Row, interleaved, raw, row
 
-from entrypoints.records import recordio_protobuf_write
-from entrypoints.records.recordio_protobuf_batches import as_tensors, batches
+from entrypoints.records.recordio import recordio_protobuf_write
+from entrypoints.records.recordio.recordio_protobuf_batches import as_tensors, batches
 
 SDK_PATH = """
 import sys, time

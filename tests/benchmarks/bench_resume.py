@@ -17,7 +17,9 @@ from rounds import Row, interleaved, row
 from entrypoints import open_channel
 from entrypoints.job.environment import Environment
 from entrypoints.order.sampling import Reading
-from entrypoints.records import recordio, tar_write, tfrecord
+from entrypoints.records.archives import tar_write
+from entrypoints.records.recordio import recordio
+from entrypoints.records.tfrecord import tfrecord
 
 FAR, MORE = 1_000_000, 1000
 

@@ -16,7 +16,8 @@ from typing import Any
 from rounds import Peer, Row, exhaust, interleaved, raw, row, through_fifo
 from webdataset import TarWriter, WebDataset
 
-from entrypoints.records import recordio, tar, tar_write
+from entrypoints.records.archives import tar, tar_write
+from entrypoints.records.recordio import recordio
 
 SDK_LOOP = """
 import sys, time

@@ -15,7 +15,8 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from entrypoints.records import recordio, tar
+from entrypoints.records.archives import tar
+from entrypoints.records.recordio import recordio
 from entrypoints.samples.lst import check_lst, read_lst
 from launcher import demo
 from launcher.errors import RefusedError

@@ -22,7 +22,7 @@ from entrypoints.broker.coordinator import Coordinator
 from entrypoints.job.environment import load_environment
 from entrypoints.order.sampling import Reading
 from entrypoints.order.sharding import Share
-from entrypoints.records import lines
+from entrypoints.records.text import lines
 from entrypoints.samples.channel import open_channel
 from entrypoints.torch_data.dataset import ChannelDataset
 from entrypoints.torch_data.loader import ThreadLoader

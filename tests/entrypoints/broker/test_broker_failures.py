@@ -22,7 +22,8 @@ from entrypoints import contract
 from entrypoints.errors import ChannelError, CorruptError
 from entrypoints.job.environment import Environment, load_environment
 from entrypoints.order.sharding import Share
-from entrypoints.records import image_recordio, recordio, tar_write
+from entrypoints.records.archives import tar_write
+from entrypoints.records.recordio import image_recordio, recordio
 from entrypoints.samples.channel import open_channel
 from entrypoints.torch_data.dataset import ChannelDataset
 from pipe_feeder import (

@@ -22,7 +22,7 @@ from entrypoints.broker import wire
 from entrypoints.broker.coordinator import Coordinator
 from entrypoints.job.environment import load_environment
 from entrypoints.order.sharding import Share
-from entrypoints.records import lines
+from entrypoints.records.text import lines
 from entrypoints.samples.channel import open_channel
 from pipe_feeder import PATIENCE, Feeder, brokers, in_threads, make_root, wait_for
 

@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader
 from entrypoints.job.environment import load_environment
 from entrypoints.order.sampling import Order, Reading
 from entrypoints.order.sharding import Share
-from entrypoints.records import recordio
+from entrypoints.records.recordio import recordio
 from entrypoints.samples.channel import open_channel
 from entrypoints.torch_data.dataset import ChannelDataset
 from entrypoints.torch_data.loader import ThreadLoader

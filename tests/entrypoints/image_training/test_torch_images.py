@@ -16,7 +16,7 @@ from entrypoints import contract
 from entrypoints.errors import ChannelError
 from entrypoints.image_training.images import ImageChannel, ImageForm, Loading
 from entrypoints.job.environment import Environment, load_environment
-from entrypoints.records import tar_write
+from entrypoints.records.archives import tar_write
 from entrypoints.samples.labels import read_labels
 from pipe_feeder import wait_for
 

@@ -23,7 +23,7 @@ import channel_specs
 import launcher
 from entrypoints import contract, train
 from entrypoints.image_training.model import small_cnn
-from entrypoints.records import tar_write
+from entrypoints.records.archives import tar_write
 from launcher import demo
 
 REPOSITORY = Path(__file__).parents[3]

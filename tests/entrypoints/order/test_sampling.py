@@ -21,7 +21,8 @@ from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Environment, load_environment
 from entrypoints.order.sampling import Reading
 from entrypoints.order.sharding import Share
-from entrypoints.records import recordio, tar_write
+from entrypoints.records.archives import tar_write
+from entrypoints.records.recordio import recordio
 from entrypoints.samples.channel import open_channel
 from entrypoints.torch_data.dataset import ChannelDataset, MixedDataset
 from entrypoints.torch_data.loader import ThreadLoader, even_batches

@@ -26,7 +26,8 @@ from entrypoints.job.environment import Channel
 from entrypoints.order.sharding import EVERYTHING, Share
 from entrypoints.readers import READERS, fifo, mounted, reader_of, s3
 from entrypoints.readers.remote_file import RemoteFile
-from entrypoints.records import format_of, tar_write, zip_write
+from entrypoints.records import format_of
+from entrypoints.records.archives import tar_write, zip_write
 from launcher.local.s3_server import serve
 
 REPOSITORY = Path(__file__).parents[3]

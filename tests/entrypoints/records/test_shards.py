@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from entrypoints.records import SHORT_NAMES, format_of, gunzip
-from entrypoints.records.recordio_protobuf import Blob
+from entrypoints.records.recordio.recordio_protobuf import Blob
 from entrypoints.records.shards import WRITERS, write_shards
 from entrypoints.sample import Sample
 

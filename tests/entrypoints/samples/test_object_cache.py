@@ -24,7 +24,7 @@ from entrypoints.job.environment import Channel
 from entrypoints.order.sampling import Reading
 from entrypoints.order.sharding import Share
 from entrypoints.readers import s3
-from entrypoints.records import tar_write, zip_write
+from entrypoints.records.archives import tar_write, zip_write
 from entrypoints.samples import object_cache
 from entrypoints.samples.object_cache import ObjectCache
 from faulty_s3 import Store, channel_of, environment_of, faulty_s3

@@ -20,7 +20,7 @@ from entrypoints import contract
 from entrypoints.errors import ChannelError, CorruptError
 from entrypoints.job.environment import Environment, load_environment
 from entrypoints.order.sharding import Place, Share
-from entrypoints.records import recordio
+from entrypoints.records.recordio import recordio
 from entrypoints.sample import Sample
 from entrypoints.samples.channel import default_share, find_channel, open_channel
 from entrypoints.samples.digest import Tally

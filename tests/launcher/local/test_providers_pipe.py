@@ -20,7 +20,7 @@ import pytest
 
 from entrypoints.job.environment import Channel
 from entrypoints.readers.fifo import open_fifo
-from entrypoints.records.augmented import Augmented
+from entrypoints.records.text.augmented import Augmented
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import Delivery, Store
 from launcher.local.data.sources import RemoteObjects

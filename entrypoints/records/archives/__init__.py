@@ -1,0 +1,1 @@
+"""Formats whose objects are archives, tar and zip: the members of one base name are one sample."""

@@ -1,0 +1,195 @@
+"""tar, read as it streams by: groups of members, as WebDataset has them, are the samples.
+
+Members that share their name up to the first dot of the base name, neighbours in the archive, are one sample; what follows
+the dot is the field (`a/1.seg.png` is field `seg.png` of sample `a/1`; more in `members.py`). Names stay as they are written,
+case included. What is no file (directories, links, devices) is passed over. Of links that is said once on stderr: they
+have no bytes in a stream, only the name of a file, which may have passed long ago (tarfile and webdataset pass them over too,
+and say nothing). GNU tar's `--hard-dereference` and `--dereference` write the files themselves.
+
+Python's tarfile is not used: it costs four times what a FIFO delivers, reads only the first of joined archives (a Pipe
+joins them) and ends quietly where an archive is cut or damaged. Here every header's checksum is verified, an archive
+ends with its end marker or is an error, and further archives may follow. Read: ustar, pax (path, size), GNU long
+names, gzip around it all; refused: sparse files and volumes, which a stream cannot give back whole.
+
+Source: POSIX.1-2017 pax; GNU tar manual, "Basic Tar Format". Writing is in `tar_write.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from entrypoints.errors import corrupt
+from entrypoints.records import gunzip
+from entrypoints.records.archives.tar_header import BLOCK, SPARSE, parse, pax, text
+from entrypoints.records.cursor import Cursor, go_to
+from entrypoints.records.sizes import max_sample_bytes, too_large
+from entrypoints.records.window import Window
+from entrypoints.sample import DATA, KEY, ByteStream, Sample
+
+BOUNDARIES = True
+
+_log = logging.getLogger(__name__)
+_told_of: set[str] = set()  # the link that has been told of
+_ZEROS = bytes(BLOCK)
+_LINKS = b"12"
+_NO_DATA = b"123456V"  # links, devices, directories, FIFOs, a volume's label: nothing follows, whatever their size says
+_EXTENDED = b"xX"  # pax records; the second as Solaris writes them
+_DESCRIBING_ONE = _EXTENDED + b"LK"  # their content describes the next member
+_DESCRIBING = b"g" + _DESCRIBING_ONE  # or all that follow
+_LONE = "a single block of zeros, where an archive's end has two: a header was overwritten"
+_NO_MEMBER = "the archive ends after an extended header: the member it describes is missing"
+_DUMP_DIR = b"D"  # GNU: a directory's listing
+_REFUSED = {
+    b"S": SPARSE,
+    b"M": "the continuation of a file from another volume, which cannot be read from a stream: write it as a plain file",
+}
+
+
+def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
+    """The samples of a stream of one or more archives, gzip-compressed or not; see the module for what a sample is.
+
+    Raises CorruptError, naming the offset (of the uncompressed stream), for what is cut or damaged and for what a stream
+    cannot give back. Positions are bytes, below 0 where one must read from the beginning to get there.
+    """
+    cursor = cursor or Cursor()
+    sample: Sample = {}
+    most, held = max_sample_bytes(), 0
+    for name, data, offset, position in members(stream, key, cursor.start):
+        if name is None:  # the end of an archive: groups do not reach into the next
+            if sample:
+                cursor.position = position
+                yield sample
+                sample = {}
+            continue
+        slash = name.rfind("/") + 1
+        dot = name.find(".", slash)
+        if dot == slash:
+            continue  # hidden: see members.py
+        group, field = (name, DATA) if dot < 0 else (name[:dot], name[dot + 1 :])
+        if sample and sample[KEY] != group:
+            cursor.position = position
+            yield sample
+            sample = {}
+        if not sample:
+            sample[KEY] = group
+            held = 0
+        held += len(data)
+        if held > most:
+            raise too_large(key, offset, f"sample {group!r} has {held:,} bytes or more", most)
+        if field in sample:
+            raise corrupt(key, offset, f"member {name!r} gives field {field!r} of sample {group!r} a second time")
+        sample[field] = data
+
+
+def members(stream: ByteStream, key: str | None = None, start: int = 0) -> Iterator[tuple[str | None, bytes, int, int]]:
+    """Every file of a stream of archives: name, content, offset of its header, and the position that leads back to it.
+
+    After each archive comes a name of None, with the position of what follows. `start` is such a position.
+    """
+    if start > 0:
+        go_to(stream, start, key)
+    window = Window(stream, max(start, 0))
+    compressed = start <= 0 and window.peek(len(gunzip.MAGIC)) == gunzip.MAGIC
+    if compressed:
+        window = Window(gunzip.Gunzip(window, key))
+    every: dict[str, str] = {}  # pax records for the rest of the archive
+    own: dict[str, str] = {}  # for the next member; GNU's long name is put here too
+    inside = False  # of an archive: its end marker is still to come
+    is_lone = False  # the last block was zeros, and the one before was not: the first half of an end marker
+    begin = -1  # of the headers that describe the next member
+    extended: bytes | None = (
+        None  # the last extended header: most are equal to the one before, and then known to be good
+    )
+    extended_size = 0
+    kind = b""
+    offset, take, most = window.offset, window.take, max_sample_bytes()
+    while True:
+        block = take(BLOCK)
+        if block == extended and not is_lone:
+            kind, size = b"x", extended_size
+        elif len(block) < BLOCK:
+            _check_end(block, offset, inside, -start, key)
+            return
+        elif block == _ZEROS:
+            if inside and kind in _DESCRIBING_ONE:
+                raise corrupt(key, offset, _NO_MEMBER)
+            offset += BLOCK
+            is_lone = inside
+            if inside:
+                yield None, b"", offset, -offset if compressed else offset
+            inside, every, begin = False, {}, -1
+            continue
+        else:
+            kind, size, name = parse(block, key, offset)
+            if is_lone:
+                raise corrupt(key, offset - BLOCK, _LONE)
+            if kind == b"x":
+                extended, extended_size = block, size
+            elif kind in _REFUSED:
+                raise corrupt(key, offset, _REFUSED[kind])
+        inside = True
+        if begin < 0:
+            begin = offset
+        if kind in _NO_DATA:
+            if kind in _LINKS:
+                _tell_of_link(key, offset, own.get("path") or name)
+            own, begin = {}, -1
+            offset += BLOCK
+            continue
+        describes = kind in _DESCRIBING
+        if (own or every) and not describes:
+            size = int(own.get("size") or every.get("size") or size)
+            name = own.get("path") or every.get("path") or name
+        if size > most:
+            raise too_large(key, offset, f"member {name!r} has {size:,} bytes", most)
+        padding = -size % BLOCK
+        data = take(size, padding)
+        header, offset = offset, offset + BLOCK + size + padding
+        if window.before + window.position != offset:
+            raise corrupt(
+                key, header, f"the stream ends at byte {window.offset}, inside of this member of {size} bytes"
+            )
+        if describes:
+            if kind in _EXTENDED:
+                if records := pax(data, key, header):
+                    own |= records
+            elif kind == b"g":
+                every |= pax(data, key, header)
+            elif kind == b"L":
+                own["path"] = text(data)
+            continue
+        if name.endswith("/"):  # so archives older than ustar mark directories
+            if size and kind != _DUMP_DIR:
+                raise corrupt(key, header, f"member {name!r} has a directory's name and {size} bytes: it is damaged")
+        elif kind != _DUMP_DIR and begin >= -start:
+            # Who begins in the middle does not see what has been said for the rest of the archive.
+            yield name, data, header, -begin if compressed or every else begin
+        if own:
+            own = {}
+        begin = -1
+
+
+def _check_end(rest: bytes, offset: int, inside: bool, least: int, key: str | None) -> None:
+    """Raises CorruptError where a stream must not end with this, less than a block, `least` bytes being expected of it."""
+    if inside:
+        raise corrupt(key, offset, "the stream ends without the archive's end marker: it is cut off")
+    if rest and not offset:
+        raise corrupt(key, offset, f"{len(rest)} bytes are no tar: it has at least {BLOCK}")
+    if rest.strip(b"\0"):
+        raise corrupt(key, offset, f"{len(rest)} bytes follow the archive's end that are no tar header")
+    if offset < least:
+        raise corrupt(key, offset, f"the stream is shorter than {least} bytes, where reading should go on")
+
+
+def _tell_of_link(key: str | None, offset: int, name: str) -> None:
+    """Says that a link was passed over, of the first one that this process meets: a set that has one has many."""
+    if not _told_of:
+        _told_of.add(name)
+        _log.warning(
+            "%sbyte %d: %r is a link, which holds no bytes: this and all other links are passed over; to have the files "
+            "in their place, write the archive with tar --dereference --hard-dereference",
+            "" if key is None else f"object {key!r}, ",
+            offset,
+            name,
+        )

@@ -1,0 +1,76 @@
+"""Writing tar shards that every reader of WebDataset shards takes: ours, webdataset's, tarfile and GNU tar.
+
+Plain ustar headers with fixed owner, mode and time, so that the same samples give the same bytes; a pax header before
+them only where a name or a size does not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import BinaryIO
+
+from entrypoints.records.archives.members import members_of
+from entrypoints.records.archives.tar_header import BLOCK
+from entrypoints.records.refusing import refusal
+from entrypoints.sample import KEY, Sample
+
+_END = bytes(2 * BLOCK)
+_MAX_OCTAL_SIZE = 8**11
+
+
+def write(stream: BinaryIO, samples: Iterable[Sample]) -> int:
+    """Writes samples as one archive with its end marker; how many. Each field becomes the member `<__key__>.<field>`.
+
+    Raises SampleError, a ValueError, for a sample that would not come back as it is: see `members.py`; or that has the key of
+    the one before, whose fields it would join.
+    """
+    count = 0
+    before = None
+    for sample in samples:
+        members = [*members_of(count, sample)]
+        if sample[KEY] == before:
+            raise refusal(
+                count, sample, "the sample before has this __key__, and both would be read as one; give each its own"
+            )
+        before = sample[KEY]
+        for name, data in members:
+            try:
+                write_member(stream, name, data)
+            except UnicodeEncodeError as error:
+                raise refusal(count, sample, f"{name!r} cannot be a file's name: {error}") from error
+        count += 1
+    stream.write(_END)
+    return count
+
+
+def write_member(stream: BinaryIO, name: str, data: bytes) -> None:
+    """Writes one file into an archive."""
+    encoded = name.encode("utf-8", "surrogateescape")
+    records = b""
+    if len(encoded) > 100 or not encoded.isascii():
+        records += _pax_record(b"path", encoded)
+    if len(data) >= _MAX_OCTAL_SIZE:
+        records += _pax_record(b"size", b"%d" % len(data))
+    if records:
+        _write_padded(stream, _header(b"PaxHeader", len(records), b"x"), records)
+    _write_padded(stream, _header(encoded[:100], len(data) % _MAX_OCTAL_SIZE, b"0"), data)
+
+
+def _write_padded(stream: BinaryIO, header: bytes, data: bytes) -> None:
+    stream.writelines([header, data, bytes(-len(data) % BLOCK)])
+
+
+def _header(name: bytes, size: int, kind: bytes) -> bytes:
+    # name, mode, owner, group, size, time, checksum, kind, target of a link, magic; the rest stays zero
+    start = name.ljust(100, b"\0") + b"0000644\0" + b"0000000\0" * 2 + b"%011o\0" % size + b"%011o\0" % 0
+    end = (kind + bytes(100) + b"ustar\x0000").ljust(BLOCK - len(start) - 8, b"\0")
+    return start + b"%06o\0 " % (sum(start) + sum(end) + 8 * 32) + end
+
+
+def _pax_record(name: bytes, value: bytes) -> bytes:
+    """`<length> <name>=<value>\\n`, whose length counts its own digits."""
+    rest = b" %s=%s\n" % (name, value)
+    length = len(rest)
+    while len(b"%d" % length) + len(rest) != length:
+        length = len(b"%d" % length) + len(rest)
+    return b"%d" % length + rest

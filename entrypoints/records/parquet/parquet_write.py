@@ -1,0 +1,118 @@
+"""Writing Parquet that can be read in pieces: row groups of some MiB, with checksums of their pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from io import BytesIO
+from itertools import chain
+from typing import Any, BinaryIO
+
+from entrypoints.records.parquet.parquet import pyarrow
+from entrypoints.records.refusing import refusal
+from entrypoints.records.sizes import size_of
+from entrypoints.sample import Sample
+
+_GROUP_BYTES = 8 << 20  # bytes of fields in a row group
+_GROUP_ROWS = 1 << 16
+
+
+def write(stream: BinaryIO, samples: Iterable[Sample]) -> int:
+    """Writes samples as rows; how many.
+
+    The first row group's samples say what the columns are. Raises SampleError, a ValueError, for one that does not fit
+    them or has no fields.
+    """
+    arrow, parquet = pyarrow()
+    count = 0
+    writer = None
+    schema = None
+    try:
+        for rows in _row_groups(samples):
+            table = _table(rows, schema, count)
+            if writer is None:
+                schema = table.schema
+                _check(schema, rows)
+                writer = parquet.ParquetWriter(stream, schema, write_page_checksum=True)
+            writer.write_table(table)
+            count += len(rows)
+    finally:
+        if writer is not None:
+            writer.close()
+    if writer is None:
+        parquet.write_table(arrow.table({}), stream)
+    return count
+
+
+def _row_groups(samples: Iterable[Sample]) -> Iterator[list[Sample]]:
+    rows: list[Sample] = []
+    size = 0
+    for sample in samples:
+        rows.append(sample)
+        size += size_of(sample)
+        if size >= _GROUP_BYTES or len(rows) == _GROUP_ROWS:
+            yield rows
+            rows, size = [], 0
+    if rows:
+        yield rows
+
+
+def _table(rows: list[Sample], schema: Any, before: int) -> Any:
+    """The rows as a table; `before` is the number of the first. Raises SampleError for one that does not fit."""
+    arrow, _ = pyarrow()
+    for number, row in enumerate(rows, before):
+        if not row:
+            raise refusal(number, row, "it has no fields, so no columns: it would be lost")
+        unknown = [name for name in row if schema is not None and name not in schema.names]
+        if unknown:
+            raise refusal(number, row, f"field {unknown[0]!r} is new, and the columns are {', '.join(schema.names)}")
+        try:
+            "".join(row).encode()
+        except UnicodeEncodeError as error:
+            raise refusal(number, row, f"its fields {list(row)} cannot be columns' names: {error}") from error
+    if schema is not None:
+        columns = [_column(rows, field.name, field.type, before) for field in schema]
+        return arrow.table(columns, schema=schema)
+    names = dict.fromkeys(chain.from_iterable(rows))
+    return arrow.table({name: _column(rows, name, None, before) for name in names})
+
+
+def _check(schema: Any, rows: list[Sample]) -> None:
+    """Raises SampleError for a column that Arrow holds and Parquet does not: dicts that are all empty."""
+    arrow, parquet = pyarrow()
+    for field in schema:
+        try:
+            parquet.ParquetWriter(BytesIO(), arrow.schema([field])).close()
+        except arrow.ArrowException as error:
+            first = next(number for number, row in enumerate(rows) if row.get(field.name) is not None)
+            raise refusal(first, rows[first], f"field {field.name!r} does not fit into Parquet: {error}") from error
+
+
+def _column(rows: list[Sample], name: str, kind: Any, before: int) -> Any:
+    """A field of all rows, as Parquet holds it. Raises SampleError for the first row that does not fit those before it."""
+    values = [_plain(row.get(name)) for row in rows]
+    column, reason = _array(values, kind)
+    if column is not None:
+        return column
+    good, bad = 0, len(values)  # rows that fit together, and that do not
+    while bad - good > 1:
+        half = (good + bad) // 2
+        column, why = _array(values[:half], kind)
+        if column is None:
+            bad, reason = half, why
+        else:
+            good = half
+    raise refusal(before + good, rows[good], f"field {name!r} does not fit the column: {reason}") from reason
+
+
+def _array(values: list[Any], kind: Any) -> tuple[Any, Exception | None]:
+    """Values as a column, or why they are none."""
+    arrow, _ = pyarrow()
+    try:
+        return arrow.array(values, kind), None
+    except (arrow.ArrowException, ValueError, TypeError, OverflowError) as error:
+        return None, error
+
+
+def _plain(value: Any) -> Any:
+    """Arrays of more than one dimension as lists of lists, which pyarrow takes."""
+    return value.tolist() if getattr(value, "ndim", 1) != 1 else value

@@ -1,0 +1,204 @@
+"""`tf.train.Example`, decoded and encoded without TensorFlow, and the format of TFRecord files that hold them.
+
+An Example is a map of names to features, each a list of bytes, of float32 or of int64. Here one is a dict:
+
+    floats, ints      an array of one dimension, float32 or int64
+    bytes             bytes where there is one value, else a list of bytes
+    nothing at all    None: a feature may lack even its kind
+
+Lists of numbers are read packed or not; an empty Example is an empty dict. `split` gives Examples as samples (format
+`tfrecord-example`); `transform` makes one of a sample of another format, whose `data` is an Example.
+
+Source: TensorFlow's `core/example/example.proto` and `feature.proto`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from entrypoints.errors import corrupt
+from entrypoints.records.cursor import Cursor
+from entrypoints.records.protobuf import FIXED32, VARINT, encode, encode_varints, fields, joined, numbers, varint
+from entrypoints.records.refusing import refusal
+from entrypoints.records.tfrecord import tfrecord
+from entrypoints.sample import DATA, KEY, ByteStream, Sample
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Feature = bytes | list[bytes] | npt.NDArray[np.float32] | npt.NDArray[np.int64] | None
+
+BOUNDARIES = True
+
+# Tags: number << 3 | 2, since all of them are messages, texts or bytes.
+_FIRST, _SECOND = 0x0A, 0x12
+_BYTES_LIST, _FLOAT_LIST, _INT64_LIST = 0x0A, 0x12, 0x1A
+
+
+def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
+    """The Examples of a TFRecord stream: its features, and the object's key if known. Positions are TFRecord's."""
+    cursor = cursor or Cursor()
+    offset = cursor.start
+    start: Sample = {} if key is None else {KEY: key}
+    for payload in tfrecord.payloads(stream, key, cursor):
+        try:
+            sample = start | decode(payload)
+        except ValueError as error:
+            raise corrupt(key, abs(offset), f"this record is no tf.train.Example: {error}") from error
+        offset = cursor.position
+        yield sample
+
+
+def transform(sample: Sample) -> Sample:
+    """A sample with the features of the Example in its `data` in the place of that; raises ValueError where it is none."""
+    rest = {name: value for name, value in sample.items() if name != DATA}
+    return rest | decode(sample[DATA])
+
+
+def decode(payload: bytes) -> dict[str, Feature]:
+    """The features of an Example; see the module for what they are. Raises ValueError for what is no Example."""
+    found = _decode_plain(payload)
+    if found is not None:
+        return found
+    found = {}
+    for tag, start, stop in fields(payload, 0, len(payload)):
+        if tag == _FIRST:  # features
+            for entry, place, end in fields(payload, start, stop):
+                if entry == _FIRST:
+                    name, feature = _entry(payload, place, end)
+                    found[name] = feature
+        elif tag == _SECOND:
+            raise ValueError(
+                "it is a SequenceExample, whose lists of features would be left out; format tfrecord gives its bytes"
+            )
+    return found
+
+
+def _decode_plain(data: bytes) -> dict[str, Feature] | None:
+    """The same for an Example as nearly all writers write it, in a third of the time; None where it is another.
+
+    That is: key before value, one list in a feature, its numbers packed or its bytes a single value.
+    """
+    found: dict[str, Feature] = {}
+    try:
+        size, place = varint(data, 1)
+        end = place + size
+        if data[0] != _FIRST or end != len(data):
+            return None
+        while place < end:
+            if data[place] != _FIRST:
+                return None
+            size, place = varint(data, place + 1)
+            stop = place + size
+            if data[place] != _FIRST:
+                return None
+            size, start = varint(data, place + 1)
+            place = start + size
+            name = data[start:place]
+            if data[place] != _SECOND:
+                return None
+            size, place = varint(data, place + 1)
+            if place + size != stop:
+                return None
+            kind = data[place]
+            size, place = varint(data, place + 1)
+            if place + size != stop or data[place] != _FIRST:
+                return None
+            size, place = varint(data, place + 1)
+            if place + size != stop or stop > end:
+                return None
+            if kind == _BYTES_LIST:
+                found[name.decode()] = data[place:stop]
+            elif kind == _INT64_LIST:
+                found[name.decode()] = numbers(data[place:stop], "<i8")
+            elif kind == _FLOAT_LIST:
+                found[name.decode()] = numbers(data[place:stop], "<f4")
+            else:
+                return None
+            place = stop
+    except (IndexError, ValueError):
+        return None  # the thorough way says what is wrong, if anything is
+    return found if place == end else None
+
+
+def _entry(data: bytes, start: int, stop: int) -> tuple[str, Feature]:
+    """An entry of the map: its key and its value."""
+    name = b""
+    kind = 0
+    regions: list[tuple[int, int, int]] = []  # of the list's values
+    for tag, place, end in fields(data, start, stop):
+        if tag == _FIRST:
+            name = data[place:end]
+        elif tag == _SECOND:
+            for feature, begin, last in fields(data, place, end):
+                if feature in (_BYTES_LIST, _FLOAT_LIST, _INT64_LIST):
+                    if feature != kind:  # of several kinds, the last one counts
+                        kind, regions = feature, []
+                    regions += [region for region in fields(data, begin, last) if region[0] >> 3 == 1]
+    return name.decode(), _feature(data, kind, regions)
+
+
+def _feature(data: bytes, kind: int, regions: list[tuple[int, int, int]]) -> Feature:
+    if kind == _FLOAT_LIST:
+        return numbers(joined(data, regions, FIXED32), "<f4")
+    if kind == _INT64_LIST:
+        return numbers(joined(data, regions, VARINT), "<i8")
+    if kind == 0:
+        return None
+    if any(tag != _FIRST for tag, _, _ in regions):
+        raise ValueError("a list of bytes as numbers")
+    values = [data[start:stop] for _, start, stop in regions]
+    return values[0] if len(values) == 1 else values
+
+
+def encode_example(features: Mapping[str, Any]) -> bytes:
+    """An Example of bytes or str, numbers, arrays of one dimension, or lists of these; None is a feature without a kind.
+
+    Floats of every width become float32, integers and booleans int64, an empty list one of bytes. Raises ValueError for
+    what an Example cannot hold.
+    """
+    entries = []
+    for name, value in features.items():
+        try:
+            entry = encode(1, name.encode()) + encode(2, _encode_feature(value))
+        except ValueError as error:
+            raise ValueError(f"feature {name!r}: {error}") from error
+        entries.append(encode(1, entry))
+    return encode(1, b"".join(entries))
+
+
+def write(stream: BinaryIO, examples: Iterable[Mapping[str, Any]]) -> int:
+    """Writes Examples as TFRecord; how many. A sample's `__key__` is left out: it is the object's.
+
+    Raises SampleError, a ValueError, for what an Example cannot hold.
+    """
+    return tfrecord.write(stream, (_encoded(number, example) for number, example in enumerate(examples)))
+
+
+def _encoded(number: int, example: Mapping[str, Any]) -> bytes:
+    try:
+        return encode_example({name: value for name, value in example.items() if name != KEY})
+    except ValueError as error:
+        raise refusal(number, example, error) from error
+
+
+def _encode_feature(value: Any) -> bytes:
+    import numpy as np
+
+    if value is None:
+        return b""
+    values = [value] if isinstance(value, (bytes, str)) else value
+    if isinstance(values, (list, tuple)) and all(isinstance(item, (bytes, str)) for item in values):
+        texts = (item.encode() if isinstance(item, str) else item for item in values)
+        return encode(1, b"".join(encode(1, item) for item in texts))
+    array = np.asarray(values)
+    if array.ndim > 1:
+        raise ValueError(f"an Example holds lists, not shape {array.shape}: flatten it, and add its shape as a feature")
+    array = array.reshape(-1)
+    if array.dtype.kind == "f":
+        return encode(2, encode(1, array.astype("<f4").tobytes()))
+    if array.dtype.kind in "biu" and not (array.dtype == np.uint64 and (array >> np.uint64(63)).any()):
+        return encode(3, encode(1, encode_varints(array)))
+    raise ValueError(f"an Example holds bytes, float32 and int64, not {array.dtype}")

@@ -1,0 +1,264 @@
+"""Parquet: rows of real writers come back, some columns or all, in flat memory and from any row on; damage is an error."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pytest
+from pyarrow import parquet as pq
+
+from entrypoints.errors import ChannelError, CorruptError
+from entrypoints.records import format_of
+from entrypoints.records.cursor import Cursor
+from entrypoints.records.parquet import parquet_write
+from entrypoints.records.parquet.parquet import ROWS, Parquet
+from entrypoints.sample import Sample
+
+COUNT = 1000
+TABLE = {
+    "image": [bytes([number % 256]) * number for number in range(COUNT)],
+    "label": list(range(COUNT)),
+    "a.b": [None if number % 3 else f"text {number}" for number in range(COUNT)],
+    "box": [{"x": number, "y": None} for number in range(COUNT)],
+    "tags": [["a", "b"][: number % 3] for number in range(COUNT)],
+}
+EXPECTED = [{name: TABLE[name][number] for name in TABLE} for number in range(COUNT)]
+
+
+def data_of(table: Any, **options: Any) -> bytes:
+    stream = io.BytesIO()
+    pq.write_table(pyarrow.table(table), stream, **options)
+    return stream.getvalue()
+
+
+def read(data: bytes, form: Parquet = ROWS, start: int = 0) -> list[Sample]:
+    return list(form.split(io.BytesIO(data), None, Cursor(start)))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"row_group_size": 7},
+        {"compression": "none", "use_dictionary": False, "data_page_size": 100},
+        {"compression": "zstd", "data_page_version": "2.0", "row_group_size": 300},
+        {"compression": "gzip", "version": "1.0"},
+    ],
+)
+def test_what_pyarrow_writes(options: dict[str, Any], tmp_path: Path) -> None:
+    data = data_of(TABLE, **options)
+    assert read(data) == EXPECTED
+    (tmp_path / "t.parquet").write_bytes(data)
+    with (tmp_path / "t.parquet").open("rb", buffering=0) as file:  # a plain file is read without Python
+        assert list(ROWS.split(file, "k")) == [{"__key__": "k", **row} for row in EXPECTED]
+    for start in (0, 1, 6, 7, 299, 300, 500, COUNT - 1, COUNT):
+        assert read(data, start=start) == EXPECTED[start:]
+
+
+def test_values() -> None:
+    table = {
+        "list": pyarrow.array([[1, 2], None, [], [3, None]], pyarrow.list_(pyarrow.int16())),
+        "fixed": pyarrow.array([[1, 2], None, [3, 4], [None, 5]], pyarrow.list_(pyarrow.float32(), 2)),
+        "ns": pyarrow.array([1, None, 3, 4], pyarrow.timestamp("ns")),
+        "us": pyarrow.array([0, None, 0, 0], pyarrow.timestamp("us")),
+        "took": pyarrow.array([1, None, 3, 4], pyarrow.duration("ns")),
+        "__key__": ["a", "b", "c", "d"],
+    }
+    first, second, third, fourth = ROWS.split(io.BytesIO(data_of(table)), "object")
+    assert first["list"].dtype == np.int16
+    assert first["list"].tolist() == [1, 2]
+    assert first["list"].flags.writeable
+    assert first["fixed"].dtype == np.float32
+    assert first["ns"] == np.datetime64(1, "ns")
+    assert first["us"] == datetime.datetime(1970, 1, 1)
+    assert first["took"] == np.timedelta64(1, "ns")
+    assert second == {"list": None, "fixed": None, "ns": None, "us": None, "took": None, "__key__": "b"}
+    assert third["list"].tolist() == []
+    assert third["fixed"].tolist() == [3, 4]
+    assert fourth["list"] == [3, None]
+    assert fourth["fixed"] == [None, 5]
+
+
+def test_values_that_python_cannot_hold() -> None:
+    late = pyarrow.array([1 << 60], pyarrow.timestamp("us"))
+    assert read(data_of({"a": late})) == [{"a": np.datetime64(1 << 60, "us")}]
+    data = data_of({"a": pyarrow.array([{"x": 1 << 60}], pyarrow.struct([("x", pyarrow.timestamp("us"))])), "b": [1]})
+    with pytest.raises(ChannelError, match=r"^object 'k', row 0 or after, column 'a' holds what Python's types cannot"):
+        list(ROWS.split(io.BytesIO(data), "k"))
+    assert read(data, Parquet(("b",))) == [{"b": 1}]
+
+
+def test_some_columns_are_read_without_the_rest() -> None:
+    class Counting(io.BytesIO):
+        taken = 0
+
+        def read(self, size: int | None = -1, /) -> bytes:
+            data = super().read(size)
+            self.taken += len(data)
+            return data
+
+    table = {"a": list(range(10)), "a.b": [0] * 10, "big": [os.urandom(100_000)] * 10, "z": ["z"] * 10}
+    stream = Counting(data_of(table, use_dictionary=False))
+    form = format_of("application/x-parquet; columns=z, a; charset=utf-8")
+    assert form == format_of('parquet; columns="z,a"') == Parquet(("z", "a"))
+    assert list(form.split(stream, None)) == [{"z": "z", "a": number} for number in range(10)]
+    assert stream.taken < 100_000
+    with pytest.raises(ChannelError, match=r"there is no column 'y'; the file has a, a\.b, big, z"):
+        list(Parquet(("y",)).split(stream, None))
+    with pytest.raises(ChannelError, match="columns names none"):
+        format_of("parquet; columns=")
+
+
+def test_what_is_written_comes_back_in_small_row_groups() -> None:
+    stream = io.BytesIO()
+    samples = [
+        {"__key__": str(n), "image": bytes(1 << 20), "vector": np.arange(n + 1.0), "name": "ü"} for n in range(20)
+    ]
+    assert parquet_write.write(stream, iter(samples)) == 20
+    assert pq.read_metadata(stream).num_row_groups == 3
+    found = read(stream.getvalue())
+    for sample, wanted in zip(found, samples, strict=True):
+        assert sample.pop("vector").tolist() == wanted.pop("vector").tolist()
+        assert sample == wanted
+    assert pq.read_table(stream)["name"].to_pylist() == ["ü"] * 20
+    empty = io.BytesIO()
+    assert parquet_write.write(empty, []) == 0
+    assert read(empty.getvalue()) == []
+
+
+@pytest.mark.parametrize(
+    ("later", "reason"),
+    [
+        ({"a": b"", "b": 1}, "sample 2: field 'b' is new, and the columns are a"),
+        ({"a": 1}, "sample 2: field 'a' does not fit the column: .*int"),
+        ({"a": [b""]}, "sample 2: field 'a' does not fit the column: .*list"),
+        ({}, "sample 2: it has no fields"),
+    ],
+)
+def test_writing_refuses_samples_that_do_not_fit(later: Sample, reason: str) -> None:
+    with pytest.raises(ValueError, match=r"sample 1: its fields \['\\udcff'\] cannot be columns' names"):
+        parquet_write.write(io.BytesIO(), [{"a": b""}, {"\udcff": later}])
+    first = {"a": bytes(8 << 20)}  # a row group of its own
+    with pytest.raises(ValueError, match=reason):
+        parquet_write.write(io.BytesIO(), [first, {"a": b"good"}, later, {"a": b"good"}])
+
+
+@pytest.mark.parametrize("value", [{}, [{}], {"x": {}}])
+def test_dicts_that_are_all_empty_are_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"sample 1 \(__key__ 'k'\): field 'a' does not fit into Parquet: .*no child"):
+        parquet_write.write(io.BytesIO(), [{"b": 1}, {"__key__": "k", "b": 1, "a": value}, {"a": value}])
+
+
+@pytest.mark.parametrize("bad", range(5))
+def test_a_value_that_fits_none_before_is_found(bad: int) -> None:
+    samples = [{"__key__": str(number), "x": "a" if number == bad else number} for number in range(5)]
+    number = bad or 1  # the first says what the column holds
+    with pytest.raises(
+        ValueError, match=rf"sample {number} \(__key__ '{number}'\): field 'x' does not fit the column: "
+    ):
+        parquet_write.write(io.BytesIO(), samples)
+    with pytest.raises(ValueError, match=r"sample 0: field 'x' does not fit the column: Python int too large"):
+        parquet_write.write(io.BytesIO(), [{"x": 1 << 70}])
+
+
+def test_every_cut_is_an_error() -> None:
+    data = data_of({"a": [1, 2, 3], "b": ["x", "y", "z"]}, row_group_size=2)
+    assert read(b"") == []
+    for size in range(1, len(data)):
+        with pytest.raises(CorruptError, match=r"byte \d+, .*: not Parquet, or damaged: "):
+            read(data[:size])
+
+
+FLIPS = """
+import io, sys
+from entrypoints.errors import CorruptError
+from entrypoints.records.parquet import parquet_write
+from entrypoints.records.parquet.parquet import ROWS
+stream = io.BytesIO()
+parquet_write.write(stream, ({"a": number, "b": b"x" * number} for number in range(20)))
+data = bytearray(stream.getvalue())
+expected = list(ROWS.split(io.BytesIO(data)))
+caught = 0
+for place in range(len(data)):
+    for bit in (place % 8, 7 - place % 8):
+        data[place] ^= 1 << bit
+        try:
+            found = list(ROWS.split(io.BytesIO(data)))
+            assert len(found) == 20, (place, bit, len(found))
+            assert found == expected, (place, bit)
+        except CorruptError:
+            caught += 1
+        data[place] ^= 1 << bit
+print(caught)
+"""
+
+
+def test_flipped_bit_is_an_error_or_changes_nothing_in_files_with_checksums() -> None:
+    # In a process of its own: pyarrow has ways to end it.
+    done = subprocess.run([sys.executable, "-c", FLIPS], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 1000
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"row_group_size": 30, "write_page_index": True},
+    {"use_dictionary": False, "data_page_size": 100, "compression": "none", "data_page_version": "2.0"},
+    {"store_schema": False, "write_statistics": False},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_joined_files_are_refused(options: dict[str, Any]) -> None:
+    """Of two files of one size, the first would be read twice over: the table of the second counts from its own beginning."""
+    columns = {"a": list(range(100)), "l": [[1, 2]] * 100, "s": [{"x": "y", "z": {"q": 1}}] * 100}
+    first, second = data_of(columns, **options), data_of({**columns, "a": list(range(100, 200))}, **options)
+    assert [len(read(data)) for data in (first, second)] == [100, 100]
+    for data in (first + second, first * 3):
+        with pytest.raises(
+            CorruptError, match=r"another file ends at byte \d+: Parquet files cannot be joined, write one"
+        ):
+            read(data)
+
+
+def test_names_of_columns_that_differ_in_the_table_are_refused() -> None:
+    data = data_of({"column": [1]}, store_schema=False)
+    place = data.index(b"column", data.rindex(b"PAR1") - int.from_bytes(data[-8:-4], "little") - 4)
+    with pytest.raises(CorruptError, match="the names of columns differ in its table"):
+        read(data[:place] + b"C" + data[place + 1 :])
+
+
+@pytest.mark.parametrize("place", [7, 10])
+def test_page_of_a_damaged_size_is_refused(place: int) -> None:
+    """pyarrow would take as much memory as the header states, up to 2 GiB. Both sizes are two bytes here, behind 0x15."""
+    data = data_of({"a": ["x"] * 100}, use_dictionary=False, compression="none")
+    assert (data[place - 1], data[place] > 127, data[place + 1] < 128) == (0x15, True, True)
+    with pytest.raises(
+        CorruptError, match=r"the page at byte 4 is said to have .*8,191.*LAUNCHER_MAX_SAMPLE_BYTES to more"
+    ):
+        read(data[:place] + b"\xfe\x7f" + data[place + 2 :])
+
+
+def test_errors_of_the_medium_are_not_taken_for_damage() -> None:
+    class Broken(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            if self.tell() > 100:
+                raise OSError(5, "Input/output error")
+            return super().read(size)
+
+    with pytest.raises(OSError, match="Input/output error"):
+        list(ROWS.split(Broken(data_of(TABLE)), "k"))
+
+
+def test_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ImportError, match=r"pip install 'sagemaker-launch\[formats\]'"):
+        list(ROWS.split(io.BytesIO(b""), None))

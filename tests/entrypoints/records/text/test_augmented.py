@@ -1,0 +1,246 @@
+"""An augmented manifest's stream: one sample per line, as the local run and SageMaker send it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch.utils.data import DataLoader
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+from entrypoints import contract
+from entrypoints.errors import ChannelError, CorruptError
+from entrypoints.job.environment import Environment, load_environment
+from entrypoints.order.sampling import Reading
+from entrypoints.order.sharding import Share
+from entrypoints.records import format_of
+from entrypoints.records.cursor import Cursor
+from entrypoints.records.recordio import recordio
+from entrypoints.records.text.augmented import Augmented
+from entrypoints.sample import Sample
+from entrypoints.samples.channel import open_channel
+from entrypoints.torch_data.dataset import ChannelDataset
+from pipe_feeder import brokers
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:This DataLoader will create",
+    "ignore:This process .* is multi-threaded",
+    "ignore:'set_vital' is deprecated",  # of which torchdata asks torch
+)
+
+ATTRIBUTES = ("source-ref", "class", "box")
+NAMES = 'augmented; attributes="source-ref, class,box"'
+TOLD = {"LAUNCHER_ATTRIBUTE_NAMES_0": json.dumps({"train": ATTRIBUTES})}
+MAGIC = recordio.MAGIC.to_bytes(4, "little")
+FORM = Augmented(ATTRIBUTES)
+# The first value of every third sample is large enough to go beside the broker's pickles, and holds the word that begins records.
+SAMPLES: list[Sample] = [
+    {
+        "source-ref": bytes([n % 251]) * n * 10 + MAGIC * (n % 3) * 5000,
+        "class": b"%d" % n,
+        "box": b"[1, %d]" % n,
+    }
+    for n in range(60)
+]
+
+
+def stream_of(samples: list[Sample] = SAMPLES) -> bytes:
+    stream = io.BytesIO()
+    assert FORM.write(stream, samples) == len(samples)
+    return stream.getvalue()
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An /opt/ml with the Pipe `train`, wrapped as RecordIO; its broker is gone at the end."""
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / contract.CONFIG_DIR).mkdir(parents=True)
+    (tmp_path / contract.DATA_DIR).mkdir(parents=True)
+    configure(tmp_path)
+    yield tmp_path
+    for pid in brokers(tmp_path):
+        os.kill(pid, signal.SIGKILL)
+
+
+def configure(root: Path, **members: str) -> None:
+    entry = {"TrainingInputMode": "Pipe", "RecordWrapperType": "RecordIO", "ContentType": "image/jpeg", **members}
+    (root / contract.CONFIG_DIR / "inputdataconfig.json").write_text(json.dumps({"train": entry}))
+
+
+@contextmanager
+def fed(root: Path, content: bytes, epoch: int = 0) -> Iterator[None]:
+    """An epoch's FIFO, fed by another process (workers forked from one that writes would hold it open)."""
+    fifo, file = root / contract.DATA_DIR / contract.fifo_name("train", epoch), root / "content"
+    file.write_bytes(content)
+    os.mkfifo(fifo)
+    feeder = subprocess.Popen(["/bin/sh", "-c", 'exec cat "$0" > "$1"', file, fifo])
+    try:
+        yield
+        feeder.wait(30)
+    finally:
+        feeder.kill()
+        feeder.wait()
+        fifo.unlink()
+
+
+def told(root: Path) -> Environment:
+    """The environment of a job that the launcher planned."""
+    return load_environment(root, TOLD)
+
+
+def by_class(samples: list[Sample]) -> list[Sample]:
+    return sorted(samples, key=lambda sample: int(sample["class"]))
+
+
+@pytest.mark.parametrize("share", [None, Share(1, 2)])
+@pytest.mark.parametrize(
+    ("environ", "format"), [(TOLD, None), (TOLD, "augmented"), (TOLD, NAMES), ({}, NAMES)], ids=str
+)
+def test_a_line_is_a_sample(root: Path, environ: dict[str, str], format: str | None, share: Share | None) -> None:
+    with fed(root, stream_of()):
+        found = list(open_channel("train", 0, format, environment=load_environment(root, environ), share=share))
+    assert found == (SAMPLES if share is None else SAMPLES[1::2])
+
+
+def test_another_format_takes_the_wrapper_off_as_ever(root: Path) -> None:
+    with fed(root, stream_of(SAMPLES[:2])):
+        found = list(open_channel("train", 0, "objects", environment=told(root)))
+    assert found == [{"data": value} for sample in SAMPLES[:2] for value in sample.values()]
+
+
+def test_without_the_wrapper_the_content_type_says_where_a_record_ends(root: Path) -> None:
+    configure(root, RecordWrapperType="None", ContentType="text/plain")
+    with fed(root, b"one\ntwo\n"):
+        assert list(open_channel("train", environment=told(root))) == [{"data": b"one"}, {"data": b"two"}]
+    configure(root, RecordWrapperType="None")
+    with pytest.raises(ChannelError, match="set record_wrapper_type: RecordIO"):
+        open_channel("train", environment=told(root))
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_through_a_dataset_in_every_epoch(root: Path, workers: int) -> None:
+    dataset = ChannelDataset("train", environment=told(root))
+    loader: DataLoader[Any] = DataLoader(dataset, 4, num_workers=workers, collate_fn=list)
+    for epoch in range(2):
+        dataset.set_epoch(epoch)
+        with fed(root, stream_of(), epoch):
+            found = [sample for batch in loader for sample in batch]
+        assert by_class(found) == SAMPLES
+
+
+@pytest.mark.parametrize("reading", [None, Reading(seed=3, block=8)], ids=["in order", "shuffled"])
+def test_goes_on_in_the_middle_of_an_epoch(root: Path, reading: Reading | None) -> None:
+    environment = told(root)
+    with fed(root, stream_of()), closing(open_channel("train", environment=environment, reading=reading)) as samples:
+        whole = list(samples)
+    assert by_class(whole) == SAMPLES
+    assert (whole == SAMPLES) == (reading is None)
+    for count in (0, 1, 13, 59):
+        with (
+            fed(root, stream_of()),
+            closing(open_channel("train", environment=environment, reading=reading)) as samples,
+        ):
+            assert [next(samples) for _ in range(count)] == whole[:count]
+            state = json.loads(json.dumps(samples.state_dict()))
+            list(samples)
+        with fed(root, stream_of()), closing(open_channel("train", environment=environment, reading=reading)) as again:
+            again.load_state_dict(state)
+            assert list(again) == whole[count:]
+
+
+@pytest.mark.parametrize("reading", [None, Reading(seed=3, block=5)], ids=["in order", "shuffled"])
+def test_goes_on_behind_a_broker(root: Path, reading: Reading | None) -> None:
+    def loader() -> StatefulDataLoader[Any]:
+        dataset = ChannelDataset("train", environment=told(root), reading=reading)
+        return StatefulDataLoader(dataset, 2, num_workers=3, collate_fn=list)
+
+    with fed(root, stream_of()):
+        first = iter(before := loader())
+        given = [sample for _ in range(7) for sample in next(first)]
+        state = before.state_dict()
+        rest = [sample for batch in first for sample in batch]
+    assert by_class(given + rest) == SAMPLES
+    for pid in brokers(root):
+        os.kill(pid, signal.SIGKILL)  # of the job that was interrupted
+    with fed(root, stream_of()):
+        after = loader()
+        after.load_state_dict(state)
+        assert [sample for batch in after for sample in batch] == rest
+
+
+def test_a_stream_that_ends_inside_of_a_line() -> None:
+    samples = [{name: value[:9] for name, value in sample.items()} for sample in SAMPLES[:5]]
+    data = stream_of(samples)
+    stream = io.BytesIO()
+    recordio.write(stream, [samples[0]["source-ref"], samples[0]["class"]])
+    with pytest.raises(CorruptError, match=rf"byte {len(data)}: 2 record\(s\) are left for the 3 attributes"):
+        list(FORM.split(io.BytesIO(data + stream.getvalue())))
+    for size in range(1, len(data)):
+        try:
+            found = list(FORM.split(io.BytesIO(data[:size])))
+            assert found == samples[: len(found)]  # cut between two lines, which nothing tells
+            assert data[:size] == b"".join(stream_of([sample]) for sample in found)
+        except CorruptError:
+            pass
+
+
+def test_reading_goes_on_at_every_line() -> None:
+    cursor = Cursor()
+    positions = [cursor.position for _ in FORM.split(io.BytesIO(stream_of()), None, cursor)]
+    for number, position in enumerate(positions, 1):
+        assert list(FORM.split(io.BytesIO(stream_of()), None, Cursor(position))) == SAMPLES[number:]
+
+
+def test_names_are_needed_and_differ() -> None:
+    assert format_of(NAMES) == FORM
+    with pytest.raises(ChannelError, match="augmented needs the names of the attributes"):
+        list(format_of("augmented").split(io.BytesIO(stream_of()), None))
+    for text in ('augmented; attributes="a,a"', "augmented; attributes="):
+        with pytest.raises(ChannelError, match="write the channel's AttributeNames, each once"):
+            format_of(text)
+
+
+@pytest.mark.parametrize(
+    ("open_it", "message"),
+    [
+        (lambda root: open_channel("train", 0, "augmented", environment=load_environment(root, {})), "needs the names"),
+        (
+            lambda root: open_channel("train", 0, 'augmented; attributes="a,b"', environment=told(root)),
+            "attributes names a, b, but of each line the channel sends source-ref, class, box; leave out the format",
+        ),
+    ],
+)
+def test_names_that_are_missing_or_do_not_go_with_the_channel(
+    root: Path, open_it: Callable[[Path], object], message: str
+) -> None:
+    with pytest.raises(ChannelError, match=message):
+        open_it(root)
+
+
+def test_names_come_in_pieces(root: Path) -> None:
+    text = TOLD["LAUNCHER_ATTRIBUTE_NAMES_0"]
+    pieces = {f"LAUNCHER_ATTRIBUTE_NAMES_{number}": text[4 * number :][:4] for number in range(-(-len(text) // 4))}
+    assert len(pieces) > 10
+    assert load_environment(root, pieces).channels["train"].attribute_names == ATTRIBUTES
+    assert load_environment(root, {}).channels["train"].attribute_names == ()
+    assert (
+        load_environment(root, {"LAUNCHER_ATTRIBUTE_NAMES_0": '{"other": ["a"]}'}).channels["train"].attribute_names
+        == ()
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", '{"train": "source-ref"}', '{"train": [1]}', '{"train": null}']
+)
+def test_damaged_names_are_told(root: Path, text: str) -> None:
+    with pytest.raises(ValueError, match="LAUNCHER_ATTRIBUTE_NAMES_0"):
+        load_environment(root, {"LAUNCHER_ATTRIBUTE_NAMES_0": text})

@@ -1,0 +1,167 @@
+"""CSV rows: what Python's csv writes comes back, in any pieces and from any row on; what is cut or uneven is an error."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from entrypoints.errors import ChannelError, CorruptError
+from entrypoints.records import format_of
+from entrypoints.records.cursor import Cursor
+from entrypoints.records.text.csv_rows import ROWS, Rows
+from entrypoints.sample import Sample
+
+NAMED = Rows(header=True)
+# No surrogates, which UTF-8 cannot hold; no NUL, which Python's csv reads from 3.11 on only.
+TEXT = st.text(st.sampled_from('ab,"\n\r\t\u2028ü') | st.characters(exclude_categories=["Cs"], min_codepoint=1))
+TABLES = st.integers(1, 4).flatmap(lambda width: st.lists(st.lists(TEXT, min_size=width, max_size=width)))
+
+
+class Pieces(io.BytesIO):
+    def __init__(self, data: bytes, size: int, seekable: bool = True) -> None:
+        super().__init__(data)
+        self.size = size
+        self.can_seek = seekable
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return super().read(self.size)
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        return super().readinto(buffer[: self.size])
+
+    def seekable(self) -> bool:
+        return self.can_seek
+
+
+def read(data: bytes, form: Rows = ROWS, key: str | None = "k", start: int = 0) -> list[Sample]:
+    return list(form.split(io.BytesIO(data), key, Cursor(start)))
+
+
+@given(TABLES, st.integers(1, 9), st.sampled_from(["\n", "\r\n"]))
+def test_rows_come_back(rows: list[list[str]], size: int, ending: str) -> None:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator=ending, quoting=csv.QUOTE_ALL).writerows(rows)
+    cursor = Cursor()
+    samples, positions = [], []
+    data = text.getvalue().encode()
+    for sample in ROWS.split(Pieces(data, size), None, cursor):
+        samples.append(sample["data"])
+        positions.append(cursor.position)
+    assert samples == rows
+    for number, position in enumerate(positions, 1):
+        assert [sample["data"] for sample in read(data, ROWS, None, position)] == rows[number:]
+
+
+@given(TABLES)
+def test_what_is_written_comes_back(rows: list[list[str]]) -> None:
+    stream = io.BytesIO()
+    samples = [{"data": row} for row in rows]
+    assert ROWS.write(stream, samples) == len(rows)
+    assert read(stream.getvalue(), key=None) == samples
+
+
+@pytest.mark.parametrize("seekable", [True, False])
+def test_a_header_names_the_fields_wherever_one_begins(seekable: bool) -> None:
+    samples = [{"id": str(number), "a, b": "x\ny" * number} for number in range(5)]
+    stream = io.BytesIO()
+    NAMED.write(stream, samples)
+    cursor = Cursor()
+    positions = [cursor.position for _ in NAMED.split(io.BytesIO(stream.getvalue()), None, cursor)]
+    assert read(stream.getvalue(), NAMED) == [{"__key__": "k", **sample} for sample in samples]
+    for number, position in enumerate(positions, 1):
+        rest = NAMED.split(Pieces(stream.getvalue(), 5, seekable), None, Cursor(position))
+        assert list(rest) == samples[number:]
+
+
+def test_the_header_of_every_object_that_a_pipe_joins() -> None:
+    data = "\ufeffa,b\n1,2\n\ufeffa,b\n3,4\n".encode()
+    assert read(data, NAMED, None) == [{"a": "1", "b": "2"}, {"a": "3", "b": "4"}]
+    assert read(b"a,b\na,b\n", NAMED) == [{"__key__": "k", "a": "a", "b": "b"}]
+
+
+def test_blank_lines_marks_and_no_rows() -> None:
+    assert read('\ufeff"a,",b\n\n\r\n1,2'.encode(), key=None) == [{"data": ["a,", "b"]}, {"data": ["1", "2"]}]
+    assert read(b"") == read(b"\n") == read(b"", NAMED) == read(b"a,b\n", NAMED) == []
+
+
+def test_fields_longer_than_pythons_limit() -> None:
+    before = csv.field_size_limit()
+    try:
+        assert read(b"a," + b"x" * 3_000_000 + b"\n", key=None) == [{"data": ["a", "x" * 3_000_000]}]
+    finally:
+        csv.field_size_limit(before)
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        (b'1,"2\n3,4\n', "unexpected end of data"),
+        (b'1,"2"x\n', "expected after"),
+        (b"1,2,3\n", "a row of 3 fields, and those before have 2"),
+        (b"1\n", "a row of 1 fields"),
+        (b"1,\xff\n", "codec can't decode"),
+        (b"1,2\r3,4\n", "new-line character"),
+    ],
+)
+@pytest.mark.parametrize("form", [ROWS, NAMED])
+def test_what_is_no_row(form: Rows, row: bytes, reason: str) -> None:
+    with pytest.raises(CorruptError, match=f"object 'k', byte 4: .*{reason}"):
+        read(b"a,b\n" + row, form)
+
+
+def test_every_cut_inside_of_quotes_is_an_error() -> None:
+    data = b'a,b\n1,"2\n,""3"\n'
+    for size in range(data.index(b'"') + 1, data.rindex(b'"')):
+        if data[:size].count(b'"') % 2 == 0:
+            continue  # the first half of an escaped quote closes the field as well
+        with pytest.raises(CorruptError, match="byte 4: "):
+            read(data[:size])
+
+
+def test_names_that_stand_twice() -> None:
+    with pytest.raises(CorruptError, match=r"byte 0: the header has two columns 'a'"):
+        read(b"a,b,a\n", NAMED)
+
+
+def test_choosing() -> None:
+    assert format_of("csv") is ROWS
+    assert format_of("CSV; Header=present") == NAMED
+    assert format_of('csv; header=present; delimiter=";"') == Rows(True, ";")
+    assert format_of(r"csv; delimiter=\t") == format_of("csv; delimiter=tab") == Rows(False, "\t")
+    for text, reason in [
+        ("csv; header=yes", "header is 'yes'; write header=present or header=absent"),
+        ('csv; delimiter=""', "delimiter is ''; write one character"),
+        ("csv; headr=present", "has no parameter 'headr'; did you mean 'header'"),
+        ("csv; header", "write parameters as name=value"),
+    ]:
+        with pytest.raises(ChannelError, match=reason):
+            format_of(text)
+
+
+@pytest.mark.parametrize(
+    ("samples", "reason"),
+    [
+        ([{"a": 1}, {"b": 1}], r"sample 1: it has the fields \['b'\], and the first one \['a'\]"),
+        ([{"data": []}], "sample 0: a row of 0 fields"),
+        ([{"data": ["a"]}, {"data": ["b", "c"]}], "sample 1: a row of 2 fields, and the first has 1"),
+        ([{"data": "abc"}], "sample 0: field 'data' is str, and a list of the row's fields is expected"),
+        ([{"data": b"abc"}], "sample 0: field 'data' is bytes, and a list"),
+        ([{"data": 3}], "sample 0: field 'data' is int, and a list"),
+        ([{"data": ["a", b"b"]}], "sample 0: field 1 is bytes, and CSV holds texts"),
+        ([{"__key__": "k", "x": b"b"}], r"sample 0 \(__key__ 'k'\): field 'x' is bytes, and CSV holds texts"),
+        ([{"data": ["\ud800"]}], "sample 0: UTF-8 cannot hold it"),
+        ([{"a": "a", "b": "b"}], "sample 0: its values are the fields' names: in a Pipe"),
+        ([{"a": 1, "b": 2}, {"a": "a", "b": "b"}], "sample 1: its values are the fields' names"),
+    ],
+)
+def test_writing_refuses_what_would_not_come_back(samples: list[Sample], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        ROWS.write(io.BytesIO(), samples)
+
+
+def test_fields_may_be_longer_than_pythons_limit() -> None:
+    assert len(list(ROWS.split(io.BytesIO(b"a" * 131_073)))) == 1

@@ -1,0 +1,110 @@
+"""JSON lines: parsed, one sample each, in any pieces and from any sample on; what is no JSON is an error with its offset."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from entrypoints.errors import CorruptError
+from entrypoints.records.cursor import Cursor
+from entrypoints.records.text import json_lines
+from entrypoints.sample import Sample
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=5,
+)
+
+
+class Pieces(io.BytesIO):
+    def __init__(self, data: bytes, size: int) -> None:
+        super().__init__(data)
+        self.size = size
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return super().read(self.size)
+
+
+def read(data: bytes, key: str | None = "k", start: int = 0) -> list[Sample]:
+    return list(json_lines.split(io.BytesIO(data), key, Cursor(start)))
+
+
+@settings(max_examples=30)  # JSON takes long to think of
+@given(st.lists(st.dictionaries(st.text(), JSON), max_size=3), st.integers(1, 9), st.booleans())
+def test_objects_come_back(values: list[Sample], size: int, ascii: bool) -> None:
+    data = "\n".join(json.dumps(value, ensure_ascii=ascii) for value in values).encode("utf-8", "surrogatepass")
+    assert list(json_lines.split(Pieces(data, size))) == values
+
+
+@settings(max_examples=30)
+@given(st.lists(JSON.filter(lambda value: not isinstance(value, dict))))
+def test_other_values_are_data(values: list[object]) -> None:
+    stream = io.BytesIO()
+    assert json_lines.write(stream, ({"data": value} for value in values)) == len(values)
+    stream.seek(0)
+    assert list(json_lines.split(stream)) == [{"data": value} for value in values]
+
+
+def test_keys() -> None:
+    assert read(b'{"a": 1}\n{"__key__": "own"}\n[2]') == [
+        {"__key__": "k", "a": 1},
+        {"__key__": "own"},
+        {"__key__": "k", "data": [2]},
+    ]
+
+
+def test_blank_lines_marks_and_separators() -> None:
+    text = '\ufeff{"a": "x\u2028y\u0085z"}\r\n\r\n  \n\ufeff{"a": 2}  \n\n'
+    assert read(text.encode(), None) == [{"a": "x\u2028y\u0085z"}, {"a": 2}]
+    assert read(b"") == read(b"\n \n") == read("\ufeff".encode()) == []
+
+
+def test_objects_joined_without_a_line_feed_between() -> None:
+    joined = '{"a": "ü"}{"a": 2} \ufeff{"a": 3}\r\n{"a": 4}'.encode()
+    cursor = Cursor()
+    positions = [cursor.position for _ in json_lines.split(io.BytesIO(joined), None, cursor)]
+    every = read(joined, None)
+    assert [sample["a"] for sample in every] == ["ü", 2, 3, 4]
+    for number, position in enumerate(positions, 1):
+        assert read(joined, None, position) == every[number:]
+    with pytest.raises(CorruptError, match=r"byte 0: this line is no JSON .* more follows"):
+        read(joined)
+
+
+def test_every_cut_inside_of_a_line_is_an_error() -> None:
+    data = b'{"a": 1}\n{"bb": [true, "x"]}\n'
+    for size in range(10, len(data) - 1):
+        with pytest.raises(CorruptError, match=r"object 'k', byte 9: this line is no JSON"):
+            read(data[:size])
+
+
+@pytest.mark.parametrize("line", [b"{'a': 1}", b"\xff", b'{"a": 1},', b"1 2", b"[" * 100_000, b"9" * 5000, b"\0\0"])
+def test_what_is_no_json(line: bytes) -> None:
+    with pytest.raises(CorruptError, match="object 'k', byte 3: this line is no JSON in UTF-8, or cut"):
+        read(b"{}\n" + line)
+
+
+def test_reading_goes_on_at_every_sample() -> None:
+    data = b'{"a": 1}\n\n{"a": 2}\r\n{"a": 3}'
+    cursor = Cursor()
+    positions = [cursor.position for _ in json_lines.split(io.BytesIO(data), None, cursor)]
+    for number, position in enumerate(positions, 1):
+        assert [sample["a"] for sample in read(data, None, position)] == [1, 2, 3][number:]
+
+
+def test_half_a_surrogate_pair_comes_back() -> None:
+    stream = io.BytesIO()
+    json_lines.write(stream, [{"a": "\ud800"}])
+    assert read(stream.getvalue(), None) == [{"a": "\ud800"}]
+
+
+def test_bytes_are_refused() -> None:
+    with pytest.raises(
+        ValueError, match=r"sample 1 .__key__ 'k'.: field 'a' is bytes: JSON cannot hold it: .*bytes is not JSON"
+    ):
+        json_lines.write(io.BytesIO(), [{}, {"__key__": "k", "b": 1, "a": b""}])

@@ -1,0 +1,62 @@
+"""Lines end at a line feed and nowhere else, whatever the pieces in which they come."""
+
+from __future__ import annotations
+
+import io
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from entrypoints.records import gunzip
+from entrypoints.records.text import lines
+
+
+class Pieces(io.BytesIO):
+    """A stream that gives `size` bytes at a time."""
+
+    def __init__(self, data: bytes, size: int) -> None:
+        super().__init__(data)
+        self.size = size
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return super().read(self.size)
+
+
+def read(data: bytes, size: int = 1 << 20) -> list[bytes]:
+    return [sample["data"] for sample in lines.split(Pieces(data, size))]
+
+
+@given(
+    st.lists(
+        st.binary(max_size=20).filter(
+            lambda line: b"\n" not in line and not line.endswith(b"\r") and not line.startswith(gunzip.MAGIC)
+        )
+    ),
+    st.integers(1, 9),
+)
+def test_lines_come_back(wanted: list[bytes], size: int) -> None:
+    assert read(b"".join(line + b"\n" for line in wanted), size) == wanted
+    assert read(b"".join(line + b"\r\n" for line in wanted), size) == wanted
+
+
+def test_what_is_a_line() -> None:
+    assert read(b"") == []
+    assert read(b"\n") == [b""]
+    assert read(b"a\n\nb\n") == [b"a", b"", b"b"]
+    assert read(b"a\nb") == [b"a", b"b"]
+    assert read(b"a\r\r\nb\rc\r") == [b"a\r", b"b\rc\r"]  # nothing but the ending goes
+
+
+def test_json_is_not_cut_at_unicodes_line_ends() -> None:
+    document = json.dumps({"text": "a\u2028b\u0085c\x0bd"}, ensure_ascii=False).encode()
+    assert read(document + b"\n" + document) == [document, document]
+
+
+def test_a_line_longer_than_a_chunk() -> None:
+    line = b"0123456789" * 300_000
+    assert read(line + b"\nend", 1000) == [line, b"end"]
+
+
+def test_the_key_is_the_objects() -> None:
+    assert list(lines.split(io.BytesIO(b"a\n"), "t.csv")) == [{"__key__": "t.csv", "data": b"a"}]
