@@ -10,13 +10,17 @@ import aws_stand_in
 import launcher
 from launcher.aws.account import Account
 from launcher.errors import dotted
+from launcher.preflight import CHECKS as ALL_CHECKS
 from launcher.preflight.report import Report
 from launcher.preflight.runner import preflight
-from launcher.preflight.s3 import archives, buckets, checkpoints, compression, line_ends, manifests, prefixes, shares
+from launcher.preflight.s3 import directory_buckets
 from launcher.preflight.storage import disk
 
-SUBJECTS = (buckets, prefixes, archives, manifests, shares, compression, line_ends, disk, checkpoints)
-CHECKS = tuple(check for subject in SUBJECTS for check in subject.CHECKS)
+CHECKS = tuple(
+    check
+    for check in ALL_CHECKS
+    if check is disk.CHECK or (".s3." in check.ask.__module__ and check is not directory_buckets.CHECK)
+)
 BASE = """\
 training_job_name: digits-1
 image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/training:1

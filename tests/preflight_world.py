@@ -12,36 +12,14 @@ import pytest
 
 import aws_stand_in
 import launcher
+import preflight_data
 from launcher.aws.account import Account
 from launcher.errors import dotted
-from launcher.preflight import image, name
-from launcher.preflight.iam import bucket_policies, data_keys, keys, permissions, role
-from launcher.preflight.network import network_acls, s3_route
-from launcher.preflight.network import subnets as network
-from launcher.preflight.quota import quotas, training_plans
+from launcher.preflight import CHECKS as ALL_CHECKS
 from launcher.preflight.report import Report
 from launcher.preflight.runner import preflight
-from launcher.preflight.s3 import directory_buckets
-from launcher.preflight.storage import efs, fsx
 
-MODULES = (
-    name,
-    role,
-    permissions,
-    bucket_policies,
-    keys,
-    data_keys,
-    image,
-    quotas,
-    network,
-    s3_route,
-    network_acls,
-    directory_buckets,
-    training_plans,
-    efs,
-    fsx,
-)
-CHECKS = tuple(check for module in MODULES for check in module.CHECKS)
+CHECKS = tuple(check for check in ALL_CHECKS if check not in preflight_data.CHECKS)
 TRUST: dict[str, Any] = {
     "Version": "2012-10-17",
     "Statement": [

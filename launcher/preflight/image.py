@@ -115,16 +115,14 @@ def _repositories(subject: Subject) -> list[str]:
         return []
 
 
-CHECKS = (
-    Check(
-        "image",
-        images_exist,
-        {
-            "image-elsewhere": ("error", "The image lies in another region than the job's, which cannot pull it."),
-            "image-missing": (
-                "error",
-                "The image's repository, tag or digest does not exist; the job ends before it starts.",
-            ),
-        },
-    ),
+CHECK = Check(
+    "image",
+    images_exist,
+    {
+        "image-elsewhere": ("error", "The image lies in another region than the job's, which cannot pull it."),
+        "image-missing": (
+            "error",
+            "The image's repository, tag or digest does not exist; the job ends before it starts.",
+        ),
+    },
 )

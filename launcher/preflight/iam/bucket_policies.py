@@ -108,10 +108,8 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-CHECKS = (
-    Check(
-        "bucket policies",
-        buckets_let_the_role_in,
-        {"bucket-denies": ("error", "A bucket's own policy denies the role what the job cannot do without.")},
-    ),
+CHECK = Check(
+    "bucket policies",
+    buckets_let_the_role_in,
+    {"bucket-denies": ("error", "A bucket's own policy denies the role what the job cannot do without.")},
 )

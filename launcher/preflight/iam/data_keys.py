@@ -31,16 +31,14 @@ def _unfit(subject: Subject, arn: str) -> str | None:
     return f"{wrong}; {remedy.format(key=known.get('KeyId', arn))}"
 
 
-CHECKS = (
-    Check(
-        "keys of buckets",
-        keys_of_buckets_work,
-        {
-            "data-key-disabled": ("error", "The KMS key of data that the job reads cannot decrypt now."),
-            "bucket-key-disabled": (
-                "warning",
-                "The KMS key with which a bucket encrypts what is written cannot do so now.",
-            ),
-        },
-    ),
+CHECK = Check(
+    "keys of buckets",
+    keys_of_buckets_work,
+    {
+        "data-key-disabled": ("error", "The KMS key of data that the job reads cannot decrypt now."),
+        "bucket-key-disabled": (
+            "warning",
+            "The KMS key with which a bucket encrypts what is written cannot do so now.",
+        ),
+    },
 )

@@ -73,18 +73,16 @@ def _unfit(path: SpecPath, key: str, known: dict[str, Any]) -> Iterator[Found]:
         )
 
 
-CHECKS = (
-    Check(
-        "keys",
-        keys_can_encrypt,
-        {
-            "key-region": ("error", "A KMS key works in the region where it was made only."),
-            "key-missing": ("error", "There is no such KMS key or alias in this account and region."),
-            "key-disabled": (
-                "error",
-                "The KMS key cannot encrypt now: disabled, without material, or about to be deleted.",
-            ),
-            "key-kind": ("error", "S3 and EBS encrypt with symmetric KMS keys only."),
-        },
-    ),
+CHECK = Check(
+    "keys",
+    keys_can_encrypt,
+    {
+        "key-region": ("error", "A KMS key works in the region where it was made only."),
+        "key-missing": ("error", "There is no such KMS key or alias in this account and region."),
+        "key-disabled": (
+            "error",
+            "The KMS key cannot encrypt now: disabled, without material, or about to be deleted.",
+        ),
+        "key-kind": ("error", "S3 and EBS encrypt with symmetric KMS keys only."),
+    },
 )

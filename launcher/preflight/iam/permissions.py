@@ -196,16 +196,14 @@ def _is_role(principal: str, role: str) -> bool:
     return role in principal.split("/") or principal.startswith("AROA")
 
 
-CHECKS = (
-    Check(
-        "permissions",
-        role_is_allowed,
-        {
-            "role-denied": ("error", "The role's policies do not allow what the job cannot do without."),
-            "role-lacks": (
-                "warning",
-                "The role's policies do not allow what jobs normally need, such as to write their log.",
-            ),
-        },
-    ),
+CHECK = Check(
+    "permissions",
+    role_is_allowed,
+    {
+        "role-denied": ("error", "The role's policies do not allow what the job cannot do without."),
+        "role-lacks": (
+            "warning",
+            "The role's policies do not allow what jobs normally need, such as to write their log.",
+        ),
+    },
 )

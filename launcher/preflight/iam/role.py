@@ -156,14 +156,12 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-CHECKS = (
-    Check(
-        "role",
-        role_is_ready,
-        {
-            "role-other-account": ("error", "A role is passed to SageMaker in its own account only."),
-            "role-missing": ("error", "There is no role of this ARN."),
-            "role-trust": ("error", "The role's trust policy does not let sagemaker.amazonaws.com assume it."),
-        },
-    ),
+CHECK = Check(
+    "role",
+    role_is_ready,
+    {
+        "role-other-account": ("error", "A role is passed to SageMaker in its own account only."),
+        "role-missing": ("error", "There is no role of this ARN."),
+        "role-trust": ("error", "The role's trust policy does not let sagemaker.amazonaws.com assume it."),
+    },
 )

@@ -11,13 +11,11 @@ import ipaddress
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from launcher.errors import SpecPath
 from launcher.preflight.asking import listed
 from launcher.preflight.check import Check, Found, Subject
 from launcher.preflight.network.s3_route import is_for_s3
-from launcher.preflight.network.vpc import subnet_ids, subnets, vpc_id
+from launcher.preflight.network.vpc import SUBNETS, subnet_ids, subnets, vpc_id
 
-_SUBNETS: SpecPath = ("vpc_config", "subnets")
 _TCP = ("-1", "6")
 _HTTPS = (443, 443)
 _ANSWERS = (1024, 65535)  # ports of clients, as far as any system uses them
@@ -52,7 +50,7 @@ def acls_let_s3_through(subject: Subject) -> Iterator[Found]:
         code = "network-acl-closed" if count == len(subnets(subject)) else "network-acl-closed-in-some"
         told = listed(f"{words} for {listed(names)}" for words, names in closed.items())
         remedy = "allow TCP 443 out to 0.0.0.0/0 and TCP 1024-65535 in from 0.0.0.0/0"
-        yield _SUBNETS, code, f"the network ACL {told}, so the job does not reach S3; {remedy}"
+        yield SUBNETS, code, f"the network ACL {told}, so the job does not reach S3; {remedy}"
 
 
 def lets_through(entries: Any, is_out: bool, ports: tuple[int, int], *, private: bool) -> bool:
@@ -91,16 +89,14 @@ def _is_private(rule: Mapping[str, Any]) -> bool:
     return network.prefixlen > 0 and network.is_private
 
 
-CHECKS = (
-    Check(
-        "network ACLs",
-        acls_let_s3_through,
-        {
-            "network-acl-closed": ("error", "The network ACLs of all the job's subnets keep S3 out."),
-            "network-acl-closed-in-some": (
-                "warning",
-                "The network ACL of one of the subnets, which the job may land in, keeps S3 out.",
-            ),
-        },
-    ),
+CHECK = Check(
+    "network ACLs",
+    acls_let_s3_through,
+    {
+        "network-acl-closed": ("error", "The network ACLs of all the job's subnets keep S3 out."),
+        "network-acl-closed-in-some": (
+            "warning",
+            "The network ACL of one of the subnets, which the job may land in, keeps S3 out.",
+        ),
+    },
 )

@@ -11,13 +11,11 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal
 
 from launcher.aws.account import AwsError
-from launcher.errors import SpecPath
 from launcher.preflight.asking import listed
 from launcher.preflight.check import Check, Found, Subject
 from launcher.preflight.network.security_groups import leaves_for
-from launcher.preflight.network.vpc import CLOSED, group_ids, groups, subnet_ids, subnets, vpc_id
+from launcher.preflight.network.vpc import CLOSED, SUBNETS, group_ids, groups, subnet_ids, subnets, vpc_id
 
-_SUBNETS: SpecPath = ("vpc_config", "subnets")
 _HTTPS = 443
 _GONE = ("deleting", "deleted", "failed", "rejected", "expired")
 _TARGETS = (
@@ -56,10 +54,10 @@ def s3_is_reached(subject: Subject) -> Iterator[Found]:
     if blocked:
         code = "s3-unreachable" if len(blocked) == len(subnets(subject)) else "s3-unreachable-from-some"
         why = "no NAT on the way out of" if not dead else f"{listed(sorted(dead), 1)} is gone, the way out of"
-        yield _SUBNETS, code, f"no S3 endpoint and {why} {_told(blocked)}; {_remedy(vpc, region, blocked)}"
+        yield SUBNETS, code, f"no S3 endpoint and {why} {_told(blocked)}; {_remedy(vpc, region, blocked)}"
     if public:
         yield (
-            _SUBNETS,
+            SUBNETS,
             "s3-by-internet-gateway",
             f"only an internet gateway leads out of {_told(public)}, and the job's interfaces have no public addresses;"
             f" {_remedy(vpc, region, public)}",
@@ -117,7 +115,7 @@ def _nat_gateways_gone(subject: Subject, tables: list[Mapping[str, Any]]) -> set
     try:
         known = subject.ask("ec2", "describe_nat_gateways", Filter=filters).get("NatGateways", ())
     except AwsError as error:
-        subject.could_not_ask(_SUBNETS, error)
+        subject.could_not_ask(SUBNETS, error)
         return set()
     return {each["NatGatewayId"] for each in known if each.get("State") in _GONE}
 
@@ -167,24 +165,22 @@ def _is_private(place: str) -> bool:
     return network.prefixlen > 0 and network.is_private
 
 
-CHECKS = (
-    Check(
-        "way to S3",
-        s3_is_reached,
-        {
-            "s3-unreachable": (
-                "error",
-                "No way leads from the job's subnets to S3: it gets no data and leaves no output.",
-            ),
-            "s3-unreachable-from-some": (
-                "warning",
-                "No way leads to S3 from one of the subnets, which the job may land in.",
-            ),
-            "s3-by-internet-gateway": (
-                "warning",
-                "The job's interfaces have no public addresses, which internet gateways serve.",
-            ),
-            "security-group-closed": CLOSED,
-        },
-    ),
+CHECK = Check(
+    "way to S3",
+    s3_is_reached,
+    {
+        "s3-unreachable": (
+            "error",
+            "No way leads from the job's subnets to S3: it gets no data and leaves no output.",
+        ),
+        "s3-unreachable-from-some": (
+            "warning",
+            "No way leads to S3 from one of the subnets, which the job may land in.",
+        ),
+        "s3-by-internet-gateway": (
+            "warning",
+            "The job's interfaces have no public addresses, which internet gateways serve.",
+        ),
+        "security-group-closed": CLOSED,
+    },
 )

@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from launcher.errors import SpecPath
 from launcher.preflight.check import Severity, Subject
 from launcher.preflight.network.security_groups import admits
 
+SUBNETS: SpecPath = ("vpc_config", "subnets")
+GROUPS: SpecPath = ("vpc_config", "security_group_ids")
 Described = Mapping[str, Any]  # one resource in EC2's answer
 CLOSED: tuple[Severity, str] = ("error", "Security groups let nothing through between the job and what it needs.")
 

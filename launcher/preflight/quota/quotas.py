@@ -36,7 +36,7 @@ def quotas_suffice(subject: Subject) -> Iterator[Found]:
 
     AWS checks the quota of each type in a list of preferences, and refuses the job if one of them falls short.
     """
-    wanted, rules = _wanted(subject), _wanted_by_rules(subject)
+    wanted, rules = wanted_instances(subject), _wanted_by_rules(subject)
     names = {each.quota for each in (*rules, *_kept_warm(subject), *wanted)}
     if not names:
         return
@@ -56,28 +56,7 @@ def quotas_suffice(subject: Subject) -> Iterator[Found]:
             )
 
 
-def quotas_are_free(subject: Subject) -> Iterator[Found]:
-    """Count what runs now towards the quotas: jobs that are in progress hold theirs. Raises AwsError."""
-    wanted = _wanted(subject)
-    if not wanted:
-        return
-    quotas = values(subject, {each.quota for each in wanted})
-    held = _held(subject) if quotas else {}
-    for each in [each for each in wanted if _is_taken(each, quotas, held)]:
-        yield (
-            each.path,
-            "quota-in-use",
-            f"the quota {each.quota!r} is {quotas[each.quota]}, of which running jobs hold {held[each.quota]}, and the job needs"
-            f" {each.instances}; AWS refuses it until they end",
-        )
-
-
-def _is_taken(wanted: Wanted, quotas: dict[str, int], held: dict[str, int]) -> bool:
-    quota = quotas.get(wanted.quota)
-    return quota is not None and wanted.instances <= quota < wanted.instances + held.get(wanted.quota, 0)
-
-
-def _wanted(subject: Subject) -> list[Wanted]:
+def wanted_instances(subject: Subject) -> list[Wanted]:
     """What the job's machines need; none for reserved ones, which have quotas of their own."""
     usage = "spot training job usage" if subject.draft.is_spot else "training job usage"
     machines = [each for choice in alternatives(subject.draft) for each in choice if not each.plans]
@@ -91,7 +70,7 @@ def _kept_warm(subject: Subject) -> list[Wanted]:
     """
     if not subject.draft.get("ResourceConfig.KeepAlivePeriodInSeconds"):
         return []
-    return [wanted._replace(usage="training warm pool usage") for wanted in _wanted(subject)]
+    return [wanted._replace(usage="training warm pool usage") for wanted in wanted_instances(subject)]
 
 
 def _wanted_by_rules(subject: Subject) -> list[Wanted]:
@@ -113,45 +92,17 @@ def _added_up(wanted: list[Wanted]) -> list[Wanted]:
     return list(sums.values())
 
 
-def _held(subject: Subject) -> dict[str, int]:
-    """The instances of training jobs in progress, by quota; of the 100 newest. Raises AwsError."""
-    answer = subject.ask(
-        "sagemaker",
-        "search",
-        Resource="TrainingJob",
-        MaxResults=100,
-        SearchExpression={"Filters": [{"Name": "TrainingJobStatus", "Operator": "Equals", "Value": "InProgress"}]},
-    )
-    held: dict[str, int] = {}
-    for result in answer.get("Results", ()):
-        job = result.get("TrainingJob", {})
-        usage = "spot training job usage" if job.get("EnableManagedSpotTraining") else "training job usage"
-        resources = job.get("ResourceConfig", {})
-        for each in (resources, *resources.get("InstanceGroups", ())):
-            if job.get("TrainingJobStatus") == "InProgress" and each.get("InstanceType"):
-                quota = f"{each['InstanceType']} for {usage}"
-                held[quota] = held.get(quota, 0) + int(each.get("InstanceCount", 0))
-    return held
-
-
-CHECKS = (
-    Check(
-        "quotas",
-        quotas_suffice,
-        {
-            "quota-exceeded": (
-                "error",
-                "The account's quota is less than the job needs; AWS refuses it, or its rules.",
-            ),
-            "warm-pool-quota": (
-                "warning",
-                "Without a quota for warm pools, which is 0 at first, no machine is kept for the next job.",
-            ),
-        },
-    ),
-    Check(
-        "quotas in use",
-        quotas_are_free,
-        {"quota-in-use": ("warning", "Running jobs hold what the quota allows; AWS refuses the job until they end.")},
-    ),
+CHECK = Check(
+    "quotas",
+    quotas_suffice,
+    {
+        "quota-exceeded": (
+            "error",
+            "The account's quota is less than the job needs; AWS refuses it, or its rules.",
+        ),
+        "warm-pool-quota": (
+            "warning",
+            "Without a quota for warm pools, which is 0 at first, no machine is kept for the next job.",
+        ),
+    },
 )

@@ -91,20 +91,18 @@ def _too_short(subject: Subject, path: SpecPath, name: str, plan: dict[str, Any]
         yield path, "training-plan-ends", message
 
 
-CHECKS = (
-    Check(
-        "training plans",
-        plans_serve_the_job,
-        {
-            "training-plan-missing": ("error", "There is no training plan of this name in the job's region."),
-            "training-plan-unusable": (
-                "error",
-                "A training plan is over, is not for training jobs, or does not reserve the instances that the job asks for.",
-            ),
-            "training-plan-ends": (
-                "warning",
-                "A training plan ends before the job may: the job is stopped with it.",
-            ),
-        },
-    ),
+CHECK = Check(
+    "training plans",
+    plans_serve_the_job,
+    {
+        "training-plan-missing": ("error", "There is no training plan of this name in the job's region."),
+        "training-plan-unusable": (
+            "error",
+            "A training plan is over, is not for training jobs, or does not reserve the instances that the job asks for.",
+        ),
+        "training-plan-ends": (
+            "warning",
+            "A training plan ends before the job may: the job is stopped with it.",
+        ),
+    },
 )

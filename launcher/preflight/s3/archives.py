@@ -63,4 +63,4 @@ def _told(path: SpecPath, place: Place, wrong: str) -> Found:
     return path, "objects-archived", f"below {place}, {wrong}, and cannot be read; {REMEDY}"
 
 
-CHECKS = (Check("archives", ask_archives, {"objects-archived": ARCHIVED}),)
+CHECK = Check("archives", ask_archives, {"objects-archived": ARCHIVED})

@@ -90,24 +90,22 @@ def _also(used: list[Use]) -> str:
     return f" (also {', '.join(others[:3])}{more})" if others else ""
 
 
-CHECKS = (
-    Check(
-        "buckets",
-        ask_buckets,
-        {
-            "bucket-missing": ("error", "A bucket that the job reads or writes does not exist."),
-            "bucket-forbidden": (
-                "warning",
-                "A bucket is none of the account's own, and refuses the caller; the role may be let in all the same.",
-            ),
-            "bucket-region": (
-                "error",
-                "A bucket lies in another region than the job; SageMaker reads and writes in its own region only.",
-            ),
-            "bucket-region-connector": (
-                "warning",
-                "A bucket that the script reads by itself lies in another region than the job.",
-            ),
-        },
-    ),
+CHECK = Check(
+    "buckets",
+    ask_buckets,
+    {
+        "bucket-missing": ("error", "A bucket that the job reads or writes does not exist."),
+        "bucket-forbidden": (
+            "warning",
+            "A bucket is none of the account's own, and refuses the caller; the role may be let in all the same.",
+        ),
+        "bucket-region": (
+            "error",
+            "A bucket lies in another region than the job; SageMaker reads and writes in its own region only.",
+        ),
+        "bucket-region-connector": (
+            "warning",
+            "A bucket that the script reads by itself lies in another region than the job.",
+        ),
+    },
 )

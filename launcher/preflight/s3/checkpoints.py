@@ -44,15 +44,13 @@ def older_state(subject: Subject) -> Listing | None:
     return listing(subject, Place(place.bucket, folder))
 
 
-CHECKS = (
-    Check(
-        "checkpoints",
-        ask_checkpoints,
-        {
-            "checkpoints-exist": (
-                "warning",
-                "The path for checkpoints holds an older job's state, from which a script would go on.",
-            )
-        },
-    ),
+CHECK = Check(
+    "checkpoints",
+    ask_checkpoints,
+    {
+        "checkpoints-exist": (
+            "warning",
+            "The path for checkpoints holds an older job's state, from which a script would go on.",
+        )
+    },
 )

@@ -47,15 +47,13 @@ def _look(subject: Subject, place: Place) -> str | None:
     return None if beginning == _MAGIC else key
 
 
-CHECKS = (
-    Check(
-        "compression",
-        ask_compression,
-        {
-            "channel-not-gzip": (
-                "warning",
-                "The first object of a channel that Pipe is to unzip (`compression_type: Gzip`) is no gzip file.",
-            )
-        },
-    ),
+CHECK = Check(
+    "compression",
+    ask_compression,
+    {
+        "channel-not-gzip": (
+            "warning",
+            "The first object of a channel that Pipe is to unzip (`compression_type: Gzip`) is no gzip file.",
+        )
+    },
 )

@@ -47,19 +47,17 @@ def ask_directory_buckets(subject: Subject) -> Iterator[Found]:
             yield use.path, "directory-bucket-zone", message
 
 
-CHECKS = (
-    Check(
-        "directory buckets",
-        ask_directory_buckets,
-        {
-            "directory-bucket-prefix": (
-                "error",
-                "A prefix in a directory bucket (S3 Express One Zone) does not end in `/`; such buckets list folders only.",
-            ),
-            "directory-bucket-zone": (
-                "warning",
-                "A directory bucket is in none of the zones of the job's subnets, so that each request crosses zones.",
-            ),
-        },
-    ),
+CHECK = Check(
+    "directory buckets",
+    ask_directory_buckets,
+    {
+        "directory-bucket-prefix": (
+            "error",
+            "A prefix in a directory bucket (S3 Express One Zone) does not end in `/`; such buckets list folders only.",
+        ),
+        "directory-bucket-zone": (
+            "warning",
+            "A directory bucket is in none of the zones of the job's subnets, so that each request crosses zones.",
+        ),
+    },
 )

@@ -59,15 +59,13 @@ def _look(subject: Subject, place: Place) -> str | None:
     return next((key for key in keys if part(key, "-1") != b"\n" and part(key, "0-1") != _GZIP), None)
 
 
-CHECKS = (
-    Check(
-        "line-ends",
-        ask_line_ends,
-        {
-            "pipe-joins-lines": (
-                "warning",
-                "A Pipe joins objects as they are: without a line feed at an object's end two lines become one.",
-            )
-        },
-    ),
+CHECK = Check(
+    "line-ends",
+    ask_line_ends,
+    {
+        "pipe-joins-lines": (
+            "warning",
+            "A Pipe joins objects as they are: without a line feed at an object's end two lines become one.",
+        )
+    },
 )

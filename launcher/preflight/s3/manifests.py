@@ -272,23 +272,21 @@ def _near(subject: Subject, place: Place) -> str:
         return ""
 
 
-CHECKS = (
-    Check(
-        "manifests",
-        ask_manifests,
-        {
-            "manifest-missing": ("error", "The object that a channel names as its manifest does not exist."),
-            "manifest-form": (
-                "error",
-                "A manifest is no JSON, or not of the form that its kind has, or names nothing.",
-            ),
-            "manifest-keys-missing": ("error", "Objects that a manifest names do not exist."),
-            "objects-archived": ARCHIVED,
-            "manifest-attribute": ("error", "No line of an augmented manifest has one of the `attribute_names`."),
-            "manifest-attribute-gaps": (
-                "warning",
-                "Some lines of an augmented manifest lack one of the `attribute_names`.",
-            ),
-        },
-    ),
+CHECK = Check(
+    "manifests",
+    ask_manifests,
+    {
+        "manifest-missing": ("error", "The object that a channel names as its manifest does not exist."),
+        "manifest-form": (
+            "error",
+            "A manifest is no JSON, or not of the form that its kind has, or names nothing.",
+        ),
+        "manifest-keys-missing": ("error", "Objects that a manifest names do not exist."),
+        "objects-archived": ARCHIVED,
+        "manifest-attribute": ("error", "No line of an augmented manifest has one of the `attribute_names`."),
+        "manifest-attribute-gaps": (
+            "warning",
+            "Some lines of an augmented manifest lack one of the `attribute_names`.",
+        ),
+    },
 )

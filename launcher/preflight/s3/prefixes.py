@@ -154,30 +154,28 @@ def _time(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-CHECKS = (
-    Check(
-        "prefixes",
-        ask_prefixes,
-        {
-            "prefix-empty": ("error", "No key begins with a channel's `s3_uri`, so the job has nothing to read."),
-            "prefix-only-folders": (
-                "warning",
-                "Below a prefix are empty folders only, or Hadoop's empty marks, which are no data.",
-            ),
-            "connector-empty": (
-                "warning",
-                "No key begins with the `s3_uri` of a channel that the script reads by itself.",
-            ),
-            "prefix-siblings": (
-                "warning",
-                "A prefix is a beginning of keys, not a folder: `train` also takes `train_old/`.",
-            ),
-            "prefix-file-keys": ("warning", "Keys that cannot be files of one directory, which File makes."),
-            "prefix-fast-file-keys": ("warning", "Keys that cannot be files of one directory, which FastFile mounts."),
-            "prefix-small-objects": (
-                "warning",
-                "More than 10,000 objects of less than 50 MB on average: each is fetched by itself, so it takes long.",
-            ),
-        },
-    ),
+CHECK = Check(
+    "prefixes",
+    ask_prefixes,
+    {
+        "prefix-empty": ("error", "No key begins with a channel's `s3_uri`, so the job has nothing to read."),
+        "prefix-only-folders": (
+            "warning",
+            "Below a prefix are empty folders only, or Hadoop's empty marks, which are no data.",
+        ),
+        "connector-empty": (
+            "warning",
+            "No key begins with the `s3_uri` of a channel that the script reads by itself.",
+        ),
+        "prefix-siblings": (
+            "warning",
+            "A prefix is a beginning of keys, not a folder: `train` also takes `train_old/`.",
+        ),
+        "prefix-file-keys": ("warning", "Keys that cannot be files of one directory, which File makes."),
+        "prefix-fast-file-keys": ("warning", "Keys that cannot be files of one directory, which FastFile mounts."),
+        "prefix-small-objects": (
+            "warning",
+            "More than 10,000 objects of less than 50 MB on average: each is fetched by itself, so it takes long.",
+        ),
+    },
 )

@@ -68,19 +68,17 @@ def _judged(entry: Entry, count: int | None, host_bytes: Sequence[int]) -> Itera
         yield path, "share-uneven", message
 
 
-CHECKS = (
-    Check(
-        "shares",
-        ask_shares,
-        {
-            "share-empty": (
-                "warning",
-                "ShardedByS3Key deals out fewer objects than there are hosts: some get nothing, and are paid for.",
-            ),
-            "share-uneven": (
-                "warning",
-                "ShardedByS3Key deals out objects, not bytes: one host would get far more than the others.",
-            ),
-        },
-    ),
+CHECK = Check(
+    "shares",
+    ask_shares,
+    {
+        "share-empty": (
+            "warning",
+            "ShardedByS3Key deals out fewer objects than there are hosts: some get nothing, and are paid for.",
+        ),
+        "share-uneven": (
+            "warning",
+            "ShardedByS3Key deals out objects, not bytes: one host would get far more than the others.",
+        ),
+    },
 )

@@ -144,16 +144,14 @@ def _judged(copied: _Sizes, path: SpecPath, space: float, what: str) -> Iterator
         yield path, "disk-nearly-full", f"{data}, and {what}: little is left for outputs and checkpoints; {remedy}"
 
 
-CHECKS = (
-    Check(
-        "disk",
-        ask_disk,
-        {
-            "disk-too-small": ("error", "What File mode copies before the start does not fit on the disk."),
-            "disk-nearly-full": (
-                "warning",
-                "What File mode copies before the start leaves less than a tenth of the disk.",
-            ),
-        },
-    ),
+CHECK = Check(
+    "disk",
+    ask_disk,
+    {
+        "disk-too-small": ("error", "What File mode copies before the start does not fit on the disk."),
+        "disk-nearly-full": (
+            "warning",
+            "What File mode copies before the start leaves less than a tenth of the disk.",
+        ),
+    },
 )

@@ -6,19 +6,16 @@ A machine mounts EFS by the mount target of its own availability zone, which let
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from launcher.aws.account import AwsError
 from launcher.checks.rule import Entry
 from launcher.errors import SpecPath
-from launcher.preflight.asking import each, listed
+from launcher.preflight.asking import each
 from launcher.preflight.check import Check, Found, Subject
-from launcher.preflight.network.vpc import CLOSED, closed, subnets, vpc_id, zone
 
-_NFS = 2049
 _LIKE_S3_FILES = re.compile(r"fs-[0-9a-f]{17,}")
-_READY = ("available", "updating")
+READY = ("available", "updating")
 
 
 def file_systems_are_ready(subject: Subject) -> Iterator[Found]:
@@ -39,80 +36,18 @@ def file_systems_are_ready(subject: Subject) -> Iterator[Found]:
             elif _LIKE_S3_FILES.fullmatch(name):
                 hint += ". It may be of S3 Files, whose ids look the same: training jobs cannot mount those, so read the bucket"
             yield path, "efs-missing", f"{name} is no EFS file system in {subject.account.region}{hint}"
-        elif known[0].get("LifeCycleState", "available") not in _READY:
+        elif known[0].get("LifeCycleState", "available") not in READY:
             state = known[0]["LifeCycleState"]
             yield path, "efs-not-ready", f"{name} is {state!r}, not available; wait until it is, or name another"
 
-    yield from each(subject, _channels(subject), look)
+    yield from each(subject, efs_channels(subject), look)
 
 
-def mount_targets_are_there(subject: Subject) -> Iterator[Found]:
-    """Whether the zones of the job's subnets have mount targets in its VPC, open to the job."""
-    yield from each(subject, _channels(subject), lambda path, entry: _targets(subject, path, entry))
-
-
-def _channels(subject: Subject) -> list[tuple[SpecPath, Entry]]:
+def efs_channels(subject: Subject) -> list[tuple[SpecPath, Entry]]:
     entries = [
         entry for entry in subject.draft.entries if entry.get("FileSystemType") == "EFS" and entry.get("FileSystemId")
     ]
     return [(entry.path("file_system_id"), entry) for entry in entries]
-
-
-def _targets(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Found]:
-    name, vpc = entry.get("FileSystemId"), vpc_id(subject)
-    if vpc is None:
-        return
-    try:
-        answer = subject.ask("efs", "describe_mount_targets", FileSystemId=name)
-    except AwsError as error:
-        if error.code == "FileSystemNotFound":
-            return  # told above
-        raise
-    every = [each for each in answer.get("MountTargets", ()) if each.get("LifeCycleState", "available") in _READY]
-    here = [each for each in every if each.get("VpcId", vpc) == vpc]
-    if every and not here:
-        others = listed(sorted({each["VpcId"] for each in every}))
-        yield (
-            path,
-            "efs-other-vpc",
-            f"{name} has mount targets in {others}, but the job is in {vpc}; use subnets of {others}",
-        )
-        return
-    by_zone = {zone(each): each for each in here} | {str(each.get("AvailabilityZoneName")): each for each in here}
-    by_subnet = [
-        (each, by_zone.get(zone(each)) or by_zone.get(str(each.get("AvailabilityZone")))) for each in subnets(subject)
-    ]
-    targets = list({each["MountTargetId"]: each for _, each in by_subnet if each is not None}.values())
-    wrong = [found for each in targets if (found := _closed(subject, each)) is not None]
-    if wrong:
-        code = "security-group-closed" if len(wrong) == len(targets) else "security-group-closed-in-some"
-        others = f" (and {len(wrong) - 1} more like it)" if len(wrong) > 1 else ""
-        yield path, code, wrong[0] + others
-    lacking = [subnet for subnet, target in by_subnet if target is None]
-    if lacking:
-        yield path, *_no_target(name, lacking, here, everywhere=not targets)
-
-
-def _no_target(
-    name: str, lacking: list[Mapping[str, Any]], here: list[Mapping[str, Any]], *, everywhere: bool
-) -> tuple[str, str]:
-    zones = listed(f"{zone(subnet)} ({subnet['SubnetId']})" for subnet in lacking)
-    has = (
-        f"it has some in {listed(sorted(zone(each) for each in here))}; use a subnet there"
-        if here
-        else "it has none at all;"
-    )
-    remedy = f"make one: aws efs create-mount-target --file-system-id {name} --subnet-id {lacking[0]['SubnetId']}"
-    code = "efs-no-mount-target" if everywhere else "efs-no-mount-target-in-some"
-    return code, f"{name} has no mount target in {zones}; {has} {remedy}"
-
-
-def _closed(subject: Subject, target: Mapping[str, Any]) -> str | None:
-    """Why the job does not get to a mount target. Raises AwsError."""
-    name = target["MountTargetId"]
-    its = subject.ask("efs", "describe_mount_target_security_groups", MountTargetId=name).get("SecurityGroups", ())
-    addresses = [target["IpAddress"]] if target.get("IpAddress") else []
-    return closed(subject, f"the mount target {name} ({zone(target)})", its, [_NFS], addresses) if its else None
 
 
 def _is_on_fsx(subject: Subject, name: str) -> bool:
@@ -122,27 +57,11 @@ def _is_on_fsx(subject: Subject, name: str) -> bool:
         return False  # a hint only
 
 
-CHECKS = (
-    Check(
-        "EFS",
-        file_systems_are_ready,
-        {
-            "efs-missing": ("error", "There is no such EFS file system in this account and region."),
-            "efs-not-ready": ("error", "The EFS file system is being made or deleted."),
-        },
-    ),
-    Check(
-        "EFS mount targets",
-        mount_targets_are_there,
-        {
-            "efs-other-vpc": ("error", "The file system's mount targets are in another VPC than the job."),
-            "efs-no-mount-target": ("error", "No zone of the job's subnets has a mount target of the file system."),
-            "efs-no-mount-target-in-some": ("warning", "A zone that the job may land in has no mount target."),
-            "security-group-closed": CLOSED,
-            "security-group-closed-in-some": (
-                "warning",
-                "In one of the zones that the job may land in, nothing gets through.",
-            ),
-        },
-    ),
+CHECK = Check(
+    "EFS",
+    file_systems_are_ready,
+    {
+        "efs-missing": ("error", "There is no such EFS file system in this account and region."),
+        "efs-not-ready": ("error", "The EFS file system is being made or deleted."),
+    },
 )

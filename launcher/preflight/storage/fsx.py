@@ -14,12 +14,9 @@ from typing import Any
 from launcher.aws.account import AwsError
 from launcher.checks.rule import Entry
 from launcher.errors import SpecPath
-from launcher.preflight.asking import each, listed
+from launcher.preflight.asking import each
 from launcher.preflight.check import Check, Found, Subject
-from launcher.preflight.network.vpc import CLOSED, closed, described_subnets, subnets, vpc_id, zone
 
-_LUSTRE = 988
-_MORE = range(1018, 1024)
 _NEAR = 0.75  # how like a mount name a misspelt one is: two of eight characters may differ
 _READY = ("AVAILABLE", "UPDATING", "MISCONFIGURED")
 
@@ -28,7 +25,7 @@ def file_systems_are_ready(subject: Subject) -> Iterator[Found]:
     """Whether each file system exists, is Lustre and available, and has the mount name that the path begins with."""
 
     def look(path: SpecPath, entry: Entry) -> Iterator[Found]:
-        name, known = entry.get("FileSystemId"), _described(subject, entry)
+        name, known = entry.get("FileSystemId"), described_file_system(subject, entry)
         if known is None:
             hint = (
                 "; it is on EFS: write source: EFS"
@@ -48,20 +45,15 @@ def file_systems_are_ready(subject: Subject) -> Iterator[Found]:
             yield path, "fsx-not-ready", f"{name} is {state}, not AVAILABLE; wait until it is, or name another"
         yield from _name_fits(entry, known)
 
-    yield from each(subject, _channels(subject), look)
+    yield from each(subject, fsx_channels(subject), look)
 
 
-def file_systems_are_reached(subject: Subject) -> Iterator[Found]:
-    """Whether each file system is in the job's VPC and zone, and open to the job."""
-    yield from each(subject, _channels(subject), lambda path, entry: _is_reached(subject, path, entry))
-
-
-def _channels(subject: Subject) -> list[tuple[SpecPath, Entry]]:
+def fsx_channels(subject: Subject) -> list[tuple[SpecPath, Entry]]:
     entries = [entry for entry in subject.draft.entries if entry.get("FileSystemType") == "FSxLustre"]
     return [(entry.path("file_system_id"), entry) for entry in entries if entry.get("FileSystemId")]
 
 
-def _described(subject: Subject, entry: Entry) -> Mapping[str, Any] | None:
+def described_file_system(subject: Subject, entry: Entry) -> Mapping[str, Any] | None:
     """FSx's description; None where it knows of none. Raises AwsError."""
     try:
         answer = subject.ask("fsx", "describe_file_systems", FileSystemIds=[entry.get("FileSystemId")])
@@ -94,50 +86,6 @@ def _name_fits(entry: Entry, known: Mapping[str, Any]) -> Iterator[Found]:
     )
 
 
-def _is_reached(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Found]:
-    name, vpc = entry.get("FileSystemId"), vpc_id(subject)
-    known = _described(subject, entry) if vpc is not None else None
-    if known is None or known.get("FileSystemType", "LUSTRE") != "LUSTRE":
-        return
-    its_vpc = known.get("VpcId")
-    if its_vpc not in (vpc, None):
-        yield (
-            path,
-            "fsx-other-vpc",
-            f"{name} is in {its_vpc}, but the job in {vpc}; use subnets of {its_vpc}, unless the two VPCs are connected",
-        )
-        return
-    yield from _is_open(subject, path, known)
-    zones = {zone(each) for each in described_subnets(subject, known.get("SubnetIds", ()))}
-    elsewhere = [each for each in subnets(subject) if zone(each) not in zones]
-    if zones and elsewhere:
-        told = listed(f"{each['SubnetId']} ({zone(each)})" for each in elsewhere)
-        yield (
-            path,
-            "fsx-other-zone",
-            f"{name} is in {listed(sorted(zones))}, but the job may land in {told}: slower, and traffic between zones is billed;"
-            f" use a subnet such as {known['SubnetIds'][0]}",
-        )
-
-
-def _is_open(subject: Subject, path: SpecPath, known: Mapping[str, Any]) -> Iterator[Found]:
-    ids = sorted(known.get("NetworkInterfaceIds", ()))
-    if not ids:
-        return
-    filters = [{"Name": "network-interface-id", "Values": ids[:200]}]
-    interfaces = subject.ask("ec2", "describe_network_interfaces", Filters=filters).get("NetworkInterfaces", ())
-    its = sorted({group["GroupId"] for interface in interfaces for group in interface.get("Groups", ())})
-    if not its:
-        return
-    addresses = [interface["PrivateIpAddress"] for interface in interfaces if interface.get("PrivateIpAddress")]
-    what = f"the file system {known['FileSystemId']}"
-    for code, ports in (("security-group-closed", [_LUSTRE]), ("security-group-ports", list(_MORE))):
-        wrong = closed(subject, what, its, ports, addresses)
-        if wrong:
-            yield path, code, wrong
-            return
-
-
 def _is_on_efs(subject: Subject, name: str) -> bool:
     try:
         return bool(subject.ask("efs", "describe_file_systems", FileSystemId=name).get("FileSystems"))
@@ -145,34 +93,13 @@ def _is_on_efs(subject: Subject, name: str) -> bool:
         return False  # a hint only
 
 
-CHECKS = (
-    Check(
-        "FSx",
-        file_systems_are_ready,
-        {
-            "fsx-missing": ("error", "There is no such FSx file system in this account and region."),
-            "fsx-not-lustre": ("error", "A job mounts FSx for Lustre, not FSx's other file systems."),
-            "fsx-not-ready": ("error", "The file system is being made or deleted, or has failed."),
-            "fsx-mount-name-wrong": ("error", "The directory's path begins with the file system's mount name."),
-        },
-    ),
-    Check(
-        "FSx network",
-        file_systems_are_reached,
-        {
-            "fsx-other-vpc": (
-                "warning",
-                "The file system is in another VPC, which the job reaches only where they are connected.",
-            ),
-            "fsx-other-zone": (
-                "warning",
-                "The file system is in another zone: slower, and traffic between zones is billed.",
-            ),
-            "security-group-closed": CLOSED,
-            "security-group-ports": (
-                "warning",
-                "Lustre's servers use ports 1018-1023 as well, for what they ask of clients.",
-            ),
-        },
-    ),
+CHECK = Check(
+    "FSx",
+    file_systems_are_ready,
+    {
+        "fsx-missing": ("error", "There is no such FSx file system in this account and region."),
+        "fsx-not-lustre": ("error", "A job mounts FSx for Lustre, not FSx's other file systems."),
+        "fsx-not-ready": ("error", "The file system is being made or deleted, or has failed."),
+        "fsx-mount-name-wrong": ("error", "The directory's path begins with the file system's mount name."),
+    },
 )

@@ -9,15 +9,15 @@ import pytest
 import launcher
 from launcher.aws.account import Account, AwsError
 from launcher.data import make_quota_codes
+from launcher.preflight.caller import who_asks
 from launcher.preflight.check import Subject
 from launcher.preflight.iam.bucket_policies import surely_denies
 from launcher.preflight.iam.keys import keys_can_encrypt
 from launcher.preflight.iam.permissions import may_name
 from launcher.preflight.iam.role import may_assume
-from launcher.preflight.name import who_asks
 from launcher.preflight.quota import service_quotas
+from launcher.preflight.quota.in_use import quotas_are_free
 from launcher.preflight.quota.machines import Machines
-from launcher.preflight.quota.quotas import quotas_are_free
 from launcher.preflight.runner import preflight
 from preflight_world import CHANNELS, CHECKS, MACHINES, ROLE, TRUST, World
 

@@ -117,7 +117,7 @@ BROKEN = {
     "a role that may begin no session": Broken(
         a_role_without_a_session,
         ON_EXPRESS % "/",
-        [("role-denied", "channels.train.s3_uri"), ("directory-bucket-zone", "channels.train.s3_uri")],
+        [("directory-bucket-zone", "channels.train.s3_uri"), ("role-denied", "channels.train.s3_uri")],
         ("s3express:CreateSession on the directory bucket",),
     ),
     "an id like those of S3 Files": Broken(
@@ -149,7 +149,7 @@ def test_directory_bucket_is_listed_by_its_folder_and_read_by_the_role(world: Wo
     bucket = f"data--{zones['us-east-1a']}--x-s3"
     world.aws.objects(bucket, sizes={"train/b": 10, "train/a/1": 10})
     session = allow(["s3express:CreateSession"], f"arn:aws:s3express:us-east-1:123456789012:bucket/{bucket}")
-    checks = (*CHECKS, *buckets.CHECKS, *prefixes.CHECKS)
+    checks = (*CHECKS, buckets.CHECK, prefixes.CHECK)
     role = world.role([*POLICY, session])
     report = world.checked(f"channels: {{{{train: s3://{bucket}/train/}}}}", checks=checks, role=role)
     assert found(report) == []
@@ -159,7 +159,7 @@ def test_directory_bucket_is_listed_by_its_folder_and_read_by_the_role(world: Wo
 
 def test_directory_bucket_that_refuses_the_caller_is_not_called_anothers(world: World) -> None:
     world.aws.bucket(EXPRESS, forbidden=True)
-    checks = (*buckets.CHECKS, *directory_buckets.CHECKS, *permissions.CHECKS)
+    checks = (buckets.CHECK, directory_buckets.CHECK, permissions.CHECK)
     report = world.checked(ON_EXPRESS % "/", checks=checks, **a_role_without_a_session(world))
     assert ("bucket-forbidden", "channels.train.s3_uri") not in found(report)
     assert any(check == "buckets" for check, _ in report.not_asked)

@@ -78,8 +78,8 @@ def test_the_process_ends_in_time_while_a_question_hangs(aws: aws_stand_in.Stand
     spec.write_text(f"{BASE}{CHANNEL}\n")
     code = (
         "import launcher, sys; from launcher.aws.account import Account; from launcher.preflight.runner import preflight\n"
-        "from launcher.preflight import buckets\n"
-        "report = preflight(launcher.plan(sys.argv[1]), Account(), checks=buckets.CHECKS, deadline=1.0)\n"
+        "from launcher.preflight.s3 import buckets\n"
+        "report = preflight(launcher.plan(sys.argv[1]), Account(), checks=(buckets.CHECK,), deadline=1.0)\n"
         "print(report.outcomes[0].status)"
     )
     began = time.monotonic()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from launcher.aws.account import AwsError
-from launcher.preflight.asking import own_account
 from launcher.preflight.check import Check, Found, Subject
 from launcher.spec.names import place_of_name
 
@@ -32,17 +31,8 @@ def name_is_free(subject: Subject) -> Iterator[Found]:
     )
 
 
-def who_asks(subject: Subject) -> Iterator[Found]:
-    """Tell the account and the region that the job is for. Raises AwsError."""
-    subject.note((), f"account {own_account(subject)}, region {subject.account.region}")
-    yield from ()
-
-
-CHECKS = (
-    Check("account", who_asks, {}),
-    Check(
-        "job name",
-        name_is_free,
-        {"name-taken": ("error", "A training job of this name exists; AWS never frees a name.")},
-    ),
+CHECK = Check(
+    "job name",
+    name_is_free,
+    {"name-taken": ("error", "A training job of this name exists; AWS never frees a name.")},
 )
