@@ -1,7 +1,7 @@
-"""Problems and errors: what is wrong, where, why and what to do; and the exit code that each kind of error ends with.
+"""Problems of a spec, and the errors that end a command with their exit codes.
 
-A `Problem` is data. Parsing, checks and planning collect as many as there are and raise them together, so that one run
-shows all that is wrong with a file. Only the command line prints them.
+A `Problem` is data. Parsing, checks and planning collect all problems and raise them together, so that one run shows
+everything that is wrong with a file. Only the command line prints them.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-MAX_TOLD = 100  # problems; nobody reads more at a time
+MAX_REPORTED = 100  # problems; no user reads more at a time
 SpecPath = tuple[str | int, ...]  # a place in a spec: ("channels", "train", "s3_uri")
 
 
 @dataclass(frozen=True)
 class Location:
-    """A place in a file or in an option; line and column count from 1, columns in characters."""
+    """A place in a file or in an option; line and column are counted from 1, columns in characters."""
 
     file: str
     line: int
@@ -27,7 +27,7 @@ class Location:
         return self.file if self.file.startswith("--") else f"{self.file}:{self.line}:{self.column}"
 
     def quoted(self) -> str:
-        """The line with a mark under the place; of a long line, the part around it."""
+        """Return the line with a caret under the column; of a long line, only the part around it."""
         start = max(0, self.column - 60)
         shown = self.text[start : start + 100].replace("\t", " ")
         number = f"{self.line:>5} | "
@@ -41,10 +41,10 @@ class Problem(NamedTuple):
 
     path: SpecPath
     message: str  # what is wrong, why, and what to do
-    code: str  # stable and documented: people search for it
+    code: str  # stable and documented, since users search for it
     severity: Literal["error", "warning"] = "error"
     location: Location | None = None
-    meant: SpecPath = ()  # for a misspelt key, the place that was probably meant: that it is missing is no news then
+    meant: SpecPath = ()  # the place that a misspelt key probably means, so that it is not reported as missing too
 
     def __str__(self) -> str:
         place = f"{self.location}: " if self.location else ""
@@ -52,7 +52,7 @@ class Problem(NamedTuple):
         return f"{place}{where}{self.message} [{self.code}]"
 
     def as_data(self) -> dict[str, Any]:
-        """The same for `--json`; file, line and column where it has a place."""
+        """Return the problem for `--json`; with file, line and column if its location is known."""
         at = self.location
         location = {"file": at.file, "line": at.line, "column": at.column} if at else {}
         about = {"message": self.message, "code": self.code, "severity": self.severity}
@@ -60,7 +60,7 @@ class Problem(NamedTuple):
 
 
 def dotted(path: SpecPath) -> str:
-    """The path as people write it: `channels.train.s3_uri`, `tags[2]`."""
+    """Return the path as text: `channels.train.s3_uri`, `tags[2]`."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -71,32 +71,48 @@ def dotted(path: SpecPath) -> str:
 
 
 def in_file_order(problems: list[Problem]) -> list[Problem]:
-    """The problems as a reader of the file meets them; those of several files one file after the other."""
+    """Sort problems by file, line and column."""
     return sorted(problems, key=lambda problem: place_order(problem.location))
 
 
 def place_order(location: Location | None) -> tuple[str, int, int]:
-    """What to sort places by."""
+    """Return the key to sort locations by."""
     return (location.file, location.line, location.column) if location else ("", 0, 0)
 
 
+def once_each(problems: list[Problem]) -> list[Problem]:
+    """Return the problems without repetitions at one location, which aliases cause.
+
+    Problems of different keys are kept, since all keys missing from a mapping are reported at the mapping.
+    """
+    first: dict[Any, Problem] = {}
+    for problem in problems:
+        first.setdefault((problem.location, problem.code, problem.path[-1:]), problem)
+    return list(first.values())
+
+
 def cut(problems: Sequence[Problem], left_out: int = 0) -> list[Problem]:
-    """The first hundred of the problems, of which the last says how many are left out, with `left_out` more besides."""
-    left_out += max(0, len(problems) - MAX_TOLD)
-    *told, last = problems[:MAX_TOLD]
+    """Return the first hundred problems; the message of the last one counts those left out.
+
+    Args:
+        problems: At least one problem.
+        left_out: The number of further problems that the caller has left out already.
+    """
+    left_out += max(0, len(problems) - MAX_REPORTED)
+    *reported, last = problems[:MAX_REPORTED]
     if left_out:
-        last = last._replace(message=f"{last.message}; {left_out:,} more problems are left out, mend these first")
-    return [*told, last]
+        last = last._replace(message=f"{last.message}; {left_out:,} more problems are not shown, fix these first")
+    return [*reported, last]
 
 
 class LaunchError(Exception):
-    """Ends the command with one clear message. Children differ by cause, and so do their exit codes."""
+    """An error that ends the command with one message; each subclass stands for a cause and has its exit code."""
 
     exit_code = 3
 
 
 class ProblemsError(LaunchError):
-    """Ends the command with one or more problems, each with its place, in the file's order."""
+    """An error of one or more problems, each with its place, in the file's order."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(map(str, problems)))
@@ -110,19 +126,19 @@ class SpecError(ProblemsError):
 
 
 class AccountError(ProblemsError):
-    """The spec is right, but its account cannot run it: what preflight found, or why AWS refused the request."""
+    """The spec is right, but the account cannot run it: preflight found a problem, or AWS refused the request."""
 
     exit_code = 3
 
 
 class RefusedError(LaunchError):
-    """Something outside the spec stands in the way: a missing directory, an unreachable store, AWS's refusal."""
+    """Something outside the spec prevents the command: a missing directory, an unreachable store, a refusal by AWS."""
 
     exit_code = 3
 
 
 class InputError(RefusedError):
-    """A file that was given cannot be read, or is not what it should be."""
+    """An input file cannot be read, or does not hold what it should."""
 
     exit_code = 2
 
@@ -134,6 +150,6 @@ class TrainingFailedError(LaunchError):
 
 
 class StoppedError(LaunchError):
-    """The training was stopped before its end, by its time limit or by a signal; or a person said no before its start."""
+    """The training was stopped before its end, by its time limit or a signal, or the user declined to start it."""
 
     exit_code = 5

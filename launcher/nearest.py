@@ -7,7 +7,10 @@ from pathlib import Path
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The only name that `name` begins, or ends behind a dot, or else the one most like it, if any is; case is nothing."""
+    """Return the name that `name` probably means, ignoring case; None if no name is near.
+
+    This is the only one that begins with it, the only one that ends with it after a dot, or else the most similar one.
+    """
     names = list(names)
     begun = [known for known in names if len(name) > 1 and known.casefold().startswith(name.casefold())]
     if len(begun) == 1:
@@ -23,17 +26,20 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """`; did you mean X?`, or nothing where no name is near."""
+    """Return `; did you mean X?`, or an empty text if no name is near."""
     found = nearest(name, names)
     return f"; did you mean {found}?" if found else ""
 
 
 def did_you_mean_path(path: str | Path, fits: Callable[[Path], bool] = Path.exists) -> str:
-    """`; did you mean X?` with the name, of those in the path's folder that fit, that is nearest whatever its ending."""
+    """Return `; did you mean X?` for a path that does not exist, or an empty text if no file beside it is near.
+
+    Suffixes are not compared, so `job.yml` finds `job.yaml`. Only files that `fits` accepts are suggested.
+    """
     path = Path(path)
     try:
         names = {entry.stem: entry.name for entry in path.parent.iterdir() if fits(entry)}
-    except OSError:  # only a hint is lost
+    except OSError:  # without the folder's list there is no hint
         return ""
     found = nearest(path.stem, names)
     return f"; did you mean {names[found]}?" if found else ""

@@ -1,4 +1,4 @@
-"""Requests from elsewhere -> spec: `launch --import`.
+"""From a request made elsewhere to a spec: `launch --import`.
 
-Not here: requests of our own (`request`), and the hints for other tools' keys in a spec (`parsing.foreign_keys`).
+Not here: building requests (`request`), and hints for other tools' keys in a spec (`parsing.foreign_keys`).
 """

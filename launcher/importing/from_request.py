@@ -1,8 +1,8 @@
-"""A CreateTrainingJob request -> the spec that plans to it: `launch --import request.json`.
+"""From a CreateTrainingJob request to the spec that plans to it: `launch --import request.json`.
 
-Takes what boto3, the CLI, a Step Functions state or the CDK's rendering of one holds, and DescribeTrainingJob's answer
-without its read-only members. A member gets its friendly key where it has one; whatever the keys cannot say is said under
-`request:`, found by planning the friendly part and comparing. A wrong request is imported as it is: the plan names its
+Accepts the arguments of boto3 or the CLI, a Step Functions state, a CDK template, and DescribeTrainingJob's response,
+whose read-only members are dropped. Members become keys of the spec if it has them; the others are written under
+`request:`, found by planning the keys and comparing. An invalid request is imported as it is: the plan reports its
 problems.
 """
 
@@ -28,7 +28,7 @@ from launcher.spec.model import Section, aws_name, spec_name
 from launcher.spec.values import WRONG_TYPE
 
 _FILE_SYSTEMS = ("EFS", "FSxLustre")
-# Problems of what a key holds; others are those of its value, which the plan names.
+# Problems of a value's form; the plan reports the others.
 _SHAPE_CODES = {WRONG_TYPE, "invalid-value", "unknown-key", "unknown-source", "unknown-value"}
 
 
@@ -36,7 +36,8 @@ def import_file(path: str | Path) -> str:
     """Return the spec, as YAML, for the request in a file, or in standard input for `-`.
 
     Raises:
-        InputError, SpecError: If there is no request in it.
+        InputError: If the file cannot be read, or has no request in it.
+        SpecError: If it is wrong YAML.
     """
     try:
         data = sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()
@@ -49,19 +50,19 @@ def import_file(path: str | Path) -> str:
     try:
         request = read_text(text, str(path))
         if not isinstance(request, dict):
-            raise InputError("is not a request: an object with members such as TrainingJobName belongs here")
+            raise InputError("is not a request; write an object with members such as TrainingJobName")
         found = find_request(request)
         spec = show.as_yaml(_spec_of(found))
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     except UnicodeEncodeError as error:
         half = f"U+{ord(error.object[error.start]):04X}"
-        raise InputError(f"{path}: holds {half}, which is half of a character; write the whole one") from None
+        raise InputError(f"{path}: holds {half}, half of a surrogate pair; write the whole character") from None
     return "".join(f"# {note}\n" for note in found.notes) + spec
 
 
 def import_request(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The spec, as plain data, that plans to the request in `data`. Raises InputError where there is none in it."""
+    """Return the spec, as plain data, that plans to the request in `data`. Raises InputError if there is none in it."""
     return _spec_of(find_request(data))
 
 
@@ -72,7 +73,7 @@ def _spec_of(found: Found) -> dict[str, Any]:
 
 
 def _escaped(value: Any) -> Any:
-    """What looks like a variable in a request is none, and is written so that it stays none."""
+    """Escape `${` in texts, which is no variable in a request."""
     if isinstance(value, dict):
         return {key: _escaped(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -81,7 +82,7 @@ def _escaped(value: Any) -> Any:
 
 
 def _friendly(request: dict[str, Any]) -> dict[str, Any]:
-    """What the keys of a spec can say of a request."""
+    """Return the keys of a spec for a request's members, as far as it has them."""
     spec: dict[str, Any] = {}
     for key, field in JobSpec.model_fields.items():
         value: Any = request
@@ -106,28 +107,28 @@ def _friendly(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _leave_to_channels(spec: dict[str, Any], entries: list[dict[str, Any]]) -> None:
-    """Takes away the variables that the plan makes of the channels again; what it makes otherwise, `request:` will say."""
+    """Remove the environment variables that the plan derives from the channels; `request:` gets those that differ."""
     variables = spec.get("environment")
     if isinstance(variables, dict) and contract.CODE_CHANNEL in spec["channels"]:
-        told = telling_variables(entries).items()
-        variables = {name: text for name, text in variables.items() if (name, text) not in told}
+        derived = telling_variables(entries).items()
+        variables = {name: text for name, text in variables.items() if (name, text) not in derived}
         spec["environment"] = variables
         if not variables:
             del spec["environment"]
 
 
 def _keyed(value: Any, annotation: Any) -> Any:
-    """A member's value with a spec's keys, as far as its class has them; the rest is left to `request:`."""
-    part = _section_of(annotation)
-    if part is None:
+    """Return a member's value with the spec's keys, as far as its class has them; `request:` gets the rest."""
+    section = _section_of(annotation)
+    if section is None:
         return value
     if isinstance(value, list):
-        whole = all(isinstance(item, dict) and _has_keys(item, part) for item in value)
-        return [_keyed(item, part) for item in value] if whole else []
+        whole = all(isinstance(item, dict) and _has_keys(item, section) for item in value)
+        return [_keyed(item, section) for item in value] if whole else []
     if not isinstance(value, dict):
         return value
     names = {spec_name(member): item for member, item in value.items()}
-    return {key: _keyed(names[key], field.annotation) for key, field in part.model_fields.items() if key in names}
+    return {key: _keyed(names[key], field.annotation) for key, field in section.model_fields.items() if key in names}
 
 
 def _has_keys(value: dict[str, Any], section: type[Section]) -> bool:
@@ -135,11 +136,11 @@ def _has_keys(value: dict[str, Any], section: type[Section]) -> bool:
 
 
 def _section_of(annotation: Any) -> type[Section] | None:
-    """The class of a spec inside `Section | None` or `tuple[Section, ...] | None`."""
+    """Return the class inside `Section | None` or `tuple[Section, ...] | None`."""
     if get_origin(annotation) is None and isinstance(annotation, type):
         return annotation if issubclass(annotation, Section) else None
     inner = (_section_of(each) for each in get_args(annotation))
-    return next((part for part in inner if part is not None), None)
+    return next((section for section in inner if section is not None), None)
 
 
 def _tags(tags: Any) -> dict[str, str] | None:
@@ -152,7 +153,7 @@ def _tags(tags: Any) -> dict[str, str] | None:
 
 
 def _channels(entries: Any, mode: Any) -> dict[str, Any] | None:
-    """The channels by name; None where an entry is none that a spec can say, or two share a name."""
+    """Return the channels by name; None if the spec has no keys for an entry, or two entries share a name."""
     if not isinstance(entries, list):
         return None
     channels: dict[str, Any] = {}
@@ -192,7 +193,7 @@ def _channel(entry: dict[str, Any], mode: Any) -> dict[str, Any] | str | None:
 
 
 def _shortest(channel: dict[str, Any], kind: str, keys: dict[str, Any], mode: Any) -> dict[str, Any] | str:
-    """A channel as a person would write it: without the mode that the job has anyway, and a bare URI where that is all."""
+    """Return a channel in its shortest form: without the job's own input mode, and as a bare URI if it has only that."""
     if kind == "S3":
         if "input_mode" not in keys:
             channel["input_mode"] = None
@@ -204,7 +205,7 @@ def _shortest(channel: dict[str, Any], kind: str, keys: dict[str, Any], mode: An
 
 
 def _sound(spec: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The keys that hold what they can hold, and the request they plan to; the rest is left to `request:`."""
+    """Return the keys whose values are valid, and the request that they plan to; `request:` gets the others."""
     try:
         parsed = parse_spec(json.dumps(_escaped(spec)))
     except SpecError as error:
@@ -220,16 +221,16 @@ def _sound(spec: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _without(spec: dict[str, Any], path: SpecPath) -> dict[str, Any]:
-    """The spec without the member at `path`, of which a list or the channels go whole: their items have an order."""
+    """Return the spec without the key at `path`; lists and the channels are removed whole, since their order matters."""
     key, *inner = path
-    part = spec.get(str(key))
-    if inner and isinstance(part, dict) and key != "channels" and inner[0] in part:
-        return {**spec, str(key): {name: value for name, value in part.items() if name != inner[0]}}
+    section = spec.get(str(key))
+    if inner and isinstance(section, dict) and key != "channels" and inner[0] in section:
+        return {**spec, str(key): {name: value for name, value in section.items() if name != inner[0]}}
     return {name: value for name, value in spec.items() if name != key}
 
 
 def _difference(have: Any, want: Any) -> dict[str, Any]:
-    """The patch that `request:` needs: members to change or add, and null for those to delete."""
+    """Return the patch for `request:`: members to change or add, and null for those to delete."""
     patch: dict[str, Any] = {key: None for key in have if key not in want}
     for key, value in want.items():
         if key not in have or (have[key] != value and not (isinstance(value, dict) and isinstance(have[key], dict))):

@@ -1,8 +1,8 @@
-"""The text of a file that holds a request -> plain data: JSON, a Python literal, or YAML.
+"""From the text of a file with a request to plain data: JSON, a Python literal, or YAML.
 
-Requests are kept as boto3's arguments in a notebook, as a printed answer with `datetime(...)` in it, as JSON for the CLI, as
-a JavaScript object (which reads as Python or as YAML), or as a Kubernetes resource. All of these are data; a program that
-computes a request is not, and is refused where it computes.
+Requests are kept as boto3's arguments in a notebook, as a printed response with `datetime(...)` in it, as JSON for the CLI,
+as a JavaScript object (which reads as Python or as YAML), or as a Kubernetes resource. A program that computes a request
+is refused, with the line that computes.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 from launcher.errors import InputError, SpecError
 from launcher.parsing.tree import read_tree
 
-_JSON_NAMES = {"true": True, "false": False, "null": None}  # JSON with comments or commas too many reads as Python
+_JSON_NAMES = {"true": True, "false": False, "null": None}  # JSON with comments or extra commas reads as Python
 _PRINT_IT = "write its value there, or print the whole request with json.dumps and import that"
 
 
 def read_text(text: str, file: str) -> Any:
-    """What a text holds; YAML's unquoted scalars as `Plain`. Raises InputError or SpecError where it is no data."""
+    """Return a text's data, YAML's unquoted scalars as `Plain`. Raises InputError or SpecError if it is not data."""
     try:
         return json.loads(text, object_pairs_hook=_object)
     except (ValueError, RecursionError) as error:
@@ -29,7 +29,7 @@ def read_text(text: str, file: str) -> Any:
     if program is not None and (node := _only_value(program)) is not None:
         return _value(node)
     if program is not None and any(isinstance(each, ast.Import | ast.ImportFrom | ast.Assign) for each in program.body):
-        raise InputError("is a program; print the request that it makes with json.dumps and import that")
+        raise InputError("is a program; print its request with json.dumps and import that")
     try:
         tree = read_tree(text, file)
     except SpecError:
@@ -42,33 +42,33 @@ def read_text(text: str, file: str) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object. Of two members of one name the decoder would take the last without a word."""
+    """Return a JSON object as dict. Raises InputError for a repeated name, of which json would silently use the last."""
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in found if names.count(name) > 1)
-        raise InputError(f"says {twice!r} twice in one object; delete one of them")
+        raise InputError(f"has {twice!r} twice in one object; delete one of them")
     return found
 
 
 def _program(text: str) -> ast.Module | None:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what is no Python at all may still be warned about
+            warnings.simplefilter("ignore")  # Python warns even about text that is not Python
             return ast.parse(text.strip())
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 
 def _only_value(program: ast.Module) -> ast.expr | None:
-    """The dict or the call with named arguments that is all there is, with or without a name before it."""
+    """Return the dict or the call that is the whole program, assigned to a name or not; None for other programs."""
     if len(program.body) != 1 or not isinstance(statement := program.body[0], ast.Expr | ast.Assign):
         return None
     return statement.value if isinstance(statement.value, ast.Dict | ast.Call) else None
 
 
 def _value(node: ast.expr) -> Any:
-    """The value of an expression of literals. What a machine would have to compute raises InputError."""
+    """Return the value of an expression of literals. Raises InputError for any other expression."""
     match node:
         case ast.Constant(value=str() | int() | float() | None as value):
             return value
@@ -85,10 +85,10 @@ def _value(node: ast.expr) -> Any:
             if isinstance(left, int) and isinstance(right, int):
                 return left * right
         case ast.Call(func=ast.Name(id="datetime") | ast.Attribute(attr="datetime")):
-            return None  # the times of an answer, which no request has
+            return None  # a time in a response, which no request has
         case ast.Call(args=[]) if node.keywords and all(each.arg for each in node.keywords):
             return {each.arg: _value(each.value) for each in node.keywords}
-    raise InputError(f"line {node.lineno}: {_quoted(node)} is no plain value; {_PRINT_IT}")
+    raise InputError(f"line {node.lineno}: {_quoted(node)} is not a plain value; {_PRINT_IT}")
 
 
 def _key(node: ast.expr) -> str:
@@ -96,7 +96,7 @@ def _key(node: ast.expr) -> str:
         return node.id  # JavaScript's keys need no quotes
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
-    raise InputError(f"line {node.lineno}: {_quoted(node)} is no member's name; {_PRINT_IT}")
+    raise InputError(f"line {node.lineno}: {_quoted(node)} is not a member's name; {_PRINT_IT}")
 
 
 def _quoted(node: ast.expr) -> str:

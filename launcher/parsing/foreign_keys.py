@@ -1,7 +1,7 @@
-"""Where a spec says what people know by another name: the request's own members, and the words of the SageMaker SDK.
+"""The spec's keys for names that users know from elsewhere: the request's members, and the SageMaker SDK's arguments.
 
-Who comes from there writes `RoleArn`, `max_run` or a channel's `DataSource`, and lists of `{Name: ..., Value: ...}`. All are
-refused, so that a spec has one form; the message says the right one, and what the wrong one left out is not missed as well.
+Such users write `RoleArn`, `max_run` or a channel's `DataSource`, and lists of `{Name: ..., Value: ...}`. All are refused,
+so that a spec has one form; the message shows the right key, and that key is not reported as missing.
 """
 
 from __future__ import annotations
@@ -104,9 +104,8 @@ _OF_A_CHANNEL: dict[str, str] = {
     "s3_distribution_type": "s3_data_distribution_type",
     "training_input_mode": "input_mode",
 }
-_IN_A_CHANNEL: dict[
-    str, tuple[str, str]
-] = {  # a key of no kind of channel -> what it stands for, and how that is written
+# A key that no kind of channel has -> the key that it probably means, and an example of its value.
+_IN_A_CHANNEL: dict[str, tuple[str, str]] = {
     "bucket": ("s3_uri", "s3://BUCKET/FOLDER/"),
     "data": ("s3_uri", "s3://BUCKET/FOLDER/"),
     "directory": ("directory_path", "/FOLDER"),
@@ -126,7 +125,7 @@ _IN_A_CHANNEL: dict[
 }
 _REMARKS = ("comment", "comments", "description", "note", "notes")
 _NESTING = ("data_source", "s3_data_source", "file_system_data_source", "dataset_source")
-_IN_A_MAPPING: dict[str, dict[str, str]] = {  # what a key means in one mapping only
+_IN_A_MAPPING: dict[str, dict[str, str]] = {  # a mapping -> the meaning that a key has in it alone
     "checkpoint_config": dict.fromkeys(("path", "s3_output_path", "uri"), "s3_uri"),
     "code": {"source": "directory"},
     "output_data_config": dict.fromkeys(("path", "s3_uri", "uri"), "s3_output_path"),
@@ -136,7 +135,7 @@ _ARGUMENTS = "write hyperparameters: {NAME: VALUE}, which the script gets as --N
 _CHANNEL = "write channels: {train: s3://BUCKET/FOLDER/}"
 _GPUS = "write resource_config: {instance_type: ...}, which decides the GPUs"
 _TORCHRUN = "write code: {launcher: torchrun}"
-_INSTEAD = {  # where the place alone does not say enough
+_INSTEAD = {  # remedies that say more than the right key
     **dict.fromkeys(("bucket", "data", "dataset", "input", "train", "training"), _CHANNEL),
     "args": _ARGUMENTS,
     "arguments": _ARGUMENTS,
@@ -148,13 +147,13 @@ _INSTEAD = {  # where the place alone does not say enough
     "git_config": "clone the repository, and write code: {directory: FOLDER, entry_point: SCRIPT}",
     "networking": "write vpc_config: {security_group_ids: [sg-...], subnets: [subnet-...]}; enable_network_isolation is a key"
     " of its own",
-    "sagemaker_session": "delete it; the keys region and profile say which account is used",
+    "sagemaker_session": "delete it; the keys region and profile choose the account",
     "source_code": "write code: {directory: FOLDER, entry_point: SCRIPT}",
     "algorithm_specification": "write its members at the top: image, training_input_mode, ... (`launch --import` writes a spec"
     " for a whole request)",
     "input_data_config": "write channels: {train: {s3_uri: ...}}, each channel under its name",
 }
-_FIRST_KEYS = {  # of mappings that are taken for their first key
+_FIRST_KEYS = {  # mappings that users write as a single value -> the keys to write
     "checkpoint_config": "s3_uri: ...",
     "image": "framework: ..., version: ...",
     "output_data_config": "s3_output_path: ...",
@@ -169,9 +168,11 @@ _MISSED_AT: dict[SpecPath, SpecPath] = {("training_job_name",): ("base_name",)}
 
 
 def place_of(path: SpecPath, known: Iterable[str]) -> tuple[str, SpecPath] | None:
-    """`write ...` for an unknown key, and the place that it stands for; None where the key is nobody's.
+    """Return `write ...` for a key known from elsewhere, and the place that it stands for; None for any other key.
 
-    `known` are the keys that the mapping around it has.
+    Args:
+        path: The place of the unknown key.
+        known: The keys that the mapping around it may have.
     """
     key = spec_name(str(path[-1])).replace("-", "_")
     above = path[:-1]
@@ -179,7 +180,7 @@ def place_of(path: SpecPath, known: Iterable[str]) -> tuple[str, SpecPath] | Non
         place = (*above, key)
         return f"write {key}", _MISSED_AT.get(place, place)
     if len(path) == 1 and key in _REMARKS:
-        return "a remark begins with #, and is written anywhere", ()
+        return "write a remark as a comment, which begins with #", ()
     if path[0] != "channels" and key in _OF_A_SPEC:
         place = _OF_A_SPEC[key]
         if above and place[:-1] == above:
@@ -200,26 +201,26 @@ def place_of(path: SpecPath, known: Iterable[str]) -> tuple[str, SpecPath] | Non
                 name, example = "directory_path", "/FOLDER"
             return f"write {name}: {example}", above
         if kinds := [kind for kind, model in KINDS.items() if key in model.model_fields]:
-            return f"it goes with source: {' or '.join(kinds)}", above
+            return f"it needs source: {' or '.join(kinds)}", above
     return None
 
 
 def as_yaml(place: SpecPath) -> str:
-    """A place as one would write it: `code: {directory: ...}`."""
+    """Return a place as it is written in YAML: `code: {directory: ...}`."""
     *outer, last = place
     return "".join(f"{part}: {{" for part in outer) + f"{last}: ..." + "}" * len(outer)
 
 
 def as_mapping(path: SpecPath, value: Any) -> str:
-    """`; write {...}` for what is no mapping where one belongs; nothing where it does not tell what is meant.
+    """Return `; write {...}` for a value that should be a mapping, or an empty text if it does not show what is meant.
 
-    Values of lists stay out of it: in `environment` they can be secrets.
+    The values of a list's items are not shown: in `environment` they can be secrets.
     """
     if path == ("channels",):
         return "; write each channel under its name: {train: {s3_uri: ...}}"
     if path[:1] == ("channels",) and len(path) == 2:
         several = isinstance(value, list) and len(value) > 1
-        return "; a channel is one place: write a channel for each" if several else "; write {s3_uri: ...}"
+        return "; write a channel for each, since a channel has one source" if several else "; write {s3_uri: ...}"
     if isinstance(value, list):
         names = [_name(item) for item in value]
         if not names or not all(names):
@@ -231,7 +232,7 @@ def as_mapping(path: SpecPath, value: Any) -> str:
 
 
 def _name(item: Any) -> str | None:
-    """The name in `{Name: ..., Value: ...}` or in `NAME=value`."""
+    """Return the name in `{Name: ..., Value: ...}` or in `NAME=value`."""
     if isinstance(item, str):
         named = re.match(r"([A-Za-z_][A-Za-z0-9_]{0,39})=", item)
         return named[1] if named else None
@@ -243,7 +244,7 @@ def _name(item: Any) -> str | None:
 
 
 def as_list(path: SpecPath, value: Any) -> str:
-    """`such as [...]` for what is no list where one belongs, made of the value where that is possible."""
+    """Return `such as [...]` for a value that should be a list, made of the value if possible."""
     if path == ("extends",) and not isinstance(value, str):
         return "such as [base.yaml]"
     if isinstance(value, Mapping) and value:
@@ -260,7 +261,7 @@ def as_list(path: SpecPath, value: Any) -> str:
 
 
 def _scalar(text: str) -> str:
-    """A text as it stands inside of brackets."""
+    """Return a text as YAML inside brackets, in quotes if it needs them."""
     return (
         text
         if re.fullmatch(r"[A-Za-z0-9_./-][A-Za-z0-9_./:@=-]*", text) and not text.endswith(":")

@@ -1,7 +1,7 @@
-"""A spec from its layers: the files that it extends, the file itself, what `--set` says, and `${VARIABLES}`.
+"""The layers of a spec: the files that it extends, the file itself, `--set`, and the values of `${VARIABLES}`.
 
-Later layers win: mappings are merged key by key, everything else takes the place of what was there. Each value keeps the
-place it came from, so that a problem is told in the right file, or at the right `--set`.
+Later layers win: mappings are merged key by key, any other value is replaced. Each value keeps its location, so that a
+problem is reported in the right file, or at the right `--set`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from launcher.spec.values import Plain, as_text
 
 EXTENDS = "extends"
 MAX_NAME = 1000
-MAX_FILES = 50  # that a spec is made of, each counted as often as it is extended
+MAX_FILES = 50  # of one spec; a file counts as often as it is extended
 _VARIABLE = re.compile(r"\$(\$(?=\{)|\{(?:([A-Za-z_][A-Za-z0-9_]*)(:-((?:[^}$]|\$(?!\{))*))?\})?)")
 _NAME = r"(?:\"[^\"]+\"|[^.\[\]\"=]+)"
 _STEPS = rf"{_NAME}(?:\.{_NAME}|\[[0-9]{{1,6}}\])*"
 _STEP = r"\"([^\"]+)\"|\[([0-9]+)\]|([^.\[\]\"=]+)"
-# Settings may hold secrets, so a dry run shows their variables by name: the places in a spec -> the request's member.
+# Place in a spec -> member of the request. Their values may be secrets, so a dry run shows the variables by name.
 _SETTINGS: dict[SpecPath, str] = {
     ("environment",): "Environment",
     ("hyperparameters",): "HyperParameters",
@@ -34,7 +34,7 @@ _SETTINGS: dict[SpecPath, str] = {
     ("request", "HyperParameters"): "HyperParameters",
 }
 _WHOLE = {("request",), *_SETTINGS}
-# Mappings whose keys are the user's own: null in an upper layer takes one of the lower's away.
+# Mappings whose keys the user chooses: null in an upper layer deletes a key of the lower one.
 _OF_USERS: tuple[SpecPath, ...] = (("channels",), ("hyperparameters",), ("environment",), ("tags",))
 MaskedSettings = dict[tuple[str, str], str]  # (member, name) -> the setting as written, its variables unresolved
 
@@ -42,7 +42,7 @@ MaskedSettings = dict[tuple[str, str], str]  # (member, name) -> the setting as 
 def read_layers(
     text: str | bytes, file: str, sets: Sequence[str], environ: Mapping[str, str]
 ) -> tuple[Tree, MaskedSettings]:
-    """The whole tree of a spec, and its settings that name variables. Raises SpecError."""
+    """Return the merged tree of a spec, and its settings that name variables. Raises SpecError."""
     tree = _extended(_read(text, file), (), environ, iter(range(MAX_FILES)))
     for assignment in sets if isinstance(tree.value, dict) else ():
         _assign(tree, assignment)
@@ -53,7 +53,7 @@ def read_layers(
 
 
 def read_bytes(path: Path) -> bytes:
-    """A file of a spec, up to one byte more than is taken: what never ends is cut. Raises OSError."""
+    """Return a file's bytes, at most one more than a spec may have, since a device may never end. Raises OSError."""
     if Path(os.path.realpath(path)).is_fifo():
         raise OSError(None, "it is a named pipe; pipe the spec into `launch -` instead")
     with path.open("rb") as file:
@@ -69,7 +69,7 @@ def _read(text: str | bytes, file: str) -> Tree:
 
 
 def _spell_out(tree: Tree) -> None:
-    """Write a channel's shorthand out, so that other layers can add to it."""
+    """Expand channels written as a bare URI to mappings, so that other layers can add keys to them."""
     channels: Any = tree.value.get("channels") if isinstance(tree.value, dict) else None
     for name, channel in channels.items() if isinstance(channels, dict) else ():
         if isinstance(channel, str):
@@ -79,7 +79,7 @@ def _spell_out(tree: Tree) -> None:
 
 
 def _extended(tree: Tree, above: tuple[str, ...], environ: Mapping[str, str], files: Iterator[int]) -> Tree:
-    """The tree laid over the files that it extends, the first of which is the lowest; `files` is how many are left."""
+    """Merge the tree over the files that it extends, of which later ones win; each file takes an item of `files`."""
     named = tree.value.get(EXTENDS) if isinstance(tree.value, dict) else None
     if named is None:
         return tree
@@ -91,26 +91,26 @@ def _extended(tree: Tree, above: tuple[str, ...], environ: Mapping[str, str], fi
         name = _resolved(written, (EXTENDS,), scratch, environ)
         tree.problems += scratch.problems
         if scratch.problems or not isinstance(name, str):
-            continue  # told as a value of a wrong type
+            continue  # reported later, as a value of a wrong type
         if len(name) > MAX_NAME:
-            raise _refused((EXTENDS,), f"is no path, since it has more than {MAX_NAME:,} characters", place)
-        if re.match(r"[a-z][a-z0-9]*://", name):
             raise _refused(
-                (EXTENDS,), f"{_shown(name)} is no file of this machine; fetch it, and write its path", place
+                (EXTENDS,), f"is not a path, since it has more than {MAX_NAME:,} characters; shorten it", place
             )
+        if re.match(r"[a-z][a-z0-9]*://", name):
+            raise _refused((EXTENDS,), f"{_shown(name)} is not a local file; download it, and write its path", place)
         path = Path(tree.file).parent / name
         if os.path.realpath(path) in above:
-            raise _refused((EXTENDS,), f"{_shown(name)} extends this file in turn; end the circle", place)
+            raise _refused((EXTENDS,), f"{_shown(name)} extends this file in turn; remove one of the two", place)
         if next(files, None) is None:
-            raise _refused((EXTENDS,), f"brings more than {MAX_FILES} files together; extend fewer", place)
+            raise _refused((EXTENDS,), f"reads more than {MAX_FILES} files; extend fewer", place)
         try:
             base = _read(read_bytes(path), str(path))
         except OSError as error:
             near = did_you_mean_path(path) if isinstance(error, FileNotFoundError) else ""
-            message = f"{_shown(str(path))} cannot be read: {error.strerror}; paths start at this file{near}"
+            message = f"{_shown(str(path))} cannot be read: {error.strerror}; write a path relative to this file{near}"
             raise _refused((EXTENDS,), message, place) from None
         if not isinstance(base.value, dict):
-            raise _refused((EXTENDS,), f"{_shown(str(path))} is not a mapping, so nothing can extend it", place)
+            raise _refused((EXTENDS,), f"{_shown(str(path))} is not a mapping; write it as `key: value` lines", place)
         lower = _laid_over(_extended(base, above, environ, files), lower)
     return _laid_over(tree, lower)
 
@@ -120,7 +120,7 @@ def _shown(name: str) -> str:
 
 
 def _laid_over(upper: Tree, lower: Tree) -> Tree:
-    """The upper tree's keys over the lower's; places follow the values."""
+    """Merge two trees, of which the upper wins; locations follow the values."""
     replaced: set[SpecPath] = set()
     value = _merged(upper.value, lower.value, (), replaced)
     places = {path: at for path, at in lower.places.items() if not _is_below(path, replaced)} | upper.places
@@ -129,7 +129,7 @@ def _laid_over(upper: Tree, lower: Tree) -> Tree:
 
 
 def _merged(upper: Any, lower: Any, path: SpecPath, replaced: set[SpecPath]) -> Any:
-    """The values of both; `replaced` gets the places at which nothing of the lower is left."""
+    """Merge two values; add to `replaced` the places at which nothing of the lower is left."""
     if isinstance(upper, dict) and isinstance(lower, dict):
         result = dict(lower)
         for key, value in upper.items():
@@ -148,14 +148,14 @@ def _is_below(path: SpecPath, places: set[SpecPath]) -> bool:
 
 
 def _assign(tree: Tree, assignment: str) -> None:
-    """One `--set path=value`."""
+    """Apply one `--set path=value`."""
     name, equals, text = assignment.partition("=")
     place = Location(f"--set {name}", 1, 1, assignment)
     steps: SpecPath = tuple(quoted or (int(index) if index else key) for quoted, index, key in re.findall(_STEP, name))
     if not equals or not re.fullmatch(_STEPS, name) or len(steps) > MAX_DEPTH:
         raise _refused((), "is not path=value, such as resource_config.instance_count=2", place)
     if steps[0] == EXTENDS:
-        raise _refused(steps, "cannot be set, as the files are read before; write it in the spec", place)
+        raise _refused(steps, "cannot be set, since the files are read before; write it in the spec", place)
     given = _given(text, steps, place)
     try:
         if given.value is None and steps[:-1] in _OF_USERS:
@@ -163,7 +163,9 @@ def _assign(tree: Tree, assignment: str) -> None:
         else:
             tree.value = _with(tree.value, steps, given.value)
     except LookupError:
-        raise _refused(steps, "cannot be set: only keys can be new, no list items", place) from None
+        raise _refused(
+            steps, "cannot be set: --set adds keys, but not items of a list; set the whole list", place
+        ) from None
     tree.problems += given.problems
     for old in [path for path in tree.places if path[: len(steps)] == steps]:
         del tree.places[old]
@@ -172,9 +174,9 @@ def _assign(tree: Tree, assignment: str) -> None:
 
 
 def _given(text: str, steps: SpecPath, place: Location) -> Tree:
-    """The value of a `--set`: YAML's lists, mappings and quoted texts where it begins like one, else the text as it stands.
+    """Parse the value of a `--set`: as YAML if it begins like a list, mapping or quoted text, else as plain text.
 
-    So no `#`, `: ` or line break changes a text behind its writer's back. Raises SpecError.
+    In plain text, `#`, `: ` and line breaks have no meaning. Raises SpecError.
     """
     if not text:
         raise _refused(steps, "has no value; write '' in quotes for an empty text, or null for none", place)
@@ -183,7 +185,7 @@ def _given(text: str, steps: SpecPath, place: Location) -> Tree:
         return Tree(place.file, None if text in NULLS else Plain(text))
     try:
         if " #" in text:
-            read_tree(f"[{text}]", place.file)  # where the '#' begins a comment, the bracket never ends
+            read_tree(f"[{text}]", place.file)  # fails if the '#' begins a comment: then the bracket is never closed
         return read_tree(text, place.file)
     except SpecError as error:
         first = error.problems[0]
@@ -192,7 +194,7 @@ def _given(text: str, steps: SpecPath, place: Location) -> Tree:
 
 
 def _with(level: Any, steps: SpecPath, value: Any) -> Any:
-    """`level` with `value` at the end of `steps`; mappings on the way are made. Raises LookupError."""
+    """Return a copy of `level` with `value` at `steps`; missing mappings are added. Raises LookupError for list items."""
     if not steps:
         return value
     step, rest = steps[0], steps[1:]
@@ -207,9 +209,9 @@ def _with(level: Any, steps: SpecPath, value: Any) -> Any:
 
 
 def _resolved(value: Any, path: SpecPath, tree: Tree, environ: Mapping[str, str]) -> Any:
-    """The value with every `${NAME}` and `${NAME:-default}` replaced; `$${` stands for `${`.
+    """Return the value with every `${NAME}` and `${NAME:-default}` replaced, and `$${` as `${`.
 
-    A variable that stands for settings as a whole is left as it is written: it can hold no mapping, but a secret.
+    A variable in place of a whole mapping of settings stays unresolved: its value cannot be one, and may be a secret.
     """
     if path in _WHOLE and not isinstance(value, dict):
         return value
@@ -220,10 +222,10 @@ def _resolved(value: Any, path: SpecPath, tree: Tree, environ: Mapping[str, str]
     if not isinstance(value, str) or "${" not in value:
         return value
 
-    told: dict[str, Problem] = {}
+    problems: dict[str, Problem] = {}
 
     def refuse(message: str, code: str) -> str:
-        told.setdefault(message, Problem(path, message, code, location=tree.locate(path)))
+        problems.setdefault(message, Problem(path, message, code, location=tree.locate(path)))
         return "unset"
 
     def variable(found: re.Match[str]) -> str:
@@ -237,10 +239,10 @@ def _resolved(value: Any, path: SpecPath, tree: Tree, environ: Mapping[str, str]
             message = f"names the variable {found[2]}, which is not set; export it, or write ${{{found[2]}:-default}}"
             return refuse(message, "variable-not-set")
         if not known.isascii() and any("\ud800" <= character <= "\udfff" for character in known):
-            return refuse(f"names the variable {found[2]}, which holds no UTF-8; export it as UTF-8", "invalid-value")
+            return refuse(f"names the variable {found[2]}, which is not UTF-8; export it as UTF-8", "invalid-value")
         return known
 
-    # Quotes are needed around ${NAME} inside braces, so they say nothing of the type.
+    # YAML needs quotes around ${NAME} inside braces, so they do not make the value a text.
     resolved = value
     try:
         resolved = Plain(_VARIABLE.sub(variable, value))
@@ -248,12 +250,12 @@ def _resolved(value: Any, path: SpecPath, tree: Tree, environ: Mapping[str, str]
         refuse(
             "has a ${ that begins neither ${NAME} nor ${NAME:-text}; write $${ for the characters ${", "invalid-value"
         )
-    tree.problems += told.values()
+    tree.problems += problems.values()
     return resolved
 
 
 def _masked(value: Any) -> MaskedSettings:
-    """The settings that name variables, as they are written."""
+    """Return the settings that name variables, as written."""
     masked: MaskedSettings = {}
     for place, member in _SETTINGS.items():
         level = value

@@ -1,7 +1,6 @@
-"""YAML text -> JobSpec; every problem with file, line and column, all at once.
+"""From YAML text to a JobSpec, or to one error with every problem at its file, line and column.
 
-Where the file has problems of shape, what is left without the wrong parts is still checked against AWS's rules, so that
-one run names all there is to mend.
+If keys or types are wrong, the rest of the spec is still checked against AWS's rules, so that one run reports everything.
 """
 
 from __future__ import annotations
@@ -16,28 +15,45 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from launcher.checks import check_spec
-from launcher.errors import MAX_TOLD, InputError, Problem, SpecError, SpecPath, cut, dotted, in_file_order, place_order
+from launcher.errors import (
+    MAX_REPORTED,
+    InputError,
+    Problem,
+    SpecError,
+    SpecPath,
+    cut,
+    dotted,
+    in_file_order,
+    once_each,
+    place_order,
+)
 from launcher.nearest import did_you_mean, did_you_mean_path, nearest
 from launcher.parsing.foreign_keys import as_list, as_mapping, place_of
 from launcher.parsing.layers import read_bytes, read_layers
 from launcher.parsing.text import MAX_BYTES, is_spec
-from launcher.parsing.tree import Tree, once_each
+from launcher.parsing.tree import Tree
 from launcher.reference.codes import without_ignored
 from launcher.spec.channels import KINDS
 from launcher.spec.job import JobSpec
 from launcher.spec.values import WRONG_TYPE, Plain
 
-_MANY_KEYS = 15  # more than this nobody reads
+_MANY_KEYS = 15  # a longer list is not shown in a message
 _WRONG_FORMS = {"model_type", "model_attributes_type", "dict_type", "tuple_type", "list_type"}
-# The place in the spec, pydantic's error, and the value that it is about.
-_Found = tuple[SpecPath, Mapping[str, Any], Mapping[str, Any]]
+# The place in the spec, pydantic's error, and the value that was validated.
+_WrongValue = tuple[SpecPath, Mapping[str, Any], Mapping[str, Any]]
 
 
 def load(path: str | Path, *, sets: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> JobSpec:
     """Read a spec from a file, or from standard input for `-`.
 
-    `sets` are `path=value` as after `--set`; `environ` is what `${NAME}` is looked up in, this process's own unless given.
-    Raises SpecError with every problem found, and InputError where the file cannot be read.
+    Args:
+        path: The YAML or JSON file.
+        sets: Assignments `path=value`, as after `--set`.
+        environ: The variables for `${NAME}`; this process's own by default.
+
+    Raises:
+        SpecError: With every problem found.
+        InputError: If the file cannot be read.
     """
     environ = os.environ if environ is None else environ
     if str(path) == "-":
@@ -53,25 +69,35 @@ def load(path: str | Path, *, sets: Sequence[str] = (), environ: Mapping[str, st
 def parse_spec(
     text: str | bytes, file: str = "<text>", *, sets: Sequence[str] = (), environ: Mapping[str, str] | None = None
 ) -> JobSpec:
-    """Parse a spec, with `${NAME}` looked up in `environ`. Raises SpecError with every problem, in the file's order."""
+    """Parse a spec from text.
+
+    Args:
+        text: The YAML or JSON text, in UTF-8 if bytes.
+        file: The name shown in problems; paths in `extends` start at its folder.
+        sets: Assignments `path=value`, as after `--set`.
+        environ: The variables for `${NAME}`; none by default.
+
+    Raises:
+        SpecError: With every problem found, in the file's order.
+    """
     tree, masked = read_layers(text, file, sets, environ or {})
     if not isinstance(tree.value, dict):
         location = tree.locate(())
         raise SpecError(
-            [Problem((), "is not a mapping; a spec is made of `key: value` lines", WRONG_TYPE, location=location)]
+            [Problem((), "is not a mapping; write a spec of `key: value` lines", WRONG_TYPE, location=location)]
         )
     spec, found = _validated(tree.value)
     spec._locate, spec._masked = tree.locate, masked
     if not found and not tree.problems:
         return spec
-    # Words for each of thousands, with the nearest name of all that are known, would take their time.
-    first = sorted(found, key=lambda each: place_order(tree.locate(each[0])))[:MAX_TOLD]
+    # Messages for thousands of problems would be slow, since each looks for the nearest known name.
+    first = sorted(found, key=lambda each: place_order(tree.locate(each[0])))[:MAX_REPORTED]
     problems = [_located(_problem(details, value), details, tree) for _, details, value in first]
-    # Of a list with a wrong item nothing is left to judge.
+    # A list with a wrong item was left out as a whole, so the rules cannot check it.
     judged = {
         _up_to_list(place) for place in (*(each[0] for each in found), *(each.meant for each in problems)) if place
     }
-    # What stood in a list or a mapping of a wrong form may be what is missing beside it, or in what a file was to bring.
+    # If a value has the wrong form, or a file to extend is missing, the keys that seem to be missing may be in it.
     holed = {path[:-1] for path, details, _ in found if details["type"] in _WRONG_FORMS and len(path) > 1}
     more = [
         problem if problem.location else problem._replace(location=tree.locate(problem.path))
@@ -80,19 +106,19 @@ def parse_spec(
     ]
     if ("extends",) in {path[:1] for path, _, _ in found}:
         more = []
-    known = {problem.location for problem in tree.problems}  # what else is wrong there follows from it
+    known = {problem.location for problem in tree.problems}  # other problems at these places follow from these
     problems = [problem for problem in problems + more if problem.location not in known]
     raise SpecError(cut(once_each(in_file_order(problems + tree.problems)), len(found) - len(first)))
 
 
 def _located(problem: Problem, details: Mapping[str, Any], tree: Tree) -> Problem:
-    """The problem at its place, with a remedy that only the place tells."""
+    """Return the problem with its location, and with a remedy that depends on the line."""
     at, written = tree.locate(problem.path), details["input"]
     if isinstance(written, Plain) and problem.path in tree.below:
-        missing = "; it has no space behind its ':'" if re.match(r"[\w.-]+:[^\s/]", written) else ""
+        missing = "; write a space after its ':'" if re.match(r"[\w.-]+:[^\s/]", written) else ""
         return problem._replace(message=problem.message + missing, location=tree.below[problem.path])
     if written is None and at and re.search(r":\s+#", at.text[at.column - 1 :]):
-        problem = problem._replace(message=f"{problem.message}; ' #' begins a comment, so put such a text in quotes")
+        problem = problem._replace(message=f"{problem.message}; ' #' begins a comment, so put a text with it in quotes")
     return problem._replace(location=at)
 
 
@@ -104,27 +130,28 @@ def _within(path: SpecPath, places: set[SpecPath]) -> bool:
     return any(path[:length] in places for length in range(1, len(path) + 1))
 
 
-def _validated(value: Mapping[str, Any]) -> tuple[JobSpec, list[_Found]]:
-    """The spec of all that is right in `value`, and pydantic's error for each thing that is not.
+def _validated(value: Mapping[str, Any]) -> tuple[JobSpec, list[_WrongValue]]:
+    """Return the spec of everything valid in `value`, and pydantic's errors for the rest.
 
-    What is wrong is taken out, and the rest validated again, until it stands; each round takes out at least one thing.
+    Invalid values are removed and the rest is validated again, until it is valid; each round removes at least one.
     """
-    wrong: list[_Found] = []
+    wrong: list[_WrongValue] = []
     while True:
         try:
             return JobSpec.model_validate(value), wrong
         except ValidationError as error:
-            # Of a channel of no kind, no key can be judged: its error stands at the channel, which goes as a whole.
+            # The keys of a channel of unknown kind cannot be validated: its error is at the channel, which is removed.
             found = [(_spec_path(each["loc"]), each, value) for each in error.errors(include_url=False)]
             lists = {path[:-1] for path, _, _ in found if path and isinstance(path[-1], int)}
-            found = [each for each in found if each[0] not in lists]  # `extends` is no single text either: no news
-            # null takes a value away, so a field of a few texts has its default again.
+            # `extends` may be a text or a list: a wrong item of its list makes pydantic report the list as no text, too.
+            found = [each for each in found if each[0] not in lists]
+            # null removes a value, so a field with a fixed set of values has its default again.
             wrong += [each for each in found if (each[1]["type"], each[1]["input"]) != ("literal_error", None)]
             value = _without(value, [path for path, _, _ in found])
 
 
 def _without(value: Any, paths: list[SpecPath]) -> Any:
-    """A copy of `value` that lacks what stands at `paths`. A wrong item takes its list along: items have an order."""
+    """Return a copy of `value` without `paths`; if an item is removed, its whole list is, since order may matter."""
     below: dict[str | int, list[SpecPath]] = {}
     dropped = set()
     for path in paths:
@@ -139,7 +166,7 @@ def _without(value: Any, paths: list[SpecPath]) -> Any:
 
 
 def _problem(details: Mapping[str, Any], value: Mapping[str, Any]) -> Problem:
-    """One of pydantic's errors in our words."""
+    """Translate one of pydantic's errors."""
     path = _spec_path(details["loc"])
     match details["type"]:
         case "extra_forbidden":
@@ -150,7 +177,9 @@ def _problem(details: Mapping[str, Any], value: Mapping[str, Any]) -> Problem:
             return Problem(path, "has no value; write it, or '' for an empty text", WRONG_TYPE)
         case "union_tag_invalid":
             source = details["ctx"]["tag"]
-            message = f"{source!r} is no kind of channel{did_you_mean(source, KINDS)}; one of {', '.join(KINDS)}"
+            message = (
+                f"{source!r} is not a kind of channel{did_you_mean(source, KINDS)}; write one of {', '.join(KINDS)}"
+            )
             return Problem((*path, "source"), message, "unknown-source")
         case "model_type" | "model_attributes_type" | "dict_type" if path == ("code",):
             message = f"{_what(details['input'])}; write {{directory: FOLDER, entry_point: SCRIPT}}"
@@ -161,7 +190,7 @@ def _problem(details: Mapping[str, Any], value: Mapping[str, Any]) -> Problem:
             return Problem(path, message, WRONG_TYPE)
         case "tuple_type" | "list_type":
             dash = str(details["input"]).startswith("-")
-            example = "; behind the '-' of an item comes a space" if dash else f", {as_list(path, details['input'])}"
+            example = "; write a space after the '-' of an item" if dash else f", {as_list(path, details['input'])}"
             return Problem(path, f"{_what(details['input'])}, but a list belongs here{example}", WRONG_TYPE)
         case "literal_error":
             given = "null" if details["input"] is None else str(details["input"])
@@ -173,7 +202,7 @@ def _problem(details: Mapping[str, Any], value: Mapping[str, Any]) -> Problem:
 
 
 def _instead(path: SpecPath, known: list[str]) -> tuple[str, SpecPath]:
-    """What to write instead of a key that the mapping around it lacks, and the place that was probably meant."""
+    """Return what to write instead of an unknown key, and the place that was probably meant."""
     elsewhere = place_of(path, known)
     if elsewhere is not None:
         return elsewhere
@@ -188,13 +217,11 @@ def _instead(path: SpecPath, known: list[str]) -> tuple[str, SpecPath]:
         return f"did you mean {near}?", (*path[:-1], near)
     if len(path) == 1 and (inner := nearest(str(path[0]), mappings)):
         return f"did you mean {inner} under {' or '.join(mappings[inner])}?", ()
-    return (
-        f"known here: {', '.join(known)}" if len(known) <= _MANY_KEYS else "`launch --schema` has those that are"
-    ), ()
+    return (f"its keys are {', '.join(known)}" if len(known) <= _MANY_KEYS else "`launch --schema` prints all keys"), ()
 
 
 def _spec_path(loc: tuple[str | int, ...]) -> SpecPath:
-    """Pydantic's location without what it adds: the kind of a channel or of an image, and `[key]` for a problem of a key."""
+    """Return pydantic's location without what it adds: a channel's or image's kind, and `[key]` for a problem of a key."""
     path = loc[:-1] if loc[-1:] == ("[key]",) else loc
     if path[:1] == ("extends",):
         return (*path[:1], *(part for part in path if isinstance(part, int)))
@@ -204,7 +231,7 @@ def _spec_path(loc: tuple[str | int, ...]) -> SpecPath:
 
 
 def _mappings_by_key() -> dict[str, list[str]]:
-    """The mappings of a spec in which each key has its place."""
+    """Return the names of the mappings in which each key may be written."""
     inner = [
         (name, model)
         for name, field in JobSpec.model_fields.items()
@@ -230,7 +257,7 @@ def _called(path: SpecPath) -> str:
 
 
 def _known_keys(path: SpecPath, value: Mapping[str, Any]) -> list[str]:
-    """The keys that the mapping at `path` may have."""
+    """Return the keys that the mapping at `path` may have."""
     model: Any = JobSpec
     if path[:1] == ("channels",):
         channel = value["channels"][path[1]]
@@ -242,7 +269,7 @@ def _known_keys(path: SpecPath, value: Mapping[str, Any]) -> list[str]:
 
 
 def _inner_model(annotation: Any) -> type[BaseModel]:
-    """The model inside `Model | None` or `tuple[Model, ...] | None`."""
+    """Return the model inside `Model | None` or `tuple[Model, ...] | None`."""
     if get_origin(annotation) is None and isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next(_inner_model(inner) for inner in get_args(annotation) if inner not in (type(None), ...))

@@ -1,7 +1,7 @@
-"""A file's bytes -> its text and lines, without what no parser should see.
+"""From a file's bytes to its text and lines, with the characters refused that a reader cannot see.
 
-Characters that look like nothing or end a line for YAML alone change a value behind the writer's back, so they are refused
-wherever they stand; what cannot be shown is never printed to a terminal.
+Invisible characters, and line breaks that only YAML knows, would change a value without the writer's notice. Control
+characters are never printed to a terminal.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ ENDINGS = (".yaml", ".yml", ".json")  # of specs
 _CONTROL = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029"
 _REFUSED = re.compile(f"[{_CONTROL}\ufeff\ufffe\uffff\ud800-\udfff]|\r(?!\n)")
 _UNSHOWN = re.compile(f"[{_CONTROL}\ud800-\udfff]")
-_LINE_BREAKS = {"\x85": r"\N", "\u2028": r"\L", "\u2029": r"\P"}  # to YAML, and to hardly any editor
+_LINE_BREAKS = {"\x85": r"\N", "\u2028": r"\L", "\u2029": r"\P"}  # to YAML, but to hardly any editor
 _MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 
 
 def is_spec(path: object) -> bool:
-    """Whether a path is named as specs are, or is `-` for standard input."""
+    """Return whether a path ends like a spec's, or is `-` for standard input."""
     return str(path) == "-" or str(path).lower().endswith(ENDINGS)
 
 
 def refused(file: str, place: tuple[int, int], message: str, code: str) -> SpecError:
-    """The error of one problem at a line and a column."""
+    """Return the error for one problem at a line and column."""
     return SpecError([Problem((), message, code, location=Location(file, *place))])
 
 
 def lines_of(source: str | bytes) -> list[str]:
-    """The lines as they are quoted under messages: what cannot be shown, or is no UTF-8, is U+FFFD."""
+    """Return the lines to quote under messages; control characters and bytes that are not UTF-8 become U+FFFD."""
     if len(source) > MAX_BYTES:
         return []
     text = source if isinstance(source, str) else source.decode("utf-8", "replace")
@@ -39,14 +39,14 @@ def lines_of(source: str | bytes) -> list[str]:
 
 
 def checked_text(source: str | bytes, file: str) -> str:
-    """The text of a file in UTF-8. Raises SpecError where it is something else, too large, or holds what must not be."""
+    """Return the text of a UTF-8 file. Raises SpecError if it is not UTF-8, too large, or has a refused character."""
     if len(source) > MAX_BYTES:
-        raise refused(file, (1, 1), f"is larger than {MAX_BYTES:,} bytes; a spec is a page", "yaml-too-large")
+        raise refused(file, (1, 1), f"is larger than {MAX_BYTES:,} bytes; check that it is a spec", "yaml-too-large")
     text = source if isinstance(source, str) else _decoded(source, file)
     text = text.removeprefix("\ufeff")
     for found in _REFUSED.finditer(text):
         if found[0] == "\r" and "\n" not in text:
-            continue  # a file of the old Macintosh, in which every line ends so
+            continue  # a classic Mac OS file, whose lines all end in a carriage return
         before = lines_of(text[: found.start()])
         raise refused(file, (len(before), len(before[-1]) + 1), _why_refused(found[0]), "yaml-character")
     return text
@@ -64,7 +64,7 @@ def _decoded(source: bytes, file: str) -> str:
     except UnicodeDecodeError as error:
         before = lines_of(source[: error.start])
         place = (len(before), len(before[-1]) + 1)
-        message = f"is not UTF-8, for the byte 0x{source[error.start]:02X}; save the file as UTF-8"
+        message = f"has the byte 0x{source[error.start]:02X}, which is not UTF-8; save the file as UTF-8"
         raise refused(file, place, message, "yaml-encoding") from None
 
 
@@ -72,9 +72,11 @@ def _why_refused(character: str) -> str:
     code = f"U+{ord(character):04X}"
     if character in _LINE_BREAKS:
         escape = _LINE_BREAKS[character]
-        return f"holds the character {code}, which ends a line for YAML alone; delete it, or write {escape} in double quotes"
+        return (
+            f"holds {code}, which only YAML treats as the end of a line; delete it, or write {escape} in double quotes"
+        )
     if character == "\r":
-        return "holds a carriage return without a line feed, which ends a line for YAML; delete it"
+        return "holds a carriage return without a line feed, which YAML treats as the end of a line; delete it"
     if character == "\ufeff":
-        return f"holds a byte order mark, {code}, which cannot be seen; delete it"
+        return f"holds a byte order mark, {code}, which is invisible; delete it"
     return f"holds the character {code}, which YAML does not allow; delete it"

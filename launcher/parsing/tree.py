@@ -1,7 +1,7 @@
-"""YAML text -> plain dicts and lists with the place of everything in them.
+"""From YAML text to plain dicts and lists, with the location of each key and item.
 
-Built from the parser's events rather than with `yaml.load`, because load forgets places, takes the last of two equal keys
-without a word, turns `012` into 10, and falls over on deep nesting. Scalars stay as written (`launcher.spec.values`).
+Built from the parser's events rather than with `yaml.load`, which loses locations, silently uses the last of two equal
+keys, turns `012` into 10, and fails on deep nesting. Scalars stay as written (`launcher.spec.values`).
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any
 
 import yaml
 
-from launcher.errors import Location, Problem, SpecError, SpecPath
+from launcher.errors import Location, Problem, SpecError, SpecPath, once_each
 from launcher.parsing.text import checked_text, lines_of, refused
 from launcher.parsing.words import explained
 from launcher.spec.values import BOOLEANS, INTEGER, Plain
 
 MAX_DEPTH = 50
-MAX_VALUES = 5_000  # some five times what AWS takes; through aliases nine lines of YAML can stand for a billion
+MAX_VALUES = 5_000  # some five times what AWS allows; with aliases, nine lines of YAML can stand for a billion
 NULLS = {"", "~", "null", "Null", "NULL"}
 _YAML = "tag:yaml.org,2002:"
-_UNQUOTED = {  # tags whose text counts as written without quotes -> what it has to look like
+_UNQUOTED = {  # tags whose text is treated as unquoted -> the pattern that it has to match
     _YAML + "int": INTEGER.pattern,
     _YAML + "float": r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?",
     _YAML + "bool": "|".join(BOOLEANS),
@@ -38,23 +38,23 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # 8 times as fast where
 
 @dataclass
 class Tree:
-    """A document: its value, and where each key and list item stands."""
+    """A document: its value, and the location of each key and list item."""
 
     file: str
     value: Any = None
     places: dict[SpecPath, Location] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)  # of keys, and of texts that look like something else
+    problems: list[Problem] = field(default_factory=list)  # of keys, and of texts with misleading characters
     lines: list[str] = field(default_factory=list, repr=False)
-    aliased: bool = False  # so that a value can stand in it more than once
+    aliased: bool = False  # whether it has aliases, so that one written value can occur several times
     below: dict[SpecPath, Location] = field(default_factory=dict)  # texts that begin on a line below their key
 
     def location(self, place: tuple[int, int]) -> Location:
-        """A place of this document's own text."""
+        """Return the location of a line and column of this document."""
         line, column = place
         return Location(self.file, line, column, self.lines[line - 1] if line <= len(self.lines) else "")
 
     def locate(self, path: SpecPath) -> Location | None:
-        """The place of `path`, or of the nearest thing around it that was written."""
+        """Return the location of `path`, or of the innermost key around it that was written."""
         while path and path not in self.places:
             path = path[:-1]
         return self.places.get(path) or Location(self.file, 1, 1)
@@ -71,14 +71,14 @@ class _Node:
 
 @dataclass
 class _Walk:
-    """How far a walk over nodes has come: the values left, and the merge keys around it."""
+    """The state of a walk over nodes: the number of values left, and the depth of merge keys."""
 
     left: int = MAX_VALUES
     merges: int = 0
 
 
 def read_tree(text: str | bytes, file: str) -> Tree:
-    """Parse one document. Raises SpecError where it is not YAML; what is wrong with keys is in the tree's problems."""
+    """Parse one document. Raises SpecError if it is not YAML; problems of keys are in the tree's `problems`."""
     tree = Tree(file, lines=lines_of(text))
     try:
         root = _compose(checked_text(text, file), tree)
@@ -90,28 +90,17 @@ def read_tree(text: str | bytes, file: str) -> Tree:
     return tree
 
 
-def once_each(problems: list[Problem]) -> list[Problem]:
-    """The problems without those that are told of the same key at the same place already: an alias brings its own along.
-
-    The key counts, since all that is missing from a mapping is told at the mapping.
-    """
-    first: dict[Any, Problem] = {}
-    for problem in problems:
-        first.setdefault((problem.location, problem.code, problem.path[-1:]), problem)
-    return list(first.values())
-
-
 def _with_line(problem: Problem, lines: list[str]) -> Problem:
     at = problem.location
     if at is None or not 0 < at.line <= len(lines):
         return problem
-    # A tab that is the trouble is to be seen.
+    # A tab that causes the problem has to be visible.
     text = lines[at.line - 1].replace("\t", "→") if problem.code == "yaml-syntax" else lines[at.line - 1]
     return problem._replace(location=replace(at, text=text))
 
 
 def _compose(text: str, tree: Tree) -> _Node:
-    """The document as nodes, with aliases pointing at the node they name; no recursion, so no depth can break it."""
+    """Return the document as nodes, with an alias as the node that it names; not recursive, so depth cannot break it."""
     try:
         root = _compose_events(text, tree)
     except yaml.MarkedYAMLError as error:
@@ -124,7 +113,7 @@ def _compose(text: str, tree: Tree) -> _Node:
 
 
 def empty(file: str) -> SpecError:
-    """The error of a file that holds nothing."""
+    """Return the error for an empty file."""
     return refused(file, (1, 1), "is empty; `launch --example s3-file` prints a spec to start from", "yaml-empty")
 
 
@@ -147,15 +136,15 @@ def _compose_events(text: str, tree: Tree) -> _Node | None:
         if not isinstance(event, yaml.NodeEvent):
             continue
         count += 1
-        if count > 2 * MAX_VALUES:  # of which half may be keys
+        if count > 2 * MAX_VALUES:  # half of the nodes may be keys
             raise _too_much(tree, place)
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in anchors:
-                message = f"*{event.anchor} names no anchor above it; put a text that begins with * in quotes"
+                message = f"*{event.anchor} has no anchor above it; put a text that begins with * in quotes"
                 raise refused(tree.file, place, message, "yaml-alias")
             node, tree.aliased = anchors[event.anchor], True
             if node in stack:
-                message = f"*{event.anchor} stands inside what it names; write the values out"
+                message = f"*{event.anchor} is inside the value that it names; write the values out"
                 raise refused(tree.file, place, message, "yaml-alias")
         else:
             node = _node(event, place, tree)
@@ -174,11 +163,11 @@ def _compose_events(text: str, tree: Tree) -> _Node | None:
 
 def _too_much(tree: Tree, place: tuple[int, int]) -> SpecError:
     code = "yaml-alias" if tree.aliased else "yaml-too-large"
-    return refused(tree.file, place, f"is one value more than the {MAX_VALUES:,} that a spec may hold", code)
+    return refused(tree.file, place, f"is one value more than the {MAX_VALUES:,} allowed; shorten the spec", code)
 
 
 def _too_deep(tree: Tree, place: tuple[int, int]) -> SpecError:
-    return refused(tree.file, place, f"is nested deeper than {MAX_DEPTH} levels; no spec needs so many", "yaml-depth")
+    return refused(tree.file, place, f"is nested deeper than {MAX_DEPTH} levels; check the brackets", "yaml-depth")
 
 
 def _node(event: Any, place: tuple[int, int], tree: Tree) -> _Node:
@@ -188,23 +177,23 @@ def _node(event: Any, place: tuple[int, int], tree: Tree) -> _Node:
         _TAGS.get(event.tag) != kind or (form and not re.fullmatch(form, event.value))
     ):
         tag = _CONTROL.sub("?", event.tag.replace(_YAML, "!!"))
-        message = f"the tag {tag} is not taken here; write the plain value, or a text that begins with ! in quotes"
+        message = f"the tag {tag} is not supported; write the plain value, or a text that begins with ! in quotes"
         raise refused(tree.file, place, message, "yaml-tag")
     if kind != "scalar":
         return _Node(kind, [], place)
     if "\0" in event.value:
-        raise refused(tree.file, place, "holds a NUL character, which AWS takes nowhere; delete it", "yaml-character")
+        raise refused(tree.file, place, "holds a NUL character, which AWS never accepts; delete it", "yaml-character")
     if event.tag not in _UNQUOTED and (event.style not in (None, "") or event.tag in ("!", _YAML + "str")):
         return _Node(kind, event.value, place)
-    return _Node(kind, None if event.value in NULLS else Plain(_unmasked(event, place, tree)), place)
+    return _Node(kind, None if event.value in NULLS else Plain(_without_lookalikes(event, place, tree)), place)
 
 
-def _unmasked(event: Any, place: tuple[int, int], tree: Tree) -> str:
-    """An unquoted text; what only looks like a space, a quote or a dash of YAML's is told, and left out."""
+def _without_lookalikes(event: Any, place: tuple[int, int], tree: Tree) -> str:
+    """Return an unquoted text; characters that only look like YAML's space, quote or dash are reported and removed."""
     text: str = event.value
     for number, line in enumerate(tree.lines[place[0] : event.end_mark.line + 1], place[0] + 1):
         if line.lstrip().startswith("- "):
-            message = "goes on with the text above, since it is indented deeper; align the '-' with the list's others"
+            message = "continues the text above, since it is indented deeper; align the '-' with the list's others"
             at = (number, len(line) - len(line.lstrip()) + 1)
             tree.problems.append(_problem((), message, "yaml-syntax", tree, at))
             return text
@@ -214,24 +203,24 @@ def _unmasked(event: Any, place: tuple[int, int], tree: Tree) -> str:
     if bare != text:
         verb, odd = ("begins", text[0]) if bare == "" or text[0] != bare[0] else ("ends", text[-1])
         name = f"U+{ord(odd):04X} ({unicodedata.name(odd, 'unnamed').lower()})"
-        message = f"{verb} with {name}, which cannot be seen; delete it, or put the text in quotes"
+        message = f"{verb} with {name}, which is invisible; delete it, or put the text in quotes"
     elif text[0] in _SMART_QUOTES:
-        message = f"begins with {text[0]}, which is no quote to YAML; write \" or ', or put it in quotes as well"
+        message = f"begins with {text[0]}, which is not a quote to YAML; write \" or ', or put it in quotes as well"
         bare = text.strip(_SMART_QUOTES)
     elif re.match("[–—−] ", text):
-        message = f"begins with {text[0]}, U+{ord(text[0]):04X}; an item of a list begins with '- '"
+        message = f"begins with {text[0]}, U+{ord(text[0]):04X}; begin an item of a list with '- '"
     if message:
         tree.problems.append(_problem((), message, "yaml-character", tree, place))
     return bare or "?"
 
 
 def _unseen(text: str) -> str:
-    """The characters of a text that look like spaces, or like nothing at all."""
+    """Return the characters of a text that look like spaces or are invisible."""
     return "".join({each for each in text if unicodedata.category(each) in ("Zs", "Cf")})
 
 
 def _plain(node: _Node, path: SpecPath, tree: Tree, walk: _Walk) -> Any:
-    """A node as dict, list or scalar; notes the place of everything and the problems of keys."""
+    """Return a node as dict, list or scalar; add locations, and problems of keys, to the tree."""
     walk.left -= 1
     if walk.left < 0:
         raise _too_much(tree, node.place)
@@ -271,20 +260,20 @@ def _plain(node: _Node, path: SpecPath, tree: Tree, walk: _Walk) -> Any:
 
 
 def _wrong_key(key: _Node, item: _Node) -> str | None:
-    """Why a node cannot be a key."""
+    """Return why a node cannot be a key."""
     if key.kind != "scalar":
         return f"a {'list' if key.kind == 'sequence' else key.kind} cannot be a key; write a name"
     if key.value is None:
-        return "nothing, ~ and null cannot be a key; write a name, in quotes if that is its name"
+        return "null cannot be a key; write a name, in quotes if it is null or ~"
     if _CONTROL.search(key.value):
         return "a key cannot hold a line break or a control character; write one line of text"
     if isinstance(key.value, Plain) and item.value is None and (found := re.fullmatch(_NO_SPACE, key.value)):
-        return f"has no space behind its ':'; write `{found[1]}: {found[2]}`"
+        return f"has no space after its ':'; write `{found[1]}: {found[2]}`"
     return None
 
 
 def _merged(node: _Node, path: SpecPath, tree: Tree, walk: _Walk) -> dict[str, Any]:
-    """What `<<: *anchor` or `<<: [*one, *two]` brings in; earlier ones win, and the mapping's own keys win over all."""
+    """Return the keys that `<<: *anchor` or `<<: [*one, *two]` adds; earlier ones win, and the mapping's own keys first."""
     merged: dict[str, Any] = {}
     walk.merges += 1
     for item in node.value if node.kind == "sequence" else [node]:
@@ -292,9 +281,9 @@ def _merged(node: _Node, path: SpecPath, tree: Tree, walk: _Walk) -> dict[str, A
             tree.problems.append(_problem(path, "<< takes a mapping, such as *defaults", "yaml-key", tree, item.place))
             continue
         scratch = Tree(tree.file, lines=tree.lines)
-        brought = _plain(item, path, scratch, walk)
-        new = brought.keys() - merged.keys()
-        merged.update((key, value) for key, value in brought.items() if key in new)
+        added = _plain(item, path, scratch, walk)
+        new = added.keys() - merged.keys()
+        merged.update((key, value) for key, value in added.items() if key in new)
         for place, at in scratch.places.items():
             if place[len(path)] in new:
                 tree.places.setdefault(place, at)

@@ -1,7 +1,7 @@
-"""The YAML parser's complaints in words that name the remedy, at the place where it is to be applied.
+"""The YAML parser's errors in words that name the remedy, at the place of the mistake.
 
-The parser tells where it gave up, which is often a line below the mistake: a key without the space behind its colon is only
-the beginning of a longer text to it. So the lines around the place are looked at, too.
+The parser reports where it gave up, often a line below the mistake: it reads a key without the space after its colon as
+the beginning of a longer text. So the lines around that place are examined, too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BLOCK_TEXT = r"(^|\s)[|>][-+0-9]*\s*$"
 
 
 def explained(error: yaml.MarkedYAMLError, lines: list[str]) -> tuple[_Place, str]:
-    """Line and column, from 1, of what is to be mended, and the message."""
+    """Return the line and column of the mistake, counted from 1, and the message."""
     at = _place(error.problem_mark or error.context_mark, lines)
     begun = _place(error.context_mark, lines) if error.context_mark else at
     context, problem = error.context or "", error.problem or ""
@@ -44,16 +44,13 @@ def explained(error: yaml.MarkedYAMLError, lines: list[str]) -> tuple[_Place, st
     if "cannot start any token" in problem:
         return at, f"has a text that begins with {character!r}; put the text in quotes"
     if "block scalar" in context:
-        return begun, "has text behind | or >, which only begin a text of several lines; put the text in quotes"
+        return begun, "has text after | or >, which begin a text of several lines; put the text in quotes"
     if "sequence entries" in problem:
-        return at, "begins a list behind a key; begin it on the next line, or write [one, two]"
+        return at, "begins a list on the line of its key; begin it on the next line, or write [one, two]"
     if "directive" in problem + context or "incompatible" in problem:
         return (at[0], 1), "is a directive, which no spec needs; delete the line"
     if "<document start>" in problem:
-        return (
-            at,
-            "stands behind the end of the document, or a % line stands before it; delete lines of '...' and of '%'",
-        )
+        return at, "follows the end of the document, or a line that begins with %; delete lines of '...' and of '%'"
     remedy = (
         "put the text in quotes" if "tag" in problem + context else "check the indentation, quotes and brackets here"
     )
@@ -61,7 +58,7 @@ def explained(error: yaml.MarkedYAMLError, lines: list[str]) -> tuple[_Place, st
 
 
 def _place(mark: yaml.Mark | None, lines: list[str]) -> _Place:
-    """The mark's place; of one behind the end, the end of the last line that holds anything."""
+    """Return the mark's place; for a mark after the end, the end of the last line that is not blank."""
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
     if line <= len(lines) and any(map(str.strip, lines[line - 1 :])):
         return line, column
@@ -74,7 +71,7 @@ def _indentation(line: str) -> str:
 
 
 def _depth(line: str) -> int:
-    """The column of a line's first key, behind the dashes of list items."""
+    """Return the column of a line's first key, after the dashes of list items."""
     found = re.match(r" *(?:- +)*", line)
     return found.end() if found else 0
 
@@ -84,26 +81,26 @@ def _quoted(problem: str, at: _Place, begun: _Place) -> tuple[_Place, str]:
         remedy = "write \\\\ for a backslash, or put the text in single quotes"
         if "invalid Unicode" in problem:
             remedy = "write the character itself"
-        return at, f"has a backslash in double quotes that begins no escape of YAML; {remedy}"
-    return begun, "begins a quoted text that never ends; close its quote, and write '' for a ' in single quotes"
+        return at, f"has a backslash in double quotes that is not an escape of YAML; {remedy}"
+    return begun, "begins a quoted text that is not closed; close its quote, and write '' for a ' in single quotes"
 
 
 def _second_colon(at: _Place, lines: list[str]) -> tuple[_Place, str]:
     line = lines[at[0] - 1]
     if at[1] > 1024 and not re.search(_KEY_VALUE, line[: at[1] - 1]):
-        return (at[0], 1), "has a key of more than 1,024 characters, which YAML does not take; shorten it"
+        return (at[0], 1), "has a key of more than 1,024 characters, which YAML does not allow; shorten it"
     if re.search(_KEY_VALUE, line[: at[1] - 1]):
         return at, f"has a ': ' within a text; put the whole text in quotes{_smart(line)}"
     if (number := _line_without_colon(at[0], lines)) is not None:
         return (number, _depth(lines[number - 1]) + 1), _without_colon(number, lines)
     above = next((each for each in reversed(lines[: at[0] - 1]) if each.strip()), "")
     if _depth(above) < _depth(line):
-        return at, "is indented deeper than the line above, which has its value already; align the two"
-    return at, "has a ':' where none can stand; put the text in quotes, and check the indentation"
+        return at, "is indented deeper than the line above, which has a value already; align the two"
+    return at, "has a ':' that YAML does not allow here; put the text in quotes, and check the indentation"
 
 
 def _line_without_colon(number: int, lines: list[str]) -> int | None:
-    """The first of the lines just above `number`, as deep as it, that hold no `key: value`."""
+    """Return the first of the lines directly above `number`, at its depth, that are not `key: value`."""
     depth, found = _depth(lines[number - 1]), None
     for above in range(number - 1, 0, -1):
         line = lines[above - 1]
@@ -118,19 +115,19 @@ def _line_without_colon(number: int, lines: list[str]) -> int | None:
 
 
 def _without_colon(number: int, lines: list[str]) -> str:
-    """What a line lacks that should say `key: value`."""
+    """Return what is missing from a line that should be `key: value`."""
     line = re.sub(_COMMENT, "", lines[number - 1])
     if "：" in line:
-        return "has the wide colon '：', U+FF1A, which is none to YAML; write ': '"
+        return "has the wide colon '：', U+FF1A, which is not a colon to YAML; write ': '"
     if odd := re.search(f":([{_ODD_SPACE}])", line):
-        return f"has U+{ord(odd[1]):04X} behind its ':', which looks like a space and is none; write a plain space"
+        return f"has U+{ord(odd[1]):04X} after its ':', which only looks like a space; write a plain space"
     if missing := re.match(r"\s*(?:- +)*([\w.-]{1,60}):(?=[^\s:])(.{1,20})", line):
-        return f"has no space behind its ':'; write `{missing[1]}: {missing[2].strip()}`"
+        return f"has no space after its ':'; write `{missing[1]}: {missing[2].strip()}`"
     if equals := re.match(r"\s*(?:- +)*([\w.-]{1,60}) *=", line):
-        return f"has '=' for ': '; write `{equals[1]}: ` and the value"
+        return f"has '=' instead of ': '; write `{equals[1]}: ` and the value"
     above = next((each for each in reversed(lines[: number - 1]) if each.strip()), "")
     if re.search(_BLOCK_TEXT, above):
-        return "is part of no text; the lines below | and > are indented deeper than their key"
+        return "is not part of the text above; indent the lines below | or > deeper than their key"
     return f"has no ': ' between key and value; write `key: value`, with a space{_smart(line)}"
 
 
@@ -139,46 +136,46 @@ def _in_brackets(context: str, at: _Place, begun: _Place, lines: list[str]) -> t
     line = lines[at[0] - 1]
     character, before = line[at[1] - 1 : at[1]], line[: at[1] - 1]
     if "node" in context and not character:
-        return at, "ends where a value belongs; write it, and close the brackets"
+        return at, "ends before a value; write it, and close the brackets"
     if "node" in context:
-        return at, "has nothing between two signs; write the value, '' for an empty text, or delete what is too much"
+        return at, "has no value between two signs; write it, '' for an empty text, or delete a sign"
     if character in ("]", "}"):
-        return at, f"closes with {character!r} what {opening!r} opened on line {begun[0]}; write {closing!r}"
+        return at, f"closes {opening!r} of line {begun[0]} with {character!r}; write {closing!r}"
     lower = len(_indentation(line)) <= len(_indentation(lines[begun[0] - 1]))
     if not character or (at[0] > begun[0] and lower):
-        return begun, f"opens a {opening!r} that is not closed; write {closing!r} where it ends"
+        return begun, f"opens a {opening!r} that is not closed; write {closing!r} at its end"
     if before.endswith("$") or character == "{":
-        return at, "has a brace within a text; inside braces and brackets put such a text in quotes"
-    return at, f"lacks a ',' before this, or the closing {closing!r}; or put the text in quotes{_smart(line)}"
+        return at, "has a brace within a text; put such a text in quotes inside braces and brackets"
+    return at, f"needs a ',' or the closing {closing!r} before this; or put the text in quotes{_smart(line)}"
 
 
 def _out_of_line(context: str, problem: str, at: _Place, lines: list[str]) -> tuple[_Place, str]:
-    """A line that belongs to none of the mappings and lists above it."""
+    """Explain a line that does not belong to the mappings and lists above it."""
     line = lines[at[0] - 1]
     character, before = line[at[1] - 1 : at[1]], line[: at[1] - 1].rstrip()
     if not before:
         if (number := _line_without_colon(at[0], lines)) is not None and not line[at[1] - 1 :].startswith("- "):
             return (number, _depth(lines[number - 1]) + 1), _without_colon(number, lines)
         if "collection" in context:
-            return at, "stands among list items; begin it with '- ', or indent it like the key that it belongs to"
+            return at, "is among list items; begin it with '- ', or indent it like the key that it belongs to"
         if line.lstrip().startswith("- "):
-            return at, "is a list item where `key: value` belongs; indent it like the other items"
-        return at, "is indented like none of the lines above; align it with the keys that it belongs to"
+            return at, "is a list item among `key: value` lines; indent it like the other items"
+        return at, "is indented unlike any line above; align it with the keys that it belongs to"
     if character in ("]", "}", ","):
-        return at, f"has a {character!r} too many; delete it, or put the text in quotes"
+        return at, f"has one {character!r} too many; delete it, or put the text in quotes"
     if before[-1] in "\"'":
         inside = "'' for a ' in single quotes" if before[-1] == "'" else '\\" for a " in double quotes'
-        return at, f"has text behind a closing quote; write {inside}, and check the quotes above"
+        return at, f"has text after a closing quote; write {inside}, and check the quotes above"
     if character == "&" and (first := re.search(r"&\S+\s*$", before)):
         return (
             at,
-            f"is a second anchor behind {first[0].strip()}; write one, or put a text that begins with & in quotes",
+            f"is a second anchor after {first[0].strip()}; write one, or put a text that begins with & in quotes",
         )
     if before[-1] in "]}":
-        return at, f"has text behind {before[-1]!r}; put the whole text in quotes"
+        return at, f"has text after {before[-1]!r}; put the whole text in quotes"
     return at, f"is not YAML: {problem}; check the indentation, quotes and brackets here{_smart(line)}"
 
 
 def _smart(line: str) -> str:
     found = re.search(_OPENING, line)
-    return f" ({found[0][-1]} is no quote to YAML; write \" or ')" if found else ""
+    return f" ({found[0][-1]} is not a quote to YAML; write \" or ')" if found else ""

@@ -140,7 +140,7 @@ def test_a_missing_file_is_one_line(folder: Path) -> None:
         (["--import", "wrnog.yaml"], "wrnog.yaml: cannot be read: No such file or directory; did you mean wrong.yaml?"),
         (
             ["lower.yaml"],
-            "wraned.yaml cannot be read: No such file or directory; paths start at this file; did you mean warned.yaml?",
+            "wraned.yaml cannot be read: No such file or directory; write a path relative to this file; did you mean warned.yaml?",
         ),
         (["job", "--dry-run"], "or - for stdin); did you mean job.yaml?"),
         (["job.yaml", "--local", "--channel", "train=jobs.yaml"], "there is no jobs.yaml; did you mean job.yaml?"),

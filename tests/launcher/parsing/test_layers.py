@@ -111,7 +111,7 @@ def test_set_is_typed_and_told_at_its_own_place(folder: Path) -> None:
     (line,) = problems(job, "resource_config.instance_cout=2")
     assert "did you mean instance_count?" in line
     assert "is not path=value" in problems(job, "nothing")[0]
-    assert "only keys can be new" in problems(job, "metric_definitions[3].name=x")[0]
+    assert "not items of a list" in problems(job, "metric_definitions[3].name=x")[0]
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def test_layers_end(tmp_path: Path) -> None:
     here = tmp_path / "here"
     here.mkdir()
     (here / "job.yaml").write_text("extends: ../here/job.yaml\n")
-    with pytest.raises(SpecError, match="in turn; end the circle"):
+    with pytest.raises(SpecError, match="in turn; remove one"):
         launcher.load(here / "job.yaml")
     for index in range(60):
         (here / f"{index}.yaml").write_text(f"extends: [{index + 1}.yaml]\n")
@@ -51,7 +51,7 @@ def test_layers_end(tmp_path: Path) -> None:
         ("=", "is not path=value"),
         (".".join("a" * 60) + "=1", "is not path=value"),
         ("extends=base.yaml", "cannot be set"),
-        ("channels.train[0]=x", "only keys can be new"),
+        ("channels.train[0]=x", "not items of a list"),
         ("environment={A: 1, A: 2}", "written twice"),
         ("environment.A=[", "close the brackets"),
         ("environment.A=[0-9]+ loss", 'for a text, write "[0-9]+ loss"'),
@@ -77,5 +77,5 @@ def test_a_set_does_not_hide_that_the_file_is_no_spec() -> None:
 
 
 def test_a_variable_that_is_no_utf_8() -> None:
-    with pytest.raises(SpecError, match="names the variable A, which holds no UTF-8"):
+    with pytest.raises(SpecError, match="names the variable A, which is not UTF-8"):
         parse_spec(SPEC + "environment: {X: '${A}'}\n", environ={"A": "\udce9"})

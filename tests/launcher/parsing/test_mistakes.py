@@ -216,7 +216,7 @@ ROWS: list[tuple[str, str, str]] = [
     ("image: null\nimage_uri: mine  # <-", "unknown-key", "write image"),
     (train("DataSource: {S3DataSource: {S3Uri: s3://bucket/train/}}  # <-"), "unknown-key", "in the channel itself"),
     (VPC + train("data_source: {file_system_data_source: {file_system_id: a}}  # <-"), "unknown-key", "in the channel itself"),
-    (train("file_system_id: fs-0123456789abcdef0  # <-"), "unknown-key", "it goes with source: EFS or FSxLustre"),
+    (train("file_system_id: fs-0123456789abcdef0  # <-"), "unknown-key", "it needs source: EFS or FSxLustre"),
     ("channels:  # <-\n  - {channel_name: train, s3_uri: s3://bucket/train/}", "wrong-type", "under its name"),
     (MACHINE + "  max_wait_time_in_seconds: 3600  # <-", "unknown-key", "it belongs under stopping_condition"),
     ("source_code: {source_dir: src, entry_script: train.py}  # <-", "unknown-key", "write code: {directory:"),
@@ -256,7 +256,7 @@ ROWS: list[tuple[str, str, str]] = [
     (MACHINE + "  keep_alive_period_in_seconds: 7h  # <-", "aws-max", "at most 21,600"),
     ("resource_config:\n  instance_groups: {a: {instance_type: ml.m5.large}}  # <-", "wrong-type", "[{instance_group_name: a"),
     ("extends: {a: 1}  # <-\nrole_arn: null", "wrong-type", "such as [base.yaml]"),
-    ("extends: s3://bucket/base.yaml  # <-", "spec-layer", "s3://bucket/base.yaml is no file"),
+    ("extends: s3://bucket/base.yaml  # <-", "spec-layer", "s3://bucket/base.yaml is not a local file"),
     ("hyperparameters:\n  conf: |  # <-\n    {\"a\": 1,\n     \"b\": 2}", "aws-pattern", "write it on one line"),
     ("hyperparameters:\n  conf: |  # <-\n    one", "aws-pattern", "write |-"),
     # numbers and durations in other words

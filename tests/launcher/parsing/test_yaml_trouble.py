@@ -11,7 +11,7 @@ import pytest
 import channel_specs
 import launcher
 from launcher import SpecError, parse_spec
-from launcher.errors import MAX_TOLD
+from launcher.errors import MAX_REPORTED
 
 SPEC = """\
 base_name: name
@@ -33,53 +33,53 @@ TROUBLE: list[tuple[str, str, str]] = [
     (E + "  <<: {A: 1, A: 2}\n", "9:14", "written twice"),
     (E + "  <<: {A: 1}\n  <<: {B: 2}\n", "10:3", "<<: [*one, *two]"),
     (E + "  <<: text\n", "9:7", "takes a mapping"),
-    (E + "  null: x\n", "9:3", "in quotes if that is its name"),
+    (E + "  null: x\n", "9:3", "in quotes if it is null"),
     (E + "  ? [a]\n  : x\n", "9:5", "a list cannot be a key"),
-    ("environment: {: x}\n", "8:15", "nothing between two signs"),
+    ("environment: {: x}\n", "8:15", "no value between two signs"),
     ('environment: {"A\\nB": x}\n', "8:15", "a key cannot hold a line break"),
     ('"a\\e[31mb": x\n', "8:1", "control character"),
     (E + "  " + "A" * 2000 + ": x\n", "9:1", "more than 1,024 characters"),
     # colons
     (E + "  A:1\n  B: 2\n", "9:3", "write `A: 1`"),
     (E + "  A:1\n  B:2\n  C: 3\n", "9:3", "write `A: 1`"),
-    (E + "  A:1\n", "9:3", "no space behind its ':'"),
+    (E + "  A:1\n", "9:3", "write a space after its ':'"),
     (E + "  B: 2\n  A:1\n", "10:3", "write `A: 1`"),
     (E + "  A:1  # one: two\n  # three: four\n  B: 2\n", "9:3", "write `A: 1`"),
     ("environment: {A:1, B: 2}\n", "8:15", "write `A: 1`"),
-    (E + "  A=1\n  B: 2\n", "9:3", "has '=' for ': '"),
+    (E + "  A=1\n  B: 2\n", "9:3", "has '=' instead of ': '"),
     (E + "  A：1\n  B: 2\n", "9:3", "wide colon"),
-    (E + "  A:\u00a01\n  B: 2\n", "9:3", "U+00A0 behind its ':'"),
+    (E + "  A:\u00a01\n  B: 2\n", "9:3", "U+00A0 after its ':'"),
     (E + "  A: b: c\n", "9:7", "put the whole text in quotes"),
-    (E + "  A: “x: y”\n", "9:8", "“ is no quote to YAML"),
+    (E + "  A: “x: y”\n", "9:8", "“ is not a quote to YAML"),
     # indentation, lists, brackets
     (E + "\tA: 1\n", "9:1", "spaces only"),
     (E + "  \tA: 1\n", "9:3", "spaces only"),
-    (E + "    A: 1\n  B: 2\n", "10:3", "like none of the lines above"),
-    (E + "  A: 1\n    B: 2\n", "10:6", "which has its value already"),
-    (E + "  A: 1\n  - b\n", "10:3", "a list item where `key: value` belongs"),
+    (E + "    A: 1\n  B: 2\n", "10:3", "unlike any line above"),
+    (E + "  A: 1\n    B: 2\n", "10:6", "which has a value already"),
+    (E + "  A: 1\n  - b\n", "10:3", "a list item among `key: value` lines"),
     ("container_arguments:\n  - a\n  b: c\n", "10:3", "begin it with '- '"),
-    ("container_arguments:\n  - a\n    - b\n", "10:5", "goes on with the text above"),
+    ("container_arguments:\n  - a\n    - b\n", "10:5", "continues the text above"),
     ("container_arguments: - a\n", "8:22", "on the next line"),
-    ("container_arguments:\n  -a\n  -b\n", "9:3", "comes a space"),
-    ("container_arguments:\n  — a\n", "9:3", "begins with '- '"),
-    ("container_arguments: [a, b\nregion: eu-west-1\n", "8:22", "write ']' where it ends"),
-    ("environment: {A: 1, B: 2\n", "8:14", "write '}' where it ends"),
-    ("environment: {A: 1]\n", "8:19", "closes with ']'"),
-    ("environment: {A: 1}}\n", "8:20", "a '}' too many"),
-    ("environment: {A: 1 B: 2}\n", "8:21", "lacks a ','"),
-    ("container_arguments: [a,, b]\n", "8:25", "nothing between two signs"),
+    ("container_arguments:\n  -a\n  -b\n", "9:3", "write a space after"),
+    ("container_arguments:\n  — a\n", "9:3", "list with '- '"),
+    ("container_arguments: [a, b\nregion: eu-west-1\n", "8:22", "write ']' at its end"),
+    ("environment: {A: 1, B: 2\n", "8:14", "write '}' at its end"),
+    ("environment: {A: 1]\n", "8:19", "with ']'; write '}'"),
+    ("environment: {A: 1}}\n", "8:20", "one '}' too many"),
+    ("environment: {A: 1 B: 2}\n", "8:21", "needs a ','"),
+    ("container_arguments: [a,, b]\n", "8:25", "no value between two signs"),
     # quotes and other signs
-    (E + "  A: 'x\n  B: y\n", "9:6", "never ends"),
+    (E + "  A: 'x\n  B: y\n", "9:6", "is not closed"),
     (E + "  A: 'it's'\n", "9:10", "write '' for a '"),
     (E + '  A: """"\n', "9:8", 'write \\" for a "'),
-    (E + "  A: &a &a x\n", "9:9", "a second anchor behind &a"),
+    (E + "  A: &a &a x\n", "9:9", "a second anchor after &a"),
     (E + '  A: "\\d+"\n', "9:7", "write \\\\ for a backslash"),
     (E + '  A: "x\\0y"\n', "9:6", "NUL"),
-    (E + "  A: “x”\n", "9:6", "no quote to YAML"),
+    (E + "  A: “x”\n", "9:6", "not a quote to YAML"),
     (E + "  A: @x\n", "9:6", "put the text in quotes"),
     (E + "  A: *.tar\n", "9:6", "put the text in quotes"),
     (E + "  A: | grep x\n", "9:6", "put the text in quotes"),
-    (E + "  A: |\n  text\n", "10:3", "indented deeper than their key"),
+    (E + "  A: |\n  text\n", "10:3", "deeper than their key"),
     (E + "  A: #ff0000\n", "9:3", "' #' begins a comment"),
     # characters
     (E + "  A: x\0y\n", "9:7", "U+0000"),
@@ -97,9 +97,9 @@ TROUBLE: list[tuple[str, str, str]] = [
     ("environment: {A: !!binary aGVsbG8=}\n", "8:18", "!!binary"),
     ("environment: !!set {A, B}\n", "8:14", "!!set"),
     ("hyperparameters: {A: !!int abc}\n", "8:22", "!!int"),
-    ("environment: {A: *nothing}\n", "8:18", "names no anchor above it"),
-    ("environment: &e {A: *e}\n", "8:21", "inside what it names"),
-    ("environment: &e\n  <<: *e\n", "9:7", "inside what it names"),
+    ("environment: {A: *nothing}\n", "8:18", "has no anchor above it"),
+    ("environment: &e {A: *e}\n", "8:21", "inside the value that it names"),
+    ("environment: &e\n  <<: *e\n", "9:7", "inside the value that it names"),
     ("---\nbase_name: b\n", "8:1", "a second document"),
     ("...\nbase_name: b\n", "9:1", "delete lines of '...'"),
     # values
@@ -125,7 +125,7 @@ FILES: list[tuple[str | bytes, str, str]] = [
     ("- a\n", "1:1", "is not a mapping"),
     ("hello\n", "1:1", "is not a mapping"),
     ("source:S3\nb: c\n", "1:1", "write `source: S3`"),
-    ('{"base_name": "x"\n', "1:1", "write '}' where it ends"),
+    ('{"base_name": "x"\n', "1:1", "write '}' at its end"),
     ("%YAML 2.0\n---\n" + SPEC, "1:1", "delete the line"),
     ("%TAG ! !a/\n---\n" + SPEC, "1:1", "delete the line"),
     (SPEC.encode("utf-16"), "1:1", "is UTF-16"),
@@ -210,8 +210,8 @@ def test_thousands_of_problems_are_cut() -> None:
     with pytest.raises(SpecError) as caught:
         parse_spec(SPEC + "".join(f"base_nam{index}: x\n" for index in range(4000)))
     assert time.process_time() - begun < 1
-    assert len(caught.value.problems) == MAX_TOLD
-    assert "3,900 more problems are left out" in caught.value.problems[-1].message
+    assert len(caught.value.problems) == MAX_REPORTED
+    assert "3,900 more problems are not shown" in caught.value.problems[-1].message
 
 
 PIECES = [
