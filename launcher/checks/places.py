@@ -11,10 +11,11 @@ from typing import Any
 
 from launcher.errors import SpecPath
 from launcher.request.build import member_place, said_in_hatch
+from launcher.spec.channels import KINDS
 from launcher.spec.job import JobSpec
 from launcher.spec.model import aws_name
 
-_SOURCES = ("S3DataSource", "FileSystemDataSource", "DatasetSource")
+_SOURCES = {kind.MEMBER for kind in KINDS.values() if kind.MEMBER}
 _VERBATIM = ("hyperparameters", "environment")  # keys below these are the user's own
 
 
@@ -130,7 +131,7 @@ def member_path(path: SpecPath, spec: JobSpec, request: dict[str, Any]) -> SpecP
     for index, entry in enumerate(entries if isinstance(entries, list) else ()):
         if isinstance(entry, dict) and entry.get("ChannelName") == rest[0]:
             channel = spec.all_channels.get(str(rest[0]))
-            above = channel.PLACES.get(str(rest[1]), ()) if channel and len(rest) > 1 else ()
+            above = channel.place(str(rest[1]))[:-1] if channel and len(rest) > 1 else ()
             return ("InputDataConfig", index, *above, *names[1:])
     return ("InputDataConfig",)
 

@@ -22,12 +22,11 @@ from launcher.parsing.parser import parse_spec
 from launcher.request import text as show
 from launcher.request.build import build_request, member_place, telling_variables
 from launcher.request.forms import Found, find_request
-from launcher.spec.channels import KINDS
+from launcher.spec.channels import KINDS, source_of_entry
 from launcher.spec.job import JobSpec
 from launcher.spec.model import Section, aws_name, spec_name
 from launcher.spec.values import WRONG_TYPE
 
-_FILE_SYSTEMS = ("EFS", "FSxLustre")
 # Problems of a value's form; the plan reports the others.
 _SHAPE_CODES = {WRONG_TYPE, "invalid-value", "unknown-key", "unknown-source", "unknown-value"}
 
@@ -167,20 +166,12 @@ def _channels(entries: Any, mode: Any) -> dict[str, Any] | None:
 
 
 def _channel(entry: dict[str, Any], mode: Any) -> dict[str, Any] | str | None:
-    sources = entry.get("DataSource")
-    if not isinstance(sources, dict) or len(sources) != 1:
+    if (kind := source_of_entry(entry)) is None:
         return None
-    ((member, data),) = sources.items()
-    if not isinstance(data, dict):
+    members = KINDS[kind].members(entry) or {}
+    if not _has_keys(members, KINDS[kind]):
         return None
-    rest = {key: value for key, value in entry.items() if key not in ("ChannelName", "DataSource")}
-    kind = {"S3DataSource": "S3", "DatasetSource": "Dataset"}.get(member)
-    if member == "FileSystemDataSource" and data.get("FileSystemType") in _FILE_SYSTEMS:
-        kind = data["FileSystemType"]
-        data = {key: value for key, value in data.items() if key != "FileSystemType"}
-    if kind is None or not _has_keys({**data, **rest}, KINDS[kind]):
-        return None
-    keys = {spec_name(key): value for key, value in {**data, **rest}.items()}
+    keys = {spec_name(member): value for member, value in members.items()}
     fields = KINDS[kind].model_fields
     channel: dict[str, Any] = {"source": kind}
     for key, field in fields.items():

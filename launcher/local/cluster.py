@@ -37,11 +37,15 @@ def hosts_of(request: Mapping[str, Any], instance_count: int | None = None) -> t
     return tuple(hosts)
 
 
-def channels_of(request: Mapping[str, Any], host: Host) -> list[dict[str, Any]]:
-    """The InputDataConfig entries that this host gets, each with its mode filled in from the job's."""
+def entries_of(request: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the InputDataConfig entries, each with its mode filled in from the job's."""
     default = request.get("AlgorithmSpecification", {}).get("TrainingInputMode", "File")
-    entries = ({"InputMode": default, **entry} for entry in request.get("InputDataConfig", ()))
-    return [entry for entry in entries if host.group in (groups_of(entry) or [host.group])]
+    return [{"InputMode": default, **entry} for entry in request.get("InputDataConfig", ())]
+
+
+def channels_of(request: Mapping[str, Any], host: Host) -> list[dict[str, Any]]:
+    """Return the InputDataConfig entries that this host gets, each with its mode filled in from the job's."""
+    return [entry for entry in entries_of(request) if host.group in (groups_of(entry) or [host.group])]
 
 
 def sharing(entry: Mapping[str, Any], hosts: tuple[Host, ...]) -> tuple[str, ...]:

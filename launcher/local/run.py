@@ -28,13 +28,13 @@ from launcher.console import Console, human_bytes
 from launcher.errors import InputError, RefusedError, StoppedError
 from launcher.local import outputs, sandbox
 from launcher.local.checkpoints import Checkpoints
-from launcher.local.cluster import Host, channels_of, hosts_of, sharing
+from launcher.local.cluster import Host, channels_of, entries_of, hosts_of, sharing
 from launcher.local.data.delivery import BindMount, Delivery, Store
 from launcher.local.data.given import Given, give_channels
 from launcher.local.data.objects import total_bytes
 from launcher.local.data.stores import embedded_store, remote_store
 from launcher.local.hosts import prepare_host, write_code
-from launcher.local.providers import provide
+from launcher.local.providers import provide, provider_of
 from launcher.local.report import announce, report
 from launcher.local.sandbox import HostProcess
 from launcher.local.watch import watch
@@ -173,6 +173,8 @@ def _refuse_what_cannot_run(plan: Plan) -> None:
     algorithm = plan.request.get("AlgorithmSpecification", {})
     if plan.code is None and "ContainerEntrypoint" not in algorithm:
         raise RefusedError("only the image knows what to run here: a local run needs code, or container_entrypoint")
+    for entry in entries_of(plan.request):
+        provider_of(entry)
 
 
 def _file_systems(options: LocalOptions) -> dict[str, Path]:

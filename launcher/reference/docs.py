@@ -23,6 +23,7 @@ from launcher.reference.codes import OTHER_CODES, OTHER_WARNINGS
 from launcher.reference.schema import schema
 from launcher.request.text import as_yaml
 from launcher.spec.channels import KINDS
+from launcher.spec.channels.base import BaseChannel
 
 
 def specs_table() -> str:
@@ -77,9 +78,17 @@ def channels_tables() -> str:
     for source, kind in KINDS.items():
         definition = definitions[kind.__name__]
         keys = {key: field for key, field in definition["properties"].items() if key != "source"}
-        head = [f"**`source: {source}`** {definition['description']}", "", _KEYS_HEADINGS]
+        head = [f"**`source: {source}`** {definition['description']} {_card(kind)}", "", _KEYS_HEADINGS]
         parts.append("\n".join([*head, *_key_rows(keys, definitions)]))
     return "\n\n".join(parts)
+
+
+def _card(kind: type[BaseChannel]) -> str:
+    """What the card of a storage kind states besides its keys."""
+    preflight = ", ".join(kind.PREFLIGHT) or f"none ({kind.WITHOUT.get('PREFLIGHT')})"
+    local = ", ".join(kind.PROVIDERS) or f"no mode ({kind.WITHOUT.get('PROVIDERS')})"
+    member = f"`DataSource.{kind.MEMBER}`" if kind.MEMBER else f"none ({kind.WITHOUT.get('MEMBER')})"
+    return f"Request entry: {member}. Delivered by local runs: {local}. Preflight checks: {preflight}."
 
 
 _KEYS_HEADINGS = "| key | value | default | meaning |\n|---|---|---|---|"

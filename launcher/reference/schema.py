@@ -38,7 +38,7 @@ def schema() -> dict[str, Any]:
         properties.update({key: _or_null(field) for key, field in properties.items() if "default" in field})
     for kind in KINDS.values():
         for key, field in definitions[kind.__name__]["properties"].items():
-            _limit(field, _shape(shapes()["Channel"], (*kind.PLACES.get(key, ()), aws_name(key))), definitions)
+            _limit(field, _shape(shapes()["Channel"], kind.place(key)), definitions)
     shorthand = {
         "type": "string",
         **text_limits(shapes()["S3Uri"]),

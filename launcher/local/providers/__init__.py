@@ -1,62 +1,58 @@
-"""The table of providers: how each kind of channel is brought to the hosts of the local run.
+"""How a channel reaches the hosts of a local run: one module per way, named by the cards of the storage kinds (`PROVIDERS`).
 
-A new way of arriving is one module with a `provide`, and one line here.
+Each module has one context manager, `provide(*deliveries)`: on entering, the channels are below their hosts' `input/data`; on
+leaving, everything it made (files, mount, FIFO, process, thread) is gone.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import BindMount, Delivery
-from launcher.local.providers import copied, fifo, file_system, mounted
-
-
-class Provider(Protocol):
-    """What the table holds: it gets every delivery of its way, so that hosts and channels can share what it makes."""
-
-    def __call__(self, *deliveries: Delivery) -> AbstractContextManager[Sequence[BindMount]]:
-        """On entering, the channels are there, except for the mounts it yields, which the runner makes; on leaving, gone."""
-
-
-def one_by_one(provide: Callable[[Delivery], AbstractContextManager[Sequence[BindMount]]]) -> Provider:
-    """A provider for which deliveries have nothing in common."""
-
-    @contextmanager
-    def provide_all(*deliveries: Delivery) -> Iterator[Sequence[BindMount]]:
-        with ExitStack() as stack:
-            yield [bind for delivery in deliveries for bind in stack.enter_context(provide(delivery))]
-
-    return provide_all
-
-
-PROVIDERS: Mapping[str, Provider] = {  # by InputMode for S3, by FileSystemType for file systems
-    "File": copied.provide,
-    "FastFile": mounted.provide,
-    "Pipe": one_by_one(fifo.provide),
-    "EFS": one_by_one(file_system.provide),
-    "FSxLustre": one_by_one(file_system.provide),
-}
-
-
-def way_of(channel: Mapping[str, Any]) -> str:
-    """The key of `PROVIDERS` for a channel of the request whose InputMode is filled in."""
-    file_system_source = channel["DataSource"].get("FileSystemDataSource")
-    return str(file_system_source["FileSystemType"] if file_system_source else channel["InputMode"])
+from launcher.spec.channels import KINDS, source_of_entry
 
 
 @contextmanager
 def provide(*deliveries: Delivery) -> Iterator[Sequence[BindMount]]:
-    """The deliveries by the providers that their channels call for. Raises RefusedError if there is none for one."""
-    ways: dict[str, list[Delivery]] = {}
+    """Deliver all channels by the providers of their storage kinds and modes; yields the mounts left to the runner.
+
+    Raises:
+        RefusedError: There is no provider for a channel, or a provider refuses.
+    """
+    by_module: dict[str, list[Delivery]] = {}
     for delivery in deliveries:
-        way = way_of(delivery.channel)
-        if way not in PROVIDERS:
-            raise RefusedError(
-                f"channel {delivery.name!r}: nothing here brings {way!r} channels; there are {', '.join(PROVIDERS)}"
-            )
-        ways.setdefault(way, []).append(delivery)
+        by_module.setdefault(provider_of(delivery.channel), []).append(delivery)
     with ExitStack() as stack:
-        yield [bind for way, mine in ways.items() for bind in stack.enter_context(PROVIDERS[way](*mine))]
+        yield [bind for name, own in by_module.items() for bind in stack.enter_context(_provider(name)(*own))]
+
+
+def provider_of(channel: Mapping[str, Any]) -> str:
+    """Return the name of the module that delivers an InputDataConfig entry, whose `InputMode` is filled in.
+
+    Raises:
+        RefusedError: There is none.
+    """
+    source, mode = source_of_entry(channel), channel["InputMode"]
+    kind, what, reason = KINDS.get(str(source)), f"source {source}", ""
+    if kind is None:
+        what = f"the DataSource {dict(channel['DataSource'])}"
+    elif mode in kind.PROVIDERS:
+        return kind.PROVIDERS[mode]
+    elif kind.PROVIDERS:
+        what = f"input_mode {mode} of source {source}"
+    else:
+        reason = f" ({kind.WITHOUT.get('PROVIDERS', 'it has no provider')})"
+    known = ", ".join(f"{name} by {', '.join(each.PROVIDERS)}" for name, each in KINDS.items() if each.PROVIDERS)
+    raise RefusedError(
+        f"channel {channel['ChannelName']!r}: local runs do not support {what}{reason}; supported: {known}"
+    )
+
+
+def _provider(module: str) -> Callable[..., AbstractContextManager[Sequence[BindMount]]]:
+    provider: Callable[..., AbstractContextManager[Sequence[BindMount]]]
+    provider = importlib.import_module(f"{__name__}.{module}").provide
+    return provider

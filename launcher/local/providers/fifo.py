@@ -24,6 +24,7 @@ from entrypoints.contract import epochs_name, fifo_name
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import BindMount, Delivery
 from launcher.local.providers.pipe_content import Epochs, open_epochs
+from launcher.local.providers.places import one_by_one
 from launcher.local.providers.read_ahead import in_order, read_ahead
 
 _CAPACITY = 1 << 20  # bytes of the pipe, of 64 KiB by default: fewer switches between writer and reader
@@ -31,6 +32,7 @@ _SHORT, _LONG = 0.001, 0.05  # seconds between two looks for a reader: at first,
 _LOOK_MILLISECONDS = 100  # between two looks at the stop sign while the pipe is full
 
 
+@one_by_one
 @contextmanager
 def provide(delivery: Delivery) -> Iterator[Sequence[BindMount]]:
     """The FIFO of epoch 0, those of later epochs in their time, and their content; none of them is left on leaving.

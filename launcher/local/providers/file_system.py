@@ -14,12 +14,13 @@ from pathlib import Path, PurePosixPath
 
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import BindMount, Delivery
-from launcher.local.providers.places import empty_directory, remove_tree
+from launcher.local.providers.places import empty_directory, one_by_one, remove_tree
 
 _WRITABLE = "rw"
 _LUSTRE = "FSxLustre"
 
 
+@one_by_one
 @contextmanager
 def provide(delivery: Delivery) -> Iterator[Sequence[BindMount]]:
     """An empty `delivery.directory` and the one mount that belongs on it, or without namespaces what stands in for it.

@@ -7,12 +7,25 @@ would delete the user's own files.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 from launcher.errors import RefusedError
-from launcher.local.data.delivery import Delivery
+from launcher.local.data.delivery import BindMount, Delivery
+
+
+def one_by_one(
+    provide: Callable[[Delivery], AbstractContextManager[Sequence[BindMount]]],
+) -> Callable[..., AbstractContextManager[Sequence[BindMount]]]:
+    """Let a provider of one delivery take any number of them, which share nothing."""
+
+    @contextmanager
+    def provide_all(*deliveries: Delivery) -> Iterator[Sequence[BindMount]]:
+        with ExitStack() as stack:
+            yield tuple(bind for delivery in deliveries for bind in stack.enter_context(provide(delivery)))
+
+    return provide_all
 
 
 @contextmanager

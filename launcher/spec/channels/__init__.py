@@ -1,7 +1,8 @@
-"""The storage kinds a channel can have. A new kind is one file beside this one and one row of `KINDS`."""
+"""The storage kinds of channels. A new kind is one file in this folder and one row of `KINDS`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import Discriminator, Tag
@@ -13,7 +14,7 @@ from launcher.spec.channels.fsx_lustre import FSxLustreChannel
 from launcher.spec.channels.s3 import S3Channel
 from launcher.spec.channels.s3_connector import S3ConnectorChannel
 
-KINDS: dict[str, type[BaseChannel]] = {  # the value of a channel's `source` -> what may be written
+KINDS: dict[str, type[BaseChannel]] = {  # the value of a channel's `source` -> its card
     "S3": S3Channel,
     "EFS": EFSChannel,
     "FSxLustre": FSxLustreChannel,
@@ -23,11 +24,16 @@ KINDS: dict[str, type[BaseChannel]] = {  # the value of a channel's `source` -> 
 
 
 def source_of(value: Any) -> str:
-    """The kind of a channel as written; S3 where it does not say, as in the shorthand."""
+    """Return the `source` of a channel as written; S3 if it states none, as the shorthand does."""
     if isinstance(value, BaseChannel):
         return str(value.source)
     source = value.get("source") if isinstance(value, dict) else None
     return "S3" if source is None else str(source)
+
+
+def source_of_entry(entry: Mapping[str, Any]) -> str | None:
+    """Return the `source` of the channel that an InputDataConfig entry comes from; None if no kind makes such entries."""
+    return next((source for source, kind in KINDS.items() if kind.members(entry) is not None), None)
 
 
 if TYPE_CHECKING:

@@ -1,51 +1,88 @@
-"""What a storage kind answers for itself; the table of kinds is in this package's `__init__`.
+"""The card of a storage kind: one class below `BaseChannel` in a file of its own, and one row of `KINDS`.
 
-A kind is one file with one class below `BaseChannel`. It says what may be written (its fields), what it becomes in the
-request (`input_data_config`) or in the container's environment (`connector`), and where each of its keys went
-(`PLACES`), so that a problem found in the request is reported at the key that caused it.
+The card holds everything that differs between kinds: its keys, its entry in a request, how a local run delivers it, and which
+preflight checks look at it. Request, schema, README, import, local run and preflight read the card; none of them names a kind.
+tests/launcher/spec/test_channel_cards.py names what a new card lacks.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from launcher.spec.model import Section, as_request, aws_name
 from launcher.spec.values import Text
 
+# Keys whose member is in the InputDataConfig entry itself; those of all other keys are in its data source.
+_OF_ENTRY = ("content_type", "input_mode", "compression_type", "record_wrapper_type", "shuffle_config")
+
 
 class BaseChannel(Section, ABC):
-    """The keys of every channel."""
+    """The keys of every channel, and what a card may state besides its keys."""
 
-    # Key -> the members above its own in an InputDataConfig entry. Keys not named here lie in the entry itself.
-    PLACES: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    MEMBER: ClassVar[str | None] = None
+    """The member of DataSource that says where the data is; None if the script reads the data itself."""
+    PROVIDERS: ClassVar[Mapping[str, str]] = {}
+    """Input mode -> the module in `launcher.local.providers` that delivers the channel in a local run."""
+    PREFLIGHT: ClassVar[tuple[str, ...]] = ()
+    """Names of the preflight checks that look at the data."""
+    WITHOUT: ClassVar[Mapping[str, str]] = {}
+    """Name of an attribute above that is empty on purpose -> the reason."""
 
     source: Text | None = None
     content_type: Text | None = None
     """The MIME type of the data; the readers in the container choose the record format by it."""
 
     @abstractmethod
-    def input_data_config(self, name: str, training_input_mode: str | None) -> dict[str, Any] | None:
-        """This channel's InputDataConfig entry, or None where the service has no part in it.
-
-        `training_input_mode` is the job's, which a channel takes over where it says nothing itself.
-        """
+    def described(self, training_input_mode: str | None) -> str:
+        """Return where the data is and how it is read, in a few words for people."""
 
     def connector(self, name: str) -> dict[str, str] | None:
-        """What the container must be told to read this channel by itself, or None where SageMaker brings it."""
+        """Return the settings by which the script reads this channel itself; None if SageMaker delivers it."""
         return None
 
-    @abstractmethod
-    def described(self, training_input_mode: str | None) -> str:
-        """Where it lies and how it arrives, in a few words for people."""
+    def input_data_config(self, name: str, training_input_mode: str | None) -> dict[str, Any] | None:
+        """Return this channel's InputDataConfig entry; None if SageMaker does not deliver it.
 
-    def _entry(self, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        """An InputDataConfig entry of these values (key -> value), each at its place, without what is None."""
+        Args:
+            name: The channel's name.
+            training_input_mode: The job's mode, for a channel that states none itself.
+        """
+        if self.MEMBER is None:
+            return None
         entry: dict[str, Any] = {"ChannelName": name, "DataSource": {}}
-        for key, value in values.items():
-            if value is None:
+        if fixed := self.fixed_members():
+            entry["DataSource"][self.MEMBER] = fixed
+        for key, value in self._values(training_input_mode):
+            if key == "source" or value is None:
                 continue
+            *above, member = self.place(key)
             level = entry
-            for member in self.PLACES.get(key, ()):
-                level = level.setdefault(member, {})
-            level[aws_name(key)] = as_request(value)
+            for part in above:
+                level = level.setdefault(part, {})
+            level[member] = as_request(value)
         return entry
+
+    @classmethod
+    def place(cls, key: str) -> tuple[str, ...]:
+        """Return the path of a key's member in an InputDataConfig entry."""
+        above = () if cls.MEMBER is None or key in _OF_ENTRY else ("DataSource", cls.MEMBER)
+        return (*above, aws_name(key))
+
+    @classmethod
+    def fixed_members(cls) -> dict[str, str]:
+        """Return the members of the data source that are the same for every channel of this kind."""
+        return {}
+
+    @classmethod
+    def members(cls, entry: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the members of an InputDataConfig entry that have keys in this kind; None if it is of another kind."""
+        sources, fixed = entry.get("DataSource"), cls.fixed_members()
+        data = sources.get(cls.MEMBER) if isinstance(sources, dict) and len(sources) == 1 else None
+        if not isinstance(data, dict) or not fixed.items() <= data.items():
+            return None
+        rest = {member: value for member, value in entry.items() if member not in ("ChannelName", "DataSource")}
+        return {member: value for member, value in data.items() if member not in fixed} | rest
+
+    def _values(self, training_input_mode: str | None) -> Iterable[tuple[str, Any]]:
+        """Yield each key with its value, those that depend on the job included."""
+        yield from self

@@ -1,23 +1,16 @@
 """Channels on Amazon EFS: a directory of the file system, mounted at the channel's path."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 from launcher.spec.channels.base import BaseChannel
 from launcher.spec.values import Text
 
-_DATA_SOURCE = ("DataSource", "FileSystemDataSource")
-
 
 class FileSystemChannel(BaseChannel):
-    """What EFS and FSx for Lustre share: both are mounted directories, always in File mode."""
+    """The keys of all file systems: each is a mounted directory, always in File mode."""
 
-    PLACES: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "file_system_id": _DATA_SOURCE,
-        "file_system_type": _DATA_SOURCE,
-        "directory_path": _DATA_SOURCE,
-        "file_system_access_mode": _DATA_SOURCE,
-    }
+    MEMBER = "FileSystemDataSource"
+    PROVIDERS: ClassVar = {"File": "file_system"}
 
     file_system_id: Text | None = None
     directory_path: Text | None = None
@@ -27,9 +20,9 @@ class FileSystemChannel(BaseChannel):
     compression_type: Text | None = None
     record_wrapper_type: Text | None = None
 
-    def input_data_config(self, name: str, training_input_mode: str | None) -> dict[str, Any]:
-        values = {key: value for key, value in self if key != "source"}
-        return self._entry(name, {"file_system_type": self.source, **values})
+    @classmethod
+    def fixed_members(cls) -> dict[str, str]:
+        return {"FileSystemType": get_args(cls.model_fields["source"].annotation)[0]}
 
     def described(self, training_input_mode: str | None) -> str:
         return f"{self.file_system_id}:{self.directory_path} on {self.source}, {self.file_system_access_mode}"
@@ -37,5 +30,7 @@ class FileSystemChannel(BaseChannel):
 
 class EFSChannel(FileSystemChannel):
     """A directory of an EFS file system."""
+
+    PREFLIGHT = ("EFS", "EFS mount targets")
 
     source: Literal["EFS"]

@@ -8,4 +8,6 @@ from launcher.spec.channels.efs import FileSystemChannel
 class FSxLustreChannel(FileSystemChannel):
     """A directory of an FSx for Lustre file system."""
 
+    PREFLIGHT = ("FSx", "FSx network")
+
     source: Literal["FSxLustre"]

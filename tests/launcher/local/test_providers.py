@@ -20,11 +20,14 @@ from launcher.errors import RefusedError
 from launcher.local.data.delivery import Delivery
 from launcher.local.data.objects import S3Object
 from launcher.local.data.stores import embedded_store, s3_client
-from launcher.local.providers import PROVIDERS, copied, mounted, provide, way_of
+from launcher.local.providers import copied, mounted, provide
 from launcher.local.providers.fuse_keeper import is_mounted
+from launcher.spec.channels import KINDS
 
 FILES = {"a.txt": b"first", "sub dir/b,ü.bin": os.urandom(70_000), "sub dir/deep/c": b"", "z": b"last"}
 FILE_SYSTEM = "fs-0123456789abcdef0"
+# Each way to deliver a channel: the mode for S3, the source for others.
+WAYS = [mode if source == "S3" else source for source, kind in KINDS.items() for mode in kind.PROVIDERS]
 Deliver = Callable[..., Delivery]
 
 
@@ -76,7 +79,7 @@ def leftovers(delivery: Delivery) -> list[str]:
     return threads + sorted(str(path) for path in delivery.data_dir.glob("**/*"))
 
 
-@pytest.mark.parametrize("way", PROVIDERS)
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.usefixtures("fuse")
 def test_every_provider_brings_the_channel_and_leaves_nothing(deliver: Deliver, way: str) -> None:
     delivery = deliver(way)
@@ -89,7 +92,7 @@ def test_every_provider_brings_the_channel_and_leaves_nothing(deliver: Deliver, 
     assert leftovers(delivery) == []
 
 
-@pytest.mark.parametrize("way", PROVIDERS)
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.usefixtures("fuse")
 def test_every_provider_leaves_nothing_when_a_later_step_fails(deliver: Deliver, way: str) -> None:
     delivery = deliver(way)
@@ -99,7 +102,7 @@ def test_every_provider_leaves_nothing_when_a_later_step_fails(deliver: Deliver,
     assert leftovers(delivery) == []
 
 
-@pytest.mark.parametrize("way", PROVIDERS)
+@pytest.mark.parametrize("way", WAYS)
 def test_every_provider_refuses_what_is_not_there_in_one_line_and_leaves_nothing(deliver: Deliver, way: str) -> None:
     delivery = deliver(
         way, {"DirectoryPath": "/gone/gone"} if way in ("EFS", "FSxLustre") else {"S3Uri": "s3://bucket/gone/"}
@@ -110,12 +113,24 @@ def test_every_provider_refuses_what_is_not_there_in_one_line_and_leaves_nothing
     assert leftovers(delivery) == []
 
 
-def test_unknown_way_is_refused(deliver: Deliver) -> None:
-    assert way_of(deliver("EFS").channel) == "EFS"
-    with (
-        pytest.raises(RefusedError, match="nothing here brings 'Teleport' channels; there are File, FastFile"),
-        provide(deliver("Teleport")),
-    ):
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"InputMode": "Teleport"},
+            "input_mode Teleport of source S3; supported: S3 by File, FastFile, Pipe, EFS by File, ",
+        ),
+        ({"DataSource": {"Tape": {}}}, r"the DataSource \{'Tape': \{\}\}; supported"),
+        (
+            {"DataSource": {"DatasetSource": {}}},
+            r"source Dataset \(only SageMaker can read a dataset resource\); supported",
+        ),
+    ],
+)
+def test_provide_refuses_channels_without_a_provider(deliver: Deliver, change: dict[str, Any], message: str) -> None:
+    delivery = deliver("File")
+    delivery = replace(delivery, channel={**delivery.channel, **change})
+    with pytest.raises(RefusedError, match=f"channel 'train': local runs do not support {message}"), provide(delivery):
         pytest.fail("entered")
 
 
