@@ -25,7 +25,7 @@ from entrypoints.samples.digest import MODULUS, Tally
 from launcher import demo
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-PLAN_ONLY = ("image-classification-built-in", "dataset")  # AWS's images contain the code
+PLAN_ONLY = ("image-classification-built-in", "serverless-dataset")  # AWS's images contain the code
 TRAINING = ("image-classification",)
 RUNNABLE = [name for name in channel_specs.names() if name not in (*PLAN_ONLY, *TRAINING)]
 WARNINGS = {"twenty-channels": ["code-needs-toolkit"]}  # all 20 channels are the user's

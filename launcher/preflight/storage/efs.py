@@ -13,6 +13,7 @@ from launcher.checks.rule import Entry
 from launcher.errors import SpecPath
 from launcher.preflight.asking import each
 from launcher.preflight.check import Check, Found, Subject
+from launcher.preflight.storage import file_system_channels
 
 _LIKE_S3_FILES = re.compile(r"fs-[0-9a-f]{17,}")
 READY = ("available", "updating")
@@ -40,14 +41,7 @@ def file_systems_are_ready(subject: Subject) -> Iterator[Found]:
             state = known[0]["LifeCycleState"]
             yield path, "efs-not-ready", f"{name} is {state!r}, not available; wait until it is, or name another"
 
-    yield from each(subject, efs_channels(subject), look)
-
-
-def efs_channels(subject: Subject) -> list[tuple[SpecPath, Entry]]:
-    entries = [
-        entry for entry in subject.draft.entries if entry.get("FileSystemType") == "EFS" and entry.get("FileSystemId")
-    ]
-    return [(entry.path("file_system_id"), entry) for entry in entries]
+    yield from each(subject, file_system_channels(subject, "EFS"), look)
 
 
 def _is_on_fsx(subject: Subject, name: str) -> bool:

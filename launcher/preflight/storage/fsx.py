@@ -16,6 +16,7 @@ from launcher.checks.rule import Entry
 from launcher.errors import SpecPath
 from launcher.preflight.asking import each
 from launcher.preflight.check import Check, Found, Subject
+from launcher.preflight.storage import file_system_channels
 
 _NEAR = 0.75  # how like a mount name a misspelt one is: two of eight characters may differ
 _READY = ("AVAILABLE", "UPDATING", "MISCONFIGURED")
@@ -45,12 +46,7 @@ def file_systems_are_ready(subject: Subject) -> Iterator[Found]:
             yield path, "fsx-not-ready", f"{name} is {state}, not AVAILABLE; wait until it is, or name another"
         yield from _name_fits(entry, known)
 
-    yield from each(subject, fsx_channels(subject), look)
-
-
-def fsx_channels(subject: Subject) -> list[tuple[SpecPath, Entry]]:
-    entries = [entry for entry in subject.draft.entries if entry.get("FileSystemType") == "FSxLustre"]
-    return [(entry.path("file_system_id"), entry) for entry in entries if entry.get("FileSystemId")]
+    yield from each(subject, file_system_channels(subject, "FSx"), look)
 
 
 def described_file_system(subject: Subject, entry: Entry) -> Mapping[str, Any] | None:

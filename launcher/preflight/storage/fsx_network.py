@@ -10,7 +10,8 @@ from launcher.errors import SpecPath
 from launcher.preflight.asking import each, listed
 from launcher.preflight.check import Check, Found, Subject
 from launcher.preflight.network.vpc import CLOSED, closed, described_subnets, subnets, vpc_id, zone
-from launcher.preflight.storage.fsx import described_file_system, fsx_channels
+from launcher.preflight.storage import file_system_channels
+from launcher.preflight.storage.fsx import described_file_system
 
 _LUSTRE = 988
 _MORE = range(1018, 1024)
@@ -18,7 +19,9 @@ _MORE = range(1018, 1024)
 
 def file_systems_are_reached(subject: Subject) -> Iterator[Found]:
     """Whether each file system is in the job's VPC and zone, and open to the job."""
-    yield from each(subject, fsx_channels(subject), lambda path, entry: _is_reached(subject, path, entry))
+    yield from each(
+        subject, file_system_channels(subject, "FSx network"), lambda path, entry: _is_reached(subject, path, entry)
+    )
 
 
 def _is_reached(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Found]:

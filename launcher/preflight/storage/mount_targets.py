@@ -11,14 +11,17 @@ from launcher.errors import SpecPath
 from launcher.preflight.asking import each, listed
 from launcher.preflight.check import Check, Found, Subject
 from launcher.preflight.network.vpc import CLOSED, closed, subnets, vpc_id, zone
-from launcher.preflight.storage.efs import READY, efs_channels
+from launcher.preflight.storage import file_system_channels
+from launcher.preflight.storage.efs import READY
 
 _NFS = 2049
 
 
 def mount_targets_are_there(subject: Subject) -> Iterator[Found]:
     """Whether the zones of the job's subnets have mount targets in its VPC, open to the job."""
-    yield from each(subject, efs_channels(subject), lambda path, entry: _targets(subject, path, entry))
+    yield from each(
+        subject, file_system_channels(subject, "EFS mount targets"), lambda path, entry: _targets(subject, path, entry)
+    )
 
 
 def _targets(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Found]:

@@ -64,12 +64,7 @@ def test_every_member_has_a_key() -> None:
     spec |= {**algorithm, "hyperparameters": {"key": "text"}, "tags": {"text": "text"}}
     channel = request["InputDataConfig"][0]
     common = {name: value for name, value in channel.items() if name not in ("ChannelName", "DataSource")}
-    sources = {
-        "S3": "S3DataSource",
-        "EFS": "FileSystemDataSource",
-        "FSxLustre": "FileSystemDataSource",
-        "Dataset": "DatasetSource",
-    }
+    sources = {source: kind.MEMBER for source, kind in KINDS.items() if kind.MEMBER}
     spec["channels"], expected = {}, []
     for source, member in sources.items():
         taken = {name: value for name, value in common.items() if spec_name(name) in KINDS[source].model_fields}

@@ -1,0 +1,142 @@
+"""The card of each storage kind is complete: what a new kind forgets is named here, with the place to add it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import channel_specs
+import launcher
+from entrypoints import contract
+from launcher.aws.account import Account, AwsError
+from launcher.errors import SpecPath
+from launcher.importing import from_request
+from launcher.parsing.parser import parse_spec
+from launcher.preflight import CHECKS
+from launcher.preflight.check import Subject
+from launcher.request.aws_model import shapes
+from launcher.spec.channels import KINDS, source_of_entry
+from launcher.spec.channels.base import BaseChannel
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+CARD = ("MEMBER", "PROVIDERS", "PREFLIGHT")
+OF_ENTRY = set(shapes()["Channel"]["members"])
+every_kind = pytest.mark.parametrize("source", KINDS)
+
+
+class DeniedAccount(Account):
+    """An account that refuses every question."""
+
+    def attempt(self, service: str, operation: str, do: Callable[[Any], Any]) -> Any:
+        raise AwsError("denied", call=f"{service}:{operation}", code="AccessDenied", status=403)
+
+
+@cache
+def plan_of(spec: str) -> launcher.Plan:
+    return launcher.plan(channel_specs.path(spec), name="card")
+
+
+def examples(source: str) -> list[tuple[str, str, BaseChannel]]:
+    """Return the bundled specs' channels of a kind: spec, name, channel."""
+    found = [
+        (spec, name, channel)
+        for spec in channel_specs.names()
+        for name, channel in plan_of(spec).spec.all_channels.items()
+        if channel.source == source and name != contract.CODE_CHANNEL
+    ]
+    assert found, f"no spec has a channel of source {source}: add channel_specs/{source.lower()}.yaml"
+    return found
+
+
+@every_kind
+def test_card_states_each_attribute_or_the_reason_for_its_absence(source: str) -> None:
+    kind = KINDS[source]
+    for name in CARD:
+        has, reason = bool(getattr(kind, name)), bool(kind.WITHOUT.get(name))
+        assert has or reason, f"{kind.__name__} has no {name}: set it, or give WITHOUT['{name}'] the reason"
+        assert not (has and reason), f"{kind.__name__} has {name}: delete WITHOUT['{name}']"
+    assert set(kind.WITHOUT) <= set(CARD)
+
+
+@every_kind
+def test_bundled_spec_and_golden_request_show_the_kind(source: str) -> None:
+    for spec in {spec for spec, _, _ in examples(source)}:
+        golden = GOLDEN / f"{spec}.json"
+        assert golden.is_file(), (
+            f"run pytest tests/project/test_channel_specs.py --rewrite-golden: there is no {golden}"
+        )
+
+
+@every_kind
+def test_keys_are_members_of_the_service_model(source: str) -> None:
+    kind = KINDS[source]
+    for key in kind.model_fields if kind.MEMBER else ():
+        *above, member = kind.place(key)
+        members = set(shapes()[above[-1]]["members"]) if above else OF_ENTRY
+        assert key == "source" or member in members, f"{kind.__name__}.{key}: {above} has no member {member}"
+
+
+@every_kind
+def test_entry_is_recognised_and_imported(source: str) -> None:
+    for spec, name, channel in examples(source):
+        entry = channel.input_data_config(name, "File")
+        assert (entry is None) == (KINDS[source].MEMBER is None)
+        if entry is None:
+            assert channel.connector(name), f"{source}: neither an entry nor a connector names the data of {name}"
+            continue
+        assert source_of_entry(entry) == source
+        imported = parse_spec(from_request.import_file(str(GOLDEN / f"{spec}.json")))
+        assert imported.request is None, f"{spec}: the import leaves {imported.request} to the escape hatch"
+        assert imported.all_channels[name].input_data_config(name, "File") == entry
+        assert imported.all_channels[name].source == source
+
+
+@every_kind
+def test_kinds_do_not_share_entries(source: str) -> None:
+    """An entry of one kind has no members for another kind's keys."""
+    _, name, channel = examples(source)[0]
+    entry = channel.input_data_config(name, "File") or {}
+    assert [other for other, kind in KINDS.items() if kind.members(entry) is not None] == [source] * bool(entry)
+
+
+@every_kind
+def test_providers_exist(source: str) -> None:
+    for mode, module in KINDS[source].PROVIDERS.items():
+        assert mode in shapes()["TrainingInputMode"]["enum"]
+        provider = importlib.import_module(f"launcher.local.providers.{module}")
+        assert callable(provider.provide), f"launcher/local/providers/{module}.py defines no provide()"
+
+
+@every_kind
+def test_every_named_preflight_check_asks_about_the_channel(source: str) -> None:
+    checks = {check.name: check for check in CHECKS}
+    for check in KINDS[source].PREFLIGHT:
+        assert check in checks, f"{source}: PREFLIGHT names {check!r}, which is not in launcher.preflight.CHECKS"
+        asked: set[SpecPath] = set()
+        for spec, _, _ in examples(source):
+            subject = Subject(plan_of(spec), DeniedAccount(region="us-east-1"))
+            list(checks[check].ask(subject))
+            asked |= {path[:2] for path, _ in subject.not_asked}
+        names = {("channels", name) for _, name, _ in examples(source)}
+        assert asked & names, f"{source}: the check {check!r} asks AWS nothing about a channel of this kind"
+
+
+@every_kind
+def test_description_names_the_place_of_the_data(source: str) -> None:
+    for _, name, channel in examples(source):
+        places = [str(value) for key, value in channel if key in ("s3_uri", "file_system_id", "dataset_arn")]
+        shown = channel.described("File")
+        assert "\n" not in shown and all(place in shown for place in places), f"{name}: {shown}"
+
+
+def test_goldens_hold_an_entry_of_every_kind_with_a_member() -> None:
+    entries = [
+        entry for file in GOLDEN.glob("*.json") for entry in json.loads(file.read_text()).get("InputDataConfig", ())
+    ]
+    assert {source_of_entry(entry) for entry in entries} == {source for source, kind in KINDS.items() if kind.MEMBER}
