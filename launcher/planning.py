@@ -20,7 +20,9 @@ from launcher.errors import Problem, SpecError, SpecPath, cut, in_file_order
 from launcher.nearest import did_you_mean
 from launcher.reference.codes import without_ignored
 from launcher.request.aws_model import REQUEST, shapes, shown, violations
-from launcher.request.build import build_request, groups_of
+from launcher.request.build import build_request
+from launcher.request.origin import Origin
+from launcher.request.view import groups_of
 from launcher.spec.job import Code, JobSpec
 
 TOOLKIT_PROGRAM = "sagemaker_program"
@@ -35,6 +37,8 @@ class Plan:
 
     request: dict[str, Any]
     """The CreateTrainingJob request, member for member."""
+    origin: Origin
+    """Where each of its members is written in the spec."""
     spec: JobSpec
     code: CodeArchive | None
     """What is to lie at `code_uri` before the request is sent; None where no code travels."""
@@ -68,8 +72,9 @@ def make_plan(
     spec has `code:`; why it could not be read becomes one of the problems. `ignore` names codes to say nothing of, besides
     the spec's own; `strict` makes warnings errors. Raises SpecError with every problem found.
     """
-    problems, uri = check_spec(spec, job_name), None
-    request = build_request(spec, job_name)
+    built = build_request(spec, job_name)
+    request, uri = built.request, None
+    problems = check_spec(spec, job_name, built=built)
     if spec.code is not None:
         found: list[_Found] = []
         if isinstance(code, CodeArchive):
@@ -91,7 +96,7 @@ def make_plan(
         raise SpecError(cut(problems))
     if spec.code is not None and uri is not None:
         _add_code(request, spec.code, uri)
-    return Plan(request, spec, code if isinstance(code, CodeArchive) else None, uri, tuple(problems))
+    return Plan(request, built.origin, spec, code if isinstance(code, CodeArchive) else None, uri, tuple(problems))
 
 
 def _missing_files(code: Code, archive: CodeArchive) -> Iterator[_Found]:

@@ -13,7 +13,6 @@ from typing import Any
 from launcher.aws.account import AwsError
 from launcher.errors import AccountError, Problem, SpecPath
 from launcher.planning import Plan
-from launcher.request.build import spec_path
 
 _MEMBER = re.compile(r"\bat '([A-Za-z]\w*(?:\.\w+)*)' failed")
 _SHORTEST_VALUE = 5  # characters; a shorter one stands in a message by chance
@@ -40,7 +39,7 @@ def placed(error: AwsError, plan: Plan) -> AccountError:
     message = str(error)
     path = _to_blame(message, error.code, plan.masked_request())  # AWS's words have passed the account's veil
     remedy = next((text for pattern, text in _REMEDIES if re.search(pattern, message)), None)
-    place = spec_path(path, plan.request, plan.spec) if path else ()
+    place = plan.origin.place(path) if path else ()
     said = f"AWS refused: {message}" + (f"; {remedy}" if remedy else "")
     return AccountError([Problem(place, said, "aws-refused", location=plan.spec.locate(place) if place else None)])
 

@@ -16,13 +16,14 @@ from launcher.checks.channels import file_systems, modes, prefixes, uris
 from launcher.checks.instances import resources, serverless, stopping, volumes, warm_pools
 from launcher.checks.job import arguments, code, images, network, output, profiler
 from launcher.checks.job import settings as job
-from launcher.checks.places import follows, hatch_index, member_path, said_at, watched, without
+from launcher.checks.places import follows, watched, without
 from launcher.checks.remedies import example, remedy, room_elsewhere
-from launcher.checks.rule import Draft, Rule
+from launcher.checks.rule import Rule
 from launcher.errors import Location, Problem, SpecPath
 from launcher.request.aws_model import Violation, shown, violations
-from launcher.request.build import build_request, key_path, spec_path, training_image
+from launcher.request.build import Built, build_request
 from launcher.request.images import WANTED as IMAGE_KEYS
+from launcher.request.view import Draft
 from launcher.spec.job import JobSpec
 from launcher.spec.names import MadeName, beginning
 
@@ -52,25 +53,29 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def check_spec(spec: JobSpec, job_name: str | None = None, unknown: Iterable[SpecPath] = ()) -> list[Problem]:
-    """Every problem of a spec that can be known offline: the service model's limits first, then the rules'.
+def check_spec(
+    spec: JobSpec, job_name: str | None = None, unknown: Iterable[SpecPath] = (), built: Built | None = None
+) -> list[Problem]:
+    """Return every problem of a spec that can be known offline: the service model's limits first, then the rules'.
 
-    A rule that looks at something that is wrong already says nothing of it: what it would find follows from the first error.
+    A rule that looks at something that is wrong already reports nothing: what it would find follows from the first error.
 
     Args:
         spec: The spec; of one with errors, what is left without them.
         job_name: The job's whole name. One that is not made from the spec is `--name`, and its problems have its place.
         unknown: Places of the spec that were left out because of their errors.
+        built: What `build_request` made of the spec, if it was called already.
     """
     given = job_name if job_name is not None and not isinstance(job_name, MadeName) else None
-    made = "name" if spec.base_name is None else beginning(spec.base_name)
-    written = made if spec.training_job_name is None else spec.training_job_name
-    request = build_request(spec, written if given is None else given)
+    request, origin, image_error = built or build_request(spec, given or "")
+    if given is None and ("TrainingJobName",) not in origin.overlaid:
+        made = "name" if spec.base_name is None else beginning(spec.base_name)
+        request = {**request, "TrainingJobName": made if spec.training_job_name is None else spec.training_job_name}
     problems = []
     broken = list(violations(request))
     for violation in broken:
         if not _said_better(violation) and not _of_the_job(violation, request, spec):
-            path = spec_path(violation.path, request, spec)
+            path = origin.place(violation.path)
             message = _without_secret(violation, request, spec)
             if violation.code == "aws-required":
                 message += example(str(violation.path[-1]), str(path[-1]))
@@ -84,16 +89,14 @@ def check_spec(spec: JobSpec, job_name: str | None = None, unknown: Iterable[Spe
             if given is not None and violation.path == ("TrainingJobName",) and path[0] != "request":
                 path, location = (), Location("--name", 1, 1, given)
             problems.append(Problem(path, message, violation.code, location=location))
-    if (missing := training_image(spec)[1]) is not None:
-        path = ("image", missing.key) if missing.key in IMAGE_KEYS else _IMAGE_PLACES.get(missing.key, ("image",))
-        problems.append(Problem(path, str(missing), "image-unknown", location=spec.locate(path)))
-    strange = [found.path for found in broken if found.code in ("aws-type", "aws-unknown-member")]
-    right, index = without(request, strange), hatch_index(spec)
-    wrong = {member_path(path, spec, right): path for path in unknown}
-    wrong |= {each.path: key_path(each.path, request, spec) for each in broken if each.code != "aws-required"}
-    wrong = {
-        place: path for place, path in wrong.items() if place and all(isinstance(part, str | int) for part in path)
-    }
+    if image_error is not None:
+        key = image_error.key
+        path = ("image", key) if key in IMAGE_KEYS else _IMAGE_PLACES.get(key, ("image",))
+        problems.append(Problem(path, str(image_error), "image-unknown", location=spec.locate(path)))
+    right = without(request, [found.path for found in broken if found.code in ("aws-type", "aws-unknown-member")])
+    wrong = {origin.member(path): path for path in unknown}
+    wrong |= {each.path: origin.key(each.path) for each in broken if each.code != "aws-required"}
+    wrong.pop((), None)
     draft, asked = Draft(spec, right, given is not None), set[SpecPath]()
     for rule in RULES:
         if wrong:  # a draft keeps what it has looked at, so each rule gets its own
@@ -101,7 +104,7 @@ def check_spec(spec: JobSpec, job_name: str | None = None, unknown: Iterable[Spe
             draft = Draft(spec, watched(right, wrong, asked), given is not None)
         for path, message in rule.find(draft):
             if not any(follows(path, place) for place in asked):
-                place = said_at(path, spec, index)
+                place = origin.place_of_key(path)
                 problems.append(Problem(place, message, rule.code, rule.severity, spec.locate(place)))
     return problems
 

@@ -20,8 +20,9 @@ from launcher.importing.source_text import read_text
 from launcher.nearest import did_you_mean_path
 from launcher.parsing.parser import parse_spec
 from launcher.request import text as show
-from launcher.request.build import build_request, member_place, telling_variables
+from launcher.request.build import build_request, telling_variables
 from launcher.request.forms import Found, find_request
+from launcher.request.origin import member_of
 from launcher.spec.channels import KINDS, source_of_entry
 from launcher.spec.job import JobSpec
 from launcher.spec.model import Section, aws_name, spec_name
@@ -85,7 +86,7 @@ def _friendly(request: dict[str, Any]) -> dict[str, Any]:
     spec: dict[str, Any] = {}
     for key, field in JobSpec.model_fields.items():
         value: Any = request
-        for member in member_place(key):
+        for member in member_of(key):
             value = value.get(member) if isinstance(value, dict) else None
         if key in ("channels", "request", "extends", "ignore", "max_cost"):
             continue
@@ -205,7 +206,7 @@ def _sound(spec: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         for path in misshapen or [each.path for each in error.problems if each.path]:
             sound = _without(sound, path)
         return _sound(sound) if sound != spec else ({}, {})
-    planned = build_request(parsed, parsed.training_job_name or "")
+    planned = build_request(parsed, parsed.training_job_name or "").request
     if "training_job_name" not in spec:
         del planned["TrainingJobName"]
     return spec, planned

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from entrypoints import contract
-from launcher.request.build import groups_of
+from launcher.request.view import groups_of
 
 
 @dataclass(frozen=True)

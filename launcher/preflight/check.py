@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from launcher.aws.account import Account, AwsError
-from launcher.checks.rule import Draft
 from launcher.errors import RefusedError, SpecPath
 from launcher.planning import Plan
+from launcher.request.view import Draft
 from launcher.s3.uri import Place
 
 Found = tuple[SpecPath, str, str]  # the place in the spec; the code; what is wrong, why, and what to do

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 from launcher.aws.account import Account, AwsError, CredentialsError
 from launcher.aws.threads import start
-from launcher.checks.places import hatch_index, said_at
 from launcher.console import Console
 from launcher.errors import Problem, RefusedError, SpecPath
 from launcher.planning import Plan
@@ -150,10 +149,10 @@ def _refusal(ended: Future[None]) -> RefusedError | None:
 
 
 def _outcome(run: _Run, ended: Future[None], silent: set[str], deadline: float | None) -> Outcome:
-    spec, index = run.subject.plan.spec, hatch_index(run.subject.plan.spec)
+    spec, origin = run.subject.plan.spec, run.subject.plan.origin
 
     def problem(path: SpecPath, code: str, message: str) -> Problem:
-        place = said_at(path, spec, index)
+        place = origin.place_of_key(path)
         location = spec.locate(place)
         if code == "name-taken":
             _, location = place_of_name(run.subject.request["TrainingJobName"], spec)
@@ -162,7 +161,7 @@ def _outcome(run: _Run, ended: Future[None], silent: set[str], deadline: float |
     problems = [problem(*each) for each in list(run.found) if each[1] not in silent]
 
     def in_order(told: list[Told]) -> list[Told]:
-        placed = [(said_at(path, spec, index), _printable(text)) for path, text in list(told)]
+        placed = [(origin.place_of_key(path), _printable(text)) for path, text in list(told)]
         return sorted(placed, key=lambda each: (at.line, at.column) if (at := spec.locate(each[0])) else (0, 0))
 
     not_asked = in_order(run.subject.not_asked)

@@ -8,10 +8,10 @@ from typing import Any, Literal, NamedTuple
 
 from entrypoints import contract
 from launcher.checks.channels.uris import uris
-from launcher.checks.rule import Draft, Entry
 from launcher.errors import RefusedError, SpecPath
 from launcher.preflight.check import Subject
 from launcher.request.build import connector_variables
+from launcher.request.view import Draft, Entry
 from launcher.s3.uri import Place, parse_s3_uri
 
 

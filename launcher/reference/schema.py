@@ -16,7 +16,7 @@ from typing import Any
 from launcher.reference.codes import ignorable
 from launcher.reference.schema_limits import bounds, map_limits, number_limits, request_members, text_limits, unquoted
 from launcher.request.aws_model import REQUEST, shapes, violations
-from launcher.request.build import member_place
+from launcher.request.origin import member_of
 from launcher.spec.channels import KINDS
 from launcher.spec.channels.base import BaseChannel
 from launcher.spec.job import JobSpec
@@ -32,7 +32,7 @@ def schema() -> dict[str, Any]:
     for key, field in made["properties"].items():
         if key == "tags":
             map_limits(field["anyOf"][0], "TagKey", "TagValue", shapes()["TagList"])
-        _limit(field, _shape(shapes()[REQUEST], member_place(key)), definitions)
+        _limit(field, _shape(shapes()[REQUEST], member_of(key)), definitions)
     for definition in definitions.values():
         properties = definition["properties"]
         properties.update({key: _or_null(field) for key, field in properties.items() if "default" in field})

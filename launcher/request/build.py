@@ -1,35 +1,21 @@
-"""JobSpec -> CreateTrainingJob request, and the way back for whatever is found wrong in the request.
-
-Keys of a spec are the request's members in snake_case, so only what stands elsewhere is written down here.
-"""
+"""JobSpec -> CreateTrainingJob request, with the origin of its members, so that problems found in it lead back to the spec."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from entrypoints import contract
 from launcher.errors import SpecPath
 from launcher.request.aws_model import REQUEST, shapes, typed
 from launcher.request.images import ImageError, resolve_image
+from launcher.request.origin import ALGORITHM, Origin, member_of
+from launcher.request.view import groups_of, s3_source
 from launcher.spec.job import JobSpec
-from launcher.spec.model import Section, as_request, aws_name, spec_name
+from launcher.spec.model import as_request
 from launcher.spec.sections import Image, ResourceConfig
 
-_ALGORITHM = "AlgorithmSpecification"
-# Keys whose member stands elsewhere than at the top of the request, or has a name of its own.
-_PLACES: dict[str, tuple[str, ...]] = {
-    "image": (_ALGORITHM, "TrainingImage"),
-    "algorithm_name": (_ALGORITHM, "AlgorithmName"),
-    "training_input_mode": (_ALGORITHM, "TrainingInputMode"),
-    "container_entrypoint": (_ALGORITHM, "ContainerEntrypoint"),
-    "container_arguments": (_ALGORITHM, "ContainerArguments"),
-    "metric_definitions": (_ALGORITHM, "MetricDefinitions"),
-    "enable_sage_maker_metrics_time_series": (_ALGORITHM, "EnableSageMakerMetricsTimeSeries"),
-    "training_image_config": (_ALGORITHM, "TrainingImageConfig"),
-    "hyperparameters": ("HyperParameters",),
-}
 _EXAMPLE_REGION = ", so write region: eu-west-1 or the like"
 _OURS = {
     "base_name",
@@ -44,46 +30,61 @@ _OURS = {
 }  # no member of their own
 
 
-def build_request(spec: JobSpec, job_name: str) -> dict[str, Any]:
-    """The request as the spec says it, before the code that travels with it is added."""
+class Built(NamedTuple):
+    """The request of a spec before its code is added, and where each member of it is written."""
+
+    request: dict[str, Any]
+    origin: Origin
+    image_error: ImageError | None = None
+    """Why no image is known for the spec's `image`."""
+
+
+def build_request(spec: JobSpec, job_name: str) -> Built:
+    """Build the request that the spec states, without the code that travels with it."""
     request: dict[str, Any] = {"TrainingJobName": str(job_name)}
+    by_base_name = spec.training_job_name is None and spec.base_name is not None
+    keys: dict[SpecPath, SpecPath] = {("TrainingJobName",): ("base_name" if by_base_name else "training_job_name",)}
+    image_error = None
     for key, value in spec:
         if key in _OURS or value is None or (key == "training_input_mode" and _needs_no_mode(spec)):
             continue
         if key == "channels":
-            _add_channels(request, spec)
+            keys |= _add_channels(request, spec)
         elif key == "tags":
             request["Tags"] = [{"Key": name, "Value": text} for name, text in value.items()]
         elif key == "environment":
             request.setdefault("Environment", {}).update(value)
         elif key == "image":
-            request.setdefault(_ALGORITHM, {})["TrainingImage"] = training_image(spec)[0]
+            image, image_error = _training_image(spec)
+            request.setdefault(ALGORITHM, {})["TrainingImage"] = image
         else:
-            *above, member = member_place(key)
+            *above, member = member_of(key)
             level = request
             for name in above:
                 level = level.setdefault(name, {})
             level[member] = as_request(value)
-    return merged(request, typed(spec.request or {}, REQUEST))
+    overlaid: dict[SpecPath, bool] = {}
+    request = _merged(request, typed(spec.request or {}, REQUEST), (), overlaid)
+    return Built(request, Origin(request, keys, overlaid), image_error)
 
 
-def merged(request: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    """`request` with the members of `more`: mappings are merged, null deletes, everything else takes the place."""
+def _merged(
+    request: dict[str, Any], more: dict[str, Any], path: SpecPath, overlaid: dict[SpecPath, bool]
+) -> dict[str, Any]:
+    """`request` with the members of `more`: mappings are merged, null deletes, everything else replaces.
+
+    Adds each place of `more` to `overlaid`, with whether it replaces what was there.
+    """
     result = dict(request)
     for member, value in more.items():
+        merges = isinstance(value, dict) and isinstance(result.get(member), dict)
+        place = (*path, member)
+        overlaid[place] = not merges
         if value is None:
             result.pop(member, None)
-        elif isinstance(value, dict) and isinstance(result.get(member), dict):
-            result[member] = merged(result[member], value)
         else:
-            result[member] = value
+            result[member] = _merged(result[member], value, place, overlaid) if merges else value
     return result
-
-
-def groups_of(entry: Mapping[str, Any]) -> list[str]:
-    """The instance groups that an InputDataConfig entry names; none where all of the job's get it."""
-    groups: list[str] = entry["DataSource"].get("S3DataSource", {}).get("InstanceGroupNames", [])
-    return groups
 
 
 def telling_variables(entries: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -91,8 +92,7 @@ def telling_variables(entries: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     Pipes are shuffled (entrypoints/channel_settings.py).
     """
     known = {entry["ChannelName"]: entry for entry in entries}
-    sources = {name: entry["DataSource"].get("S3DataSource", {}) for name, entry in known.items()}
-    attributes = {name: source["AttributeNames"] for name, source in sources.items() if source.get("AttributeNames")}
+    attributes = {name: names for name, entry in known.items() if (names := s3_source(entry).get("AttributeNames"))}
     shuffled = [name for name, entry in known.items() if "ShuffleConfig" in entry and entry.get("InputMode") == "Pipe"]
     return {
         **_in_pieces(contract.ATTRIBUTE_NAMES_VARIABLE, attributes),
@@ -114,7 +114,7 @@ def connector_variables(spec: JobSpec) -> dict[str, str]:
     return {f"{contract.CONNECTOR_VARIABLE}{index}": name for index, name in enumerate(names)}
 
 
-def training_image(spec: JobSpec) -> tuple[str, ImageError | None]:
+def _training_image(spec: JobSpec) -> tuple[str, ImageError | None]:
     """The URI of the spec's image; where none is known, an empty text and what is wrong."""
     if not isinstance(spec.image, Image):
         return spec.image or "", None
@@ -137,12 +137,8 @@ def _needs_no_mode(spec: JobSpec) -> bool:
     return spec.serverless_job_config is not None and "training_input_mode" not in spec.model_fields_set
 
 
-def member_place(key: str) -> tuple[str, ...]:
-    """Where the member of a spec's key stands in the request."""
-    return _PLACES.get(key, (aws_name(key),))
-
-
-def _add_channels(request: dict[str, Any], spec: JobSpec) -> None:
+def _add_channels(request: dict[str, Any], spec: JobSpec) -> dict[SpecPath, SpecPath]:
+    """Add the channels, and return the keys of the variables that stand for some of them."""
     channels = spec.all_channels
     entries = [channel.input_data_config(name, spec.training_input_mode) for name, channel in channels.items()]
     brought = [entry for entry in entries if entry is not None]
@@ -161,77 +157,7 @@ def _add_channels(request: dict[str, Any], spec: JobSpec) -> None:
     told = telling_variables(brought)
     if told and (spec.code is not None or contract.CODE_CHANNEL in channels):  # which an imported request has
         request.setdefault("Environment", {}).update(told)
-    for variable, name in connector_variables(spec).items():
+    connectors = connector_variables(spec)
+    for variable, name in connectors.items():
         request.setdefault("Environment", {})[variable] = json.dumps(channels[name].connector(name))
-
-
-def spec_path(path: SpecPath, request: dict[str, Any], spec: JobSpec) -> SpecPath:
-    """The place in the spec that a place in its request came from."""
-    by_key = key_path(path, request, spec)
-    return ("request", *path) if said_in_hatch(path, by_key, spec) else by_key
-
-
-def said_in_hatch(member: SpecPath, key: SpecPath, spec: JobSpec) -> bool:
-    """Whether `request:` says what a member of the request is, or that it is not; `key` is the place of the spec's own key.
-
-    There null takes a member away, and a list takes the place of the spec's. What is missing from a mapping is missed in
-    `request:` only where the spec's own keys say nothing of that mapping.
-    """
-    value: Any = spec.request or {}
-    for depth, part in enumerate(member):
-        if isinstance(value, list):
-            return True
-        if not isinstance(value, dict) or part not in value:
-            return depth > 0 and not _is_written(spec, key[:-1] or key)
-        value = value[part]
-        if value is None:
-            return True
-    return bool(member)
-
-
-def _is_written(spec: JobSpec, path: SpecPath) -> bool:
-    """Whether something stands at a place of the spec's own keys."""
-    value: Any = spec
-    for part in path:
-        if isinstance(value, Section):
-            value = getattr(value, str(part), None)
-        elif isinstance(value, dict):
-            value = value.get(part)
-        else:
-            value = value[part] if isinstance(value, tuple) and isinstance(part, int) and part < len(value) else None
-    return value is not None
-
-
-def key_path(path: SpecPath, request: dict[str, Any], spec: JobSpec) -> SpecPath:
-    """The place of the spec's own key for a place in its request, whether or not it was written there."""
-    for key, place in _PLACES.items():
-        if path[: len(place)] == place:
-            return (key, *_inner(path[len(place) :], verbatim=key == "hyperparameters"))
-    match path:
-        case ("TrainingJobName", *_):
-            return (
-                ("base_name",)
-                if spec.training_job_name is None and spec.base_name is not None
-                else ("training_job_name",)
-            )
-        case ("InputDataConfig", int(index), *rest):
-            entry = request["InputDataConfig"][index]
-            name = entry.get("ChannelName") if isinstance(entry, dict) else None
-            if name is None:
-                return ("channels",)
-            members = [part for part in rest if part not in ("DataSource", "S3DataSource", "FileSystemDataSource")]
-            return ("channels", name, *_inner(tuple(members) if members != ["ChannelName"] else (), verbatim=False))
-        case ("InputDataConfig",):
-            return ("channels",)
-        case ("Environment", str(variable), *_) if variable in (connectors := connector_variables(spec)):
-            return ("channels", connectors[variable], "s3_uri")
-        case ("Environment", *rest):
-            return ("environment", *rest)
-        case ("Tags", int(index), *_):
-            tag = request["Tags"][index]
-            return ("tags", tag["Key"]) if isinstance(tag, dict) and "Key" in tag else ("tags",)
-    return _inner(path, verbatim=False)
-
-
-def _inner(path: SpecPath, *, verbatim: bool) -> SpecPath:
-    return path if verbatim else tuple(spec_name(part) if isinstance(part, str) else part for part in path)
+    return {("Environment", variable): ("channels", name, "s3_uri") for variable, name in connectors.items()}

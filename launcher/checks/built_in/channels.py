@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from launcher.checks.built_in.facts import facts
 from launcher.checks.examples import built_in, two_hosts
-from launcher.checks.rule import Draft, Entry, Found, Rule
+from launcher.checks.rule import Found, Rule
+from launcher.request.view import Draft, Entry
 
 
 def is_augmented(entry: Entry | None) -> bool:

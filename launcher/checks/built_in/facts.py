@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from launcher.checks.rule import Draft
+from launcher.request.view import Draft
 
 _PROTOBUF_OR_CSV = ("application/x-recordio-protobuf", "text/csv")
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from launcher.checks.built_in.channels import is_augmented
 from launcher.checks.examples import built_in, two_hosts
-from launcher.checks.rule import Draft, Entry, Found, Rule
+from launcher.checks.rule import Found, Rule
+from launcher.request.view import Draft, Entry
 
 _IMAGE_TYPES = ("application/x-image", "image/png", "image/jpeg")
 # What says which image is what, where the images are files: a channel for each of train and validation.

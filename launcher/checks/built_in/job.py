@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from launcher.checks.built_in.facts import facts
 from launcher.checks.examples import built_in, two_hosts
 from launcher.checks.job.network import MARKETPLACE, is_of_marketplace
-from launcher.checks.rule import Draft, Found, Rule
+from launcher.checks.rule import Found, Rule
 from launcher.request.images import built_in_algorithm
+from launcher.request.view import Draft
 
 AN_HOUR = 3600  # seconds
 

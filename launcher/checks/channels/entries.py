@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 
 from entrypoints import contract
-from launcher.checks.rule import Draft, Found, Rule
+from launcher.checks.rule import Found, Rule
+from launcher.request.view import Draft
 
 MAX_CHANNELS = 20
 

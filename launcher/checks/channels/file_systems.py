@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from launcher.checks.rule import Draft, Found, Rule
+from launcher.checks.rule import Found, Rule
+from launcher.request.view import Draft
 
 _SHOWS_MOUNT_NAME = "(`aws fsx describe-file-systems` shows it as MountName)"
 _WORDS = ("datasets", "examples", "imagenet", "training")  # names of folders that look like mount names

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.checks.rule import Draft, Entry, Found, Rule
+from launcher.checks.rule import Found, Rule
+from launcher.request.view import Draft, Entry
 
 
 def gzip_needs_pipe(draft: Draft) -> Iterator[Found]:

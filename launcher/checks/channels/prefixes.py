@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 
 from launcher.checks.channels.uris import bucket, object_key
-from launcher.checks.rule import Draft, Entry, Found, Rule
+from launcher.checks.rule import Found, Rule
+from launcher.request.view import Draft, Entry
 
 
 def attribute_names_belong_to_augmented_manifests(draft: Draft) -> Iterator[Found]:

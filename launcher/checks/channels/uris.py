@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from urllib.parse import parse_qs, urlsplit
 
 from entrypoints import contract
-from launcher.checks.rule import Draft, Found, Rule
+from launcher.checks.rule import Found, Rule
 from launcher.errors import SpecPath
+from launcher.request.view import Draft
 
 _LONGEST = 1024  # characters of S3Uri in the service model, which tells of longer ones
 # Hosts of S3: s3.REGION, s3-REGION, s3.dualstack..., s3-fips..., BUCKET.s3..., and those of VPC endpoints.

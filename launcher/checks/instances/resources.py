@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from launcher.checks.rule import Draft, Found, Rule
+from launcher.checks.rule import Found, Rule
 from launcher.errors import SpecPath
+from launcher.request.view import Draft
 from launcher.spec.model import aws_name
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.checks.rule import Draft, Found, Rule
+from launcher.checks.rule import Found, Rule
+from launcher.request.view import Draft
 
 
 def volume_is_chosen(draft: Draft) -> Iterator[Found]:

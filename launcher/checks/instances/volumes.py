@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.checks.rule import Draft, Found, Rule
+from launcher.checks.rule import Found, Rule
 from launcher.errors import SpecPath
+from launcher.request.view import Draft
 
 MAX_GIGABYTES = 16384  # of one EBS volume
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.checks.rule import Draft, Found, Rule
+from launcher.checks.rule import Found, Rule
 from launcher.errors import SpecPath
 from launcher.request.aws_model import shapes
+from launcher.request.view import Draft
 
 _KEEP_ALIVE: SpecPath = ("resource_config", "keep_alive_period_in_seconds")
 

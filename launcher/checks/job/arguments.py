@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from entrypoints.job.hyperparameters import argument, decoded
 from launcher.checks.job.code import by_toolkit
-from launcher.checks.rule import Draft, Found, Rule
+from launcher.checks.rule import Found, Rule
 from launcher.request.aws_model import shown
+from launcher.request.view import Draft
 
 
 def toolkit_passes_arguments_in_its_own_style(draft: Draft) -> Iterator[Found]:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from entrypoints import contract
 from launcher.checks.channels.entries import MAX_CHANNELS
-from launcher.checks.rule import Draft, Found, Rule
+from launcher.checks.rule import Found, Rule
+from launcher.request.view import Draft
 from launcher.spec.model import aws_name
 
 LINES = ("application/jsonlines", "text/csv", "text/plain")  # content types of which a line is a sample

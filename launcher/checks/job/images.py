@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from launcher.checks.rule import Draft, Found, Rule
+from launcher.checks.rule import Found, Rule
 from launcher.errors import SpecPath
 from launcher.nearest import did_you_mean
 from launcher.request.images import image_region, is_of_aws, known_regions, registry_domain
+from launcher.request.view import Draft
 from launcher.spec.sections import Image
 
 _PUBLIC_REGISTRIES = ("docker.io", "ghcr.io", "gcr.io", "nvcr.io", "public.ecr.aws", "quay.io")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from launcher.checks.rule import Draft, Found, Rule
+from launcher.checks.rule import Found, Rule
+from launcher.request.view import Draft
 
 # The accounts that hold AWS Marketplace's algorithms and model packages, one for each region, as they stand in the ARNs
 # that AWS's own notebooks publish (aws/amazon-sagemaker-examples, aws_marketplace).

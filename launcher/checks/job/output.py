@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from entrypoints import contract
 from launcher.checks.channels.uris import bucket
-from launcher.checks.rule import Draft, Found, Rule
+from launcher.checks.rule import Found, Rule
+from launcher.request.view import Draft
 
 
 def no_key_in_one_zone(draft: Draft) -> Iterator[Found]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from launcher.checks.rule import Draft, Found, Rule
+from launcher.checks.rule import Found, Rule
 from launcher.errors import SpecPath
+from launcher.request.view import Draft
 
 _INTERVALS = (100, 200, 500, 1000, 5000, 60000)  # milliseconds
 _LISTS = (

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from entrypoints import contract
-from launcher.checks.rule import Draft, Found, Rule
+from launcher.checks.rule import Found, Rule
+from launcher.request.view import Draft
 from launcher.spec.names import MAX_BASE, beginning
 
 _MANY_METRICS = 50  # AWS takes 40

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from launcher.checks.rule import Draft
 from launcher.errors import SpecPath
+from launcher.request.view import Draft
 
 # Elastic Fabric Adapters: developer guide, train-vpc (addresses for each instance), and EC2's list of types with EFA whose
 # training images use it.

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from launcher.aws.account import AwsError
 from launcher.aws.threads import at_once
-from launcher.checks.rule import Entry
 from launcher.console import human_bytes
 from launcher.errors import RefusedError, SpecPath
 from launcher.nearest import did_you_mean
@@ -22,6 +21,7 @@ from launcher.preflight.check import Check, Found, Subject
 from launcher.preflight.s3.archives import ARCHIVED, REMEDY, archive_of
 from launcher.preflight.s3.listing import beside
 from launcher.preflight.uses import channels, hosts_that_share, place_of
+from launcher.request.view import Entry
 from launcher.s3.manifests import REFERENCE, read_manifest
 from launcher.s3.reading import read_object
 from launcher.s3.uri import Place

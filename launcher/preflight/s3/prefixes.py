@@ -9,13 +9,13 @@ from collections.abc import Iterator
 
 from launcher.aws.account import AwsError
 from launcher.aws.threads import at_once
-from launcher.checks.rule import Entry
 from launcher.console import human_bytes
 from launcher.errors import SpecPath
 from launcher.nearest import did_you_mean
 from launcher.preflight.check import Check, Found, Subject
 from launcher.preflight.s3.listing import Listing, beside, listing
 from launcher.preflight.uses import channels, connectors, hosts_that_share
+from launcher.request.view import Entry
 from launcher.s3.uri import Place
 
 _FEW = 10_000  # objects; fewer are copied in a minute or two, however small

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from launcher.aws.account import AwsError
 from launcher.aws.threads import at_once
-from launcher.checks.rule import Entry
 from launcher.console import human_bytes
 from launcher.preflight.check import Check, Found, Subject
 from launcher.preflight.s3.listing import listing
 from launcher.preflight.s3.manifests import FormError, named_objects
 from launcher.preflight.uses import channels, hosts_that_share
+from launcher.request.view import Entry
 from launcher.s3.uri import Place
 
 _MUCH = 64e6  # bytes; below this nobody waits for the host that has the most

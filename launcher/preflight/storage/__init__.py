@@ -5,9 +5,9 @@ A channel is looked at by the checks that its storage kind's card names (`launch
 
 from __future__ import annotations
 
-from launcher.checks.rule import Entry
 from launcher.errors import SpecPath
 from launcher.preflight.check import Subject
+from launcher.request.view import Entry
 from launcher.spec.channels import KINDS, source_of_entry
 
 

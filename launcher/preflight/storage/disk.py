@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from launcher.aws.account import AwsError
 from launcher.aws.threads import at_once
-from launcher.checks.rule import Entry
 from launcher.console import human_bytes
 from launcher.errors import SpecPath
 from launcher.preflight.check import Check, Found, Subject
@@ -22,6 +21,7 @@ from launcher.preflight.s3.listing import listing
 from launcher.preflight.s3.manifests import FormError, named_objects
 from launcher.preflight.uses import channels, hosts_that_share
 from launcher.request.instance_types import instance_type
+from launcher.request.view import Entry
 from launcher.s3.uri import Place
 
 _GIB = 2**30  # bytes of a GB of VolumeSizeInGB: EBS's are binary

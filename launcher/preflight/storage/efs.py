@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterator
 
 from launcher.aws.account import AwsError
-from launcher.checks.rule import Entry
 from launcher.errors import SpecPath
 from launcher.preflight.asking import each
 from launcher.preflight.check import Check, Found, Subject
 from launcher.preflight.storage import file_system_channels
+from launcher.request.view import Entry
 
 _LIKE_S3_FILES = re.compile(r"fs-[0-9a-f]{17,}")
 READY = ("available", "updating")

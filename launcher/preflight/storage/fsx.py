@@ -12,11 +12,11 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from launcher.aws.account import AwsError
-from launcher.checks.rule import Entry
 from launcher.errors import SpecPath
 from launcher.preflight.asking import each
 from launcher.preflight.check import Check, Found, Subject
 from launcher.preflight.storage import file_system_channels
+from launcher.request.view import Entry
 
 _NEAR = 0.75  # how like a mount name a misspelt one is: two of eight characters may differ
 _READY = ("AVAILABLE", "UPDATING", "MISCONFIGURED")

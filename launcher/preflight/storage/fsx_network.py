@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from launcher.checks.rule import Entry
 from launcher.errors import SpecPath
 from launcher.preflight.asking import each, listed
 from launcher.preflight.check import Check, Found, Subject
 from launcher.preflight.network.vpc import CLOSED, closed, described_subnets, subnets, vpc_id, zone
 from launcher.preflight.storage import file_system_channels
 from launcher.preflight.storage.fsx import described_file_system
+from launcher.request.view import Entry
 
 _LUSTRE = 988
 _MORE = range(1018, 1024)

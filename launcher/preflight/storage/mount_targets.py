@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from launcher.aws.account import AwsError
-from launcher.checks.rule import Entry
 from launcher.errors import SpecPath
 from launcher.preflight.asking import each, listed
 from launcher.preflight.check import Check, Found, Subject
 from launcher.preflight.network.vpc import CLOSED, closed, subnets, vpc_id, zone
 from launcher.preflight.storage import file_system_channels
 from launcher.preflight.storage.efs import READY
+from launcher.request.view import Entry
 
 _NFS = 2049
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from launcher import SpecError, make_plan
 from launcher.checks import RULES, check_spec
 from launcher.checks.built_in.facts import BUILT_INS
-from launcher.checks.rule import Draft
 from launcher.code.archive import CodeArchive, CodeFile
 from launcher.request.aws_model import REQUEST, shapes
+from launcher.request.view import Draft
 from launcher.spec.job import JobSpec
 from launcher.spec.names import job_name
 

@@ -128,4 +128,7 @@ def test_whatever_is_wrong_and_wherever_it_comes_back(name: str, wrong: Any) -> 
             level = level[key]
         level[last] = wrong
         spec = parse_spec(show.as_yaml(import_request(request)))
-        assert build_request(spec, spec.training_job_name or "") in (request, {"TrainingJobName": "", **request})
+        assert build_request(spec, spec.training_job_name or "").request in (
+            request,
+            {"TrainingJobName": "", **request},
+        )

@@ -25,7 +25,7 @@ GOLDEN = sorted((Path(__file__).parents[2] / "golden").glob("*.json"))
 def planned(request: dict[str, Any]) -> dict[str, Any]:
     """The request that the imported spec plans to, through its YAML."""
     spec = parse_spec(show.as_yaml(import_request(request)))
-    return build_request(spec, spec.training_job_name or "")
+    return build_request(spec, spec.training_job_name or "").request
 
 
 @pytest.mark.parametrize("file", GOLDEN, ids=lambda file: file.stem)
@@ -43,7 +43,10 @@ def test_what_the_channels_tell_the_container_comes_back_once() -> None:
     assert "environment" not in spec
     spec["channels"]["train"]["attribute_names"] = ["class"]  # no second place has to follow
     changed = parse_spec(show.as_yaml(spec))
-    assert build_request(changed, "a")["Environment"] == {"LAUNCHER_ATTRIBUTE_NAMES_0": '{"train": ["class"]}', **told}
+    assert build_request(changed, "a").request["Environment"] == {
+        "LAUNCHER_ATTRIBUTE_NAMES_0": '{"train": ["class"]}',
+        **told,
+    }
     for environment in (
         {"A": "b", **request["Environment"]},
         {"LAUNCHER_ATTRIBUTE_NAMES_0": '{"train": ["other"]}'},

@@ -14,7 +14,7 @@ from launcher.checks import check_spec
 from launcher.checks.examples import BASE, laid_over_base
 from launcher.errors import SpecPath, dotted
 from launcher.request.aws_model import REQUEST, shapes, shapes_of
-from launcher.request.build import build_request, spec_path
+from launcher.request.build import build_request
 from launcher.spec.channels import KINDS
 from launcher.spec.job import JobSpec
 from launcher.spec.model import spec_name
@@ -77,7 +77,7 @@ def test_every_member_has_a_key() -> None:
         spec["channels"][source] = {"source": source, **keys}
     request["InputDataConfig"] = expected
     job_name = spec.pop("training_job_name")
-    assert build_request(JobSpec.model_validate(spec), job_name) == request
+    assert build_request(JobSpec.model_validate(spec), job_name).request == request
     assert set(common) == {
         member for source in sources for member in common if spec_name(member) in KINDS[source].model_fields
     }
@@ -105,13 +105,10 @@ def test_every_place_of_a_request_leads_back_into_its_spec() -> None:
         "channels: {train: {s3_uri: s3://bucket/train/, input_mode: Pipe, shuffle_config: {seed: 1}}}"
     )
     spec = parse_spec(text, "job.yaml")
-    request = launcher.plan(spec, name="one").request
+    plan = launcher.plan(spec, name="one")
     written = set(places(json.loads(spec.model_dump_json(exclude_none=True))))
-    for place in places(request):
-        assert not place or spec_path(place, request, spec) in written | {
-            ("base_name",),
-            ("algorithm_specification",),
-        }, place
+    for place in places(plan.request):
+        assert not place or plan.origin.place(place) in written | {("base_name",), ("algorithm_specification",)}, place
 
 
 @pytest.mark.parametrize(
@@ -178,16 +175,16 @@ def test_what_an_item_of_the_hatch_lacks_is_missed_in_it(hatch: str, missing: li
 )
 def test_durations(written: str, seconds: int) -> None:
     spec = parse_spec(laid_over_base(f"stopping_condition: {{max_runtime_in_seconds: {written}}}"))
-    assert build_request(spec, "one")["StoppingCondition"] == {"MaxRuntimeInSeconds": seconds}
+    assert build_request(spec, "one").request["StoppingCondition"] == {"MaxRuntimeInSeconds": seconds}
 
 
 def test_sizes() -> None:
     spec = parse_spec(BASE.replace("volume_size_in_gb: 50", "volume_size_in_gb: 2TB"))
-    assert build_request(spec, "one")["ResourceConfig"]["VolumeSizeInGB"] == 2000
+    assert build_request(spec, "one").request["ResourceConfig"]["VolumeSizeInGB"] == 2000
 
 
 def test_a_serverless_job_has_no_mode() -> None:
     spec = JobSpec.model_validate(
         {"base_name": "a", "serverless_job_config": {"base_model_arn": "arn", "job_type": "FineTuning"}}
     )
-    assert "AlgorithmSpecification" not in build_request(spec, "one")
+    assert "AlgorithmSpecification" not in build_request(spec, "one").request

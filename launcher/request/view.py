@@ -1,0 +1,197 @@
+"""A typed view of a request, for whatever reads one: checks, preflight, the local run, the cost.
+
+Only this module and the storage kinds know how an InputDataConfig entry nests its data source. Any member can be absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, TypedDict, cast
+
+from entrypoints import contract
+from launcher.errors import SpecPath
+from launcher.request.images import built_in_algorithm
+from launcher.request.instance_types import InstanceType, instance_type
+from launcher.spec.job import JobSpec
+
+# Where a training script is named: with any of these a built-in algorithm's image runs the script instead.
+_SCRIPT_NAMES = ("sagemaker_program", "SAGEMAKER_PROGRAM")
+
+_MANY_CHANNELS = 200  # AWS takes 20
+
+
+class S3Source(TypedDict, total=False):
+    """The S3DataSource of a channel."""
+
+    S3DataType: str
+    S3Uri: str
+    S3DataDistributionType: str
+    AttributeNames: list[str]
+    InstanceGroupNames: list[str]
+
+
+class FileSystemSource(TypedDict, total=False):
+    """The FileSystemDataSource of a channel."""
+
+    FileSystemId: str
+    FileSystemType: str
+    FileSystemAccessMode: str
+    DirectoryPath: str
+
+
+def s3_source(entry: Mapping[str, Any]) -> S3Source:
+    """Return the S3 source of an InputDataConfig entry; an empty one if it has none."""
+    return cast(S3Source, entry.get("DataSource", {}).get("S3DataSource", {}))
+
+
+def file_system_source(entry: Mapping[str, Any]) -> FileSystemSource:
+    """Return the file system of an InputDataConfig entry; an empty one if it has none."""
+    return cast(FileSystemSource, entry.get("DataSource", {}).get("FileSystemDataSource", {}))
+
+
+def with_source(entry: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
+    """Return an InputDataConfig entry with other members in its data source."""
+    ((kind, source),) = entry["DataSource"].items()
+    return {**entry, "DataSource": {kind: {**source, **changes}}}
+
+
+def groups_of(entry: Mapping[str, Any]) -> list[str]:
+    """Return the instance groups that an InputDataConfig entry names; without any, all of the job's get the channel."""
+    return s3_source(entry).get("InstanceGroupNames", [])
+
+
+def is_sharded(entry: Mapping[str, Any]) -> bool:
+    """Return whether each host gets a shard of the objects; SageMaker's default is that each gets all."""
+    return s3_source(entry).get("S3DataDistributionType") == contract.SHARDED
+
+
+class Entry(NamedTuple):
+    """One InputDataConfig entry of a draft."""
+
+    name: str
+    request: Mapping[str, Any]
+    job: Mapping[str, Any]
+    """The AlgorithmSpecification, whose mode counts for channels that name none."""
+
+    def path(self, key: str) -> SpecPath:
+        """Return the place of one of this channel's keys in the spec."""
+        return ("channels", self.name, key)
+
+    @property
+    def whole(self) -> SpecPath:
+        """The place of this channel in the spec."""
+        return ("channels", self.name)
+
+    def get(self, member: str) -> Any:
+        """Return a member of the entry itself or of its data source; None if it is missing."""
+        for level in (self.request, s3_source(self.request), file_system_source(self.request)):
+            if member in level:
+                return level[member]  # type: ignore[literal-required]
+        return self.job.get("TrainingInputMode") if member == "InputMode" else None
+
+    @property
+    def is_file_system(self) -> bool:
+        """Whether it is stored on EFS or FSx rather than in S3."""
+        return "FileSystemDataSource" in self.request.get("DataSource", {})
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether each host gets a shard of the objects."""
+        return is_sharded(self.request)
+
+    @property
+    def content_type(self) -> str:
+        """The MIME type in lower case without its parameters; empty if there is none."""
+        return (self.get("ContentType") or "").partition(";")[0].strip().lower()
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A request that is being checked, and the spec it was made from."""
+
+    spec: JobSpec
+    request: Mapping[str, Any]
+    is_named: bool = False
+    """Whether the job's name was given in place of the spec's."""
+
+    def get(self, dotted: str) -> Any:
+        """A member by its path, such as `StoppingCondition.MaxRuntimeInSeconds`; None where any part is absent."""
+        value: Any = self.request
+        for member in dotted.split("."):
+            value = value.get(member) if isinstance(value, Mapping) else None
+        return value
+
+    @cached_property
+    def entries(self) -> Sequence[Entry]:
+        """The channels that SageMaker brings.
+
+        Not more than can be meant: a file of 1 MB can hold ten thousand, and to judge each would take seconds.
+        """
+        job = self.get("AlgorithmSpecification") or {}
+        entries = self.request.get("InputDataConfig", ())[:_MANY_CHANNELS]
+        return [Entry(entry.get("ChannelName", ""), entry, job) for entry in entries]
+
+    def entry(self, name: str) -> Entry | None:
+        """The channel of a name."""
+        return next((entry for entry in self.entries if entry.name == name), None)
+
+    @cached_property
+    def groups(self) -> Sequence[Mapping[str, Any]]:
+        """The instance groups of a heterogeneous cluster; none is no group."""
+        return self.get("ResourceConfig.InstanceGroups") or ()
+
+    @cached_property
+    def instance_count(self) -> int | None:
+        """Hosts of the job, if the request says it: of all groups, or of the largest of the instance preferences."""
+        resources = self.get("ResourceConfig") or {}
+        if self.groups:
+            return _hosts(self.groups)
+        preferred = [each.get("InstanceCount") for each in resources.get("InstancePreferences", ())]
+        counts = [count for count in (resources.get("InstanceCount"), *preferred) if count is not None]
+        return max(counts, default=None)
+
+    def hosts_of(self, entry: Entry) -> int | None:
+        """The hosts that a channel is for: those of its instance groups, where it names any, or all."""
+        names = entry.get("InstanceGroupNames")
+        if names and self.groups:
+            return _hosts([group for group in self.groups if group.get("InstanceGroupName") in names])
+        return self.instance_count
+
+    @cached_property
+    def instance_types(self) -> Sequence[tuple[SpecPath, InstanceType]]:
+        """Every instance type that the job runs on or may run on, with its place in the spec."""
+        resources = self.get("ResourceConfig") or {}
+        above: SpecPath = ("resource_config",)
+        said = [((*above, "instance_type"), resources.get("InstanceType"))]
+        for key, member in (("instance_groups", "InstanceGroups"), ("instance_preferences", "InstancePreferences")):
+            for index, each in enumerate(resources.get(member, ())):
+                said.append(((*above, key, index, "instance_type"), each.get("InstanceType")))
+        return [(path, instance_type(name)) for path, name in said if name]
+
+    @property
+    def is_serverless(self) -> bool:
+        """Whether SageMaker chooses machine and image itself."""
+        return "ServerlessJobConfig" in self.request
+
+    @property
+    def is_spot(self) -> bool:
+        """Whether it runs on spot instances."""
+        return bool(self.request.get("EnableManagedSpotTraining"))
+
+    @property
+    def image(self) -> str:
+        """The training image's URI; empty where there is none."""
+        return self.get("AlgorithmSpecification.TrainingImage") or ""
+
+    @cached_property
+    def built_in(self) -> str | None:
+        """The built-in algorithm that runs, such as `image-classification`; None where a script or another image does."""
+        named = {*self.request.get("HyperParameters", ()), *self.request.get("Environment", ())}
+        own = self.spec.code is not None or self.get("AlgorithmSpecification.ContainerEntrypoint")
+        return None if own or named.intersection(_SCRIPT_NAMES) else built_in_algorithm(self.image)
+
+
+def _hosts(groups: Sequence[Mapping[str, Any]]) -> int:
+    return sum(int(group.get("InstanceCount", 0)) for group in groups)
