@@ -25,13 +25,15 @@ import click
 from launcher import __version__
 from launcher.commands import COMMANDS
 from launcher.commands.completion import codes, examples, one_of
-from launcher.console import say, tell
+from launcher.console import say, show_problem
 from launcher.errors import LaunchError, ProblemsError
 from launcher.nearest import did_you_mean, did_you_mean_path
 from launcher.parsing.text import is_spec
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+    from launcher.commands.card import Command
 
 _A_SPEC = "a spec (*.yaml, *.yml, *.json, or - for stdin)"
 _OF_OUTPUT = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -71,14 +73,22 @@ class _SpecOrCommand(click.Group):
                 f"{error.option_name} needs {_A_SPEC}, which says what to run: {remedy}", ctx
             ) from None
 
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from launcher.commands.effects import EFFECTS
+
+        super().format_help_text(ctx, formatter)
+        rows = [(f"launch {effect.example}", effect.summary) for effect in EFFECTS]
+        with formatter.section("Examples"):
+            formatter.write_dl([*rows, ("launch --example s3-file", "print a commented spec to start from")])
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(COMMANDS[cmd_name]).command
-        return command
+        card: Command = importlib.import_module(COMMANDS[cmd_name]).COMMAND
+        return card.as_click(cmd_name)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Offer the commands and, beside them, the specs of this folder; what begins like neither is left to the shell."""
@@ -180,16 +190,7 @@ _AT_ONCE: dict[str, Any] = {"is_eager": True, "expose_value": False}
     **_AT_ONCE,
 )
 def cli() -> None:
-    """Train on SageMaker from one page of YAML: launch SPEC [OPTIONS].
-
-    \b
-    launch job.yaml                    submit the job, and follow it on a terminal
-    launch job.yaml --dry-run          show the request that would be sent
-    launch job.yaml --check            ask AWS whether the job can run, and change nothing
-    launch job.yaml --local --data DIR run the job on this machine
-    launch --example s3-file           a commented spec to start from
-    launch run --help                  every option
-    """
+    """Train on SageMaker from one page of YAML: launch SPEC [OPTIONS]."""
 
 
 def _leave_plugins_out() -> None:
@@ -239,7 +240,7 @@ def _run(args: list[str]) -> int:
             _print_json(args, {"problems": [problem.as_data() for problem in error.problems]})
         else:
             for problem in error.problems:
-                tell(problem)
+                show_problem(problem)
         return error.exit_code
     except LaunchError as error:
         _print_error(args, str(error), error.exit_code)

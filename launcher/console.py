@@ -153,8 +153,8 @@ def say(text: str, colour: str | None = None) -> None:
     click.secho(text, fg=colour, err=True, color=COLOUR)
 
 
-def tell(problem: Problem) -> None:
-    """A problem in one line, and under it the line of the file with a mark."""
+def show_problem(problem: Problem) -> None:
+    """Print a problem in one line, and below it the line of the file with a mark."""
     warning = problem.severity == "warning"
     say(f"{problem.severity}: {problem}", "yellow" if warning else "red")
     if problem.location and (quoted := problem.location.quoted()):

@@ -1,6 +1,6 @@
-"""The commands: each module turns its arguments into one effect, and is imported when it is asked for.
+"""The commands: one card per module, and one row in this table. A module is imported when its command is called.
 
-A module has a click command of the name `command`. A new one is a file and a row here.
+A module defines `COMMAND`, a `launcher.commands.card.Command`. Not here: what a command shows of AWS or of a job (`jobs`, `cost`).
 """
 
 from __future__ import annotations

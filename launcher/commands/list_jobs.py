@@ -10,43 +10,48 @@ from typing import Any
 
 import click
 
-from launcher.commands.options import account_options, json_option, moment_of, open_account
+from launcher.commands.card import Command
+from launcher.commands.options import AccountOptions, argument, moment_of, open_account, option
 from launcher.console import COLOUR, say
 from launcher.jobs.lookup import jobs
 
 _STATUSES = ("InProgress", "Completed", "Failed", "Stopping", "Stopped")
 _TITLES = ("name", "status", "created", "took")
 _GAP = "  "
-STATUS_COLOURS = {"Completed": "green", "Failed": "red", "InProgress": "cyan"}
+_COLOURS = {"Completed": "green", "Failed": "red", "InProgress": "cyan"}
 
 
-@click.command("list", short_help="List training jobs, the latest first.")
-@click.argument("contains", required=False, metavar="[TEXT]")
-@click.option("--status", type=click.Choice(_STATUSES, case_sensitive=False), help="Only jobs of this status.")
-@click.option("--since", metavar="AGE", help="Only jobs created in this time, such as 90m, 12h or 7d.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="At most so many.")
-@account_options
-@json_option
-def command(
-    contains: str | None, status: str | None, since: str | None, limit: int, as_json: bool, **where: Any
-) -> None:
-    """List training jobs, the latest first; with TEXT, those whose name contains it."""
-    account = open_account(where["region"], where["profile"])
-    created_after = moment_of(since) if since else None
-    found = list(jobs(account, status=status, contains=contains, since=created_after, limit=limit))
-    if as_json:
+class ListOptions(AccountOptions):
+    """The options of `launch list`."""
+
+    contains: str | None = argument(required=False, metavar="[TEXT]")
+    status: str | None = option(type=click.Choice(_STATUSES, case_sensitive=False), help="Only jobs with this status.")
+    since: str | None = option(metavar="AGE", help="Only jobs created in this time, such as 90m, 12h or 7d.")
+    limit: int = option(default=20, type=click.IntRange(1, 10_000), show_default=True, help="At most this many jobs.")
+
+
+def run(options: ListOptions) -> int:
+    """Print a row for each job."""
+    account = open_account(options.region, options.profile)
+    created_after = moment_of(options.since) if options.since else None
+    found = list(
+        jobs(account, status=options.status, contains=options.contains, since=created_after, limit=options.limit)
+    )
+    if options.as_json:
         click.echo(json.dumps(found, indent=2, default=str))
     elif not found:
-        filtered = " of this kind; ask for less" if contains or status or since else "; `launch job.yaml` makes one"
-        say(f"no training jobs in {account.region}{filtered}")
+        filtered = options.contains or options.status or options.since
+        remedy = "match; widen TEXT, --status or --since" if filtered else "exist; `launch job.yaml` creates one"
+        say(f"{account.region}: no training jobs {remedy}")
     else:
         _show(found)
-        if len(found) == limit:
-            say(f"the latest {limit}; --limit shows more")
+        if len(found) == options.limit:
+            say(f"the latest {options.limit}; --limit shows more")
+    return 0
 
 
 def _show(found: list[dict[str, Any]]) -> None:
-    """A line for each; on a terminal that is too narrow for all of it, the name is what stays."""
+    """Print a row for each job; a terminal too narrow for all columns loses the last ones."""
     rows = [_row(job) for job in found]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     if sys.stdout.isatty():
@@ -55,7 +60,7 @@ def _show(found: list[dict[str, Any]]) -> None:
             widths.pop()
         click.secho(_line(_TITLES, widths), dim=True, color=COLOUR)
     for row in rows:
-        click.echo(_line(row, widths, STATUS_COLOURS.get(row[1], "yellow")), color=COLOUR)
+        click.echo(_line(row, widths, _COLOURS.get(row[1], "yellow")), color=COLOUR)
 
 
 def _row(job: Mapping[str, Any]) -> tuple[str, str, str, str]:
@@ -71,3 +76,13 @@ def _line(cells: Sequence[str], widths: Sequence[int], colour: str | None = None
     if colour and len(padded) > 1:
         padded[1] = click.style(padded[1], fg=colour)
     return _GAP.join(padded)
+
+
+COMMAND = Command(
+    options=ListOptions,
+    run=run,
+    summary="List training jobs, the latest first.",
+    help="List training jobs, the latest first; with TEXT, those whose name contains it.",
+    exit_codes=(0, 2, 3),
+    example="list digits --status InProgress",
+)

@@ -1,4 +1,4 @@
-"""`launch logs NAME`: what a job has said, and with `--follow` what it says until its end."""
+"""`launch logs NAME`: a job's lines so far, or with `--follow` until its end."""
 
 from __future__ import annotations
 
@@ -6,95 +6,88 @@ import json
 import time
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
 import click
 
 import launcher
 from launcher.aws.account import Account, AwsError
+from launcher.commands.card import Command
 from launcher.commands.completion import job_names
-from launcher.commands.options import account_options, json_option, moment_of, open_account
+from launcher.commands.options import AccountOptions, argument, moment_of, open_account, option
 from launcher.console import Console, shown_path
+from launcher.jobs.follow import LinePrinter, View
+from launcher.jobs.logs.hosts import check_host, hosts_of
+from launcher.jobs.logs.lines import lines_so_far
+from launcher.jobs.logs.metrics import Metrics
+from launcher.jobs.logs.plot import check, plot
 from launcher.jobs.logs.streams import Line, Selection
+from launcher.jobs.lookup import describe
+from launcher.jobs.outcome import ENDED
 
 
-@click.command("logs", short_help="Show what a job has said, and follow it to its end.")
-@click.argument("name", shell_complete=job_names)
-@click.option("--follow/--no-follow", default=False, help="Go on until the job has ended, and say how it did.")
-@click.option("--since", metavar="AGE", help="Leave out what is older: 10m, 2h, 1d.")
-@click.option("--host", metavar="HOST", help="One host's lines only: algo-2.")
-@click.option(
-    "--plot",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Draw the job's metrics into a .png or .svg file.",
-)
-@account_options
-@json_option
-def command(name: str, **options: Any) -> None:
-    """Show the lines of the training job NAME, all hosts in the order of time. With --json, each is a JSON object."""
-    as_json, file = options["as_json"], options["plot"]
-    if file:
-        from launcher.jobs.logs.plot import check
+class LogsOptions(AccountOptions):
+    """The options of `launch logs`."""
 
-        check(file)
-    since = int(moment_of(options["since"]).timestamp() * 1000) if options["since"] else None
-    selection = Selection(since=since, host=options["host"])
-    account, console = open_account(options["region"], options["profile"]), Console(as_json=as_json)
-    if options["follow"]:
-        raise click.exceptions.Exit(_follow(account, name, console, selection, options))
-    _show(account, name, console, selection, options)
+    name: str = argument(shell_complete=job_names)
+    follow: bool = option(
+        "--follow/--no-follow", default=False, help="Continue until the job has ended, and report how it ended."
+    )
+    since: str | None = option(metavar="AGE", help="Leave out older lines: 10m, 2h, 1d.")
+    host: str | None = option(metavar="HOST", help="Only the lines of one host: algo-2.")
+    plot: Path | None = option(
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Draw the job's metrics into a .png or .svg file.",
+    )
 
 
-def _follow(account: Account, name: str, console: Console, selection: Selection, options: dict[str, Any]) -> int:
-    from launcher.jobs.follow import View
-
-    on_line = _print_json if options["as_json"] else None
-    view = View(selection=selection, on_line=on_line, plot=options["plot"])
-    outcome = launcher.follow(name, account=account, console=console, view=view)
-    if options["as_json"]:
+def run(options: LogsOptions) -> int:
+    """Print the lines; with `follow`, the exit code is that of the job's end."""
+    if options.plot:
+        check(options.plot)
+    since = int(moment_of(options.since).timestamp() * 1000) if options.since else None
+    selection = Selection(since=since, host=options.host)
+    account, console = open_account(options.region, options.profile), Console(as_json=options.as_json)
+    if not options.follow:
+        return _show(account, console, selection, options)
+    view = View(selection=selection, on_line=_print_json if options.as_json else None, plot=options.plot)
+    outcome = launcher.follow(options.name, account=account, console=console, view=view)
+    if options.as_json:
         click.echo(json.dumps(outcome.as_data()))
     return outcome.exit_code
 
 
-def _show(account: Account, name: str, console: Console, selection: Selection, options: dict[str, Any]) -> None:
-    """What there is now."""
-    from launcher.jobs.follow import LinePrinter
-    from launcher.jobs.logs.hosts import check_host, hosts_of
-    from launcher.jobs.logs.lines import lines_so_far
-    from launcher.jobs.logs.metrics import Metrics
-    from launcher.jobs.logs.plot import plot
-    from launcher.jobs.lookup import describe
-    from launcher.jobs.outcome import ENDED
-
+def _show(account: Account, console: Console, selection: Selection, options: LogsOptions) -> int:
+    """Print the lines written so far."""
+    name = options.name
     description = describe(account, name)
     check_host(selection.host, hosts_of(description), name)
     ended = description["TrainingJobStatus"] in ENDED
-    if not ended:  # else a job that talks faster than it is read would be followed after all
+    if not ended:  # a job may write faster than its lines are read, and this would never end
         selection = selection._replace(until=int(time.time() * 1000) + 1)
     metrics = Metrics(description.get("AlgorithmSpecification", {}).get("MetricDefinitions", ()), console.warn)
-    show = _print_json if options["as_json"] else LinePrinter(console)
+    show = _print_json if options.as_json else LinePrinter(console)
     count = 0
-    for line in lines_so_far(account, name, selection, on_trouble=lambda error: _tell(console, error)):
+    for line in lines_so_far(account, name, selection, on_trouble=lambda error: _warn(console, error)):
         show(line)
         metrics.note(line.timestamp, line.host, line.message)
         count += 1
-    if not count:
-        if selection.since or selection.host:
-            who = f"{selection.host} of {name}" if selection.host else name
-            console.say(
-                f"{who} has said nothing{' since then' if selection.since else ''}; leave out --since or --host for more"
-            )
-        else:
-            console.say(f"{name} is {description['SecondaryStatus']} and has said nothing{' yet' * (not ended)}")
+    if not count and (selection.since or selection.host):
+        of_host, in_time = f"of {selection.host} " * bool(selection.host), "in this time " * bool(selection.since)
+        console.say(f"{name}: no lines {of_host}{in_time}".rstrip() + "; leave out --since or --host for more")
+    elif not count:
+        console.say(f"{name}: {description['SecondaryStatus']}; no lines{' yet' * (not ended)}")
     if not ended:
-        console.say(f"{name} goes on ({description['SecondaryStatus']}); --follow shows the rest")
-    if options["plot"]:
-        drawn = plot(metrics.panels(), name, options["plot"])
-        console.say(f"plot {shown_path(options['plot'])}" if drawn else "no metric was found, so nothing is drawn")
+        console.say(f"{name} continues ({description['SecondaryStatus']}); --follow shows the rest")
+    if options.plot:
+        drawn = plot(metrics.panels(), name, options.plot)
+        console.say(
+            f"plot {shown_path(options.plot)}" if drawn else f"{options.plot}: not drawn; no metrics were found"
+        )
+    return 0
 
 
-def _tell(console: Console, error: AwsError) -> None:
+def _warn(console: Console, error: AwsError) -> None:
     if not error.is_throttled:
         console.warn(f"{error}; trying again until it works")
 
@@ -103,3 +96,13 @@ def _print_json(line: Line) -> None:
     at = datetime.fromtimestamp(line.timestamp / 1000, timezone.utc)
     shown = {"timestamp": at.isoformat(timespec="milliseconds"), "host": line.host, "message": line.message}
     click.echo(json.dumps(shown, ensure_ascii=False))
+
+
+COMMAND = Command(
+    options=LogsOptions,
+    run=run,
+    summary="Show a job's lines, and follow it to its end.",
+    help="Show the lines of the training job NAME, those of all hosts by time. With --json, each is a JSON object.",
+    exit_codes=(0, 2, 3, 4, 5),
+    example="logs digits-1 --since 1h",
+)

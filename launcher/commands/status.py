@@ -1,4 +1,4 @@
-"""`launch status NAME`: how a job stands, or how it ended."""
+"""`launch status NAME`: what a job is doing, or how it ended."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import json
 
 import click
 
+from launcher.commands.card import Command
 from launcher.commands.completion import job_names
-from launcher.commands.options import account_options, json_option, open_account
+from launcher.commands.options import AccountOptions, argument, open_account
 from launcher.console import Console
 from launcher.jobs.ending import report
 from launcher.jobs.logs.lines import last_lines
@@ -16,19 +17,32 @@ from launcher.jobs.outcome import Outcome
 from launcher.jobs.statuses import Statuses
 
 
-@click.command("status", short_help="Show how a job stands, or how it ended.")
-@click.argument("name", shell_complete=job_names)
-@account_options
-@json_option
-def command(name: str, region: str | None, profile: str | None, as_json: bool) -> None:
-    """Show the training job NAME: what it has been doing for how long, and when it has ended, its cost, outputs and failure."""
-    account = open_account(region, profile)
-    description = describe(account, name)
-    lines = last_lines(account, name) if description["TrainingJobStatus"] == "Failed" else ()
+class StatusOptions(AccountOptions):
+    """The options of `launch status`."""
+
+    name: str = argument(shell_complete=job_names)
+
+
+def run(options: StatusOptions) -> int:
+    """Show the job; the exit code does not depend on how it ended."""
+    account = open_account(options.region, options.profile)
+    description = describe(account, options.name)
+    lines = last_lines(account, options.name) if description["TrainingJobStatus"] == "Failed" else ()
     outcome = Outcome(description, last_lines=tuple(map(account.veil.over, lines)))
-    if as_json:
+    if options.as_json:
         click.echo(json.dumps(outcome.as_data(), indent=2))
-        return
-    console = Console()
-    Statuses(console.say).tell(description)
-    report(outcome, console, account.region)
+    else:
+        console = Console()
+        Statuses(console.say).show(description)
+        report(outcome, console, account.region)
+    return 0
+
+
+COMMAND = Command(
+    options=StatusOptions,
+    run=run,
+    summary="Show what a job is doing, or how it ended.",
+    help="Show the statuses of the training job NAME and how long each took; after its end also its cost, outputs and failure.",
+    exit_codes=(0, 2, 3),
+    example="status digits-1",
+)

@@ -141,7 +141,7 @@ class _Following:
     def to_the_end(self) -> None:
         """Rounds until the job has ended and its last line has been shown."""
         while True:
-            if self._statuses.tell(self.description) and self._logs is not None:
+            if self._statuses.show(self.description) and self._logs is not None:
                 self._logs.expect_streams()
             if self.description["TrainingJobStatus"] in ENDED:
                 break

@@ -16,7 +16,7 @@ class Statuses:
         self._told = 0  # transitions
         self._message = ""  # of the last of them; it changes while the status stays
 
-    def tell(self, description: Mapping[str, Any]) -> bool:
+    def show(self, description: Mapping[str, Any]) -> bool:
         """Say the transitions and messages that have not been said; whether there was a transition among them."""
         before = self._told
         transitions = description.get("SecondaryStatusTransitions") or []

@@ -9,14 +9,18 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import click
 import yaml
 
 import channel_specs
 from launcher.api import plan
 from launcher.checks import RULES
+from launcher.commands import COMMANDS
+from launcher.commands.card import EXIT_CODES, Command
 from launcher.cost.table import unpriced
 from launcher.preflight import CHECKS
 from launcher.reference.codes import OTHER_CODES, OTHER_WARNINGS
@@ -34,16 +38,11 @@ def specs_table() -> str:
 
 def commands_tables() -> str:
     """Every command with its options, as `--help` has them."""
-    import click
-
-    from launcher.cli import cli
-    from launcher.commands import COMMANDS
-
+    context = click.Context(click.Command("launch"))
     parts = []
-    context = click.Context(cli)
-    for name in COMMANDS:
-        command = cli.get_command(context, name)
-        assert command is not None, "of the table"
+    for name, module in COMMANDS.items():
+        card: Command = import_module(module).COMMAND
+        command = card.as_click(name)
         arguments = [each.make_metavar(context) for each in command.params if isinstance(each, click.Argument)]
         words = " ".join(["launch", *([] if name == "run" else [name]), *arguments])
         rows = [
@@ -51,16 +50,23 @@ def commands_tables() -> str:
             for each in command.params
             if isinstance(each, click.Option)
         ]
-        first = " ".join((command.help or "").split("\n\n")[0].split())
-        parts.append("\n".join([f"**`{words}`** {first}", "", "| option | meaning |", "|---|---|", *rows]))
+        first = " ".join(card.help.split("\n\n")[0].split())
+        ends = f"Example: `launch {card.example}`. Exit codes: {', '.join(map(str, card.exit_codes))}."
+        parts.append("\n".join([f"**`{words}`** {first} {ends}", "", "| option | meaning |", "|---|---|", *rows]))
     return "\n\n".join(parts)
 
 
-def _metavar(option: Any) -> str:
+def exit_codes_table() -> str:
+    """Every exit code, a row each."""
+    rows = [f"| {code} | {_in_cell(meaning)} |" for code, meaning in EXIT_CODES.items()]
+    return "\n".join(["| code | meaning |", "|---|---|", *rows])
+
+
+def _metavar(option: click.Option) -> str:
     return "" if option.is_flag else f" {option.metavar or (option.name or '').upper()}"
 
 
-def _option_help(option: Any) -> str:
+def _option_help(option: click.Option) -> str:
     return (option.help or "").replace("|", "\\|").replace("<", "&lt;")
 
 
@@ -193,6 +199,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "channels": channels_tables,
     "specs": specs_table,
     "commands": commands_tables,
+    "exit_codes": exit_codes_table,
     "preflight": preflight_table,
     "codes": codes_table,
     "unpriced": unpriced_line,

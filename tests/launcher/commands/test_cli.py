@@ -105,8 +105,8 @@ def test_what_cannot_be_ignored_says_so(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--dry-run", "--local"], "--dry-run and --local are two things; give one of them"),
-        (["--dry-run", "--no-check"], "--dry-run submits nothing; leave out --no-check"),
+        (["--dry-run", "--local"], "--dry-run and --local exclude each other; pass one of them"),
+        (["--dry-run", "--no-check"], "--no-check works only with a submission; leave out --dry-run or it"),
         (["--sample", "3"], "--sample works only with --local; add --local or leave it out"),
         (["--no-namespaces"], "--no-namespaces works only with --local; add --local or leave it out"),
         (["--mount", "fs-1=x"], "--mount works only with --local; add --local or leave it out"),

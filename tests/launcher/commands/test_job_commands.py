@@ -86,7 +86,7 @@ def test_list(aws: StandIn, request_of: dict[str, Any]) -> None:
     assert [job["TrainingJobName"] for job in data("list", "--limit", "1")] == ["cats"]
     assert len(data("list", "--since", "5m")) == 2
     assert data("list", "--since", "0s") == []
-    assert "no training jobs in us-east-1" in launch("list", "--since", "0s").stderr
+    assert "us-east-1: no training jobs" in launch("list", "--since", "0s").stderr
     assert NAME in launch("list").stdout.replace("\n", "")
 
 
@@ -137,7 +137,7 @@ def test_who_may_not_ask_for_tags_goes_on_without(aws: StandIn, request_of: dict
     done = launch("rerun", NAME, "--dry-run", "--json")
     assert "Tags" not in json.loads(done.stdout)
     assert "the tags of" in done.stderr
-    assert "the new job has none of them" in done.stderr
+    assert "the new job gets no tags" in done.stderr
     done = launch("diff", "job.yaml", NAME, "--json")
     assert json.loads(done.stdout) == []
     assert "they are not compared" in done.stderr
@@ -174,7 +174,7 @@ def test_a_job_that_ends_while_it_is_stopped_is_as_good_as_stopped(aws: StandIn,
         launch("stop", NAME)
     aws.job(NAME, "Training")
     aws.job(NAME, "Completed")
-    assert "Completed already" in launch("stop", NAME).stderr
+    assert "already Completed" in launch("stop", NAME).stderr
 
 
 def test_rerun_sends_the_same_under_a_new_name(aws: StandIn, request_of: dict[str, Any]) -> None:
@@ -201,7 +201,7 @@ def test_what_is_wrong_with_a_change_is_told_at_the_change(request_of: dict[str,
 
 def test_diff(aws: StandIn, request_of: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert data("diff", "job.yaml", NAME) == []
-    assert "asks for what" in launch("diff", "job.yaml", NAME).stderr
+    assert "no differences between" in launch("diff", "job.yaml", NAME).stderr
     changed = ("--set", "hyperparameters.epochs=7", "--set", "channels.more=null", "--set", "tags.team=sound")
     found = {each["path"]: (each["job"], each["plan"]) for each in data("diff", "job.yaml", NAME, *changed)}
     assert found["HyperParameters.epochs"] == ('"5"', '"7"')

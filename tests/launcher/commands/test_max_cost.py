@@ -14,7 +14,7 @@ import pytest
 
 import launcher
 from aws_stand_in import StandIn
-from launcher.commands.agreement import require_agreement
+from launcher.commands.effects.agreement import require_agreement
 from launcher.console import Console
 from launcher.cost.limit import VARIABLE, limit_of, objection
 from launcher.errors import InputError, RefusedError

@@ -249,7 +249,7 @@ def test_the_command_without_following(aws: StandIn, tmp_path: Path) -> None:
     shown = launch_logs("cats-1", "--since", "10m", "--host", "algo-1", "--plot", str(tmp_path / "loss.svg"))
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.splitlines() == ["algo-1 | loss=0.5", "algo-1 | loss=0.25", "algo-1 | Straße"]
-    assert "cats-1 goes on (Training); --follow shows the rest" in shown.stderr
+    assert "cats-1 continues (Training); --follow shows the rest" in shown.stderr
     assert (tmp_path / "loss.svg").is_file()
 
     shown = launch_logs("cats-1", "--json")
@@ -286,7 +286,7 @@ def test_a_reader_that_has_had_enough(aws: StandIn) -> None:
 def test_a_selection_that_holds_nothing_is_told_as_such(aws: StandIn) -> None:
     job(aws)
     aws.log("cats-1", ["old"], timestamps=[1000])
-    assert "cats-1 has said nothing since then" in launch_logs("cats-1", "--since", "5s").stderr
+    assert "cats-1: no lines in this time;" in launch_logs("cats-1", "--since", "5s").stderr
 
 
 def on_a_terminal(arguments: list[str], until: Callable[[str], bool], then: Callable[[int], None]) -> tuple[int, str]:

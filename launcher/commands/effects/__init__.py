@@ -1,0 +1,10 @@
+"""What a command does with a plan: one card per module, and one row in this table.
+
+Here: asking AWS, asking for agreement, printing results. Not here: parsing (`commands`), and the work itself (`launcher.api`).
+"""
+
+from launcher.commands.effects import check, dry_run, local, submit
+from launcher.commands.effects.effect import Effect
+
+# The last is what a command does if no flag chooses another.
+EFFECTS: tuple[Effect, ...] = (dry_run.EFFECT, check.EFFECT, local.EFFECT, submit.EFFECT)

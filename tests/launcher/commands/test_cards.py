@@ -1,0 +1,147 @@
+"""The cards of commands and effects: what each one declares, tried against the stand-in for AWS."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+import launcher
+from aws_stand_in import StandIn
+from launcher.commands import COMMANDS
+from launcher.commands.card import EXIT_CODES, Command
+from launcher.commands.effects import EFFECTS
+from launcher.commands.effects.effect import Effect, choose
+
+SPEC = """\
+base_name: digits
+image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/mine:1
+role_arn: arn:aws:iam::123456789012:role/trainer
+resource_config: {instance_type: ml.m5.large, instance_count: 1, volume_size_in_gb: 10}
+stopping_condition: {max_runtime_in_seconds: 3600}
+output_data_config: {s3_output_path: s3://mine/out/}
+hyperparameters: {epochs: 5}
+channels: {train: s3://mine/train/}
+"""
+CARDS: dict[str, Command] = {name: importlib.import_module(module).COMMAND for name, module in COMMANDS.items()}
+SUBMISSION = EFFECTS[-1]
+
+
+@pytest.fixture
+def account(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    """An account with the running job digits-1, and a working directory with job.yaml."""
+    (tmp_path / "job.yaml").write_text(SPEC)
+    monkeypatch.chdir(tmp_path)
+    aws.client("sagemaker").create_training_job(**launcher.plan("job.yaml", name="digits-1").request)
+    aws.job("digits-1", "Training")
+    aws.log("digits-1", ["epoch 1"])
+    aws.clear_calls()
+    return aws
+
+
+def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "launcher", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False, timeout=100)
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_help_of_command_explains_it_and_every_option(name: str) -> None:
+    command = CARDS[name].as_click(name)
+    text = " ".join(command.get_help(click.Context(command, info_name=name)).split())
+    assert CARDS[name].help.split("\n\n")[0] in text
+    assert CARDS[name].summary.endswith(".")
+    options = [each for each in command.params if isinstance(each, click.Option)]
+    assert [each.name for each in options if not (each.help or "").endswith(".")] == []
+    assert f"Example: launch {CARDS[name].example}" in text
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_example_of_command_runs_and_its_json_parses(name: str, account: StandIn) -> None:
+    card = CARDS[name]
+    done = launch(*shlex.split(card.example))
+    assert done.returncode == 0, done.stderr
+    assert ("as_json" in card.options.declared()) == (not card.without_json)
+    if card.without_json:
+        return
+    done = launch(*shlex.split(card.example), "--json")
+    assert done.returncode == 0, done.stderr
+    values = done.stdout.splitlines() if name == "logs" else [done.stdout]
+    assert all(json.loads(value) is not None for value in values)
+    assert values
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_exit_codes_of_command_are_documented(name: str, account: StandIn) -> None:
+    """Done, wrong arguments, and calls that AWS denies."""
+    card = CARDS[name]
+    assert {*card.exit_codes} <= EXIT_CODES.keys()
+    assert launch(name, "--no-such-option").returncode == 2
+    for operation in ("DescribeTrainingJob", "ListTrainingJobs", "StopTrainingJob", "CreateTrainingJob"):
+        account.deny(f"sagemaker:{operation}")
+    codes = {launch(*shlex.split(card.example)).returncode, 2}
+    assert codes <= {*card.exit_codes}
+    asks = bool(account.calls())
+    account.clear_faults()
+    assert (codes == {2, 3}) == asks
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_options_of_command_are_frozen(name: str) -> None:
+    options = CARDS[name].options
+    first = next(iter(options.declared()))
+    values = options(dict.fromkeys(options.declared()))
+    with pytest.raises(AttributeError, match=rf"{first} is frozen"):
+        setattr(values, first, "changed")
+
+
+def test_every_module_of_commands_is_in_a_table() -> None:
+    folder = Path(importlib.import_module("launcher.commands").__file__ or "").parent
+    effects = {importlib.import_module(each.carry_out.__module__).__name__ for each in EFFECTS}
+    for file in [*folder.glob("*.py"), *folder.glob("effects/*.py")]:
+        text, dotted = file.read_text(encoding="utf-8"), ".".join(file.with_suffix("").parts[-3:])
+        if re.search("^COMMAND = ", text, re.MULTILINE):
+            assert dotted in COMMANDS.values()
+        if re.search("^EFFECT = ", text, re.MULTILINE):
+            assert f"launcher.{dotted}" in effects
+
+
+@pytest.mark.parametrize("effect", EFFECTS, ids=str)
+def test_effect_is_an_example_of_help(effect: Effect) -> None:
+    text = " ".join(launch("--help").stdout.split())
+    assert f"launch {effect.example} {effect.summary}" in text
+    assert effect.flag is None or str(effect) in effect.example
+
+
+FIELDS = {name: each for effect in EFFECTS for name, each in effect.options.declared().items()}
+
+
+def chosen(effect: Effect, **given: object) -> object:
+    """What a user gets who passes the flag of `effect` and `given`."""
+    defaults = {name: each.settings["default"] for name, each in FIELDS.items()}
+    return choose(EFFECTS, {**defaults, **({effect.flag: True} if effect.flag else {}), **given})
+
+
+@pytest.mark.parametrize("effect", EFFECTS, ids=str)
+def test_effect_refuses_options_of_others(effect: Effect) -> None:
+    for name in FIELDS:
+        if name in effect.options.declared():
+            assert chosen(effect, **{name: "given"})
+        elif effect.flag or name not in (each.flag for each in EFFECTS):
+            with pytest.raises(click.UsageError, match=r"exclude each other|works only with"):
+                chosen(effect, **{name: "given"})
+
+
+@pytest.mark.parametrize("effect", EFFECTS, ids=str)
+def test_contradictions_of_effect_are_refused(effect: Effect) -> None:
+    for first, second in effect.contradictions:
+        expected = f"{effect.dashed(first)} and {effect.dashed(second)} exclude each other; pass one of them"
+        with pytest.raises(click.UsageError, match=expected):
+            chosen(effect, **{first: True, second: True})
+    assert SUBMISSION.contradictions
