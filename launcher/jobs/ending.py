@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from launcher.console import Console
+from launcher.cost import estimate_of_job
 from launcher.durations import duration
 from launcher.jobs.failures.reasons import headline, likely_cause
 from launcher.jobs.logs.hosts import hosts_of
@@ -52,8 +53,6 @@ def _time_and_cost(description: Mapping[str, Any], region: str) -> Iterator[tupl
             # AWS's own formula, of BillableTimeInSeconds' documentation.
             saved = f"; spot saved {max(0.0, 1 - billed / trained):.0%}"
         yield "billed", f"{_length(billed)}{hosts}{saved}"
-        from launcher.cost import estimate_of_job
-
         if estimate := estimate_of_job(description, region):
             yield "cost", estimate.text
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from launcher.cost import estimate_of_job
 from launcher.errors import StoppedError, TrainingFailedError
+from launcher.jobs.failures.reasons import likely_cause
 
 ENDED = ("Completed", "Failed", "Stopped")  # TrainingJobStatus; InProgress and Stopping are the others
 INTERRUPTED = 130  # Ctrl-C: following ended, the job did not
@@ -55,9 +57,6 @@ class Outcome:
 
     def as_data(self) -> dict[str, Any]:
         """The result for `--json`, with AWS's names, and names of ours for what the report says besides."""
-        from launcher.cost import estimate_of_job
-        from launcher.jobs.failures.reasons import likely_cause
-
         shown = {key: _plain(self.description[key]) for key in _SHOWN if self.description.get(key) is not None}
         # JSON has no NaN, and a training that diverged has nothing else to report.
         metrics = {name: value if math.isfinite(value) else None for name, value in self.metrics.items()}
