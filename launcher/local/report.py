@@ -14,7 +14,7 @@ from entrypoints.start.failure import shell_code
 from launcher.console import human_bytes, shown_path
 from launcher.jobs.failures.reasons import Cause, headline, likely_cause
 from launcher.local import outputs
-from launcher.local.watch import Outcome
+from launcher.local.watch import RunResult
 from launcher.local.workspace import LocalRun
 
 _LAST_BYTES = 64 * 1024  # of a host's log, where a failure's cause is looked for
@@ -35,7 +35,7 @@ def announce(run: LocalRun) -> None:
         run.console.say(f"  code: {code}")
 
 
-def report(run: LocalRun, outcome: Outcome) -> int:
+def report(run: LocalRun, outcome: RunResult) -> int:
     """Keep what the job left behind, drop the rest, and say how it ended; returns the command's exit code."""
     roots = [run.root(host) for host in run.hosts]
     with run.console.progress("packing what the job left (cannot be stopped)", counted=False):
@@ -64,7 +64,7 @@ def report(run: LocalRun, outcome: Outcome) -> int:
     return outcome.exit_code
 
 
-def _likely_cause(run: LocalRun, outcome: Outcome, reason: str) -> Cause | None:
+def _likely_cause(run: LocalRun, outcome: RunResult, reason: str) -> Cause | None:
     """Look the failure up as that of a job in AWS; None if nothing is known beyond the script's own words."""
     index = next((index for index, code in enumerate(outcome.exit_codes) if code), 0)
     text = f"AlgorithmError: {reason}, exit code: {shell_code(outcome.exit_codes[index])}"
@@ -79,7 +79,7 @@ def _likely_cause(run: LocalRun, outcome: Outcome, reason: str) -> Cause | None:
     return cause if cause and cause.code != "script-failed" else None
 
 
-def _summarise(run: LocalRun, result: dict[str, Any], outcome: Outcome) -> None:
+def _summarise(run: LocalRun, result: dict[str, Any], outcome: RunResult) -> None:
     say = run.console.say
     colour = {"Completed": "green", "Failed": "red"}.get(result["TrainingJobStatus"], "yellow")
     say()

@@ -26,7 +26,7 @@ _LONGEST_LINE = 1 << 20  # bytes; a job that prints no line breaks must not fill
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunResult:
     """How a run ended."""
 
     status: Literal["Completed", "Failed", "Stopped"]
@@ -116,7 +116,7 @@ class _Watch:
             process.wait()
 
 
-def watch(hosts: Sequence[sandbox.HostProcess], run: LocalRun, failures: list[Exception]) -> Outcome:
+def watch(hosts: Sequence[sandbox.HostProcess], run: LocalRun, failures: list[Exception]) -> RunResult:
     """Start the hosts and follow them; returns when the last of their processes has ended."""
     definitions = run.plan.request.get("AlgorithmSpecification", {}).get("MetricDefinitions", ())
     state = _Watch(run, failures, patterns=patterns(definitions, run.console.warn))
@@ -148,11 +148,13 @@ def watch(hosts: Sequence[sandbox.HostProcess], run: LocalRun, failures: list[Ex
     seconds = time.monotonic() - begun
     if interrupted or timed_out:
         reason = "" if interrupted else f"MaxRuntimeInSeconds ({limit}) is over"
-        return Outcome("Stopped", codes, seconds, state.metrics, 130 if interrupted else StoppedError.exit_code, reason)
+        return RunResult(
+            "Stopped", codes, seconds, state.metrics, 130 if interrupted else StoppedError.exit_code, reason
+        )
     if failures:
-        return Outcome("Failed", codes, seconds, state.metrics, TrainingFailedError.exit_code, str(failures[0]))
+        return RunResult("Failed", codes, seconds, state.metrics, TrainingFailedError.exit_code, str(failures[0]))
     if failed:
         # Hosts that were stopped because another failed are not to blame for their exit codes.
         blamed = tuple(code or 0 for code in ended)
-        return Outcome("Failed", blamed, seconds, state.metrics, TrainingFailedError.exit_code)
-    return Outcome("Completed", codes, seconds, state.metrics, 0)
+        return RunResult("Failed", blamed, seconds, state.metrics, TrainingFailedError.exit_code)
+    return RunResult("Completed", codes, seconds, state.metrics, 0)
