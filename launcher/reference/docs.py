@@ -6,6 +6,7 @@ A part begins with `<!-- NAME: generated -->` and ends with `<!-- end -->`. A te
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -28,6 +29,8 @@ from launcher.reference.schema import schema
 from launcher.request.text import as_yaml
 from launcher.spec.channels import KINDS
 from launcher.spec.channels.base import BaseChannel
+
+_ROOT = Path(__file__).parents[2]
 
 
 def specs_table() -> str:
@@ -147,9 +150,19 @@ def _values(field: dict[str, Any]) -> str:
     return ", ".join(dict.fromkeys(words))
 
 
+def rooms_table() -> str:
+    """The packages of the project, a row each, with the first line of their docstrings."""
+    files = sorted(file for package in ("launcher", "entrypoints") for file in (_ROOT / package).glob("*/__init__.py"))
+    rows = []
+    for file in files:
+        said = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+        rows.append(f"| `{file.parent.relative_to(_ROOT)}/` | {_in_cell(said.splitlines()[0])} |")
+    return "\n".join(["| package | what belongs there |", "|---|---|", *rows])
+
+
 def request_block() -> str:
     """What the README's first spec becomes, as `--dry-run` prints it."""
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    readme = (_ROOT / "README.md").read_text(encoding="utf-8")
     spec = yaml.safe_load(readme.split("```yaml\n")[1].split("```")[0])
     return f"```yaml\n{as_yaml(plan(spec, name='digits-1').request)}```"
 
@@ -191,9 +204,17 @@ def unpriced_line() -> str:
 
 
 # From the root of the repository.
-PAGES = ("README.md", "launcher/README.md", "channel_specs/README.md", "entrypoints/README.md", "tests/README.md")
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "launcher/README.md",
+    "channel_specs/README.md",
+    "entrypoints/README.md",
+    "tests/README.md",
+)
 
 PARTS: dict[str, Callable[[], str]] = {
+    "rooms": rooms_table,
     "request": request_block,
     "keys": keys_table,
     "channels": channels_tables,
