@@ -6,10 +6,10 @@ BIN    := .venv/bin
 PIP     = $(BIN)/python -m pip --disable-pip-version-check install
 DEMO   := .launch/demo
 
-.PHONY: help demo test sdk-test s3-tests bench check format generate lock recording env clean
+.PHONY: help demo test sdk-test s3-tests coverage coverage-all bench check format generate lock recording env clean
 
 help:  ## List these commands.
-	@sed -n 's/^\([a-z0-9-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z0-9-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 demo: env  ## Train a small model here, from all kinds of channels.
 	$(BIN)/python -m launcher.demo $(DEMO)/data
@@ -17,6 +17,17 @@ demo: env  ## Train a small model here, from all kinds of channels.
 
 test: check  ## Run every check and test.
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+# Measuring doubles the time of tests that compute, so CI measures the two halves without effects: from a spec to the request, and
+# from bytes to samples.
+MEASURED      := launcher/spec launcher/parsing launcher/request launcher/checks entrypoints/records
+MEASURED_BY   := $(addprefix tests/,$(MEASURED)) tests/launcher/importing -k "not (fuzz or corpus or augmented or peers or by_channel)"
+COVERAGE_TEST  = $(BIN)/python -m pytest -q -n 2 --dist loadfile --cov-report=term
+coverage: env  ## Measure branch coverage from a spec to the request and from bytes to samples.
+	$(COVERAGE_TEST) $(addprefix --cov=,$(MEASURED)) $(MEASURED_BY) --cov-fail-under=90
+
+coverage-all: env  ## Measure branch coverage of everything; takes twice as long as `make test`.
+	$(COVERAGE_TEST) --cov=launcher --cov=entrypoints
 
 # Trains with both majors of SageMaker's SDK against moto. They share no environment, and take 2 GB in .sdk and some minutes.
 sdk-test: env .sdk/v2/ready .sdk/v3/ready  ## Train with both majors of SageMaker's SDK against moto.
@@ -93,4 +104,4 @@ bench: env .bench/ready .sdk/v2/ready  ## Measure reading speed beside other pac
 	@touch $@
 
 clean:  ## Remove the environments and everything else that these commands made.
-	rm -rf .venv .sdk .s3-tests .bench .launch .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .sdk .s3-tests .bench .launch .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import aws_stand_in
 import preflight_world
@@ -17,6 +18,10 @@ from entrypoints import contract
 from entrypoints.fetching import listing
 from entrypoints.job.environment import Environment, load_environment
 from launcher.local.s3_server import serve
+
+# A busy machine, or one that measures coverage, makes examples slowly; that is no failure.
+settings.register_profile("any-speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any-speed")
 
 OPTIONAL = {"fusermount3": "FUSE (package fuse3)", "rclone": "rclone"}
 
