@@ -14,7 +14,7 @@ from entrypoints import contract
 from launcher.errors import RefusedError
 from launcher.local.cluster import Host
 from launcher.local.data.delivery import BindMount, Store
-from launcher.local.data.objects import list_prefix
+from launcher.local.data.selection import list_prefix
 from launcher.local.outputs import local_place
 from launcher.local.workspace import LocalRun
 from launcher.s3.uri import parse_s3_uri

@@ -31,7 +31,7 @@ from launcher.local.checkpoints import Checkpoints
 from launcher.local.cluster import Host, channels_of, entries_of, hosts_of, sharing
 from launcher.local.data.delivery import BindMount, Delivery, Store
 from launcher.local.data.given import Given, give_channels
-from launcher.local.data.objects import total_bytes
+from launcher.local.data.selection import total_bytes
 from launcher.local.data.stores import embedded_store, remote_store
 from launcher.local.hosts import prepare_host, write_code
 from launcher.local.providers import provide, provider_of

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from launcher.local.data.objects import S3Object, list_objects
+from launcher.local.data.selection import S3Object, list_objects
 from launcher.s3.reading import Stream
 from launcher.s3.uri import Place
 

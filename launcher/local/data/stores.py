@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import Store
-from launcher.local.data.sources import FolderObjects, RemoteObjects
+from launcher.local.data.object_stores import FolderObjects, RemoteObjects
 
 if TYPE_CHECKING:
     from launcher.spec.job import JobSpec

@@ -19,7 +19,7 @@ from threading import Event, Lock
 from launcher.errors import RefusedError
 from launcher.local import sandbox
 from launcher.local.data.delivery import BindMount, Delivery
-from launcher.local.data.objects import S3Object, as_tree, host_items, is_sharded
+from launcher.local.data.selection import S3Object, as_tree, host_items, is_sharded
 from launcher.local.providers.places import empty_directory, occupied, remove_tree
 from launcher.s3.uri import Place, parse_s3_uri
 

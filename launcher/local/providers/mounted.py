@@ -20,7 +20,7 @@ from pathlib import Path
 
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import BindMount, Delivery
-from launcher.local.data.objects import NoObjectsError, S3Object, as_tree, host_items, is_sharded
+from launcher.local.data.selection import NoObjectsError, S3Object, as_tree, host_items, is_sharded
 from launcher.local.providers.copied import copied
 from launcher.local.providers.fuse import MountFailedError, Which, mounted
 from launcher.local.providers.mount_tools import TOOLS, MountTool, View

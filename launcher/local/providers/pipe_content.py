@@ -18,7 +18,7 @@ from typing import IO
 from launcher.checks.job.code import LINES
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import Delivery
-from launcher.local.data.objects import S3Object, host_items
+from launcher.local.data.selection import S3Object, host_items
 from launcher.s3.manifests import AugmentedManifest
 from launcher.s3.reading import CHUNK, Stream
 from launcher.s3.uri import Place

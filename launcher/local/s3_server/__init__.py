@@ -1,7 +1,7 @@
 """Serves a folder as S3 on this machine: `DIR/s3/<bucket>/<key>` is object `<key>` of `<bucket>`.
 
 A local run serves its `--data` folder to whatever speaks S3: FastFile's mount, s3torchconnector, and scripts. File and Pipe
-read the store itself (`launcher.local.data.sources`). moto would do for small data, but reads the whole object into memory for
+read the store itself (`launcher.local.data.object_stores`). moto would do for small data, but reads the whole object into memory for
 every range. Here files are sent from where they are, by sendfile, and writes go to the run's own folder, never into the data
 (store.py).
 
@@ -16,7 +16,7 @@ refuses as NotImplemented. Not like S3:
 - There are no versions, ACLs, tags or object locks, and no region but us-east-1. A header that asks for one is refused, but for
   the ACLs `private` and `bucket-owner-full-control`, which describe what is the case anyway.
 
-wire.py is HTTP, this file says which operation a request is, buckets.py, objects.py and multipart.py do it. Latency and faults, for
+wire.py is HTTP, this file says which operation a request is, buckets.py, object_operations.py and multipart.py do it. Latency and faults, for
 measurements and tests, go between them as a function around `answer` (`serve`'s `around`; latency.py is one).
 """
 
@@ -32,7 +32,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 from urllib.parse import parse_qsl, unquote
 
-from launcher.local.s3_server import buckets, headers, multipart, objects
+from launcher.local.s3_server import buckets, headers, multipart, object_operations
 from launcher.local.s3_server.call import Call
 from launcher.local.s3_server.documents import NO_VERSION, S3Error
 from launcher.local.s3_server.storage.store import Store
@@ -55,14 +55,14 @@ OPERATIONS: Mapping[tuple[str, str, str], Operation] = MappingProxyType(
         ("PUT", "bucket", ""): buckets.create_bucket,
         ("DELETE", "bucket", ""): buckets.delete_bucket,
         ("POST", "bucket", "delete"): buckets.delete_objects,
-        ("GET", "object", ""): objects.get_object,
-        ("HEAD", "object", ""): objects.get_object,
+        ("GET", "object", ""): object_operations.get_object,
+        ("HEAD", "object", ""): object_operations.get_object,
         ("GET", "object", "uploadId"): multipart.list_parts,
-        ("PUT", "object", ""): objects.put_object,
+        ("PUT", "object", ""): object_operations.put_object,
         ("PUT", "object", "uploadId"): multipart.upload_part,
         ("POST", "object", "uploads"): multipart.create_multipart_upload,
         ("POST", "object", "uploadId"): multipart.complete_multipart_upload,
-        ("DELETE", "object", ""): objects.delete_object,
+        ("DELETE", "object", ""): object_operations.delete_object,
         ("DELETE", "object", "uploadId"): multipart.abort_multipart_upload,
     }
 )

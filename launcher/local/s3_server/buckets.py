@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from launcher.local.s3_server.call import Call, xml
 from launcher.local.s3_server.documents import NO_VERSION, Pairs, S3Error, Value, read_deletions, timestamp
-from launcher.local.s3_server.storage.listing import Page, make_page
+from launcher.local.s3_server.storage.walker import Page, make_page
 from launcher.local.s3_server.wire import Response
 
 _REGION = "us-east-1"  # whose buckets have no LocationConstraint

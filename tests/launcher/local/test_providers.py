@@ -18,7 +18,7 @@ import pytest
 
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import Delivery
-from launcher.local.data.objects import S3Object
+from launcher.local.data.selection import S3Object
 from launcher.local.data.stores import embedded_store, s3_client
 from launcher.local.providers import copied, mounted, provide
 from launcher.local.providers.fuse_keeper import is_mounted

@@ -23,7 +23,7 @@ from entrypoints.readers.fifo import open_fifo
 from entrypoints.records.text.augmented import Augmented
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import Delivery, Store
-from launcher.local.data.sources import RemoteObjects
+from launcher.local.data.object_stores import RemoteObjects
 from launcher.local.data.stores import embedded_store, s3_client
 from launcher.local.providers.fifo import provide
 

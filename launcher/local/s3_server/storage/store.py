@@ -33,7 +33,7 @@ from pathlib import Path
 from launcher.local.s3_server.documents import S3Error
 from launcher.local.s3_server.incoming import Arrived, Incoming
 from launcher.local.s3_server.storage.changes import Journal, Put, stamp
-from launcher.local.s3_server.storage.listing import Walker, is_plain
+from launcher.local.s3_server.storage.walker import Walker, is_plain
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")  # what boto3 lets through
 _NEW_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")

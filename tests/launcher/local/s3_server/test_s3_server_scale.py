@@ -19,8 +19,8 @@ import pytest
 from botocore.config import Config
 
 from launcher.local.s3_server import serve
-from launcher.local.s3_server.storage.listing import Walker, make_page
 from launcher.local.s3_server.storage.store import Store
+from launcher.local.s3_server.storage.walker import Walker, make_page
 
 MB = 1 << 20
 SERVER = """

@@ -15,7 +15,8 @@ import pytest
 
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import Delivery, Objects, Store
-from launcher.local.data.objects import (
+from launcher.local.data.object_stores import RemoteObjects
+from launcher.local.data.selection import (
     NoObjectsError,
     S3Object,
     as_tree,
@@ -26,7 +27,6 @@ from launcher.local.data.objects import (
     relative_path,
     total_bytes,
 )
-from launcher.local.data.sources import RemoteObjects
 from launcher.local.data.stores import embedded_store, s3_client
 from launcher.s3.manifests import AugmentedManifest
 from launcher.s3.uri import Place
