@@ -31,7 +31,6 @@ from launcher.local.checkpoints import Checkpoints
 from launcher.local.cluster import Host, channels_of, entries_of, hosts_of, sharing
 from launcher.local.data.delivery import BindMount, Delivery, Store
 from launcher.local.data.given import Given, give_channels
-from launcher.local.data.selection import total_bytes
 from launcher.local.data.stores import embedded_store, remote_store
 from launcher.local.hosts import prepare_host, write_code
 from launcher.local.providers import provide, provider_of
@@ -204,7 +203,7 @@ def _ask_about_size(run: LocalRun, store: Store) -> None:
     if not store.remote:
         return
     entries = (entry for entry in run.plan.request.get("InputDataConfig", ()) if _is_read_from_store(entry))
-    total = sum(total_bytes(entry, store, run.options.sample) for entry in entries)
+    total = sum(store.total_bytes(entry, run.options.sample) for entry in entries)
     if total <= _ASK_ABOVE:
         return
     size = f"{human_bytes(total)} will be read from {store.objects.where}"

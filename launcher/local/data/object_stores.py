@@ -1,7 +1,7 @@
-"""Where a run's objects come from: the `--data` folder, read as it lies on this disk, or S3 through boto3.
+"""The objects that a run reads: those of the `--data` folder, read from this disk, or of S3, read through boto3.
 
-Both answer the same questions (`launcher.local.data.delivery.Objects`). The folder's answers come from the store that the embedded
-S3 server serves to scripts, so a script and the channels see the same objects, without a request per object.
+A folder is read through the store that the embedded S3 server serves to scripts, so a script and the channels see the same
+objects, without a request per object.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from launcher.console import shown_path
 from launcher.errors import RefusedError
@@ -25,15 +25,39 @@ if TYPE_CHECKING:
 
     from launcher.local.s3_server.storage.store import Store
 
-_HEADS_AT_ONCE = 8  # requests under way for the sizes of a manifest's objects
-_HEADS_AHEAD = 100  # objects whose sizes are asked for together
-_SIBLINGS = 1000  # names looked at for the nearest one: a single request
-_SHOWN = 5  # names of what is beside a missing folder
+_HEADS_AT_ONCE = 8  # concurrent requests for the sizes of a manifest's objects
+_HEADS_AHEAD = 100  # objects whose sizes are requested together
+_SIBLINGS = 1000  # names searched for the nearest one: a single request
+_SHOWN = 5  # names beside a missing folder
 _AT_ONCE = 1 << 26  # bytes that the kernel copies in one call, between two reports of progress
 
 
+class Objects(Protocol):
+    """The objects of a store. Each method raises RefusedError if they cannot be read."""
+
+    where: str  # the folder or endpoint, for messages
+
+    def keys(self, place: Place) -> Iterator[tuple[str, int]]:
+        """Yield key and bytes of every object whose key begins with the place's, in S3's order."""
+
+    def sizes(self, places: Iterable[Place]) -> Iterator[int]:
+        """Yield the bytes of each object; takes few more places than it has yielded sizes."""
+
+    def read(self, place: Place) -> Stream:
+        """Yield one object's bytes, in chunks."""
+
+    def copy(self, place: Place, target: int) -> Iterator[int]:
+        """Write one object to a file descriptor; yields the bytes written since the last time."""
+
+    def folder(self, place: Place, count: int) -> Path | None:
+        """Return the folder on this disk that holds `count` objects and nothing else, if it can be mounted for a job."""
+
+    def missing(self, place: Place) -> str:
+        """Return why no object begins with the place's key, and what exists instead."""
+
+
 class RemoteObjects:
-    """The objects of AWS, or of the S3-compatible store that the client talks to."""
+    """The objects of AWS, or of the S3-compatible store that a boto3 client reads."""
 
     def __init__(self, client: S3Client) -> None:
         self._client = client
@@ -80,7 +104,7 @@ class RemoteObjects:
 
 
 class FolderObjects:
-    """The objects of a folder, `<data>/<bucket>/<key>`, and what the run has written over them."""
+    """The objects of a folder, `<data>/<bucket>/<key>`, below those that the run has written."""
 
     def __init__(self, store: Store, data: Path, written: Path) -> None:
         self._store, self._data, self._written = store, data, written
@@ -118,7 +142,7 @@ class FolderObjects:
     def missing(self, place: Place) -> str:
         path = self._path(place)
         if path.is_relative_to(self._written):  # a run without --data
-            return f"this is not on this machine; give --data DIR, with this in DIR/s3/{place.bucket}/{place.key}"
+            return f"it is not on this machine; give --data DIR, with it in DIR/s3/{place.bucket}/{place.key}"
         shown = f"{shown_path(path)}/" if place.key.endswith("/") or not place.key else shown_path(path)
         if path.is_dir():
             return f"{shown} holds no files; put the channel's files there"
@@ -164,9 +188,9 @@ def _write(target: int, chunk: bytes) -> None:
 
 
 def _holds_only(folder: Path, count: int) -> bool:
-    """Whether a folder holds `count` files of this user and no links, empty folders or anything else.
+    """Return whether a folder holds `count` files of this user and no links, empty folders or anything else.
 
-    Such a folder can be shown to a job as it is. Files of another user could not be written to in an overlay.
+    Such a folder can be mounted for a job. An overlay could not write to files of another user.
     """
     user, pending = os.geteuid(), [str(folder)]
     while pending:

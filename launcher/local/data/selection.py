@@ -1,41 +1,36 @@
-"""Which S3 objects a channel of the request means, in which order, and which of them a host gets.
+"""Which S3 objects a channel of the request selects, in which order, and which of them each host gets.
 
-SageMaker answers these questions on its side of the wire, so the local run has to answer them the same way, once, for
-every provider: a prefix is only the beginning of a key (`train` also takes `train_old/`), folder markers are no data,
-and what a key becomes below the channel's directory depends on where the prefix ends. Augmented manifests are no list
-of objects; `launcher.s3.manifests` reads them.
+SageMaker decides this on its side, so the local run repeats its rules once for all providers: a prefix is only the beginning of a
+key (`train` also selects `train_old/`), folder markers are not data, and the path of an object below the channel's directory
+depends on where the prefix ends. Augmented manifests do not list objects; `launcher.s3.manifests` reads them.
 
-Selecting is pure: `sample` first, then the epoch's order, then the host's share.
+`sample` applies first, then the epoch's order, then the host's shard.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, tee
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from entrypoints.contract import SHARDED
 from launcher.errors import RefusedError
-from launcher.s3.manifests import AugmentedManifest, read_manifest
+from launcher.local.data.object_stores import Objects
+from launcher.s3.manifests import read_manifest
 from launcher.s3.uri import Place, parse_s3_uri
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from launcher.local.data.delivery import Delivery, Objects, Store
 
 T = TypeVar("T")
 
 
 class NoObjectsError(RefusedError):
-    """The channel's URI means no object."""
+    """The channel's URI selects no object."""
 
 
 @dataclass(frozen=True, slots=True)
 class S3Object:
-    """One object of a channel; `path` is its place below the channel's directory, `size` is in bytes."""
+    """One object of a channel; `path` is relative to the channel's directory, `size` is in bytes."""
 
     bucket: str
     key: str
@@ -44,15 +39,15 @@ class S3Object:
 
     @property
     def place(self) -> Place:
-        """Where it lies."""
+        """The object's bucket and key."""
         return Place(self.bucket, self.key)
 
 
 def relative_path(prefix: str, key: str) -> str:
-    """The place of `key`, which begins with `prefix`, below the channel's directory.
+    """Return the path of `key`, which begins with `prefix`, relative to the channel's directory.
 
-    What continues a folder keeps the rest (`train`, `train/a/b` -> `a/b`); a partial name keeps its last part whole
-    (`data/part-`, `data/part-000` -> `part-000`), and so does an exact object.
+    If the prefix is a folder, the rest of the key remains (`train`, `train/a/b` -> `a/b`). If it ends within a name, or is a
+    whole key, the last part of the key remains (`data/part-`, `data/part-000` -> `part-000`).
     """
     rest = key[len(prefix) :]
     if not prefix or prefix.endswith("/"):
@@ -61,15 +56,22 @@ def relative_path(prefix: str, key: str) -> str:
 
 
 def list_objects(channel: Mapping[str, Any], objects: Objects, sample: int | None = None) -> list[S3Object]:
-    """The objects of an S3Prefix or ManifestFile channel, in S3's or the manifest's order; the first `sample` of them.
+    """Return the objects of an S3Prefix or ManifestFile channel, in the order of S3 or the manifest.
 
-    Raises NoObjectsError if there are none, RefusedError if the store refuses or the manifest is malformed.
+    Args:
+        channel: The InputDataConfig entry.
+        objects: The store to list.
+        sample: The number of objects to stop after.
+
+    Raises:
+        NoObjectsError: There are no objects.
+        RefusedError: The store refuses, or the manifest is malformed.
     """
     source, what = channel["DataSource"]["S3DataSource"], f"channel {channel['ChannelName']!r}"
     find = {"S3Prefix": _of_prefix, "ManifestFile": _of_manifest}.get(source["S3DataType"])
     if find is None:
         raise RefusedError(
-            f"{what}: {source['S3DataType']} is no list of whole objects; use InputMode Pipe for an AugmentedManifestFile"
+            f"{what}: {source['S3DataType']} does not list whole objects; use InputMode Pipe for an AugmentedManifestFile"
         )
     try:
         return find(source["S3Uri"], objects, sample)
@@ -78,7 +80,7 @@ def list_objects(channel: Mapping[str, Any], objects: Objects, sample: int | Non
 
 
 def list_prefix(objects: Objects, place: Place) -> Iterator[S3Object]:
-    """Every object whose key begins with the place's, without folder markers (keys that end in `/`)."""
+    """Yield every object whose key begins with the place's key, except folder markers (keys that end in `/`)."""
     bucket, prefix = place
     for key, size in objects.keys(place):
         if not key.endswith("/"):
@@ -96,7 +98,7 @@ def _of_prefix(uri: str, objects: Objects, sample: int | None) -> list[S3Object]
 def _of_manifest(uri: str, objects: Objects, sample: int | None) -> list[S3Object]:
     (bucket, prefix), entries = read_manifest(objects.read, uri)
     keys, asked = tee(islice((prefix + entry for entry in entries if not entry.endswith("/")), sample))
-    # As the manifest is read: of a million names, the first that is missing ends it.
+    # Sizes are requested while the manifest is read: of a million names, the first missing object ends it.
     sizes = objects.sizes(Place(bucket, key) for key in asked)
     found = [S3Object(bucket, key, size, relative_path(prefix, key)) for key, size in zip(keys, sizes, strict=True)]
     if not found:
@@ -104,33 +106,12 @@ def _of_manifest(uri: str, objects: Objects, sample: int | None) -> list[S3Objec
     return found
 
 
-def total_bytes(channel: Mapping[str, Any], store: Store, sample: int | None = None) -> int:
-    """What one full pass over the channel reads from S3, all hosts together, in bytes; nothing for EFS and FSx.
-
-    Raises RefusedError as `list_objects` does.
-    """
-    source = channel["DataSource"].get("S3DataSource")
-    if source is None:
-        return 0
-    if source["S3DataType"] != "AugmentedManifestFile":
-        return sum(found.size for found in store.listed(channel, sample))
-    with AugmentedManifest(store.objects.read, source["S3Uri"], source["AttributeNames"], sample) as manifest:
-        places: list[Place] = []
-        total = 0
-        for index in range(len(manifest)):
-            for value in manifest.values(index):
-                if isinstance(value, bytes):
-                    total += len(value)
-                else:
-                    places.append(value)
-    return total + sum(store.objects.sizes(places))
-
-
 def as_tree(objects: Iterable[S3Object]) -> list[S3Object]:
-    """The objects as files of one directory, each once.
+    """Return the objects as files of one directory, each once.
 
-    Raises RefusedError, naming the key, where a path would leave the directory, could not be a path, or would be a
-    file and a folder at once, or where two keys have one path.
+    Raises:
+        RefusedError: A path leaves the directory, cannot be a path, or is a file and a folder at once; or two keys have one
+            path. The message names the key.
     """
     keys: dict[str, S3Object] = {}
     for found in objects:
@@ -154,9 +135,9 @@ def as_tree(objects: Iterable[S3Object]) -> list[S3Object]:
 
 
 def epoch_order(items: Sequence[T], seed: int, epoch: int) -> list[T]:
-    """The items in the order of one epoch: by `seed`, and another order in every epoch that follows.
+    """Return the items in the order of one epoch: shuffled by `seed`, differently in each epoch.
 
-    A plain shuffle of two or three items often repeats itself, so the item that comes first goes round.
+    A plain shuffle of two or three items often repeats an order, so the first item is chosen in turn.
     """
     order = list(items)
     random.Random(f"{seed}").shuffle(order)
@@ -167,29 +148,14 @@ def epoch_order(items: Sequence[T], seed: int, epoch: int) -> list[T]:
     return order
 
 
-def host_share(items: Sequence[T], index: int, count: int) -> list[T]:
-    """What host `index` (from 0) of `count` gets under ShardedByS3Key: about 1/count of the items, none twice.
+def shard_of_host(items: Sequence[T], index: int, count: int) -> list[T]:
+    """Return the items of host `index` (from 0) of `count` under ShardedByS3Key: about 1/count of them, none twice.
 
-    Every count-th item rather than a run of them, since neighbours in the listing tend to be of one kind and size.
+    A shard takes every count-th item, not a run of them, since neighbours in a listing tend to have one kind and size.
     """
     return list(items[index::count])
 
 
 def is_sharded(channel: Mapping[str, Any]) -> bool:
-    """Whether each host gets a part of the channel rather than all of it."""
+    """Return whether each host gets a shard of the channel rather than all of it."""
     return channel["DataSource"]["S3DataSource"].get("S3DataDistributionType") == SHARDED  # type: ignore[no-any-return]
-
-
-def host_items(items: Sequence[T], delivery: Delivery, epoch: int = 0) -> list[T]:
-    """The items that this delivery's host gets in an epoch, in order.
-
-    The shuffle comes before the split, so under ShardedByS3Key a host gets other objects in the next epoch, as the
-    description of CreateTrainingJob's ShuffleConfig says.
-    """
-    channel = delivery.channel
-    ordered = list(items)
-    if shuffle := channel.get("ShuffleConfig"):
-        ordered = epoch_order(ordered, shuffle["Seed"], epoch)
-    if is_sharded(channel):
-        ordered = host_share(ordered, delivery.hosts.index(delivery.host), len(delivery.hosts))
-    return ordered

@@ -19,7 +19,7 @@ from threading import Event, Lock
 from launcher.errors import RefusedError
 from launcher.local import sandbox
 from launcher.local.data.delivery import BindMount, Delivery
-from launcher.local.data.selection import S3Object, as_tree, host_items, is_sharded
+from launcher.local.data.selection import S3Object, as_tree
 from launcher.local.providers.places import empty_directory, occupied, remove_tree
 from launcher.s3.uri import Place, parse_s3_uri
 
@@ -42,7 +42,7 @@ def provide(*deliveries: Delivery) -> Iterator[Sequence[BindMount]]:
     with ExitStack() as stack:
         binds = []
         for delivery in deliveries:
-            objects = host_items(trees[delivery.name], delivery)
+            objects = delivery.select(trees[delivery.name])
             if delivery.name not in shared:
                 shared[delivery.name] = _shared_folder(stack, delivery, objects)
             if (source := shared[delivery.name]) is None:
@@ -59,7 +59,7 @@ def provide(*deliveries: Delivery) -> Iterator[Sequence[BindMount]]:
 def _shared_folder(stack: ExitStack, delivery: Delivery, objects: Sequence[S3Object]) -> Path | None:
     """The folder to show to all hosts of a channel under overlays; None if each is to get a copy of its own."""
     alone = len(delivery.hosts) == 1
-    if not delivery.namespaces or (not alone and is_sharded(delivery.channel)):
+    if not (delivery.namespaces and delivery.is_same_for_all_hosts):
         return None
     folder = _folder_of(delivery, objects)
     if alone and folder is None:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import BindMount, Delivery
-from launcher.local.data.selection import NoObjectsError, S3Object, as_tree, host_items, is_sharded
+from launcher.local.data.selection import NoObjectsError, S3Object, as_tree
 from launcher.local.providers.copied import copied
 from launcher.local.providers.fuse import MountFailedError, Which, mounted
 from launcher.local.providers.mount_tools import TOOLS, MountTool, View
@@ -51,7 +51,7 @@ def provide(*deliveries: Delivery, which: Which = shutil.which) -> Iterator[Sequ
     `which` finds programs; one that finds none makes it a copy. The program's log stays in the first delivery's `scratch`.
     Raises RefusedError if a URI is no folder with objects, if keys cannot be files, and as a copy does.
     """
-    names = [each.name if _is_same_for_all(each) else f"{each.name}.{each.host}" for each in deliveries]
+    names = [each.name if each.is_same_for_all_hosts else f"{each.name}.{each.host}" for each in deliveries]
     folders: dict[str, _Folder] = {}
     for name, delivery in zip(names, deliveries, strict=True):
         if name not in folders:
@@ -76,10 +76,6 @@ def provide(*deliveries: Delivery, which: Which = shutil.which) -> Iterator[Sequ
         yield binds
 
 
-def _is_same_for_all(delivery: Delivery) -> bool:
-    return len(delivery.hosts) == 1 or not is_sharded(delivery.channel)
-
-
 def _folder(delivery: Delivery) -> _Folder:
     source = delivery.channel["DataSource"]["S3DataSource"]
     what = f"channel {delivery.name!r}: FastFile"
@@ -98,7 +94,7 @@ def _folder(delivery: Delivery) -> _Folder:
             f"{what} reads {source['S3Uri']} as the folder {place}; end it with '/': SageMaker documents that it takes "
             "no partial names"
         )
-    objects = host_items(found, delivery)
+    objects = delivery.select(found)
     return _Folder(place, objects, whole=delivery.sample is None and len(objects) == len(found))
 
 

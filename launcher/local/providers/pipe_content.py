@@ -18,7 +18,7 @@ from typing import IO
 from launcher.checks.job.code import LINES
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import Delivery
-from launcher.local.data.selection import S3Object, host_items
+from launcher.local.data.selection import S3Object
 from launcher.s3.manifests import AugmentedManifest
 from launcher.s3.reading import CHUNK, Stream
 from launcher.s3.uri import Place
@@ -50,7 +50,7 @@ def open_epochs(delivery: Delivery) -> Iterator[Epochs]:
             )
 
             def of_manifest(epoch: int) -> Iterator[Stream]:
-                for index in host_items(range(len(manifest)), delivery, epoch):
+                for index in delivery.select(range(len(manifest)), epoch):
                     for value in manifest.values(index):
                         yield _stream(delivery, value)
 
@@ -62,7 +62,7 @@ def open_epochs(delivery: Delivery) -> Iterator[Epochs]:
             warned: set[Place] = set()
 
             def of_objects(epoch: int) -> Iterator[Stream]:
-                for found in host_items(objects, delivery, epoch):
+                for found in delivery.select(objects, epoch):
                     stream = _stream(delivery, found.place)
                     yield _checked_line_end(stream, delivery, found.place, warned) if joins_lines else stream
 

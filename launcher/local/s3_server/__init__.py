@@ -1,23 +1,12 @@
-"""Serves a folder as S3 on this machine: `DIR/s3/<bucket>/<key>` is object `<key>` of `<bucket>`.
+"""A small S3 server on this machine: `DIR/s3/<bucket>/<key>` is object `<key>` of `<bucket>`.
 
-A local run serves its `--data` folder to whatever speaks S3: FastFile's mount, s3torchconnector, and scripts. File and Pipe
-read the store itself (`launcher.local.data.object_stores`). moto would do for small data, but reads the whole object into memory for
-every range. Here files are sent from where they are, by sendfile, and writes go to the run's own folder, never into the data
-(store.py).
+A local run serves its `--data` folder to programs that speak S3: FastFile's mount, s3torchconnector, and scripts. moto would read
+a whole object into memory for every range; this server sends files by sendfile, and writes go to the run's own folder (store.py).
+It answers boto3, the AWS CRT, rclone and s3fs as S3 does, path-style only, and refuses other operations as NotImplemented.
 
-It answers as S3 does to what boto3, the AWS CRT (s3torchconnector, mount-s3), rclone and s3fs ask: buckets, objects with
-ranges and conditions, both listings, deletes, copies, multipart uploads; path-style only. What it does not speak it
-refuses as NotImplemented. Not like S3:
-
-- **Signatures are not checked**: it listens on 127.0.0.1 only, but whoever can connect there can read the data.
-- CRC32C and CRC64NVME are compared only if a package computes them (checksums.py).
-- A served file's ETag is made of its inode, size and time, so that it need not be read.
-- Encryption and storage class are kept and reported, and change nothing; from an archive class nothing could be read.
-- There are no versions, ACLs, tags or object locks, and no region but us-east-1. A header that asks for one is refused, but for
-  the ACLs `private` and `bucket-owner-full-control`, which describe what is the case anyway.
-
-wire.py is HTTP, this file says which operation a request is, buckets.py, object_operations.py and multipart.py do it. Latency and faults, for
-measurements and tests, go between them as a function around `answer` (`serve`'s `around`; latency.py is one).
+Unlike S3, it checks no signatures (it listens on 127.0.0.1 only, but any process there can read the data); CRC32C and
+CRC64NVME are compared only if a package computes them; the ETag of a file in the data folder is made of inode, size and time;
+encryption and storage class are stored without effect; there are no versions, ACLs, tags or locks, and one region, us-east-1.
 """
 
 from __future__ import annotations

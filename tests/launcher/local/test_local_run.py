@@ -450,7 +450,7 @@ def test_a_manifest_of_absent_objects_points_at_data(here: Path) -> None:
     write_job(here, "print(1)", "channels: {train: {s3_uri: s3://b/m.json, s3_data_type: ManifestFile}}")
     (here / "own.json").write_text('[{"prefix": "s3://bucket/pictures/"}, "1.jpg"]')
     assert (
-        "s3://bucket/pictures/1.jpg: this is not on this machine; give --data DIR, with this in DIR/s3/bucket/pictures/1.jpg\n"
+        "s3://bucket/pictures/1.jpg: it is not on this machine; give --data DIR, with it in DIR/s3/bucket/pictures/1.jpg\n"
     ) in launch_here(here, "--channel", "train=own.json", code=3)
 
 

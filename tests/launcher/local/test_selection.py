@@ -14,18 +14,16 @@ from typing import Any, NamedTuple
 import pytest
 
 from launcher.errors import RefusedError
-from launcher.local.data.delivery import Delivery, Objects, Store
-from launcher.local.data.object_stores import RemoteObjects
+from launcher.local.data.delivery import Delivery, Store
+from launcher.local.data.object_stores import Objects, RemoteObjects
 from launcher.local.data.selection import (
     NoObjectsError,
     S3Object,
     as_tree,
     epoch_order,
-    host_items,
-    host_share,
     list_objects,
     relative_path,
-    total_bytes,
+    shard_of_host,
 )
 from launcher.local.data.stores import embedded_store, s3_client
 from launcher.s3.manifests import AugmentedManifest
@@ -165,7 +163,7 @@ def test_manifest_keys_continue_its_prefix(source: Source) -> None:
     put(source.client, "m.json", body=json.dumps([{"prefix": "s3://bucket/p/"}, "x/1", "2"]).encode("utf-8-sig"))
     assert listed(source.objects, "s3://bucket/m.json", "ManifestFile") == {"p/x/1": "x/1", "p/2": "2"}
     assert listed(source.objects, "s3://bucket/m.json", "ManifestFile", sample=1) == {"p/x/1": "x/1"}
-    assert total_bytes(s3_channel("s3://bucket/m.json", "ManifestFile"), Store(source.objects, {}, remote=True)) == 10
+    assert Store(source.objects, {}, remote=True).total_bytes(s3_channel("s3://bucket/m.json", "ManifestFile")) == 10
 
 
 @pytest.mark.parametrize(
@@ -257,8 +255,8 @@ def test_total_bytes_of_an_augmented_manifest_counts_what_it_refers_to(source: S
         body=b'{"i-ref": "s3://bucket/a.png", "l": 10}\n{"i-ref": "s3://bucket/b.png", "l": 7}\n',
     )
     channel = s3_channel("s3://bucket/m.jsonl", "AugmentedManifestFile", AttributeNames=["i-ref", "l"])
-    assert total_bytes(channel, Store(source.objects, {}, remote=True)) == 5 + 2 + 5 + 1
-    assert total_bytes(channel, Store(source.objects, {}, remote=True), sample=1) == 5 + 2
+    assert Store(source.objects, {}, remote=True).total_bytes(channel) == 5 + 2 + 5 + 1
+    assert Store(source.objects, {}, remote=True).total_bytes(channel, sample=1) == 5 + 2
 
 
 @pytest.mark.parametrize(
@@ -321,7 +319,7 @@ def test_epoch_order_of_nothing_is_nothing() -> None:
 
 @pytest.mark.parametrize(("items", "hosts"), [(10, 3), (2, 4), (0, 2), (5, 1)])
 def test_host_shares_cover_everything_once_and_evenly(items: int, hosts: int) -> None:
-    shares = [host_share(range(items), index, hosts) for index in range(hosts)]
+    shares = [shard_of_host(range(items), index, hosts) for index in range(hosts)]
     assert sorted(itertools.chain(*shares)) == list(range(items))
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
@@ -334,11 +332,11 @@ def deliveries(channel: dict[str, Any], hosts: int) -> list[Delivery]:
 
 def test_sharded_and_shuffled_hosts_get_other_objects_in_the_next_epoch() -> None:
     channel = s3_channel("s3://bucket/", S3DataDistributionType="ShardedByS3Key") | {"ShuffleConfig": {"Seed": 3}}
-    epochs = [[host_items(range(20), one, epoch) for one in deliveries(channel, 2)] for epoch in range(2)]
+    epochs = [[one.select(range(20), epoch) for one in deliveries(channel, 2)] for epoch in range(2)]
     assert all(sorted(first + second) == list(range(20)) for first, second in epochs)
     assert set(epochs[0][0]) != set(epochs[1][0])
 
 
 def test_unsharded_hosts_get_everything_in_the_listing_order() -> None:
     channel = s3_channel("s3://bucket/", S3DataDistributionType="FullyReplicated")
-    assert [host_items([3, 1, 2], one, epoch=4) for one in deliveries(channel, 2)] == [[3, 1, 2], [3, 1, 2]]
+    assert [one.select([3, 1, 2], epoch=4) for one in deliveries(channel, 2)] == [[3, 1, 2], [3, 1, 2]]
