@@ -1,4 +1,4 @@
-"""What users look up: the JSON schema, the meaning of each problem code, and the generated parts of the documentation.
+"""Reference for users: the JSON schema, the meaning of each problem code, and the generated parts of the documentation.
 
-Not here: the rules and checks themselves, which carry their own explanations.
+Not here: the rules and preflight checks, whose own explanations are collected here.
 """

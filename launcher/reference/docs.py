@@ -1,7 +1,7 @@
 """The generated parts of the documentation.
 
-`python -m launcher.reference.docs` updates them in every page, or in the files that it is given.
-A part begins with `<!-- NAME: generated -->` and ends with `<!-- end -->`. A test keeps them current.
+`python -m launcher.reference.docs` updates them in every page, or in the files of its arguments.
+A part begins with `<!-- NAME: generated -->` and ends with `<!-- end -->`. A test checks that they are current.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _ROOT = Path(__file__).parents[2]
 
 
 def specs_table() -> str:
-    """The bundled specs, a row each."""
+    """Return a table of the bundled specs."""
     rows = [f"| [{name}]({name}.yaml) | {channel_specs.summary(name)} |" for name in channel_specs.names()]
     return "\n".join(["| spec | what it shows |", "|---|---|", *rows])
 
 
 def commands_tables() -> str:
-    """Every command with its options, as `--help` has them."""
+    """Return a table of options for each command, with the texts of `--help`."""
     context = click.Context(click.Command("launch"))
     parts = []
     for name, module in COMMANDS.items():
@@ -74,14 +74,14 @@ def _option_help(option: click.Option) -> str:
 
 
 def keys_table() -> str:
-    """Every key of a spec but those of channels, a row each; `[]` stands for the items of a list."""
+    """Return a table of a spec's keys except those of channels; `[]` marks the items of a list."""
     made = schema()
     keys = {key: field for key, field in made["properties"].items() if key != "channels"}
     return "\n".join([_KEYS_HEADINGS, *_key_rows(keys, made["$defs"])])
 
 
 def channels_tables() -> str:
-    """The keys of a channel of each storage kind."""
+    """Return a table of a channel's keys for each storage kind."""
     definitions = schema()["$defs"]
     parts = []
     for source, kind in KINDS.items():
@@ -116,7 +116,7 @@ def _key_rows(keys: dict[str, Any], definitions: dict[str, Any], above: str = ""
 
 
 def _options(field: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """What a key takes besides null and a variable."""
+    """Yield the forms that a key allows besides null and a variable."""
     for option in field.get("anyOf", field.get("oneOf", [field])):
         if "oneOf" in option or "anyOf" in option:
             yield from _options(option)
@@ -125,7 +125,7 @@ def _options(field: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _inner(field: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The mappings that a key holds, by name, with the mark of a list's items."""
+    """Yield the name of each mapping inside a key, with the mark of a list's items."""
     for option in _options(field):
         for place, mark in ((option, ""), (option.get("items", {}), "[]")):
             name = place.get("$ref", "").removeprefix("#/$defs/")
@@ -143,9 +143,7 @@ def _values(field: dict[str, Any]) -> str:
             words.append("mapping")
         else:
             types = option.get("type", "string")
-            first: str = (
-                types[0] if isinstance(types, list) else types
-            )  # what else text may be written as says nothing new
+            first: str = types[0] if isinstance(types, list) else types  # the others are unquoted forms of text
             words.append(_TYPES.get(first, first))
     return ", ".join(dict.fromkeys(words))
 
@@ -161,14 +159,14 @@ def rooms_table() -> str:
 
 
 def request_block() -> str:
-    """What the README's first spec becomes, as `--dry-run` prints it."""
+    """Return the request of the README's first spec, as `--dry-run` prints it."""
     readme = (_ROOT / "README.md").read_text(encoding="utf-8")
     spec = yaml.safe_load(readme.split("```yaml\n")[1].split("```")[0])
     return f"```yaml\n{as_yaml(plan(spec, name='digits-1').request)}```"
 
 
 def codes_table() -> str:
-    """Every code, a row each: the rules in the order in which they are checked, then the others."""
+    """Return a table of every code: the rules in the order of their checks, then the others."""
     rows = [f"| `{rule.code}` | {rule.severity} | {_first_paragraph(rule.find)} |" for rule in RULES]
     for severity, table in (("error", OTHER_CODES), ("warning", OTHER_WARNINGS)):
         rows += [f"| `{code}` | {severity} | {text} |" for code, text in table.items()]
@@ -176,7 +174,7 @@ def codes_table() -> str:
 
 
 def preflight_table() -> str:
-    """Every code of preflight, a row each, by its check."""
+    """Return a table of preflight's codes, grouped by check."""
     rows = [
         f"| {check.name} | `{code}` | {severity} | {_in_cell(why)} |"
         for check in CHECKS
@@ -194,7 +192,7 @@ def _first_paragraph(function: Callable[..., object]) -> str:
 
 
 def unpriced_line() -> str:
-    """The instance types without a price, by family."""
+    """Return a sentence with the instance types without a price, by family."""
     sizes: dict[str, list[str]] = {}
     for name in unpriced():
         _, family, size = name.split(".")

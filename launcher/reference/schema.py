@@ -1,7 +1,7 @@
-"""The JSON Schema of a spec, by which editors complete and check: `python -m launcher.reference.schema` prints it.
+"""The JSON Schema of a spec, for completion and checks in editors: `python -m launcher.reference.schema` prints it.
 
-Made from the spec's own classes, the lines under their fields, and botocore's enums and patterns, so it says what the parser
-takes. `channel_specs/schema.json` is its copy; a test keeps it current.
+Made from the spec's classes, the docstrings of their fields, and botocore's enums and patterns, so that it matches the
+parser. `channel_specs/schema.json` is its copy; a test checks that it is current.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from launcher.spec.model import Section, aws_name, spec_name
 
 
 def schema() -> dict[str, Any]:
-    """The whole schema, JSON Schema 2020-12."""
+    """Return the schema, JSON Schema 2020-12."""
     made = JobSpec.model_json_schema()
     definitions: dict[str, Any] = made.pop("$defs")
-    for name, part in _sections().items():
-        _describe(definitions.get(name, made), part)
+    for name, section in _sections().items():
+        _describe(definitions.get(name, made), section)
     for key, field in made["properties"].items():
         if key == "tags":
             map_limits(field["anyOf"][0], "TagKey", "TagValue", shapes()["TagList"])
@@ -42,7 +42,7 @@ def schema() -> dict[str, Any]:
     shorthand = {
         "type": "string",
         **text_limits(shapes()["S3Uri"]),
-        "description": "A prefix in S3: source S3, File mode, FullyReplicated.",
+        "description": "An S3 prefix, short for {s3_uri: ...}: source S3, FullyReplicated, in the job's input mode.",
     }
     channel = {"anyOf": [shorthand, *({"$ref": f"#/$defs/{kind.__name__}"} for kind in KINDS.values())]}
     made["properties"]["channels"] = {
@@ -50,9 +50,9 @@ def schema() -> dict[str, Any]:
             {"type": "object", "additionalProperties": channel, "propertyNames": text_limits(shapes()["ChannelName"])},
             {"type": "null"},
         ],
-        "description": "The input channels by name, at most 20 besides those of source S3Connector.",
+        "description": "The input channels by name; at most 20, not counting those of source S3Connector.",
     }
-    # The beginning of a TrainingJobName, cut to the room that there is.
+    # The beginning of a TrainingJobName, cut to the characters left for it.
     made["properties"]["base_name"]["anyOf"][0].update(
         type=["string", "integer", "boolean"], minimum=0, pattern="^[a-zA-Z0-9][a-zA-Z0-9-]*$"
     )
@@ -60,8 +60,8 @@ def schema() -> dict[str, Any]:
     made["properties"]["ignore"]["anyOf"][0]["items"] = {"enum": sorted(ignorable())}
     _tidy(made)
     _tidy(definitions)
-    for part in (made, *definitions.values()):
-        _open_to_variables(part)
+    for definition in (made, *definitions.values()):
+        _open_to_variables(definition)
     definitions["Variable"] = {"type": "string", "pattern": r"\$\{"}
     made.update(_of_a_whole_job())
     return {
@@ -73,18 +73,18 @@ def schema() -> dict[str, Any]:
 
 
 def _sections() -> dict[str, type[Section]]:
-    """Every class of a spec by its name."""
+    """Return every class of a spec by its name."""
     found: dict[str, type[Section]] = {}
     todo: list[type[Section]] = [Section]
     while todo:
-        for part in todo.pop().__subclasses__():
-            found[part.__name__] = part
-            todo.append(part)
-    return {name: part for name, part in found.items() if part not in (BaseChannel,)}
+        for section in todo.pop().__subclasses__():
+            found[section.__name__] = section
+            todo.append(section)
+    return {name: section for name, section in found.items() if section not in (BaseChannel,)}
 
 
 def _describe(definition: dict[str, Any], section: type[Section]) -> None:
-    """Take the line under each field of the class, and of those above it, for the field's description."""
+    """Use the docstring under each field of the class and its bases as the field's description."""
     for cls in reversed(section.__mro__):
         if not issubclass(cls, Section):
             continue
@@ -98,7 +98,7 @@ def _describe(definition: dict[str, Any], section: type[Section]) -> None:
 
 
 def _shape(shape: dict[str, Any], place: tuple[str, ...]) -> dict[str, Any] | None:
-    """The service model's shape at a place below `shape`; None where the key is ours alone."""
+    """Return the service model's shape at a place below `shape`; None for a key of the launcher's own."""
     for member in place:
         if member not in shape.get("members", {}):
             return None
@@ -133,14 +133,14 @@ def _limit(field: dict[str, Any], shape: dict[str, Any] | None, definitions: dic
 
 
 def _require(items: dict[str, Any], shape: dict[str, Any], definitions: dict[str, Any]) -> None:
-    """Require in an item what AWS does: no layer adds to the items of a list, they are replaced as a whole."""
+    """Require AWS's required keys in an item: a list is replaced as a whole, so no other layer can add them."""
     required = shapes()[shape["member"]["shape"]].get("required", ())
     if required and "$ref" in items:
         definitions[items["$ref"].rsplit("/", 1)[1]]["required"] = [spec_name(member) for member in required]
 
 
 def _or_null(field: dict[str, Any]) -> dict[str, Any]:
-    """A field that null gives its default, as the parser has it."""
+    """Return a field that also allows null, which gives it its default, as in the parser."""
     about = {key: value for key, value in field.items() if key in ("description", "default")}
     option = {key: value for key, value in field.items() if key not in about}
     return field if "anyOf" in field else {"anyOf": [option, {"type": "null"}], **about}
@@ -161,7 +161,7 @@ def _tidy(value: Any) -> None:
 
 
 def _open_to_variables(node: Any) -> None:
-    """Let `${NAME}` stand for every single value that is limited: what it holds is known only later."""
+    """Allow `${NAME}` for every scalar with limits, since its value is known only later."""
     if not isinstance(node, dict):
         return
     for key in ("items", "additionalProperties"):
@@ -185,7 +185,7 @@ def _or_variable(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_limited(node: dict[str, Any]) -> bool:
-    """Whether it is a single value, and not any text will do."""
+    """Return whether it is a scalar that does not allow every text."""
     if node.get("type") in ("object", "array", "null") or "$ref" in node:
         return False
     return node.get("type") in ("integer", "number", "boolean") or not {
@@ -198,9 +198,9 @@ def _is_limited(node: dict[str, Any]) -> bool:
 
 
 def _of_a_whole_job() -> dict[str, Any]:
-    """What must be there in a spec that names its job and neither extends another nor has `request:`.
+    """Return the required keys of a spec that names its job and neither extends another nor has `request:`.
 
-    Other files may be layers, whose holes those above or below them fill; such a file names no job.
+    Files without a job's name may be layers, which other files complete.
     """
     kinds = []
     for source, kind in KINDS.items():
@@ -221,7 +221,7 @@ def _of_a_whole_job() -> dict[str, Any]:
 
 
 def _of_kind(source: str) -> dict[str, Any]:
-    """A channel of a kind; one that names none is of S3."""
+    """Return the condition for a channel of a kind; one without `source` is of S3."""
     named = {"properties": {"source": {"const": source}}}
     return {**named, "required": ["source"]} if source != "S3" else named
 

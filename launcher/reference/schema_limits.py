@@ -1,6 +1,6 @@
-"""The service model's limits in the words of JSON Schema: of texts, numbers and mappings, and of a whole request.
+"""The service model's limits as JSON Schema: of texts, numbers and mappings, and of a whole request.
 
-What the words of the two do not share is left wider here: the parser has the last word.
+Limits that JSON Schema cannot express are wider here, since the parser decides.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from launcher.request.aws_model import LARGEST, REQUEST, shapes, violations
 
 
 def number_limits(shape: dict[str, Any]) -> dict[str, Any]:
-    """The least and the largest number of a shape."""
+    """Return the minimum and maximum of a number's shape."""
     bounds = {"minimum": shape.get("min"), "maximum": shape.get("max", LARGEST)}
     return {name: bound for name, bound in bounds.items() if bound is not None}
 
 
 def bounds(shape: dict[str, Any], what: str) -> dict[str, Any]:
-    """How many Items, Properties or, as Length, characters there may be."""
+    """Return the bounds of a shape; `what` is Items, Properties or, for characters, Length."""
     return {f"{limit}{what}": shape[limit] for limit in ("min", "max") if shape.get(limit)}
 
 
 def text_limits(shape: dict[str, Any]) -> dict[str, Any]:
-    """The limits of a text, its pattern in a form that Python and editors understand alike."""
+    """Return the limits of a text; its pattern means the same in Python and in editors."""
     limits, pattern = bounds(shape, "Length"), shape.get("pattern", r"[\S\s]*")
     if "enum" in shape:
         return {"enum": shape["enum"]}
     if r"\p" in pattern and re.fullmatch(r"\(\[[^]]*\]\*\)", pattern):
-        # Classes of Unicode are told apart by what of ASCII they leave out; beyond it nothing is refused.
+        # Unicode classes become the ASCII characters that they exclude; all other characters are allowed.
         left_out = [chr(code) for code in range(128) if any(violations(chr(code), "TagValue"))]
         pattern = f"[^{''.join(map(_escaped, left_out))}]*"
     pattern = pattern.replace(r"\p{Alnum}", "a-zA-Z0-9")
@@ -40,14 +40,14 @@ def _escaped(character: str) -> str:
 
 
 def map_limits(option: dict[str, Any], key: str, value: str, shape: dict[str, Any]) -> None:
-    """Limit a mapping whose keys are the user's own: how many there are, what they are like, and their texts."""
+    """Limit a mapping whose keys the user chooses: their number, their form, and their values."""
     option.update(bounds(shape, "Properties"))
     option["propertyNames"] = text_limits(shapes()[key])
     option["additionalProperties"].update(text_limits(shapes()[value]))
 
 
 def unquoted(shape: dict[str, Any]) -> dict[str, Any]:
-    """What a text of a shape may be without quotes. A schema's pattern says nothing of numbers, so samples are tried."""
+    """Return the types that a text may have without quotes; samples are tried, since patterns ignore numbers."""
     pattern, least = text_limits(shape).get("pattern", ""), shape.get("min", 0)
 
     def takes(*samples: str) -> bool:
@@ -59,7 +59,7 @@ def unquoted(shape: dict[str, Any]) -> dict[str, Any]:
 
 
 def request_members(definitions: dict[str, Any]) -> dict[str, Any]:
-    """The schema of `request:`, by the model's own names; null takes a member away."""
+    """Return the schema of `request:`, by the model's own names; null deletes a member."""
 
     def of_shape(name: str, *, whole: bool) -> dict[str, Any]:
         shape = shapes()[name]
@@ -67,10 +67,8 @@ def request_members(definitions: dict[str, Any]) -> dict[str, Any]:
             case "structure":
                 made = f"aws.{name}{'.whole' if whole else ''}"
                 if made not in definitions:
-                    definitions[made] = {
-                        "type": "object",
-                        "additionalProperties": False,
-                    }  # first, for what names itself
+                    # Added before its members, since a shape may contain itself.
+                    definitions[made] = {"type": "object", "additionalProperties": False}
                     members = {key: of_shape(each["shape"], whole=whole) for key, each in shape["members"].items()}
                     definitions[made]["properties"] = {
                         key: {"anyOf": [each, {"type": "null"}]} for key, each in members.items()

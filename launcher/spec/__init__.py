@@ -1,4 +1,4 @@
-"""The job spec as pydantic models: what a user may write, key by key, and one module per storage kind in `channels`.
+"""The job spec as pydantic models: every key that a user may write, with one module per storage kind in `channels`.
 
-Not here: reading YAML (`parsing`), the request (`request`), and rules that relate keys to each other (`checks`).
+Not here: reading YAML (`parsing`), the request (`request`), and rules across keys (`checks`).
 """

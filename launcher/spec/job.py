@@ -1,8 +1,8 @@
-"""The spec: what a person may write about a training job.
+"""The spec of a training job, as a user writes it.
 
-Only shape and types are settled here. What AWS requires, and its enums, patterns and bounds, come from botocore's service
-model (`aws_model`); what fields mean to each other is in `checks`. So no field is required here, and a spec with holes
-can still be looked at for all its other problems.
+This module defines keys and types only. AWS's required members, enums, patterns and bounds come from botocore's service
+model (`aws_model`), and rules across keys are in `checks`. So no field is required here, and an incomplete spec can be
+checked for all its other problems.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,53 +27,58 @@ else:
 
 
 class Code(Section):
-    """The training code that travels with the job."""
+    """The training code that is sent with the job."""
 
     directory: Text | None = None
-    """The folder to send; relative to the spec's file. Without it only the bundled scripts travel."""
+    """The folder to send, relative to the spec's file. By default only the bundled scripts are sent."""
     include: tuple[Text, ...] | None = None
-    """Patterns as in a .gitignore: what they match travels, even if a default or an ignore file leaves it out."""
+    """Patterns as in a .gitignore: matching files are sent even if a default or an ignore file excludes them."""
     exclude: tuple[Text, ...] | None = None
-    """Patterns as in a .gitignore: what they match does not travel."""
+    """Patterns as in a .gitignore: matching files are not sent."""
     dependencies: tuple[Text, ...] | None = None
-    """Files and folders outside of it that travel too, each beside its files under the base name."""
+    """Files and folders outside `directory` to send too, each placed beside its files under its base name."""
     entry_point: Text | None = None
-    """A `.py` file or program of that folder, or a bundled script: `entrypoints/train.py`, `entrypoints/read_channels.py`."""
+    """A `.py` file or program in `directory`, or a bundled script: `entrypoints/train.py`, `entrypoints/read_channels.py`."""
     requirements: Text | None = None
-    """A requirements file of that folder, installed before the start."""
+    """A requirements file in `directory`, installed with pip before the start."""
     launcher: Literal["python", "torchrun"] = "python"
-    """`python`, or `torchrun` to run torch's launcher across all hosts."""
+    """`python` starts one process per host; `torchrun` starts torch's launcher across all hosts."""
     argument_style: Literal["toolkit", "json"] = "toolkit"
-    """The form of hyperparameters as arguments and SM_HP_*: Python's, as SDK v2 passes them, or `json`, as SDK v3 does."""
+    """How hyperparameters are passed as arguments and SM_HP_*: in Python's forms as by SDK v2, or as JSON as by SDK v3."""
     delivery: Literal["auto", "channel", "submit_directory"] = "auto"
-    """`channel`: a channel of its own; `submit_directory`: by the toolkit in the image; `auto`: a channel while one is free."""
+    """`channel` sends the code in its own channel, `submit_directory` by the image's toolkit; `auto` prefers a channel."""
     s3_uri: Text | None = None
-    """Where the code is uploaded; `<s3_output_path>/code` where absent."""
+    """The S3 folder that the code is uploaded to; by default `<s3_output_path>/code`."""
 
 
 class JobSpec(Section):
     """One training job, as written."""
 
     training_job_name: Text | None = None
-    """Used as it is."""
+    """The job's name, used as it is; it can be used once per account and region."""
     base_name: Text | None = None
-    """The job's name begins with it; the time and a few random characters follow."""
+    """The beginning of the job's name; the time and a few random characters are added."""
     image: ImageOrUri | None = None
     """The container image: its URI, or `{framework: pytorch, version: ...}` for AWS's own, which needs `region`."""
     algorithm_name: Text | None = None
-    """An algorithm resource or a Marketplace algorithm, in place of `image`."""
+    """The name or ARN of an algorithm resource or Marketplace algorithm, in place of `image`."""
     role_arn: Text | None = None
+    """The IAM role that SageMaker and the training script use."""
     region: Text | None = None
-    """For what talks to AWS; a dry run never needs it."""
+    """The AWS region; by default that of the AWS configuration. A dry run needs it only to look up an image."""
     profile: Text | None = None
     """The profile of the AWS configuration to use."""
     code: Code | None = None
     training_input_mode: Text | None = "File"
-    """The mode of the channels that name none."""
+    """The input mode of channels without `input_mode`."""
     container_entrypoint: tuple[Text, ...] | None = None
+    """The program to run in place of the image's entrypoint; not together with `code`."""
     container_arguments: tuple[Text, ...] | None = None
+    """The arguments of the container's entrypoint; not together with `code`."""
     hyperparameters: dict[Text, Setting] | None = None
+    """Settings of the training, passed to the script as arguments; numbers are sent as written."""
     environment: dict[Text, Setting] | None = None
+    """Environment variables of the container."""
     resource_config: sections.ResourceConfig | None = None
     stopping_condition: sections.StoppingCondition | None = None
     output_data_config: sections.OutputDataConfig | None = None
@@ -101,29 +106,29 @@ class JobSpec(Section):
     tags: dict[Text, Setting] | None = None
     channels: dict[Text, Channel] | None = None
     request: dict[Text, Any] | None = None
-    """Whatever else the request shall say, by its own member names; merged last. `null` deletes a member."""
+    """Further members of the request, by their own names; merged last. `null` deletes a member."""
     extends: tuple[Text, ...] | Text | None = None
-    """A spec, or several, that this one is laid over; paths start at this file."""
+    """One or more specs to start from, relative to this file; this file's keys replace theirs, and later specs win."""
     ignore: tuple[Text, ...] | None = None
-    """Codes of warnings, and of values that the installed botocore does not know, to say nothing of."""
+    """Codes of warnings to suppress, or `aws-enum` for a value that the installed botocore does not know."""
     max_cost: Dollars | None = None
-    """US dollars. A submission that may cost more needs an agreement: an answer, or `--yes`; 100 where nothing is set."""
+    """US dollars; a job that may cost more is submitted only if you agree, by an answer or `--yes`. 100 by default."""
 
     _masked: dict[tuple[str, str], str] = PrivateAttr(default_factory=dict)
     _locate: Callable[[SpecPath], Location | None] | None = PrivateAttr(default=None)
 
     def locate(self, path: SpecPath) -> Location | None:
-        """Where `path`, or the nearest thing around it, stands in the file this spec was read from."""
+        """Return the location of `path`, or of the innermost key around it, in the file that it was read from."""
         return self._locate(path) if self._locate else None
 
     def folder_of(self, path: SpecPath) -> str:
-        """The folder that a relative path at `path` starts from: that of the file in which it is written."""
+        """Return the folder of the file in which `path` is written, from which its relative path starts."""
         location = self.locate(path)
         return str(Path(location.file).parent) if location else "."
 
     @property
     def masked(self) -> Mapping[tuple[str, str], str]:
-        """Settings that name environment variables, as written: (member of the request, name) -> text."""
+        """The settings that name environment variables, as written: (member of the request, name) -> text."""
         return self._masked
 
     @property

@@ -1,8 +1,7 @@
-"""What every mapping of a spec has in common: frozen, strict about its keys, and named after AWS's members.
+"""The base class of a spec's mappings: frozen, strict about keys, and named after AWS's members.
 
-A key is the AWS member's name in snake_case, so the way from a spec to the request and back is mechanical: `aws_name`
-and `spec_name`. What is not said is None and stays out of the request; a written `null` is None too, and so suppresses a
-default.
+A key is the AWS member's name in snake_case, so `aws_name` and `spec_name` convert between a spec and the request. A key
+that is not written is None and stays out of the request; a written `null` is None too, which suppresses a default.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_plain_validator_function
 
 _IS_INSIDE = ContextVar("_IS_INSIDE", default=False)
-_IRREGULAR = {"gb": "GB"}  # the only word of the request that is not simply capitalised
+_IRREGULAR = {"gb": "GB"}  # the only word of the request that is not just capitalised
 
 
 class Section(BaseModel):
@@ -26,9 +25,9 @@ class Section(BaseModel):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Validate the mappings inside this one by their own classes, so that only those that a spec has are built."""
+        """Validate inner mappings by their own classes, so that only the validators that a spec needs are built."""
         if _IS_INSIDE.get():
-            # The reference is what the JSON Schema calls the class by.
+            # The reference becomes the class's name in the JSON Schema.
             return no_info_plain_validator_function(cls.model_validate, ref=f"{cls.__qualname__}:{id(cls)}")
         token = _IS_INSIDE.set(True)
         try:
@@ -44,12 +43,12 @@ class Section(BaseModel):
         return handler(schema)
 
     def to_request(self) -> dict[str, Any]:
-        """This mapping with the request's member names, without what is None."""
+        """Return this mapping with the request's member names, without those that are None."""
         return {aws_name(key): as_request(value) for key, value in self if value is not None}
 
 
 def as_request(value: Any) -> Any:
-    """A field's value as plain dicts, lists and scalars of the request."""
+    """Return a field's value as plain dicts, lists and scalars of the request."""
     if isinstance(value, Section):
         return value.to_request()
     if isinstance(value, tuple):
@@ -58,10 +57,10 @@ def as_request(value: Any) -> Any:
 
 
 def aws_name(key: str) -> str:
-    """`max_runtime_in_seconds` -> `MaxRuntimeInSeconds`."""
+    """Convert `max_runtime_in_seconds` to `MaxRuntimeInSeconds`."""
     return "".join(_IRREGULAR.get(word, word[:1].upper() + word[1:]) for word in key.split("_"))
 
 
 def spec_name(member: str) -> str:
-    """`MaxRuntimeInSeconds` -> `max_runtime_in_seconds`; the inverse of `aws_name`."""
+    """Convert `MaxRuntimeInSeconds` to `max_runtime_in_seconds`; the inverse of `aws_name`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", member).lower()

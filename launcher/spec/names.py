@@ -1,7 +1,7 @@
-"""The job's name: as written, or the base name with the time and chance, so that no two submissions share one.
+"""The job's name: `training_job_name`, or `base_name` with the time and random characters, so that it is unique.
 
-A name that is made here is a `MadeName`, so that a plan can tell it from one that was given in the spec's place (`--name`):
-what is wrong with the first is the spec's, what is wrong with the second is not.
+A name made here is a `MadeName`, which distinguishes it from one given by `--name`: a problem of the former is reported at
+the spec's key, a problem of the latter at the option.
 """
 
 from __future__ import annotations
@@ -13,18 +13,22 @@ from launcher.errors import Location, SpecPath
 from launcher.spec.job import JobSpec
 
 MAX_LENGTH = 63  # TrainingJobName in the service model
-MAX_BASE = MAX_LENGTH - len("-20260102-030405-a1b2")  # of the base name, as much as a job's name has room for
+MAX_BASE = MAX_LENGTH - len("-20260102-030405-a1b2")  # characters of the base name that fit into a job's name
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class MadeName(str):
-    """A job's name that was made from its spec."""
+    """A job's name made from its spec."""
 
     __slots__ = ()
 
 
 def job_name(spec: JobSpec, now: datetime | None = None) -> MadeName:
-    """A job's name is never free again at AWS, so a base name alone would serve once."""
+    """Return the name for a new job.
+
+    A name can be used once per account and region, so a base name gets the time (`now`, by default the present) and four
+    random characters.
+    """
     if spec.training_job_name is not None:
         return MadeName(spec.training_job_name)
     moment = (now or datetime.now(timezone.utc)).strftime("%Y%m%d-%H%M%S")
@@ -43,5 +47,5 @@ def place_of_name(name: str, spec: JobSpec) -> tuple[SpecPath, Location | None]:
 
 
 def beginning(base_name: str) -> str:
-    """What a job's name takes over of its base name."""
+    """Return the part of a base name that fits into a job's name."""
     return base_name[:MAX_BASE].rstrip("-")

@@ -1,8 +1,8 @@
-"""How written scalars become values: the types of a spec's leaves.
+"""The types of a spec's leaves, which turn written scalars into values.
 
-YAML's own guesses lose what was written: `1e-3` is text to one parser and a number to another, `012` is 10, `12:30` is
-750, `no` is false. So the parser keeps every unquoted scalar as it stands (`Plain`), and the field's type decides: where
-AWS wants a string, what is written is what is sent; where it wants a number, only a plain decimal is taken.
+YAML's own conversions lose the written form: `1e-3` is text to one parser and a number to another, `012` is 10, `12:30` is
+750, `no` is false. So the parser keeps every unquoted scalar as written (`Plain`), and the field's type decides: a text is
+sent as written, and a number has to be a plain decimal.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 WRONG_TYPE = "wrong-type"
-INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,18}(_[0-9]{1,18}){0,6})")  # of 64 bits; longer ones Python refuses, too
+INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,18}(_[0-9]{1,18}){0,6})")  # limited, since Python refuses very long ones
 _JSON_NUMBER = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?"
 BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _OLD_BOOLEANS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
@@ -37,21 +37,22 @@ class Plain(str):
 
 
 def as_text(value: object) -> str:
-    """A string as AWS takes it: what is written, to the letter; lists and maps as JSON.
+    """Return the string to send for a value: a scalar exactly as written, lists and mappings as JSON.
 
-    Raises PydanticCustomError `wrong-type` for null, which has no text.
+    Raises:
+        PydanticCustomError: `wrong-type` for null, which has no text.
     """
     if isinstance(value, str):
         return str(value)
     if value is None:
         raise PydanticCustomError(
-            WRONG_TYPE, "has no value; write it behind the colon, or '' for an empty text, or 'null' in quotes"
+            WRONG_TYPE, "has no value; write it after the colon, or '' for an empty text, or 'null' in quotes"
         )
     return as_json(value)
 
 
 def as_json(value: object) -> str:
-    """JSON of a parsed value, in which unquoted numbers keep their spelling."""
+    """Return a parsed value as JSON, in which unquoted numbers keep their written form."""
     if isinstance(value, Plain):
         if value in BOOLEANS:
             return str(value).lower()
@@ -83,7 +84,7 @@ def _integer(value: object, example: str = "2") -> object:
 
 
 def _seconds(value: object) -> object:
-    """A whole number, or a duration such as 90m, 12h, 1h30m or 2d."""
+    """Return seconds for a whole number, or for a duration such as 90m, 12h, 1h30m or 2d."""
     if isinstance(value, str) and (found := re.fullmatch(_DURATION, value)):
         return sum(int(count or 0) * unit for count, unit in zip(found.groups(), _UNITS.values(), strict=True))
     if isinstance(value, str) and not INTEGER.fullmatch(value) and (meant := _duration_meant(value)):
@@ -95,7 +96,7 @@ def _seconds(value: object) -> object:
 
 
 def _duration_meant(value: str) -> str | None:
-    """`12h` for `12 hours`, `1h30m` for `1.5h` and `1:30:00`; None for what means no duration."""
+    """Return `12h` for `12 hours`, `1h30m` for `1.5h` and `1:30:00`; None for other texts."""
     text = value.strip().lower()
     seconds = 0.0
     if clock := re.fullmatch(r"([0-9]{1,4}):([0-5][0-9]):([0-5][0-9])", text):
@@ -113,7 +114,7 @@ def _duration_meant(value: str) -> str | None:
 
 
 def _gigabytes(value: object) -> object:
-    """A whole number, or a size such as 100GB or 2TB."""
+    """Return GB for a whole number, or for a size such as 100GB or 2TB."""
     if isinstance(value, str) and (found := re.fullmatch(_SIZE, value)):
         return int(found[1]) * (1000 if found[2] == "TB" else 1)
     return _integer(value, "50, 100GB or 2TB")
@@ -142,7 +143,7 @@ def _boolean(value: object) -> object:
 
 
 def _described(value: object, example: str) -> dict[str, Any]:
-    """The words for a value that does not fit: what it is, and what to write."""
+    """Return the words for a value of a wrong type: its description, and advice on what to write."""
     if isinstance(value, Plain):
         shown = str(value) if len(value) <= 40 else f"{value[:37]}..."
         number = _whole_number(value) if example else None
@@ -155,7 +156,7 @@ def _described(value: object, example: str) -> dict[str, Any]:
 
 
 def _whole_number(value: str) -> int | None:
-    """The number that a spelling such as 012, 0x1F, 0o12, 1e3 or 3.0 most probably means."""
+    """Return the number that a form such as 012, 0x1F, 0o12, 1e3 or 3.0 most probably means."""
     if re.fullmatch(r"[-+]?0[0-9]{1,18}", value):
         return int(value)
     if re.fullmatch(r"0[xob][0-9A-Fa-f]{1,15}", value):
@@ -171,10 +172,10 @@ def _setting(value: object) -> object:
 
 
 class _Leaf:
-    """The annotation of a leaf's type, in place of pydantic's own: these take twice as long to become a validator."""
+    """The annotation of a leaf's type; pydantic's own take twice as long to become a validator."""
 
     def __init__(self, read: Callable[[object], object], schema: CoreSchema, **described: object) -> None:
-        """Take the function that reads what is written, the type of its result, and the JSON Schema for editors."""
+        """Create a leaf from a function that converts the written value, its result's type, and the JSON Schema."""
         self._read, self._schema, self._described = read, schema, described
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -184,7 +185,7 @@ class _Leaf:
         return self._described
 
 
-# Fields of a spec are of these types. Each may be null, which suppresses a default.
+# The types of a spec's fields. Each value may be null, which suppresses a default.
 Text = Annotated[str, _Leaf(_text, core_schema.str_schema(), type=["string", "number", "boolean"])]
 Integer = Annotated[int, _Leaf(_integer, core_schema.int_schema(), type="integer")]
 Boolean = Annotated[bool, _Leaf(_boolean, core_schema.bool_schema(), type="boolean")]
@@ -195,7 +196,7 @@ Gigabytes = Annotated[
     int, _Leaf(_gigabytes, core_schema.int_schema(), type=["integer", "string"], pattern=f"^{_SIZE}$")
 ]
 Dollars = Annotated[Decimal, _Leaf(_dollars, core_schema.decimal_schema(), type="number", minimum=0)]
-# A hyperparameter or an environment variable: anything but null, sent as text.
+# A hyperparameter or an environment variable: any value except null, sent as text.
 Setting = Annotated[
     str, _Leaf(_setting, core_schema.str_schema(), type=["string", "number", "boolean", "array", "object"])
 ]

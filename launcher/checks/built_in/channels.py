@@ -1,4 +1,4 @@
-"""Rules on the channels of AWS's built-in algorithms, where the image is recognisably one's: names, modes, content types."""
+"""Rules on the channels of AWS's built-in algorithms: names, modes, content types. The image shows which one runs."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from launcher.request.view import Draft, Entry
 
 
 def is_augmented(entry: Entry | None) -> bool:
-    """Whether a channel is an augmented manifest, which brings its labels along."""
+    """Return whether a channel is an augmented manifest, which includes the labels."""
     return entry is not None and entry.get("S3DataType") == "AugmentedManifestFile"
 
 
 def channels_that_it_needs(draft: Draft) -> Iterator[Found]:
-    """A built-in algorithm reads channels of given names, of which `train` is always one.
+    """A built-in algorithm needs channels of certain names, `train` always among them.
 
     Image classification and object detection need `validation` too, seq2seq `validation` and `vocab`, and semantic
-    segmentation `validation`, `train_annotation` and `validation_annotation`, unless the annotations come in an augmented
+    segmentation `validation`, `train_annotation` and `validation_annotation`, unless the annotations are in an augmented
     manifest.
     Source: developer guide, cdf-training ("For all Amazon SageMaker algorithms, the ChannelName in InputDataConfig must be
     set to train"), common-info-all-im-models, image-classification, semantic-segmentation, seq-2-seq. It is a warning, since
@@ -30,12 +30,12 @@ def channels_that_it_needs(draft: Draft) -> Iterator[Found]:
         annotates = name.removesuffix("_annotation")
         if draft.entry(name) is None and not (annotates != name and is_augmented(draft.entry(annotates))):
             other = _meant_as(name, draft)
-            remedy = f"rename {other.name}, if that is it" if other else "add a channel of this name"
+            remedy = f"add it, or rename {other.name} if you mean that" if other else "add a channel of this name"
             yield ("channels", name), f"is missing, and {draft.built_in} needs it; {remedy}"
 
 
 def _meant_as(name: str, draft: Draft) -> Entry | None:
-    """A channel that the algorithm does not know, and whose name begins as the missing one does."""
+    """Return a channel that the algorithm does not know and whose name begins like the missing one's."""
     known = facts(draft)
     names = (*known.needs, *known.takes) if known else ()
     return next((entry for entry in draft.entries if entry.name not in names and entry.name.startswith(name[:5])), None)
@@ -56,7 +56,7 @@ def channels_that_it_knows(draft: Draft) -> Iterator[Found]:
         )
         if known and entry.name and entry.name not in (*known.needs, *known.takes) and not meant:
             names = ", ".join((*known.needs, *known.takes))
-            yield entry.whole, f"is no channel that {draft.built_in} is known to read: {names}; rename or delete it"
+            yield entry.whole, f"is not a channel that {draft.built_in} is known to read: {names}; rename or delete it"
 
 
 def modes_that_it_reads(draft: Draft) -> Iterator[Found]:
@@ -73,10 +73,10 @@ def modes_that_it_reads(draft: Draft) -> Iterator[Found]:
 
 
 def fast_file_that_it_may_not_read(draft: Draft) -> Iterator[Found]:
-    """Built-in algorithms that look at the mode may not know FastFile.
+    """Built-in algorithms that check the mode may not know FastFile.
 
-    The guide says that whatever reads files can read them through FastFile; yet it lists File alone for some algorithms, and
-    XGBoost checks the mode and takes File and Pipe.
+    The guide states that a program that reads files can read them through FastFile; yet it lists only File for some
+    algorithms, and XGBoost checks the mode and accepts File and Pipe.
     Source: developer guide, common-info-all-im-models; aws/sagemaker-xgboost-container, algorithm_mode/channel_validation.py.
     """
     known = facts(draft)
@@ -84,14 +84,15 @@ def fast_file_that_it_may_not_read(draft: Draft) -> Iterator[Found]:
         if known and entry.get("InputMode") == "FastFile" and (known.file_only or draft.built_in == "xgboost"):
             yield (
                 entry.path("input_mode"),
-                f"is FastFile, which {draft.built_in} is not documented to take; File is safe",
+                f"is FastFile, which {draft.built_in} is not documented to support; write File to be safe",
             )
 
 
 def distribution_that_it_wants(draft: Draft) -> Iterator[Found]:
-    """Some built-in algorithms want certain channels on every host in full, or in shares.
+    """Some built-in algorithms need certain channels replicated to every host, or sharded over the hosts.
 
-    Random Cut Forest: `train` in shares, `test` in full. Linear learner: `validation` in full. NTM: all but `train` in full.
+    Random Cut Forest: `train` sharded, `test` replicated. Linear learner: `validation` replicated. NTM: all but `train`
+    replicated.
     Source: developer guide, randomcutforest, linear-learner, ntm.
     """
     known = facts(draft)
@@ -104,9 +105,9 @@ def distribution_that_it_wants(draft: Draft) -> Iterator[Found]:
 
 
 def content_type_is_a_mime_type(draft: Draft) -> Iterator[Found]:
-    """A built-in algorithm knows data by its MIME type: text/csv, not csv.
+    """A built-in algorithm recognises data by its MIME type: text/csv, not csv.
 
-    It fails with "No iterator has been registered for ContentType". XGBoost takes short names as well, DeepAR only short ones.
+    It fails with "No iterator has been registered for ContentType". XGBoost accepts short names too, DeepAR only short ones.
     Source: aws/sagemaker-python-sdk issue 819; developer guide, cdf-training.
     """
     names = {"csv": "text/csv", "json": "application/json", "jsonlines": "application/jsonlines"}
@@ -116,7 +117,7 @@ def content_type_is_a_mime_type(draft: Draft) -> Iterator[Found]:
             better = names.get(short, "text/csv or application/x-recordio-protobuf")
             yield (
                 entry.path("content_type"),
-                f"{short!r} is no MIME type, by which {draft.built_in} goes; write {better}",
+                f"{short!r} is not a MIME type, which {draft.built_in} needs; write {better}",
             )
 
 
@@ -133,7 +134,7 @@ def csv_is_said(draft: Draft) -> Iterator[Found]:
 
 
 def csv_without_labels(draft: Draft) -> Iterator[Found]:
-    """Algorithms that learn without labels take the first column of CSV for a label unless told that there is none.
+    """Unsupervised algorithms treat the first column of CSV as a label unless the content type has label_size=0.
 
     Source: developer guide, cdf-training ("To run unsupervised learning algorithms that don't have a target, specify the
     number of label columns in the content type ... content_type=text/csv;label_size=0").
@@ -146,7 +147,7 @@ def csv_without_labels(draft: Draft) -> Iterator[Found]:
         and entry.content_type == "text/csv"
         and "label_size" not in entry.get("ContentType")
     ):
-        message = f"leaves {draft.built_in} to take the first column for a label; write text/csv;label_size=0"
+        message = f"makes {draft.built_in} treat the first column as a label; write text/csv;label_size=0"
         yield entry.path("content_type"), message
 
 

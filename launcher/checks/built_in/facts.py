@@ -1,4 +1,4 @@
-"""What each of SageMaker's built-in algorithms wants: the facts that `built_in`'s rules need.
+"""The requirements of each of SageMaker's built-in algorithms, for the rules in this folder.
 
 Source: AWS developer guide (2023): common-info-all-im-models (channels, modes, instances), model-checkpoints (which keep
 checkpoints), and each algorithm's own pages (hyperparameters marked as required, content types, distribution).
@@ -14,28 +14,28 @@ _PROTOBUF_OR_CSV = ("application/x-recordio-protobuf", "text/csv")
 
 
 class BuiltIn(NamedTuple):
-    """One algorithm. Its names are those of its images' repositories."""
+    """One algorithm, named like the repository of its image."""
 
     needs: tuple[str, ...] = ("train",)
-    """Channels without which it fails."""
+    """Channels that it requires."""
     takes: tuple[str, ...] = ()
-    """Channels that it reads besides; any other is refused."""
+    """Optional channels; others may be refused."""
     hyperparameters: tuple[str, ...] = ()
-    """Hyperparameters without which it fails."""
+    """Hyperparameters that it requires."""
     replicated: tuple[str, ...] = ()
-    """Channels of which every host must have all."""
+    """Channels that must be FullyReplicated."""
     sharded: tuple[str, ...] = ()
-    """Channels of which every host must have its share."""
+    """Channels that must be ShardedByS3Key."""
     content_types: tuple[str, ...] = ()
-    """What data it reads; empty where it does not look."""
+    """The MIME types that it reads; empty if it ignores them."""
     file_only: bool = False
-    """Whether it cannot read a stream."""
+    """Whether it reads File mode only."""
     gpu_only: bool = False
     cpu_only: bool = False
     one_instance: bool = False
     keeps_checkpoints: bool = False
     unlabelled: bool = False
-    """Whether its CSV has no column of labels, which has to be said: label_size=0."""
+    """Whether its CSV has no column of labels, which the content type has to state: label_size=0."""
 
 
 BUILT_INS: dict[str, BuiltIn] = {
@@ -137,5 +137,5 @@ BUILT_INS: dict[str, BuiltIn] = {
 
 
 def facts(draft: Draft) -> BuiltIn | None:
-    """What is known of the built-in algorithm that runs, if one does."""
+    """Return the requirements of the built-in algorithm that runs; None for a script or another image."""
     return BUILT_INS.get(draft.built_in or "")

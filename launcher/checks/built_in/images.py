@@ -10,7 +10,7 @@ from launcher.checks.rule import Found, Rule
 from launcher.request.view import Draft, Entry
 
 _IMAGE_TYPES = ("application/x-image", "image/png", "image/jpeg")
-# What says which image is what, where the images are files: a channel for each of train and validation.
+# The channels with the labels of images in files: one for train, one for validation.
 _LISTS = {
     "image-classification": ("train_lst", "validation_lst"),
     "object-detection": ("train_annotation", "validation_annotation"),
@@ -19,7 +19,7 @@ _READS_IMAGES = ("image-classification", "object-detection", "semantic-segmentat
 
 
 def images_as_files(draft: Draft) -> bool:
-    """Whether the images are files, which a list or annotations must name, and not RecordIO or an augmented manifest."""
+    """Return whether the images are files with separate labels, not RecordIO or an augmented manifest."""
     channels = [entry for entry in map(draft.entry, ("train", "validation")) if entry is not None]
     lists = any(draft.entry(name) is not None for name in _LISTS.get(draft.built_in or "", ()))
     other = any(is_augmented(entry) or _is_recordio(entry) for entry in channels)
@@ -27,12 +27,12 @@ def images_as_files(draft: Draft) -> bool:
 
 
 def images_need_lists(draft: Draft) -> Iterator[Found]:
-    """Images as files come with channels that say which is what.
+    """Images as files need further channels with their labels.
 
-    Image classification: train_lst and validation_lst, and all four channels with a content type of images, the lists' too;
-    object detection: train_annotation and validation_annotation. RecordIO and augmented manifests bring the labels along.
+    Image classification: train_lst and validation_lst, and all four channels need a content type of images, the lists too;
+    object detection: train_annotation and validation_annotation. RecordIO and augmented manifests include the labels.
     Source: developer guide, image-classification ("Set the content type for all four channels to application/x-image"; it
-    takes image/png and image/jpeg as well) and object-detection.
+    accepts image/png and image/jpeg as well) and object-detection.
     """
     lists = _LISTS.get(draft.built_in or "")
     if lists is None or not images_as_files(draft):
@@ -47,7 +47,7 @@ def images_need_lists(draft: Draft) -> Iterator[Found]:
             said = f"is {entry.content_type!r}" if entry.content_type else "is missing"
             yield (
                 entry.path("content_type"),
-                f"{said}, but {draft.built_in} knows images by it; write application/x-image",
+                f"{said}, but {draft.built_in} recognises images by it; write application/x-image",
             )
 
 
@@ -61,14 +61,14 @@ def recordio_pipes_are_replicated(draft: Draft) -> Iterator[Found]:
         if entry.get("InputMode") == "Pipe" and _is_recordio(entry) and entry.is_sharded and not is_augmented(entry):
             yield (
                 entry.path("s3_data_distribution_type"),
-                "must be FullyReplicated for RecordIO in Pipe mode; write that",
+                f"must be FullyReplicated for RecordIO in Pipe mode of {draft.built_in}; write FullyReplicated",
             )
 
 
 def augmented_images_are_wrapped(draft: Draft) -> Iterator[Found]:
     """The algorithms for images read augmented manifests as RecordIO, the image's attribute before the label's.
 
-    Otherwise they fail with "The Record IO header does not start with the magic number", or take the label for an image.
+    Otherwise they fail with "The Record IO header does not start with the magic number", or read the label as an image.
     Source: developer guide, image-classification, object-detection and semantic-segmentation; aws/amazon-sagemaker-examples
     issue 562.
     """

@@ -1,4 +1,4 @@
-"""Rules on what a built-in algorithm is told and what it runs on, where the image is recognisably one's."""
+"""Rules on the hyperparameters, metrics and machines of AWS's built-in algorithms. The image shows which one runs."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def hyperparameters_that_it_needs(draft: Draft) -> Iterator[Found]:
     ):
         missing.append("num_class")
     for name in missing:
-        yield ("hyperparameters", name), f"is missing, and {draft.built_in} requires it"
+        yield ("hyperparameters", name), f"is missing, and {draft.built_in} requires it; add it"
 
 
 def hyperparameters_are_plain(draft: Draft) -> Iterator[Found]:
-    """A built-in algorithm reads hyperparameters as they stand; JSON's quotes, which script mode sends, would be part of them.
+    """A built-in algorithm reads hyperparameters as they are; JSON's quotes, which script mode sends, would be part of them.
 
     Source: aws/sagemaker-python-sdk: estimators of frameworks send JSON, those of algorithms send plain strings.
     """
@@ -43,17 +43,17 @@ def hyperparameters_are_plain(draft: Draft) -> Iterator[Found]:
             if len(value) >= 2 and value[0] == value[-1] == '"':
                 yield (
                     ("hyperparameters", name),
-                    f"has quotes inside, which {draft.built_in} does not take off; delete them",
+                    f"has quotes inside, which {draft.built_in} does not remove; delete them",
                 )
 
 
 def metrics_are_its_own(draft: Draft) -> Iterator[Found]:
-    """A built-in algorithm has its own metrics, which cannot be said anew.
+    """A built-in algorithm has its own metrics, which a job cannot redefine.
 
     The service answers: "You can't override the metric definitions for Amazon SageMaker algorithms. Please retry the request
-    without specifying metric definitions". It goes by the image, so XGBoost's with a script is refused, too. It is a warning,
-    since DescribeTrainingJob tells the algorithm's own, which are then found in requests made from its answers.
-    Source: awslabs/mlspace PR 52, which catches this answer; developer guide, training-metrics.
+    without specifying metric definitions". It decides by the image, so a script in XGBoost's image is refused, too. It is a
+    warning, since DescribeTrainingJob returns the algorithm's own, which requests made from its responses then contain.
+    Source: awslabs/mlspace PR 52, which catches this message; developer guide, training-metrics.
     """
     algorithm = built_in_algorithm(draft.image)
     if algorithm and draft.get("AlgorithmSpecification.MetricDefinitions"):
@@ -101,7 +101,7 @@ def spot_wait_within_an_hour(draft: Draft) -> Iterator[Found]:
     if known and not known.keeps_checkpoints and draft.is_spot and wait > AN_HOUR:
         yield (
             ("stopping_condition", "max_wait_time_in_seconds"),
-            f"is {wait}, but AWS allows {AN_HOUR} on spot for {draft.built_in}, which keeps no checkpoints",
+            f"is {wait}, but AWS allows {AN_HOUR} on spot for {draft.built_in}, which keeps no checkpoints; write {AN_HOUR}",
         )
 
 
@@ -115,7 +115,8 @@ def marketplace_wait_within_an_hour(draft: Draft) -> Iterator[Found]:
     if is_of_marketplace(draft) and draft.is_spot and wait > AN_HOUR:
         yield (
             ("stopping_condition", "max_wait_time_in_seconds"),
-            f"is {wait}, but AWS allows {AN_HOUR} for algorithms of AWS Marketplace that keep no checkpoints",
+            f"is {wait}, but AWS allows algorithms of AWS Marketplace without checkpoints {AN_HOUR}; write {AN_HOUR} if it"
+            " keeps none",
         )
 
 

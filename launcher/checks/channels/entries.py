@@ -1,4 +1,4 @@
-"""Rules on channels together: how many, their names, their sources and the hosts they are for."""
+"""Rules on all channels: their number, names, sources and hosts."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ MAX_CHANNELS = 20
 
 
 def at_most_20(draft: Draft) -> Iterator[Found]:
-    """The service takes 20 channels; those of source S3Connector are none of its and do not count.
+    """The service allows 20 channels; those of source S3Connector are not sent to it, so they do not count.
 
     Source: CreateTrainingJobRequest.InputDataConfig in the service model (at most 20); developer guide, model-train-storage.
-    Other launchers add channels of their own (code, sm_drivers), which count. The code channel of this one gives way.
+    Other launchers add channels of their own (code, sm_drivers), which count. This one does without its code channel then.
     """
     count = len(draft.request.get("InputDataConfig", ()))
     if count > MAX_CHANNELS:
         yield (
             draft.entries[MAX_CHANNELS].whole,
-            f"is channel {MAX_CHANNELS + 1} of {count}, but AWS takes {MAX_CHANNELS}; join channels, or read some by"
-            " source: S3Connector, which do not count",
+            f"is channel {MAX_CHANNELS + 1} of {count}, but AWS allows {MAX_CHANNELS}; join channels, or read some by"
+            " source: S3Connector, which does not count",
         )
 
 
 def names_differ(draft: Draft) -> Iterator[Found]:
-    """Each channel becomes one directory, so no two have the same name.
+    """Each channel becomes one directory, so no two may have the same name.
 
-    A mapping cannot name two alike, but the list under `request: {InputDataConfig: ...}` can.
+    A mapping cannot have one key twice, but the list under `request: {InputDataConfig: ...}` can.
     Source: aws/sagemaker-python-sdk, job.py ("Duplicate channel {} not allowed").
     """
     seen = set()
@@ -42,21 +42,21 @@ def names_differ(draft: Draft) -> Iterator[Found]:
 
 
 def one_source(draft: Draft) -> Iterator[Found]:
-    """A channel lies in one place: in S3, on a file system, or in a dataset.
+    """A channel has exactly one source: S3, a file system, or a dataset.
 
-    The service model requires none of the three and forbids no two of them.
+    The service model neither requires one of the three nor excludes two together.
     Source: DataSource in the service model.
     """
     for entry in draft.entries:
         sources = entry.request.get("DataSource")
         if sources is not None and not sources:
-            yield entry.whole, "says nowhere to read from; write s3_uri, or file_system_id, or dataset_arn"
+            yield entry.whole, "has no source; write s3_uri, or file_system_id, or dataset_arn"
         elif sources is not None and len(sources) > 1:
-            yield entry.path("data_source"), f"has {' and '.join(sources)}, but a channel lies in one place; keep one"
+            yield entry.path("data_source"), f"has {' and '.join(sources)}, but a channel has one source; keep one"
 
 
 def names_are_no_paths(draft: Draft) -> Iterator[Found]:
-    """A channel's name is that of its directory, so it cannot be `.` or `..`, which the pattern takes.
+    """A channel's name is that of its directory, so it cannot be `.` or `..`, which the pattern allows.
 
     Source: Channel.ChannelName in the service model; developer guide, your-algorithms-training-algo-running-container.
     """
@@ -83,26 +83,26 @@ def names_do_not_collide(draft: Draft) -> Iterator[Found]:
 def names_readable_from_a_shell(draft: Draft) -> Iterator[Found]:
     """A channel `a-b` gives SM_CHANNEL_A-B, which no shell can read.
 
-    Source: sagemaker-training, environment.py: names are put in capitals, and nothing else of them is changed.
+    Source: sagemaker-training, environment.py: names are put in capitals and not changed otherwise.
     """
     for name in draft.spec.all_channels:
         if re.search(r"[-.]", name) and draft.spec.code and str(draft.spec.code.entry_point).endswith(".sh"):
             better = re.sub(r"[-.]", "_", name)
             yield (
                 ("channels", name),
-                f"gives SM_CHANNEL_{name.upper()}, which a shell cannot read; {better} can be read",
+                f"gives SM_CHANNEL_{name.upper()}, which a shell cannot read; rename it {better}",
             )
 
 
 def sharding_needs_hosts(draft: Draft) -> Iterator[Found]:
-    """ShardedByS3Key gives each host its share of the objects; one host gets everything.
+    """ShardedByS3Key gives each host a shard of the objects; a single host gets all of them.
 
     Source: S3DataSource.S3DataDistributionType in the service model. The hosts of a channel that names instance groups are
-    those of its groups. Random Cut Forest, the built-in algorithm, wants it whatever the number of hosts.
+    those of its groups. The built-in algorithm Random Cut Forest needs it for any number of hosts.
     """
     for entry in draft.entries:
         if entry.is_sharded and draft.hosts_of(entry) == 1 and draft.built_in != "randomcutforest":
-            yield entry.path("s3_data_distribution_type"), "'ShardedByS3Key' shards nothing over one instance"
+            yield entry.path("s3_data_distribution_type"), "'ShardedByS3Key' has no effect on one instance; delete it"
 
 
 def all_or_no_instance_groups(draft: Draft) -> Iterator[Found]:
@@ -120,18 +120,18 @@ def all_or_no_instance_groups(draft: Draft) -> Iterator[Found]:
             yield entry.whole, "names no instance groups, but other channels do; add instance_group_names"
         for name in names or ():
             if name not in groups:
-                yield entry.path("instance_group_names"), f"{name!r} is no group of resource_config.instance_groups"
+                yield entry.path("instance_group_names"), f"{name!r} is not in resource_config.instance_groups; add it"
 
 
 def connector_reads_a_place(draft: Draft) -> Iterator[Found]:
-    """What the connector reads is told to the container as it stands, so it must be a whole S3 URI.
+    """The connector gets its URI unchanged, in an environment variable, so it must be a whole S3 URI.
 
-    Source: s3torchconnector, S3Dataset.from_prefix; no service looks at it before the training does.
+    Source: s3torchconnector, S3Dataset.from_prefix; no service checks it before the training does.
     """
     for name, channel in draft.spec.all_channels.items():
-        told = channel.connector(name)
-        if told is not None and not re.match(r"s3://[^/]+", told.get(contract.CONNECTOR_S3_URI, "")):
-            yield ("channels", name, "s3_uri"), "is no S3 URI; write where the objects lie, such as s3://bucket/prefix/"
+        variables = channel.connector(name)
+        if variables is not None and not re.match(r"s3://[^/]+", variables.get(contract.CONNECTOR_S3_URI, "")):
+            yield ("channels", name, "s3_uri"), "is not an S3 URI; write one such as s3://bucket/prefix/"
 
 
 def _many(count: int) -> str:

@@ -1,4 +1,4 @@
-"""Rules on channels that lie on EFS or FSx for Lustre."""
+"""Rules on channels stored on EFS or FSx for Lustre."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ def file_systems_need_a_vpc(draft: Draft) -> Iterator[Found]:
 def file_systems_use_file_mode(draft: Draft) -> Iterator[Found]:
     """Channels of file systems are always in File mode: the directory itself is mounted, and nothing is copied.
 
-    The service model speaks of EFS files as streams (InputDataConfig); the developer guide requires File, and so does the
-    service.
+    The service model describes EFS files as streams (InputDataConfig); the developer guide and the service require File.
     Source: developer guide, your-algorithms-training-algo-running-container ("must use File mode").
     """
     for entry in draft.entries:
@@ -42,7 +41,7 @@ def file_systems_use_file_mode(draft: Draft) -> Iterator[Found]:
 
 
 def directory_path_is_absolute(draft: Draft) -> Iterator[Found]:
-    """A directory on a file system is named by its full path; the model's pattern takes anything.
+    """A directory on a file system is named by its full path; the model's pattern allows any text.
 
     Source: FileSystemDataSource.DirectoryPath in the service model ("The full path to the directory").
     """
@@ -57,8 +56,8 @@ def directory_path_is_absolute(draft: Draft) -> Iterator[Found]:
 def fsx_mount_name(draft: Draft) -> Iterator[Found]:
     """FSx paths begin with the file system's mount name, which is `fsx` on Scratch_1 file systems only.
 
-    The mount name of others is made by FSx and shown by DescribeFileSystems: 8 lower-case letters and digits at random, such as
-    `2p3fhbmv`. It is not known offline, so this is a warning.
+    Others have one chosen by FSx, 8 random lower-case letters and digits such as `2p3fhbmv`, which DescribeFileSystems
+    returns. It is not known offline, so this is a warning.
     Source: developer guide, model-access-training-data, tip; aws/amazon-sagemaker-examples PR 2183; FSx API reference,
     LustreFileSystemConfiguration.MountName.
     """
@@ -69,7 +68,7 @@ def fsx_mount_name(draft: Draft) -> Iterator[Found]:
         if re.match(r"/fsx(/|$)", path):
             yield (
                 entry.path("directory_path"),
-                f"{path!r} is right on SCRATCH_1 file systems only; others have a mount name of their own {_SHOWS_MOUNT_NAME}",
+                f"{path!r} exists on SCRATCH_1 file systems only; on others write their own mount name {_SHOWS_MOUNT_NAME}",
             )
         elif not re.match(r"/[a-z0-9]{8}(/|$)", path) or path.split("/")[1] in _WORDS:
             example = f"write '/MOUNTNAME{path.rstrip('/')}' {_SHOWS_MOUNT_NAME}"
@@ -77,13 +76,13 @@ def fsx_mount_name(draft: Draft) -> Iterator[Found]:
 
 
 def shuffling_needs_objects(draft: Draft) -> Iterator[Found]:
-    """ShuffleConfig shuffles objects of S3; on a file system there is nothing to shuffle.
+    """ShuffleConfig shuffles objects of S3; it has no meaning on a file system.
 
     Source: ShuffleConfig in the service model, which speaks of S3Prefix, ManifestFile and AugmentedManifestFile only.
     """
     for entry in draft.entries:
         if entry.is_file_system and entry.get("ShuffleConfig") is not None:
-            yield entry.path("shuffle_config"), "does nothing on a file system; delete it"
+            yield entry.path("shuffle_config"), "has no effect on a file system; delete it"
 
 
 def _efs(keys: str, source: str = "EFS") -> str:

@@ -1,7 +1,7 @@
-"""Rules on how a channel arrives: what goes with File, FastFile and Pipe.
+"""Rules on the keys that need a certain input mode: File, FastFile or Pipe.
 
-Any mix of modes is fine: a channel's InputMode stands above the job's TrainingInputMode, and ShuffleConfig goes with every
-mode in S3 (Channel.InputMode and ShuffleConfig in the service model).
+Channels may differ in their modes: a channel's InputMode takes precedence over the job's TrainingInputMode, and
+ShuffleConfig is allowed in every mode of S3 (Channel.InputMode and ShuffleConfig in the service model).
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def recordio_needs_pipe(draft: Draft) -> Iterator[Found]:
 
 
 def augmented_manifest_needs_pipe(draft: Draft) -> Iterator[Found]:
-    """What an augmented manifest names can only be streamed.
+    """The objects of an augmented manifest can only be streamed.
 
-    One page of the developer guide (model-access-training-data) has file mode take augmented manifests; the service model
-    and the page on them have Pipe only, and so has the service.
+    One page of the developer guide (model-access-training-data) lists augmented manifests for File mode; the service model,
+    the page on them and the service itself allow Pipe only.
     Source: S3DataSource.S3DataType in the service model; developer guide, augmented-manifest.
     """
     for entry in _not_piped(draft):
@@ -57,10 +57,10 @@ def augmented_manifest_needs_pipe(draft: Draft) -> Iterator[Found]:
 
 
 def attributes_need_boundaries(draft: Draft) -> Iterator[Found]:
-    """Only RecordIO tells where one attribute of an augmented manifest ends and the next begins.
+    """Only RecordIO marks where one attribute of an augmented manifest ends and the next begins.
 
-    Built-in algorithms have a rule of their own (built-in-augmented-manifest); of a single attribute the data itself can have
-    boundaries, as tar shards do.
+    Built-in algorithms have their own rule (built-in-augmented-manifest); the data of a single attribute can have boundaries
+    itself, as tar shards do.
     Source: developer guide, augmented-manifest-stream ("streamed with the corresponding is-a-cat attribute value as one
     record. This can cause a problem").
     """
@@ -69,14 +69,14 @@ def attributes_need_boundaries(draft: Draft) -> Iterator[Found]:
         if several and draft.built_in is None and entry.get("RecordWrapperType") != "RecordIO":
             yield (
                 entry.path("record_wrapper_type"),
-                "is not RecordIO, and without it nothing tells where an attribute's value ends; write RecordIO",
+                "is not RecordIO, and without it nothing marks the end of an attribute's value; write RecordIO",
             )
 
 
 def pipe_order_across_hosts(draft: Draft) -> Iterator[Found]:
-    """Each host streams all of a FullyReplicated channel; the order is not promised to be the same on each.
+    """Each host streams all of a FullyReplicated channel, not necessarily in the same order.
 
-    So hosts that each take every n-th record take some twice and some never. Built-in algorithms know how to share.
+    So if each of n hosts reads every n-th record, some are read twice and some never. Built-in algorithms handle this.
     Source: S3DataSource.S3DataDistributionType and ShuffleConfig in the service model.
     """
     for entry in draft.entries:
@@ -84,15 +84,15 @@ def pipe_order_across_hosts(draft: Draft) -> Iterator[Found]:
         if several and entry.get("InputMode") == "Pipe" and not entry.is_sharded:
             yield (
                 entry.path("input_mode"),
-                "streams all the data to every host, in an order that is not promised to be the same on each; to read"
-                " each sample once over all hosts use s3_data_distribution_type: ShardedByS3Key",
+                "streams all the data to every host, maybe in different orders; to read each sample on one host only,"
+                " use s3_data_distribution_type: ShardedByS3Key",
             )
 
 
 def shuffling_needs_an_order(draft: Draft) -> Iterator[Found]:
-    """Copied files have no order, so shuffling changes nothing that a script could see; only the shards of hosts differ.
+    """Copied files have no order, so a script sees no difference; only the shards of the hosts are shuffled.
 
-    The service takes ShuffleConfig in every mode. A FastFile channel may be listed in another order, so nothing is said of it.
+    The service accepts ShuffleConfig in every mode. A FastFile channel may be listed in another order, so it gets no warning.
     Source: ShuffleConfig in the service model ("For Pipe input mode, ... shuffling is done at the start of every epoch").
     """
     for entry in draft.entries:
@@ -100,32 +100,38 @@ def shuffling_needs_an_order(draft: Draft) -> Iterator[Found]:
         if copied and entry.get("ShuffleConfig"):
             yield (
                 entry.path("shuffle_config"),
-                "does nothing in File mode; use input_mode: Pipe, or shuffle in the script",
+                "has no effect in File mode; use input_mode: Pipe, or shuffle in the script",
             )
 
 
 def model_comes_as_files(draft: Draft) -> Iterator[Found]:
-    """The model that incremental training goes on from comes as files, in File mode.
+    """The model that incremental training continues from is read as files, in File mode.
 
-    The channel is called `model`, or its content type is application/x-sagemaker-model. A script of one's own can mount a
-    large model by FastFile under this name; that is channel-model-by-fast-file, a warning.
+    The channel is called `model`, or its content type is application/x-sagemaker-model. A user's script can mount a large
+    model by FastFile under this name; that is channel-model-by-fast-file, a warning.
     Source: Channel.InputMode in the service model ("To use a model for incremental training, choose File"); developer guide,
     incremental-training.
     """
     for entry in draft.entries:
         mode = entry.get("InputMode")
         if _is_model(entry) and (mode == "Pipe" or (mode == "FastFile" and _has_algorithm(draft, entry))):
-            yield entry.path("input_mode"), f"is {mode}, but a model to go on from comes in File mode; write File"
+            yield (
+                entry.path("input_mode"),
+                f"is {mode}, but the model for incremental training needs File mode; write File",
+            )
 
 
 def model_by_fast_file(draft: Draft) -> Iterator[Found]:
-    """A channel `model` by FastFile is right for a script that mounts a model, and wrong for incremental training.
+    """A channel `model` by FastFile is right for a script that mounts a model, but wrong for incremental training.
 
-    Source: as of channel-model-by-file.
+    Source: as for channel-model-by-file.
     """
     for entry in draft.entries:
         if _is_model(entry) and entry.get("InputMode") == "FastFile" and not _has_algorithm(draft, entry):
-            yield entry.path("input_mode"), "is FastFile, but incremental training takes its model in File mode only"
+            yield (
+                entry.path("input_mode"),
+                "is FastFile, but incremental training needs File mode; write File if you continue a model",
+            )
 
 
 def _is_model(entry: Entry) -> bool:
@@ -133,7 +139,7 @@ def _is_model(entry: Entry) -> bool:
 
 
 def _has_algorithm(draft: Draft, entry: Entry) -> bool:
-    """Whether one of AWS's algorithms reads the model, and no script of the user's."""
+    """Return whether one of AWS's algorithms reads the model, not the user's script."""
     return draft.built_in is not None or entry.content_type == "application/x-sagemaker-model"
 
 

@@ -1,4 +1,4 @@
-"""Rules on what a channel's URI names in S3: a prefix, a folder, a manifest."""
+"""Rules on the prefix, folder or manifest that a channel's URI names in S3."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from launcher.request.view import Draft, Entry
 
 
 def attribute_names_belong_to_augmented_manifests(draft: Draft) -> Iterator[Found]:
-    """AttributeNames pick from the lines of an augmented manifest: it needs at least one, and nothing else takes any.
+    """AttributeNames select from the lines of an augmented manifest, which needs at least one; other data allows none.
 
     Without a name that is in the manifest the training gets an empty stream ("Got empty batch from pipe. Please check ... the
     value of training job parameter AttributeNames").
@@ -24,19 +24,19 @@ def attribute_names_belong_to_augmented_manifests(draft: Draft) -> Iterator[Foun
         elif names and not augmented:
             yield (
                 entry.path("attribute_names"),
-                "goes only with an augmented manifest; write s3_data_type: AugmentedManifestFile, or delete it",
+                "needs an augmented manifest; write s3_data_type: AugmentedManifestFile, or delete it",
             )
 
 
 def fast_file_needs_prefix(draft: Draft) -> Iterator[Found]:
-    """FastFile mounts a prefix; it reads no manifest.
+    """FastFile mounts a prefix; it cannot read a manifest.
 
     Source: developer guide, your-algorithms-training-algo-running-container ("Channels that use FastFile mode must use a
     S3DataType of S3Prefix"). The service model excludes augmented manifests only.
     """
     for entry in draft.entries:
         if entry.get("InputMode") == "FastFile" and entry.get("S3DataType") == "ManifestFile":
-            message = "'ManifestFile' does not go with input_mode FastFile; use File or Pipe, or a prefix"
+            message = "'ManifestFile' does not work with input_mode FastFile; use File or Pipe, or a prefix"
             yield entry.path("s3_data_type"), message
 
 
@@ -54,9 +54,9 @@ def fast_file_wants_a_folder(draft: Draft) -> Iterator[Found]:
 
 
 def files_have_no_empty_folder_names(draft: Draft) -> Iterator[Found]:
-    """A key with `//` cannot be a path, so neither File nor FastFile brings it.
+    """A key with `//` cannot be a path, so neither File nor FastFile can provide it.
 
-    In S3 `a//b` is a legal key; in a URI it is most often a slip. Jobs in File mode have failed with "Data download failed:
+    In S3 `a//b` is a legal key; in a URI it is most often a mistake. Jobs in File mode have failed with "Data download failed:
     ... has an illegal char sub-sequence '//' in it".
     Source: aws-samples/generative-ai-on-amazon-sagemaker PR 242; developer guide,
     your-algorithms-training-algo-running-container ("a folder view that uses the forward slash (/) as the delimiter").
@@ -64,10 +64,10 @@ def files_have_no_empty_folder_names(draft: Draft) -> Iterator[Found]:
     for entry in draft.entries:
         uri, mode = _uri(entry), entry.get("InputMode")
         if mode in ("File", "FastFile") and uri and "//" in f"/{object_key(uri)}":
-            mended = uri[: len("s3://")] + re.sub("/{2,}", "/", uri[len("s3://") :])
+            fixed = uri[: len("s3://")] + re.sub("/{2,}", "/", uri[len("s3://") :])
             yield (
                 entry.path("s3_uri"),
-                f"{uri!r} has '//' in its key, which {mode} mode cannot bring as a file; write {mended!r}",
+                f"{uri!r} has '//' in its key, which {mode} mode cannot provide as a file; write {fixed!r}",
             )
 
 
@@ -89,7 +89,7 @@ def manifest_is_an_object(draft: Draft) -> Iterator[Found]:
 def whole_bucket(draft: Draft) -> Iterator[Found]:
     """A URI without a key selects every object of the bucket.
 
-    Source: aws/sagemaker-python-sdk issue 2776, where the key was forgotten; the pattern of S3Uri takes it.
+    Source: aws/sagemaker-python-sdk issue 2776, where the key was forgotten; the pattern of S3Uri allows it.
     """
     for entry in draft.entries:
         uri = _uri(entry)
@@ -98,7 +98,7 @@ def whole_bucket(draft: Draft) -> Iterator[Found]:
 
 
 def _uri(entry: Entry) -> str:
-    """Where a channel lies in S3; empty for what is no URI, of which its pattern or s3-uri-place says enough."""
+    """Return a channel's S3 URI; empty if it is invalid, which its pattern or s3-uri-place reports."""
     uri = entry.get("S3Uri") or ""
     return uri if bucket(uri) and not bucket(uri).endswith(":") else ""
 

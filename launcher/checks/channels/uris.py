@@ -1,4 +1,4 @@
-"""Rules on S3 URIs, wherever they stand: the service's pattern takes much that names no place."""
+"""Rules on all S3 URIs of a spec: the service's pattern allows many that name no place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from launcher.checks.rule import Found, Rule
 from launcher.errors import SpecPath
 from launcher.request.view import Draft
 
-_LONGEST = 1024  # characters of S3Uri in the service model, which tells of longer ones
+_LONGEST = 1024  # characters of S3Uri in the service model, whose own check reports longer ones
 # Hosts of S3: s3.REGION, s3-REGION, s3.dualstack..., s3-fips..., BUCKET.s3..., and those of VPC endpoints.
 _S3_HOST = re.compile(
     r"(?:(?P<bucket>.+)\.)?s3[.-](?:[a-z0-9.-]+\.)?amazonaws\.com(?:\.cn)?|(?:.+\.)?s3\.[a-z0-9.-]*vpce.*"
@@ -19,7 +19,7 @@ _S3_HOST = re.compile(
 
 
 def uris(draft: Draft) -> Iterator[tuple[SpecPath, str]]:
-    """Every S3 URI of the request and of the connector, with its place in the spec; none longer than AWS takes."""
+    """Yield every S3 URI of the request and of the connector, with its place in the spec, up to AWS's length."""
     said: list[tuple[SpecPath, str | None]] = [(entry.path("s3_uri"), entry.get("S3Uri")) for entry in draft.entries]
     for key, member, name in (
         ("output_data_config", "OutputDataConfig", "S3OutputPath"),
@@ -36,43 +36,43 @@ def uris(draft: Draft) -> Iterator[tuple[SpecPath, str]]:
         for index, rule in enumerate(draft.request.get(member, ())):
             said.append(((key, index, "s3_output_path"), rule.get("S3OutputPath")))
     for channel, found in draft.spec.all_channels.items():
-        told = (found.connector(channel) or {}).get(contract.CONNECTOR_S3_URI, "")
-        if told.startswith("s3://"):  # what does not is connector-s3-uri
-            said.append((("channels", channel, "s3_uri"), told))
+        uri = (found.connector(channel) or {}).get(contract.CONNECTOR_S3_URI, "")
+        if uri.startswith("s3://"):  # connector-s3-uri reports the others
+            said.append((("channels", channel, "s3_uri"), uri))
     yield from ((path, uri) for path, uri in said if uri and len(uri) <= _LONGEST)
 
 
 def bucket(uri: str) -> str:
-    """`bucket` of `s3://bucket/key`; the host of an https URI."""
+    """Return `bucket` of `s3://bucket/key`, or the host of an https URI."""
     return uri.partition("://")[2].partition("/")[0]
 
 
 def object_key(uri: str) -> str:
-    """What follows the bucket in `s3://bucket/key`."""
+    """Return `key` of `s3://bucket/key`."""
     return uri.partition("://")[2].partition("/")[2]
 
 
 def uri_names_a_place(draft: Draft) -> Iterator[Found]:
-    """A URI with its scheme twice, an ARN in it, or of a web page names no place in S3.
+    """A URI that repeats its scheme, contains an ARN, or is that of a web page names no place in S3.
 
-    The pattern of S3Uri takes any text after `s3://` or `https://`: `s3://s3://bucket/` has `s3:` for its bucket, and the
-    address of a page of AWS's console, or of a file elsewhere in the web, is no bucket's.
+    The pattern of S3Uri allows any text after `s3://` or `https://`: the bucket of `s3://s3://bucket/` would be `s3:`, and
+    the address of a page of AWS's console, or of a file elsewhere in the web, is not in a bucket.
     Source: S3DataSource.S3Uri in the service model; S3 user guide, virtual hosting of buckets (the hosts that S3 has).
     """
     for path, uri in uris(draft):
         twice = re.match(r"s3://+(s3:/+|arn:aws[a-z-]*:s3:::)([^/].*)", uri, re.DOTALL)
         host = bucket(uri)
         if twice:
-            what = "holds an ARN" if twice[1].startswith("arn") else "begins with s3:// twice"
+            what = "contains an ARN" if twice[1].startswith("arn") else "begins with s3:// twice"
             yield path, f"{uri!r} {what}; write {'s3://' + twice[2]!r}"
         elif host.endswith("console.aws.amazon.com"):
             yield path, f"{uri!r} is a page of the console; write {_shown_in_console(uri)}"
         elif uri.startswith("https://") and re.fullmatch(r"[A-Za-z0-9.:-]+", host) and not _s3_host(uri):
-            yield path, f"{uri!r} does not lie in S3; copy it there, and write s3://bucket/folder/"
+            yield path, f"{uri!r} is not in S3; copy it there, and write s3://bucket/folder/"
 
 
 def _shown_in_console(uri: str) -> str:
-    """The place that a page of the console shows, as far as its address tells."""
+    """Return the S3 URI of the page that the console shows, as far as its address contains it."""
     page = urlsplit(uri)
     name = re.fullmatch(r"/s3/(?:buckets|object)/([^/]+)/?", page.path)
     prefix = parse_qs(page.query).get("prefix", [""])[0]
@@ -91,7 +91,7 @@ def bucket_has_a_legal_name(draft: Draft) -> Iterator[Found]:
         if not uri.startswith("s3://") or not name or name == "s3:" or name.startswith("arn:aws"):
             continue
         if not re.fullmatch(r"[A-Za-z0-9._-]+", name):
-            yield path, f"{name!r} is no bucket's name; fill in the one that is meant"
+            yield path, f"{name!r} is not a bucket's name; write your bucket's name"
         elif not re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", name) or ".." in name or len(name) > 63:
             better = re.sub(r"[_.-]+", "-", name.lower()).strip("-")
             hint = f", such as {better}" if 0 < len(better) < 64 else ""
@@ -106,7 +106,7 @@ def _short(name: str) -> str:
 
 
 def debugger_knows_no_https(draft: Draft) -> Iterator[Found]:
-    """The debugger takes the host of an https URI for the bucket.
+    """The debugger treats the host of an https URI as the bucket.
 
     A job whose hook wrote to https://s3-us-west-2.amazonaws.com/bucket/... failed with "Unable to upload file to
     s3://s3-us-west-2.amazonaws.com/bucket/...".
@@ -118,10 +118,10 @@ def debugger_knows_no_https(draft: Draft) -> Iterator[Found]:
 
 
 def documented_as_s3(draft: Draft) -> Iterator[Found]:
-    """A place in S3 is written as s3://bucket/key; an https address may be taken for a bucket of its host's name.
+    """A place in S3 is written as s3://bucket/key; the host of an https address may be treated as the bucket's name.
 
-    The pattern of S3Uri takes https, and every page of the guide writes s3. The debugger is known to take the host for the
-    bucket (debugger-s3-uri), so this is a warning. Readers in the container know s3 only.
+    The pattern of S3Uri allows https, but every page of the guide writes s3. The debugger treats the host as the bucket
+    (debugger-s3-uri), so this is a warning. Readers in the container support s3 only.
     Source: S3DataSource.S3Uri in the service model; developer guide, model-access-training-data.
     """
     for path, uri in uris(draft):
@@ -130,28 +130,31 @@ def documented_as_s3(draft: Draft) -> Iterator[Found]:
 
 
 def _s3_host(uri: str) -> re.Match[str] | None:
-    """The host of an https URI, where it is one of S3's; no name of a host is longer than 255 characters."""
+    """Match the host of an https URI if it is one of S3's; a host's name has at most 255 characters."""
     return _S3_HOST.fullmatch(bucket(uri)) if len(bucket(uri)) <= 255 else None
 
 
 def _plain(uri: str) -> str:
-    """`s3://bucket/key` for an https URI of S3."""
+    """Return `s3://bucket/key` for an https URI of S3."""
     host, key = _s3_host(uri), object_key(uri)
     return f"s3://{host['bucket']}/{key}" if host and host["bucket"] else f"s3://{key}"
 
 
 def uri_is_meant_to_the_letter(draft: Draft) -> Iterator[Found]:
-    """S3Uri is the beginning of keys to the letter: no pattern with `*`, and a space at an end is a part of it.
+    """S3Uri is a literal prefix of keys: `*` is not a pattern, and a space at its end is part of it.
 
     Keys can hold stars and spaces, so this is a warning.
     Source: S3DataSource.S3Uri in the service model ("identifies either a key name prefix or a manifest").
     """
     for path, uri in uris(draft):
         if uri != uri.strip():
-            yield path, f"{uri!r} ends with a space, which would be a part of it; delete the space"
+            yield path, f"{uri!r} begins or ends with a space, which would be part of it; delete the space"
         elif re.search(r"/[^/]*\*", uri) and path[0] == "channels":
             folder = uri[: uri.index("*")].rpartition("/")[0]
-            yield path, f"{uri!r} is no pattern: '*' stands for itself in S3; write the folder, {folder + '/'!r}"
+            yield (
+                path,
+                f"{uri!r} has a '*', which is a plain character in S3, not a pattern; write the folder, {folder + '/'!r}",
+            )
 
 
 _OUT = "output_data_config: {s3_output_path: '%s'}"

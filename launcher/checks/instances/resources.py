@@ -1,4 +1,4 @@
-"""Rules on the machines: one way of naming them, how many, in which groups."""
+"""Rules on the machines: their types, counts and groups, each given in one way."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from launcher.spec.model import aws_name
 
 
 def machines_said_once(draft: Draft) -> Iterator[Found]:
-    """Hardware comes as one type and count, as instance groups or as instance preferences; no job runs on none of them.
+    """A job needs exactly one of: a type and count, instance groups, or instance preferences.
 
-    Type and count beside groups are answered: "InstanceType or InstanceCount cannot be specified with InstanceGroups". The
-    service model requires none of the three, nor ResourceConfig itself, since serverless jobs have no machines.
+    For type and count with groups the service answers: "InstanceType or InstanceCount cannot be specified with
+    InstanceGroups". The service model requires none of the three, nor ResourceConfig itself, since serverless jobs have no
+    machines.
     Source: aws/sagemaker-python-sdk PR 5564; developer guide, train-heterogeneous-cluster; ResourceConfig in the service
     model (which required InstanceType and InstanceCount before there were groups).
     """
@@ -32,17 +33,17 @@ def machines_said_once(draft: Draft) -> Iterator[Found]:
     if draft.groups and len(missing) < 2:
         yield (
             ("resource_config", "instance_groups"),
-            "stand beside instance_type or instance_count; AWS takes one or the other",
+            "cannot be used with instance_type or instance_count; delete one or the other",
         )
     if not draft.groups and missing:
-        yield ("resource_config", missing[0]), f"is missing: AWS needs {' and '.join(missing)}, or instance_groups"
+        yield ("resource_config", missing[0]), f"is missing; write {' and '.join(missing)}, or instance_groups"
 
 
 def counts_are_positive(draft: Draft) -> Iterator[Found]:
     """A job, and each of its instance groups and placements, has at least one instance.
 
-    Source: TrainingInstanceCount in the service model had a minimum of 1, and has 0 since botocore 1.27; a job of none never
-    runs. PlacementSpecification.InstanceCount says it ("Minimum value of 1").
+    Source: TrainingInstanceCount in the service model had a minimum of 1, and has 0 since botocore 1.27; a job with none
+    never runs. PlacementSpecification.InstanceCount states it ("Minimum value of 1").
     """
     resources = draft.get("ResourceConfig") or {}
     placements = draft.get("ResourceConfig.InstancePlacementConfig.PlacementSpecifications") or ()
@@ -58,11 +59,11 @@ def counts_are_positive(draft: Draft) -> Iterator[Found]:
     ]
     for path, each in counted:
         if each.get("InstanceCount") == 0:
-            yield ("resource_config", *path), "is 0; a job needs at least 1"
+            yield ("resource_config", *path), "is 0, but a job needs an instance; write at least 1"
 
 
 def group_names_differ(draft: Draft) -> Iterator[Found]:
-    """Channels and scripts name instance groups, so each needs a name of its own.
+    """Channels and scripts refer to instance groups by name, so each needs a unique name.
 
     Source: developer guide, train-heterogeneous-cluster: groups are referred to by name.
     """
@@ -88,20 +89,23 @@ def placement_needs_ultra_servers(draft: Draft) -> Iterator[Found]:
         if found.is_ultra_server is False:
             yield (
                 ("resource_config", "instance_placement_config"),
-                f"is for UltraServers (ml.p6e-gb200), which {found.name} is not part of; delete it",
+                f"is for UltraServers (ml.p6e-gb200), and {found.name} is not one; delete it",
             )
             return
 
 
 def answers_are_not_asked(draft: Draft) -> Iterator[Found]:
-    """What only DescribeTrainingJob tells cannot be asked for.
+    """Some members are only returned by DescribeTrainingJob and cannot be requested.
 
     Source: ResourceConfig.SelectedInstanceType and .SelectedInstanceCount in the service model ("This field is read-only
     and isn't accepted in CreateTrainingJob requests").
     """
     for member in ("SelectedInstanceType", "SelectedInstanceCount"):
         if draft.get(f"ResourceConfig.{member}") is not None:
-            yield ("request", "ResourceConfig", member), "is read-only: AWS tells it and does not take it; delete it"
+            yield (
+                ("request", "ResourceConfig", member),
+                "is read-only: AWS returns it but does not accept it; delete it",
+            )
 
 
 def types_stand_alone(draft: Draft) -> Iterator[Found]:
@@ -115,14 +119,14 @@ def types_stand_alone(draft: Draft) -> Iterator[Found]:
         return
     for key in ("instance_type", "instance_groups", "instance_placement_config"):
         if resources.get(aws_name(key)):
-            yield ("resource_config", key), "stands beside instance_preferences, which takes its place; delete one"
+            yield ("resource_config", key), "cannot be used with instance_preferences, which replace it; delete one"
     if draft.is_spot:
-        message = "does not go with instance_preferences, which take on-demand capacity and training plans; delete it"
+        message = "cannot be used with instance_preferences, which use on-demand capacity and training plans; delete it"
         yield ("enable_managed_spot_training",), message
 
 
 def count_is_said_in_one_place(draft: Draft) -> Iterator[Found]:
-    """With instance preferences the count is said once for all or for each of them; never for some, both or neither.
+    """With instance preferences the count is given once for all or for each of them; never for some, both or neither.
 
     Source: InstancePreference.InstanceCount in the service model ("SageMaker rejects requests that set InstanceCount on only
     some preferences, that set it both per preference and in ResourceConfig, or that omit it in both places").
@@ -134,18 +138,18 @@ def count_is_said_in_one_place(draft: Draft) -> Iterator[Found]:
     if not preferences:
         return
     if len(without) == len(preferences) and count is None:
-        yield ("resource_config", "instance_count"), "is missing; say it here, or in each of instance_preferences"
+        yield ("resource_config", "instance_count"), "is missing; write it here, or in each of instance_preferences"
     elif len(without) < len(preferences) and count is not None:
-        yield ("resource_config", "instance_count"), "is said in instance_preferences, too; say it in one place"
+        yield ("resource_config", "instance_count"), "is written in instance_preferences, too; delete one of them"
     elif without and count is None:
         yield (
             ("resource_config", "instance_preferences", without[0], "instance_count"),
-            "is missing here but said in others; AWS takes it in all of them, or once in resource_config",
+            "is missing here but not in others; write it in all of them, or once in resource_config",
         )
 
 
 def preferences_differ(draft: Draft) -> Iterator[Found]:
-    """An instance type can be preferred once.
+    """An instance type may occur once in the preferences.
 
     Source: InstancePreference.InstanceType in the service model ("can appear only once in an InstancePreferences list").
     """
@@ -153,12 +157,12 @@ def preferences_differ(draft: Draft) -> Iterator[Found]:
     for path, found in draft.instance_types:
         if path[1] == "instance_preferences":
             if found.name in seen:
-                yield path, f"{found.name} stands earlier in the list, too; delete one"
+                yield path, f"{found.name} is earlier in the list, too; delete one"
             seen.add(found.name)
 
 
 def training_plans_in_one_place(draft: Draft) -> Iterator[Found]:
-    """Training plans are said for each instance preference or for the job, not for both.
+    """Training plans are given for each instance preference or for the job, not for both.
 
     Source: InstancePreference.TrainingPlanArns in the service model ("mutually exclusive with the job-level TrainingPlanArn").
     """
@@ -167,7 +171,7 @@ def training_plans_in_one_place(draft: Draft) -> Iterator[Found]:
             if each.get("TrainingPlanArns"):
                 yield (
                     ("resource_config", "instance_preferences", index, "training_plan_arns"),
-                    "stand beside resource_config.training_plan_arn; AWS takes one or the other",
+                    "cannot be used with resource_config.training_plan_arn; delete one or the other",
                 )
 
 

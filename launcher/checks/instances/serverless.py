@@ -9,7 +9,7 @@ from launcher.request.view import Draft
 
 
 def volume_is_chosen(draft: Draft) -> Iterator[Found]:
-    """The volume of a serverless job is SageMaker's choice.
+    """SageMaker chooses the volume of a serverless job.
 
     Source: ResourceConfig.VolumeSizeInGB in the service model ("SageMaker automatically selects the volume size for
     serverless training jobs. You cannot customize this setting.").
@@ -19,7 +19,7 @@ def volume_is_chosen(draft: Draft) -> Iterator[Found]:
 
 
 def evaluations_have_a_type(draft: Draft) -> Iterator[Found]:
-    """A serverless evaluation says what kind it is.
+    """A serverless evaluation needs its type.
 
     Source: ServerlessJobConfig.EvaluationType in the service model ("Required when serverless job type is Evaluation").
     """
@@ -32,7 +32,7 @@ def evaluations_have_a_type(draft: Draft) -> Iterator[Found]:
 
 
 def conversations_are_for_fine_tuning(draft: Draft) -> Iterator[Found]:
-    """Conversations are the data of fine-tunings that SageMaker runs itself; other images get files they may not know.
+    """Conversations are data for fine-tunings that SageMaker runs itself; other images may not know their files.
 
     Source: S3DataSource.S3DataType in the service model (Converse: "conversational messages ... used for training and
     fine-tuning foundational models").

@@ -1,4 +1,4 @@
-"""Rules on how long a job runs and waits, and on spot instances, which make it wait."""
+"""Rules on how long a job may run and wait, and on spot instances."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def runtime_is_said(draft: Draft) -> Iterator[Found]:
     """Without MaxRuntimeInSeconds a job is stopped after one day, finished or not.
 
     Source: StoppingCondition.MaxRuntimeInSeconds in the service model ("The default value is 1 day"). StoppingCondition was
-    required up to botocore 1.40. A serverless job has limits of its own.
+    required up to botocore 1.40. A serverless job has its own limits.
     """
     if draft.get("StoppingCondition.MaxRuntimeInSeconds") is None and not draft.is_serverless:
-        yield _RUNTIME, "is missing, so AWS stops the job after 1 day; say how long it may run, such as 12h"
+        yield _RUNTIME, "is missing, so AWS stops the job after 1 day; write how long it may run, such as 12h"
 
 
 def stopping_within_28_days(draft: Draft) -> Iterator[Found]:
@@ -38,16 +38,16 @@ def stopping_within_28_days(draft: Draft) -> Iterator[Found]:
 
 
 def runtime_is_long_enough(draft: Draft) -> Iterator[Found]:
-    """Nothing is trained within a minute, which the download of data and image takes already; it was meant in hours.
+    """No job trains anything within a minute, since downloading data and image takes longer; hours were probably meant.
 
-    Source: StoppingCondition.MaxRuntimeInSeconds in the service model, which takes any number from 1 on; other launchers
-    ask for minutes (shiftan/simple_sagemaker PR 19).
+    Source: StoppingCondition.MaxRuntimeInSeconds in the service model, which allows any number from 1; other launchers
+    expect minutes (shiftan/simple_sagemaker PR 19).
     """
     seconds = draft.get("StoppingCondition.MaxRuntimeInSeconds")
     if seconds is not None and 0 < seconds < A_MINUTE:
         yield (
             _RUNTIME,
-            f"is {seconds} seconds, in which nothing is trained; write {seconds}h for hours, {seconds}m for minutes",
+            f"is {seconds} seconds, too short to train; write {seconds}h for hours, {seconds}m for minutes",
         )
 
 
@@ -63,14 +63,14 @@ def pending_time_needs_accelerators(draft: Draft) -> Iterator[Found]:
         and accelerated
         and all(each is False for each in accelerated)
     ):
-        yield _PENDING, "does nothing here: it counts only for ml.p, ml.g and ml.trn instances; delete it"
+        yield _PENDING, "has no effect here: it applies only to ml.p, ml.g and ml.trn instances; delete it"
 
 
 def spot_needs_max_wait(draft: Draft) -> Iterator[Found]:
     """Managed spot training needs MaxWaitTimeInSeconds, at least as long as MaxRuntimeInSeconds.
 
-    The wait counts both, the waiting for capacity and the running. The developer guide asks for a longer one ("must be
-    larger"); the service model says equal or greater, and the service takes equal ones.
+    The wait includes both waiting for capacity and running. The developer guide requires a longer one ("must be larger"); the
+    service model states equal or greater, and the service accepts equal ones.
     Source: developer guide, model-managed-spot-training; StoppingCondition.MaxWaitTimeInSeconds in the service model.
     """
     wait = draft.get("StoppingCondition.MaxWaitTimeInSeconds")
@@ -78,7 +78,7 @@ def spot_needs_max_wait(draft: Draft) -> Iterator[Found]:
     if draft.is_spot and wait is None:
         yield (
             ("enable_managed_spot_training",),
-            "needs stopping_condition.max_wait_time_in_seconds: how long to run and wait for capacity together",
+            "needs stopping_condition.max_wait_time_in_seconds; write how long to run and wait for capacity together",
         )
     if draft.is_spot and wait is not None and runtime is not None and wait < runtime:
         yield (
@@ -98,14 +98,14 @@ def max_wait_needs_spot(draft: Draft) -> Iterator[Found]:
 
 
 def spot_wants_checkpoints(draft: Draft) -> Iterator[Found]:
-    """An interrupted spot job starts from zero where it keeps no checkpoints in S3.
+    """An interrupted spot job starts from zero if it keeps no checkpoints in S3.
 
     Source: developer guide, model-managed-spot-training, which recommends checkpoints unless the job is short.
     """
     if draft.is_spot and draft.get("CheckpointConfig") is None:
         yield (
             ("enable_managed_spot_training",),
-            "without checkpoint_config, an interruption starts the training from zero",
+            "restarts the training from zero after an interruption; add checkpoint_config: {s3_uri: s3://bucket/folder/}",
         )
 
 

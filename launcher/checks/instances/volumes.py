@@ -1,4 +1,4 @@
-"""Rules on the space that a machine has: a volume of the size asked for, or disks of its own."""
+"""Rules on a machine's storage: a volume of the requested size, or its own disks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from launcher.request.view import Draft
 
 MAX_GIGABYTES = 16384  # of one EBS volume
 
-_BYTES = 2**30  # of a gigabyte
+_BYTES = 2**30  # bytes of a gigabyte
 _SIZE: SpecPath = ("resource_config", "volume_size_in_gb")
 
 
 def volume_for_what_has_no_disk(draft: Draft) -> Iterator[Found]:
-    """An instance type without disks of its own needs a volume of at least 1 GB.
+    """An instance type without its own disks needs a volume of at least 1 GB.
 
     Source: ResourceConfig.VolumeSizeInGB in the service model ("you must define the size of EBS volume"); older models
     required it and had a minimum of 1, today's has 0 for types that have their own.
@@ -25,37 +25,37 @@ def volume_for_what_has_no_disk(draft: Draft) -> Iterator[Found]:
     for _, found in draft.instance_types:
         if found.storage == "EBS":
             said = "is missing" if draft.get("ResourceConfig.VolumeSizeInGB") is None else "is 0"
-            yield _SIZE, f"{said}, but {found.name} has no disk of its own; say how many GB it needs, such as 50"
+            yield _SIZE, f"{said}, but {found.name} has no disk of its own; write how many GB it needs, such as 50"
             return
 
 
 def volume_beside_disks(draft: Draft) -> Iterator[Found]:
-    """On an instance type that has its own NVMe disks the volume's size does nothing: the space is the disks'.
+    """On an instance type with its own NVMe disks the volume's size has no effect: the storage is that of the disks.
 
-    The service takes it, and published notebooks send it, so it is a warning.
+    The service accepts it, and published notebooks send it, so it is a warning.
     Source: ResourceConfig.VolumeSizeInGB in the service model ("Available storage is fixed to the NVMe-type instance's
     storage capacity"); `volume_size_supported` of the SageMaker Python SDK.
     """
     types = [found for _, found in draft.instance_types]
     if draft.get("ResourceConfig.VolumeSizeInGB") and types and all(found.storage == "NVMe" for found in types):
-        yield _SIZE, f"does nothing: {types[0].name} has disks of its own, of a fixed size; delete it"
+        yield _SIZE, f"has no effect, since {types[0].name} has its own disks of a fixed size; delete it"
 
 
 def volume_within_bounds(draft: Draft) -> Iterator[Found]:
-    """A volume holds 16 TB at most; what is larger has to be streamed, or lie on a file system.
+    """A volume holds 16 TB at most; larger data has to be streamed, or stored on a file system.
 
     Source: EBS user guide, volume constraints (16 TiB for General Purpose); ProcessingVolumeSizeInGB and
     NotebookInstanceVolumeSizeInGB in the service model (at most 16384). Training's shape has no maximum.
     """
     size = draft.get("ResourceConfig.VolumeSizeInGB")
     if size is not None and size >= _BYTES:
-        yield _SIZE, f"is {size} GB, which was meant in bytes; write {max(1, round(size / _BYTES))}"
+        yield _SIZE, f"is {size} GB, probably meant in bytes; write {max(1, round(size / _BYTES))}"
     elif size is not None and size > MAX_GIGABYTES:
         yield _SIZE, f"is {size}, but a volume holds {MAX_GIGABYTES} GB; stream the data by FastFile or Pipe instead"
 
 
 def disks_have_keys_of_their_own(draft: Draft) -> Iterator[Found]:
-    """The disks of an instance are encrypted by its hardware, so no key can be given for them.
+    """An instance's own disks are encrypted by its hardware, so no key can be given for them.
 
     Source: ResourceConfig.VolumeKmsKeyId in the service model ("You can't request a VolumeKmsKeyId when using an instance type
     with local storage"); aws/sagemaker-python-sdk issue 3677; awslabs/mlspace PR 205.

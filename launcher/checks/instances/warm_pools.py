@@ -1,4 +1,4 @@
-"""Rules on warm pools: machines that are kept for the next job."""
+"""Rules on warm pools: machines kept for the next job."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def _keep_alive(draft: Draft) -> int:
 
 
 def not_on_spot(draft: Draft) -> Iterator[Found]:
-    """Machines cannot be kept warm when they are spot instances.
+    """Spot instances cannot be kept warm.
 
     Source: developer guide, train-warm-pools, considerations ("cannot be used with spot instances"). A period of 0 keeps
-    nothing, and goes with everything.
+    no machine, so it is always allowed.
     """
     if _keep_alive(draft) and draft.is_spot:
-        yield _KEEP_ALIVE, "does not go with spot instances; delete it, or enable_managed_spot_training"
+        yield _KEEP_ALIVE, "cannot be used with spot instances; delete it, or enable_managed_spot_training"
 
 
 def not_with_instance_groups(draft: Draft) -> Iterator[Found]:
@@ -32,11 +32,11 @@ def not_with_instance_groups(draft: Draft) -> Iterator[Found]:
     Source: developer guide, train-warm-pools, considerations ("cannot be used with heterogeneous cluster training").
     """
     if _keep_alive(draft) and draft.groups:
-        yield _KEEP_ALIVE, "does not go with instance_groups; delete it, or use one instance_type"
+        yield _KEEP_ALIVE, "cannot be used with instance_groups; delete it, or use one instance_type"
 
 
 def within_an_hour(draft: Draft) -> Iterator[Found]:
-    """The developer guide keeps machines for an hour at most; the service model takes six.
+    """The developer guide allows keeping machines for an hour, the service model for six.
 
     Source: developer guide (2023), train-warm-pools ("limited to 3600 seconds"), as did the model up to botocore 1.40;
     ResourceConfig.KeepAlivePeriodInSeconds in the model now has a maximum of 21600. So it is a warning.
@@ -44,7 +44,7 @@ def within_an_hour(draft: Draft) -> Iterator[Found]:
     if 3600 < _keep_alive(draft) <= shapes()["KeepAlivePeriodInSeconds"]["max"]:
         yield (
             _KEEP_ALIVE,
-            f"is {_keep_alive(draft)}, but the developer guide allows 3600; AWS may refuse it, and idle machines cost",
+            f"is {_keep_alive(draft)}, but the developer guide allows 3600, so AWS may refuse it; write 3600 or less",
         )
 
 

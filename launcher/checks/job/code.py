@@ -11,8 +11,8 @@ from launcher.checks.rule import Found, Rule
 from launcher.request.view import Draft
 from launcher.spec.model import aws_name
 
-LINES = ("application/jsonlines", "text/csv", "text/plain")  # content types of which a line is a sample
-# Content types in which a reader finds the end of a record by itself; of anything else an object is one record.
+LINES = ("application/jsonlines", "text/csv", "text/plain")  # content types whose samples are lines
+# Content types that mark the end of a record; with any other type an object is one record.
 BOUNDED = (
     *("application/x-tar", "application/x-recordio", "application/x-recordio-protobuf", "application/x-tfrecord"),
     *LINES,
@@ -22,13 +22,13 @@ BOUNDED = (
 def entry_point_can_be_run(draft: Draft) -> Iterator[Found]:
     """The entry point is a file inside the folder: a .py file, or a program of any name, such as an executable `train`.
 
-    A .py file runs by the image's Python, any other file by what its `#!` line names, else by bash; binaries run by themselves.
-    torchrun starts .py files only. A folder with setup.py, or with a pyproject.toml that has [build-system] (or [project] and a
-    `src` folder), is installed with pip before the start, unless the entry point is a .sh file; a .py file of the installed
-    package runs as its module.
+    The image's Python runs a .py file, and the program of its `#!` line, or else bash, any other file; binaries run by
+    themselves. torchrun starts .py files only. A folder with setup.py, or with a pyproject.toml that has [build-system] (or
+    [project] and a `src` folder), is installed with pip before the start, unless the entry point is a .sh file; a .py file
+    of the installed package runs as its module.
 
-    The sagemaker-training toolkit accepts the same, but for this: with setup.py in the folder it runs every name that does not end
-    in .sh as a Python module, pyproject.toml alone does not make it install anything, and names consist of letters, digits and
+    The sagemaker-training toolkit differs in three ways: with setup.py in the folder it runs every name that does not end in
+    .sh as a Python module, it installs nothing for pyproject.toml alone, and names consist of letters, digits and
     `. _ + - /`. SDK v3's ModelTrainer accepts .py and .sh files only.
     Source: sagemaker-training 5.1.4, _entry_point_type.py and process.py; sagemaker-train 1.27.0, basic_script_driver.py.
     """
@@ -40,7 +40,7 @@ def entry_point_can_be_run(draft: Draft) -> Iterator[Found]:
     elif code.entry_point.endswith(".ipynb"):
         yield (
             ("code", "entry_point"),
-            f"{code.entry_point!r} is a notebook, which does not run by itself; save it as a .py file",
+            f"{code.entry_point!r} is a notebook, which Python cannot run; save it as a .py file",
         )
     elif code.entry_point.startswith(("/", "~")) or ".." in code.entry_point.split("/"):
         yield ("code", "entry_point"), f"{code.entry_point!r} is outside code.directory; write a path inside it"
@@ -49,44 +49,44 @@ def entry_point_can_be_run(draft: Draft) -> Iterator[Found]:
 
 
 def code_or_container_entrypoint(draft: Draft) -> Iterator[Found]:
-    """Code that travels with the job is started by a ContainerEntrypoint of the launcher's, so the spec cannot have another.
+    """The launcher's own ContainerEntrypoint starts code that travels with the job, so the spec cannot have another.
 
-    The entrypoint unpacks the code, sets the SM_* variables and hands SIGTERM on; one of your own belongs to an image that
-    holds its code (AlgorithmSpecification.ContainerEntrypoint in the service model).
+    The entrypoint unpacks the code, sets the SM_* variables and forwards SIGTERM; your own one is for an image that contains
+    its code (AlgorithmSpecification.ContainerEntrypoint in the service model).
     """
     if draft.spec.code is not None:
         for key in ("container_entrypoint", "container_arguments"):
             if draft.get(f"AlgorithmSpecification.{aws_name(key)}") is not None:
-                yield (key,), "stands beside code, which brings its own; delete one of them"
+                yield (key,), "cannot be used with code, which has its own entrypoint; delete one of them"
 
 
 def code_channel_is_ours(draft: Draft) -> Iterator[Found]:
-    """The code travels in a channel of its own, whose name no other can have.
+    """The code travels in its own channel, so no other channel may have that name.
 
-    Channels become directories, and two of one name would be one (Channel.ChannelName in the service model).
+    Channels become directories, so two of one name would share one (Channel.ChannelName in the service model).
     """
     if draft.spec.code is not None and any(entry.name == contract.CODE_CHANNEL for entry in draft.entries):
         yield ("channels", contract.CODE_CHANNEL), "is the name of the channel that carries the code; choose another"
 
 
 def code_goes_from_here_to_s3(draft: Draft) -> Iterator[Found]:
-    """The code is sent from a folder of this machine to a place in S3; one is not written as the other.
+    """The code is sent from a folder of this machine to S3, so `directory` is a local path and `s3_uri` is in S3.
 
-    Code that lies in S3 already is a channel, or sagemaker_submit_directory of the toolkit in the image.
+    For code that is in S3 already, use a channel, or sagemaker_submit_directory of the toolkit in the image.
     Source: S3DataSource.S3Uri in the service model, which becomes the code channel's.
     """
     code = draft.spec.code
     if code is not None and code.s3_uri is not None and not re.match(r"s3://[^/]+", code.s3_uri):
         yield (
             ("code", "s3_uri"),
-            f"{code.s3_uri!r} is no S3 URI; write where to send the code, such as s3://bucket/code",
+            f"{code.s3_uri!r} is not an S3 URI; write where to send the code, such as s3://bucket/code",
         )
     if code is not None and (code.directory or "").startswith(("s3://", "https://")):
-        yield ("code", "directory"), "is not on this machine; write a folder here, and code.s3_uri for where it goes"
+        yield ("code", "directory"), "is not on this machine; write a local folder, and its destination as code.s3_uri"
 
 
 def by_toolkit(draft: Draft) -> bool:
-    """Whether the code is left to the sagemaker-training toolkit in the image, since it has no channel of its own."""
+    """Return whether the sagemaker-training toolkit in the image fetches the code, since it has no channel."""
     code = draft.spec.code
     full = len(draft.request.get("InputDataConfig", ())) >= MAX_CHANNELS
     return code is not None and (code.delivery == "submit_directory" or (code.delivery == "auto" and full))
@@ -95,8 +95,8 @@ def by_toolkit(draft: Draft) -> bool:
 def a_channel_is_free_for_code(draft: Draft) -> Iterator[Found]:
     """`delivery: channel` needs one of the 20 channels.
 
-    Source: CreateTrainingJobRequest.InputDataConfig in the service model (at most 20). With `delivery: auto` the code gives
-    way and travels by the toolkit's own hyperparameters.
+    Source: CreateTrainingJobRequest.InputDataConfig in the service model (at most 20). With `delivery: auto` the code is then
+    sent by the toolkit's own hyperparameters.
     """
     code = draft.spec.code
     if (
@@ -111,11 +111,11 @@ def a_channel_is_free_for_code(draft: Draft) -> Iterator[Found]:
 
 
 def toolkit_brings_the_code(draft: Draft) -> Iterator[Found]:
-    """Without a channel of its own the code is brought by sagemaker-training, which the image must then hold.
+    """Without its own channel, the code is fetched by sagemaker-training, which the image must then contain.
 
-    AWS's images for training hold it; others fail at once, since nothing in them knows `sagemaker_program`. The toolkit unpacks
-    the whole archive into /opt/ml/code, so the launcher's modules stay there, in launcher_bundle, beside your files; with a
-    channel of their own they are moved to /opt/ml/launcher_bundle.
+    AWS's images for training contain it; others fail immediately, since nothing in them reads `sagemaker_program`. The toolkit
+    unpacks the whole archive into /opt/ml/code, so the launcher's modules stay there, in launcher_bundle, beside your files;
+    with a code channel they are moved to /opt/ml/launcher_bundle.
     Source: aws/sagemaker-training-toolkit, params.py and entry_point.py.
     """
     if draft.spec.code is not None and by_toolkit(draft):
@@ -135,31 +135,31 @@ def toolkit_installs_requirements_txt(draft: Draft) -> Iterator[Found]:
     code = draft.spec.code
     if code is not None and by_toolkit(draft) and code.requirements not in (None, "requirements.txt"):
         message = (
-            f"{code.requirements!r} is not installed by the toolkit, which brings this code; name it requirements.txt"
+            f"{code.requirements!r} is not installed by the toolkit, which fetches this code; name it requirements.txt"
         )
         yield ("code", "requirements"), message
 
 
 def submitted_code_is_an_archive(draft: Draft) -> Iterator[Found]:
-    """The toolkit fetches sagemaker_submit_directory as one object, a gzipped tar; a folder in S3 is none.
+    """The toolkit fetches sagemaker_submit_directory as one object, a gzipped tar; it cannot be a folder in S3.
 
-    It fails with "An error occurred (404) when calling the HeadObject operation: Not Found". A path in the container is taken,
-    too.
+    It fails with "An error occurred (404) when calling the HeadObject operation: Not Found". A path in the container is also
+    allowed.
     Source: aws/sagemaker-python-sdk issue 835; aws/sagemaker-training-toolkit, files.py.
     """
     given = draft.request.get("HyperParameters", {}).get("sagemaker_submit_directory", "").strip('"')
     if given.startswith("s3://") and not re.search(r"\.(tar\.gz|tgz)$", given):
         yield (
             ("hyperparameters", "sagemaker_submit_directory"),
-            "is no archive, which the toolkit fetches: name a .tar.gz of the folder, or use code: {directory: FOLDER}",
+            "is not an archive; write the URI of a .tar.gz of the folder, or use code: {directory: FOLDER}",
         )
 
 
 def whole_objects_through_a_pipe(draft: Draft) -> Iterator[Found]:
-    """A FIFO joins the objects, and without a record format the bundled scripts cannot tell where one ends.
+    """A FIFO joins the objects, and without a record format the bundled scripts cannot find where one ends.
 
-    Formats with boundaries: tar, RecordIO, JSON lines, CSV and text; and whatever is wrapped as RecordIO on the way.
-    Source: developer guide, your-algorithms-training-algo-running-container: a channel is one pipe for each epoch.
+    Formats with boundaries are tar, RecordIO, JSON lines, CSV, text, and any data that SageMaker wraps as RecordIO.
+    Source: developer guide, your-algorithms-training-algo-running-container: a channel is one pipe per epoch.
     """
     code = draft.spec.code
     if code is None or not (code.entry_point or "").startswith(f"{contract.BUNDLED_PACKAGE}/"):
@@ -170,13 +170,13 @@ def whole_objects_through_a_pipe(draft: Draft) -> Iterator[Found]:
             entry.get("InputMode") == "Pipe"
             and entry.get("RecordWrapperType") != "RecordIO"
             and content_type not in BOUNDED
-            and len(entry.get("AttributeNames") or ()) < 2  # whose boundaries are another rule's
+            and len(entry.get("AttributeNames") or ()) < 2  # attributes_need_boundaries checks several
         ):
             what = f"content_type {content_type!r} has" if content_type else "objects have"
             yield (
                 ("channels", entry.name),
-                f"{what} no boundaries in a stream, and {code.entry_point} could not tell them apart; add"
-                " record_wrapper_type: RecordIO, name a content_type that has them, such as application/x-tar, or use FastFile",
+                f"{what} no boundaries in a stream, so {code.entry_point} could not separate them; add"
+                " record_wrapper_type: RecordIO, write a content_type that has them, such as application/x-tar, or use FastFile",
             )
 
 

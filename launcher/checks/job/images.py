@@ -1,4 +1,4 @@
-"""Rules on the image, and on what lies in a region: it has to be the job's."""
+"""Rules on the training image, and on resources that must be in the job's region."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OF_AWS = re.compile(r".*/(?:huggingface-)?(?:pytorch|tensorflow|mxnet)-(trainin
 
 
 def image_is_a_registry_path(draft: Draft) -> Iterator[Found]:
-    """An image is named as `docker pull` takes it: no scheme before it, no space in it, and no ARN of its repository.
+    """An image is written as for `docker pull`: without a scheme or spaces, and not as the ARN of its repository.
 
     The service answers: "Invalid training image. Please provide a valid Amazon Elastic Container Registry path".
     Source: aws/sagemaker-python-sdk issue 2063; AlgorithmSpecification.TrainingImage in the service model
@@ -35,7 +35,7 @@ def image_is_a_registry_path(draft: Draft) -> Iterator[Found]:
         domain = registry_domain(arn[1])
         yield ("image",), f"is the ARN of a repository; write {arn[2]}.dkr.ecr.{arn[1]}.{domain}/{arn[3]}:TAG"
     elif scheme:
-        yield ("image",), f"has {scheme[0]} before it, which no image has; write {image[scheme.end() :].strip()}"
+        yield ("image",), f"begins with {scheme[0]}, but an image has no scheme; write {image[scheme.end() :].strip()}"
     elif re.search(r"\s", image):
         yield ("image",), f"{image!r} has a space in it; write {''.join(image.split())}"
 
@@ -45,7 +45,7 @@ def image_is_in_the_registry(draft: Draft) -> Iterator[Found]:
 
     Images of public registries have to be copied. An account has twelve digits, and a repository no capitals. A
     placeholder can be filled in later, so this is a warning.
-    Source: as of image-uri; developer guide, docker-containers-adapt-your-own-private-registry; aws/sagemaker-python-sdk issue
+    Source: as for image-uri; developer guide, docker-containers-adapt-your-own-private-registry; aws/sagemaker-python-sdk issue
     57 (an account of ten digits); ECR API reference, CreateRepository.
     """
     image, mode = draft.image, draft.get("AlgorithmSpecification.TrainingImageConfig.TrainingRepositoryAccessMode")
@@ -62,13 +62,13 @@ def image_is_in_the_registry(draft: Draft) -> Iterator[Found]:
             " 123456789012.dkr.ecr.REGION.amazonaws.com/NAME:TAG",
         )
     elif re.fullmatch(r"\d+", in_ecr[1]) and len(in_ecr[1]) != 12:
-        yield ("image",), f"begins with an account of {len(in_ecr[1])} digits, but accounts have 12"
+        yield ("image",), f"begins with an account of {len(in_ecr[1])} digits, but accounts have 12; correct it"
     elif in_ecr[2] != in_ecr[2].lower() and re.match(r"\d{12}$", in_ecr[1]):
         yield ("image",), f"has capitals in its repository {in_ecr[2]!r}, but ECR has none; write {in_ecr[2].lower()!r}"
 
 
 def image_has_a_tag(draft: Draft) -> Iterator[Found]:
-    """AWS's images for frameworks have tags of versions only: without a tag `latest` is meant, which there is not.
+    """AWS's images for frameworks have tags of versions only; without a tag `latest` is meant, which does not exist.
 
     Source: aws/deep-learning-containers, available_images.md.
     """
@@ -84,19 +84,19 @@ def image_has_a_tag(draft: Draft) -> Iterator[Found]:
 
 
 def parts_are_of_one_partition(draft: Draft) -> Iterator[Found]:
-    """China's regions and GovCloud's are partitions of their own: a role there is arn:aws-cn:... or arn:aws-us-gov:...
+    """China's regions and GovCloud's are separate partitions: a role there is arn:aws-cn:... or arn:aws-us-gov:...
 
     In China the host of a registry ends in .cn, too.
     Source: IAM user guide, reference-arns (partitions); botocore's partitions.json.
     """
     region = draft.spec.region or image_region(draft.image) or ""
-    host, lies_in = draft.image.partition("/")[0], image_region(draft.image)
-    if lies_in and host.endswith((".amazonaws.com", ".amazonaws.com.cn")):
-        domain = registry_domain(lies_in)
+    host, image_is_in = draft.image.partition("/")[0], image_region(draft.image)
+    if image_is_in and host.endswith((".amazonaws.com", ".amazonaws.com.cn")):
+        domain = registry_domain(image_is_in)
         if domain.startswith("amazonaws.com") and not host.endswith(f".{domain}"):
             yield (
                 ("image",),
-                f"lies in {lies_in}, where hosts end in {domain}; write {host.partition('.amazonaws')[0]}.{domain}/...",
+                f"is in {image_is_in}, where hosts end in {domain}; write {host.partition('.amazonaws')[0]}.{domain}/...",
             )
     role = re.match(r"arn:(aws(?:-cn|-us-gov)?):", draft.get("RoleArn") or "")
     partition = "aws" + ("-cn" if region.startswith("cn-") else "-us-gov" if region.startswith("us-gov-") else "")
@@ -114,10 +114,10 @@ def region_is_one(draft: Draft) -> Iterator[Found]:
     """
     region = draft.spec.region
     if region is None or _REGION.fullmatch(region) or isinstance(draft.spec.image, Image):
-        return  # with an image to look up, image-unknown says it
+        return  # image-unknown reports it for an image to look up
     zone = re.fullmatch(f"({_REGION.pattern})[a-z]", region)
-    hint = f"; {region} is a zone of it: write {zone[1]}" if zone else did_you_mean(region[:60], known_regions())
-    yield ("region",), f"{_short(region)} is no region{hint or '; write one such as us-east-1'}"
+    hint = f"; it is a zone, so write {zone[1]}" if zone else did_you_mean(region[:60], known_regions())
+    yield ("region",), f"{_short(region)} is not a region{hint or '; write one such as us-east-1'}"
 
 
 def _short(text: str) -> str:
@@ -127,7 +127,7 @@ def _short(text: str) -> str:
 def image_of_the_jobs_region(draft: Draft) -> Iterator[Found]:
     """A job pulls its image, and the images of its debugger and profiler rules, from its own region's registry.
 
-    The service refuses or cannot pull an image of ECR in another region. Checked where the spec says its `region`.
+    The service refuses or cannot pull an image of ECR in another region. Checked if the spec has `region`.
     Source: developer guide, sagemaker-algo-docker-registry-paths (a registry for each region).
     """
     region = draft.spec.region
@@ -141,41 +141,38 @@ def image_of_the_jobs_region(draft: Draft) -> Iterator[Found]:
         for index, rule in enumerate(draft.request.get(member, ())):
             images.append(((key, index, "rule_evaluator_image"), rule.get("RuleEvaluatorImage", "")))
     for path, image in images:
-        lies_in = image_region(image)
-        if region and lies_in and lies_in != region:
-            yield (
-                path,
-                f"lies in {lies_in}, but the job runs in {region}; write the image of {region}, or the other region",
-            )
+        other = image_region(image)
+        if region and other and other != region:
+            yield path, f"is in {other}, but the job runs in {region}; write the image of {region}, or region: {other}"
 
 
 def resources_of_the_jobs_region(draft: Draft) -> Iterator[Found]:
-    """Algorithms, training plans and keys are of the region that the job runs in.
+    """Algorithms, training plans and keys must be in the region of the job.
 
-    Their ARNs name it. Checked where the spec says its `region`.
+    Their ARNs contain it. Checked if the spec has `region`.
     Source: AlgorithmSpecification.AlgorithmName, ResourceConfig.TrainingPlanArn and .VolumeKmsKeyId in the service model; KMS
-    developer guide: a key is used in the region where it was made.
+    developer guide: a key can be used only in the region where it was created.
     """
     region = draft.spec.region
     if region and _REGION.fullmatch(region):
-        for path, lies_in in _elsewhere(draft, region):
-            yield path, f"lies in {lies_in}, but the job runs in {region}; name one of {region}"
+        for path, other in _elsewhere(draft, region):
+            yield path, f"is in {other}, but the job runs in {region}; write one of {region}"
 
 
 def resources_of_the_images_region(draft: Draft) -> Iterator[Found]:
-    """Where the spec does not say its `region`, the image's registry tells it, and what is of another region does not fit.
+    """If the spec has no `region`, the image's registry implies it, and resources of other regions do not fit.
 
-    A warning, since the region is inferred: a job pulls its image from the registry of its own region.
-    Source: as of image-region and resource-region.
+    It is a warning, since the region is inferred: a job pulls its image from the registry of its own region.
+    Source: as for image-region and resource-region.
     """
     region = image_region(draft.image)
     if region and draft.spec.region is None:
-        for path, lies_in in _elsewhere(draft, region):
-            yield path, f"lies in {lies_in}, but the image in {region}; name one of {region}, or the image of {lies_in}"
+        for path, other in _elsewhere(draft, region):
+            yield path, f"is in {other}, but the image is in {region}; write one of {region}, or the image of {other}"
 
 
 def _elsewhere(draft: Draft, region: str) -> Iterator[tuple[SpecPath, str]]:
-    """What the job names by an ARN of another region: its place, and that region."""
+    """Yield the place and region of each ARN that is of another region."""
     arns: list[tuple[SpecPath, str | None]] = [
         (("algorithm_name",), draft.get("AlgorithmSpecification.AlgorithmName")),
         (("resource_config", "training_plan_arn"), draft.get("ResourceConfig.TrainingPlanArn")),
@@ -188,17 +185,20 @@ def _elsewhere(draft: Draft, region: str) -> Iterator[tuple[SpecPath, str]]:
 
 
 def image_is_for_training(draft: Draft) -> Iterator[Found]:
-    """AWS's images for inference have no training toolkit: a job that starts one serves nobody and trains nothing.
+    """AWS's images for inference have no training toolkit, so a job with one trains nothing.
 
     Source: aws/deep-learning-containers, available_images.md (`pytorch-training`, `pytorch-inference`).
     """
     found = _OF_AWS.fullmatch(draft.image)
     if found and found[1] == "inference":
-        yield ("image",), "is AWS's image for inference; use the one for training: -training in place of -inference"
+        yield (
+            ("image",),
+            "is AWS's image for inference; use the one for training, with -training in place of -inference",
+        )
 
 
 def image_fits_the_processor(draft: Draft) -> Iterator[Found]:
-    """AWS's images come for CPUs and for GPUs: one for CPUs leaves the GPUs idle, one for GPUs may not start without.
+    """AWS has images for CPUs and for GPUs: one for CPUs leaves the GPUs idle, one for GPUs may not start without a GPU.
 
     Source: aws/deep-learning-containers, available_images.md (`-cpu-` and `-gpu-` in the tags).
     """

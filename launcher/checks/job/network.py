@@ -1,4 +1,4 @@
-"""Rules on the network: what a job can reach, and what is encrypted on the way."""
+"""Rules on the network: VPC, isolation, private registries and encryption of traffic."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from launcher.checks.rule import Found, Rule
 from launcher.request.view import Draft
 
-# The accounts that hold AWS Marketplace's algorithms and model packages, one for each region, as they stand in the ARNs
-# that AWS's own notebooks publish (aws/amazon-sagemaker-examples, aws_marketplace).
+# The accounts that own AWS Marketplace's algorithms and model packages, one per region, taken from the ARNs in AWS's own
+# notebooks (aws/amazon-sagemaker-examples, aws_marketplace).
 MARKETPLACE = {
     "ap-northeast-1": "977537786026",
     "ap-northeast-2": "745090734665",
@@ -31,7 +31,7 @@ MARKETPLACE = {
 
 
 def marketplace_is_isolated(draft: Draft) -> Iterator[Found]:
-    """Algorithms of AWS Marketplace run without a network only.
+    """Algorithms of AWS Marketplace run only without a network.
 
     The service answers: "EnableNetworkIsolation must be true for jobs using SageMaker Marketplace algorithms".
     Source: developer guide, mkt-algo-model-internet-free; aws/aws-cdk issue 16779.
@@ -44,11 +44,11 @@ def marketplace_is_isolated(draft: Draft) -> Iterator[Found]:
 
 
 def strangers_may_be_of_marketplace(draft: Draft) -> Iterator[Found]:
-    """An algorithm of another account may be of AWS Marketplace, which runs without a network only.
+    """An algorithm of another account may be of AWS Marketplace, whose algorithms run only without a network.
 
-    Only the accounts of some regions are known to this tool. An algorithm's bare name, and an ARN of the role's own
-    account, are of one's own.
-    Source: as of marketplace-needs-isolation.
+    This tool knows the accounts of some regions only. An algorithm's bare name, or an ARN of the role's account, is the
+    user's own.
+    Source: as for marketplace-needs-isolation.
     """
     account, own = _account(draft.get("AlgorithmSpecification.AlgorithmName")), _account(draft.get("RoleArn"))
     stranger = account and own and account != own and not is_of_marketplace(draft)
@@ -60,12 +60,12 @@ def strangers_may_be_of_marketplace(draft: Draft) -> Iterator[Found]:
 
 
 def is_of_marketplace(draft: Draft) -> bool:
-    """Whether the algorithm is known to be of AWS Marketplace."""
+    """Return whether the algorithm is known to be of AWS Marketplace."""
     return _account(draft.get("AlgorithmSpecification.AlgorithmName")) in MARKETPLACE.values()
 
 
 def _account(arn: str | None) -> str | None:
-    """The account in an ARN; None for a bare name."""
+    """Return the account in an ARN; None for a bare name."""
     found = re.match(r"arn:[^:]*:[^:]*:[^:]*:(\d{12}):", arn or "")
     return found[1] if found else None
 
@@ -84,7 +84,7 @@ def private_registry_needs_a_vpc(draft: Draft) -> Iterator[Found]:
 
 
 def credentials_are_for_a_private_registry(draft: Draft) -> Iterator[Found]:
-    """Credentials of a registry are for private ones, which the access mode Vpc names; ECR asks the role.
+    """Registry credentials are for private registries, which need the access mode Vpc; ECR uses the job's role.
 
     Source: TrainingImageConfig in the service model ("authentication information for a private Docker registry").
     """
@@ -102,7 +102,7 @@ def _access_mode(draft: Draft) -> str | None:
 
 
 def ids_are_of_their_kind(draft: Draft) -> Iterator[Found]:
-    """Subnets are named by `subnet-...`, security groups by `sg-...`; the pattern of both takes either.
+    """Ids of subnets begin with `subnet-`, those of security groups with `sg-`; the patterns allow either for both.
 
     Source: VpcConfig in the service model ("The VPC security group IDs, in the form sg-xxxxxxxx").
     """
@@ -117,29 +117,29 @@ def ids_are_of_their_kind(draft: Draft) -> Iterator[Found]:
     ):
         for index, name in enumerate(draft.get(f"VpcConfig.{member}") or ()):
             if name.startswith(wrong):
-                yield ("vpc_config", key, index), f"{name!r} is no {right}"
+                yield ("vpc_config", key, index), f"{name!r} is not a {right}"
 
 
 def ids_have_their_form(draft: Draft) -> Iterator[Found]:
-    """Subnets and security groups are named by ids, not by the names that people gave them, nor by a zone.
+    """Subnets and security groups are given by id, not by their names or a zone.
 
     Placeholders can be filled in later, so this is a warning.
-    Source: VpcConfig in the service model, whose patterns take any word.
+    Source: VpcConfig in the service model, whose patterns allow any word.
     """
     for key, member, form in (("subnets", "Subnets", "subnet-"), ("security_group_ids", "SecurityGroupIds", "sg-")):
         for index, name in enumerate(draft.get(f"VpcConfig.{member}") or ()):
-            # Those of another kind are vpc-config-ids; templates are filled in by others.
+            # vpc-config-ids reports ids of another kind; templates are filled in later.
             if not name.startswith(("subnet-", "sg-", "vpc-", "{", "<", "$")):
-                yield ("vpc_config", key, index), f"{name!r} is no id; write one such as {form}0123456789abcdef0"
+                yield ("vpc_config", key, index), f"{name!r} is not an id; write one such as {form}0123456789abcdef0"
 
 
 def encryption_between_several(draft: Draft) -> Iterator[Found]:
-    """Traffic between instances is encrypted; one instance has nobody to talk to.
+    """Only traffic between instances is encrypted, so the key has no effect on one instance.
 
     Source: developer guide, train-encrypt ("doesn't affect training jobs with a single compute instance").
     """
     if draft.get("EnableInterContainerTrafficEncryption") and draft.instance_count == 1:
-        yield ("enable_inter_container_traffic_encryption",), "does nothing with one instance; delete it"
+        yield ("enable_inter_container_traffic_encryption",), "has no effect on one instance; delete it"
 
 
 def connector_reads_over_the_network(draft: Draft) -> Iterator[Found]:
@@ -161,13 +161,13 @@ def connector_reads_over_the_network(draft: Draft) -> Iterator[Found]:
 def requirements_come_over_the_network(draft: Draft) -> Iterator[Found]:
     """A requirements file is installed from a package index, which an isolated container cannot reach.
 
-    Source: as of connector-needs-network. It is a warning, since a file can name wheels that travel with the code.
+    Source: as for connector-needs-network. It is a warning, since a file can name wheels that travel with the code.
     """
     code = draft.spec.code
     if draft.get("EnableNetworkIsolation") and code is not None and code.requirements is not None:
         yield (
             ("code", "requirements"),
-            "cannot be fetched under enable_network_isolation; have the packages in the image, or send them with the code",
+            "cannot be installed under enable_network_isolation; add the packages to the image, or send them with the code",
         )
 
 

@@ -1,4 +1,4 @@
-"""Rules on what a job leaves behind: its outputs, its checkpoints, its tags."""
+"""Rules on a job's outputs, checkpoints and tags."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from launcher.request.view import Draft
 
 
 def no_key_in_one_zone(draft: Draft) -> Iterator[Found]:
-    """What is stored in S3 Express One Zone is encrypted by S3, and takes no KMS key.
+    """S3 Express One Zone encrypts its objects itself, and SageMaker accepts no KMS key for it.
 
     Its directory buckets have names that end in `--x-s3`.
     Source: OutputDataConfig.KmsKeyId in the service model ("KMS key is not supported for Amazon S3 Express One Zone").
@@ -26,7 +26,7 @@ def no_key_in_one_zone(draft: Draft) -> Iterator[Found]:
 
 
 def key_has_a_form_of_kms(draft: Draft) -> Iterator[Found]:
-    """A KMS key is named by its id, its ARN, or an alias that begins with `alias/`; the pattern takes any word.
+    """A KMS key is given by its id, its ARN, or an alias that begins with `alias/`; the pattern allows any word.
 
     Placeholders can be filled in later, so this is a warning.
     Source: OutputDataConfig.KmsKeyId in the service model, which lists the four forms; KMS developer guide, find-cmk-id-arn.
@@ -43,7 +43,7 @@ def key_has_a_form_of_kms(draft: Draft) -> Iterator[Found]:
 
 
 def checkpoints_have_a_folder_of_their_own(draft: Draft) -> Iterator[Found]:
-    """Checkpoints among the model's files go into model.tar.gz as well, and those among the inputs stand in the data's way.
+    """Checkpoints in the model's folder are packed into model.tar.gz too, and those in the input folder mix with the data.
 
     With both in one folder the archive grows until "Artifact upload failed".
     Source: huggingface/notebooks PR 138; CheckpointConfig.LocalPath in the service model (by default /opt/ml/checkpoints/).
@@ -60,7 +60,7 @@ def checkpoints_have_a_folder_of_their_own(draft: Draft) -> Iterator[Found]:
 def tag_keys_differ(draft: Draft) -> Iterator[Found]:
     """A tag's key can be given once.
 
-    A mapping cannot say one twice, but the list under `request: {Tags: ...}` can.
+    A mapping cannot have one key twice, but the list under `request: {Tags: ...}` can.
     Source: Tag.Key in the service model ("Tag keys must be unique per resource").
     """
     seen = set()
@@ -72,14 +72,14 @@ def tag_keys_differ(draft: Draft) -> Iterator[Found]:
 
 
 def tag_keys_are_ours(draft: Draft) -> Iterator[Found]:
-    """Keys of tags that begin with `aws:` are AWS's own.
+    """Tag keys that begin with `aws:` are reserved for AWS.
 
     Source: AWS General Reference, tagging conventions ("The aws: prefix is reserved for AWS use").
     """
     for tag in draft.request.get("Tags", ()):
         key = tag.get("Key", "")
         if key.lower().startswith("aws:"):
-            yield ("tags", key), "begins with aws:, which AWS keeps for itself; choose another key"
+            yield ("tags", key), "begins with aws:, which is reserved for AWS; choose another key"
 
 
 _CHECKPOINTS = "checkpoint_config: {s3_uri: s3://bucket/checkpoints/, local_path: %s}"

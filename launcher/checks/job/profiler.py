@@ -19,19 +19,19 @@ def interval_is_one_of_six(draft: Draft) -> Iterator[Found]:
     """The profiler samples at one of six intervals.
 
     Source: ProfilerConfig.ProfilingIntervalInMilliseconds in the service model ("Available values are 100, 200, 500, 1000 (1
-    second), 5000 (5 seconds), and 60000 (1 minute)"), whose shape takes any number.
+    second), 5000 (5 seconds), and 60000 (1 minute)"), whose shape allows any number.
     """
     interval = draft.get("ProfilerConfig.ProfilingIntervalInMilliseconds")
     if interval is not None and interval not in _INTERVALS:
         nearest = min(_INTERVALS, key=lambda known: abs(known - interval))
         yield (
             ("profiler_config", "profiling_interval_in_milliseconds"),
-            f"is {interval}, but AWS takes {', '.join(map(str, _INTERVALS))}; write {nearest}",
+            f"is {interval}, but AWS allows {', '.join(map(str, _INTERVALS))}; write {nearest}",
         )
 
 
 def rule_names_differ(draft: Draft) -> Iterator[Found]:
-    """Each rule of the debugger and the profiler has a name of its own.
+    """Each rule of the debugger and the profiler has a unique name.
 
     Source: DebugRuleConfiguration.RuleConfigurationName and ProfilerRuleConfiguration's in the service model ("It must be
     unique relative to other rule configuration names").
@@ -49,21 +49,21 @@ def rule_names_differ(draft: Draft) -> Iterator[Found]:
 
 
 def rules_need_a_profiler(draft: Draft) -> Iterator[Found]:
-    """Rules of the profiler have nothing to look at where it is turned off.
+    """Rules of the profiler have no data to evaluate if it is turned off.
 
     Source: aws/sagemaker-python-sdk PR 6189 ("an invalid request shape (a profiler rule with profiling disabled)").
     """
     if draft.get("ProfilerConfig.DisableProfiler") and draft.request.get("ProfilerRuleConfigurations"):
         yield (
             ("profiler_config", "disable_profiler"),
-            "turns off what profiler_rule_configurations look at; delete one of them",
+            "turns off the profiler, whose data profiler_rule_configurations need; delete one of them",
         )
 
 
 def debugger_or_checkpoints(draft: Draft) -> Iterator[Found]:
     """The debugger does not work in distributed training that keeps checkpoints.
 
-    Its library says so in the container: "SMDebug Does Not Currently Support Distributed Training Jobs With Checkpointing
+    Its library fails in the container: "SMDebug Does Not Currently Support Distributed Training Jobs With Checkpointing
     Enabled". The SageMaker SDK turns it off in this case.
     Source: developer guide, debugger-considerations.
     """
@@ -75,7 +75,7 @@ def debugger_or_checkpoints(draft: Draft) -> Iterator[Found]:
 def parameters_are_named(draft: Draft) -> Iterator[Found]:
     """Parameters of the debugger and of rules are written as `name: value`.
 
-    `{name: save_interval, value: 10}` would be two parameters, called `name` and `value`, which nothing reads.
+    `{name: save_interval, value: 10}` would be two parameters, called `name` and `value`, which have no meaning.
     Source: DebugHookConfig and DebugRuleConfiguration in the service model (maps of names to values).
     """
     for path, parameters in _parameters(draft):

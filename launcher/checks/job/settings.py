@@ -1,4 +1,4 @@
-"""Rules on the job itself: its name, what it runs, what it is told and what is read from its log."""
+"""Rules on the job itself: its name, image or algorithm, settings, metrics and local paths."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from launcher.checks.rule import Found, Rule
 from launcher.request.view import Draft
 from launcher.spec.names import MAX_BASE, beginning
 
-_MANY_METRICS = 50  # AWS takes 40
-_LONGEST_REGEX = 500  # that AWS takes; one that is longer has been told of
+_MANY_METRICS = 50  # AWS allows 40
+_LONGEST_REGEX = 500  # characters that AWS allows; the service model's own check reports longer ones
 _IN_EVERY_DIALECT = ("missing )", "unbalanced parenthesis", "unterminated character set", "nothing to repeat")
 
 
 def name_given_once(draft: Draft) -> Iterator[Found]:
-    """A job is named by `training_job_name`, used as it is, or by `base_name`, to which the launcher adds time and chance.
+    """A job's name is `training_job_name` as it is, or `base_name` with the time and random characters added.
 
-    A job's name is never free again within an account and region (CreateTrainingJobRequest.TrainingJobName), so a name of
-    one's own serves once. That is why there are two keys, and why only one of them can stand.
+    A job's name can never be used again in an account and region (CreateTrainingJobRequest.TrainingJobName), so a fixed name
+    works once. Hence the two keys, of which only one may be written.
     """
     if draft.spec.training_job_name is not None and draft.spec.base_name is not None:
-        yield ("base_name",), "names the job a second time; keep training_job_name (used as it is) or base_name"
+        yield ("base_name",), "names the job a second time; keep either training_job_name (used as it is) or base_name"
     if draft.spec.training_job_name is None and draft.spec.base_name is None and not draft.is_named:
         yield ("base_name",), "is missing; write the beginning of the job's name, such as base_name: digits"
 
@@ -32,21 +32,21 @@ def name_given_once(draft: Draft) -> Iterator[Found]:
 def base_name_has_room(draft: Draft) -> Iterator[Found]:
     """A job's name has room for 42 characters of its base name, before the time and the random characters.
 
-    Names have 63 characters at most (TrainingJobName in the service model). Jobs whose base names differ only behind the 42nd
+    Names have 63 characters at most (TrainingJobName in the service model). Jobs whose base names differ only after the 42nd
     would look alike.
     """
     base = draft.spec.base_name or ""
     if len(beginning(base)) < len(base.rstrip("-")) and draft.spec.training_job_name is None and not draft.is_named:
         yield (
             ("base_name",),
-            f"has {len(base):,} characters, but a job's name takes over {MAX_BASE} of them; write a shorter one",
+            f"has {len(base):,} characters, but a job's name has room for {MAX_BASE} of them; write a shorter one",
         )
 
 
 def one_of_image_and_algorithm(draft: Draft) -> Iterator[Found]:
-    """The service takes exactly one of TrainingImage and AlgorithmName, and answers both or neither with an error.
+    """The service accepts exactly one of TrainingImage and AlgorithmName, and refuses both or neither.
 
-    The service model requires neither, since serverless jobs have no use for them, so botocore sends a job without both.
+    The service model requires neither, since serverless jobs do not use them, so botocore sends a job without both.
     Source: AlgorithmSpecification.AlgorithmName in the service model ("mutually exclusive"; neither gives a null error).
     """
     image, algorithm = (
@@ -56,11 +56,11 @@ def one_of_image_and_algorithm(draft: Draft) -> Iterator[Found]:
     if image is None and algorithm is None and not draft.is_serverless:
         yield ("image",), "is missing; write the container image to train in, or algorithm_name"
     elif image is not None and algorithm is not None:
-        yield ("algorithm_name",), "stands beside image, but AWS takes only one of them; delete one"
+        yield ("algorithm_name",), "cannot be used with image, since AWS accepts only one of them; delete one"
 
 
 def metrics_have_a_group(draft: Draft) -> Iterator[Found]:
-    """A metric's value is what the first group of its regular expression matches; without a group there is none.
+    """A metric's value is the match of the first group of its regular expression; without a group it has no value.
 
     Source: developer guide, training-metrics: the expression is searched in the log, and the text inside its parentheses
     becomes the value.
@@ -70,29 +70,31 @@ def metrics_have_a_group(draft: Draft) -> Iterator[Found]:
         if regex and _broken(regex) is None and not re.search(r"(?<!\\)\((?!\?[:=!<])|\(\?<[A-Za-z]", regex):
             yield (
                 ("metric_definitions", index, "regex"),
-                "has no group, so no value can be read; put what matches the number in parentheses: loss=([0-9.]+)",
+                "has no group, so no value can be read; put the number's pattern in parentheses: loss=([0-9.]+)",
             )
 
 
 def metrics_compile(draft: Draft) -> Iterator[Found]:
-    """A metric's regular expression has its brackets in pairs; one that has not matches nothing.
+    """A metric's regular expression must be valid: with an unpaired bracket, for example, it matches nothing.
 
-    Only what is wrong in every dialect is looked for, since the service's is not Python's.
-    Source: developer guide, training-metrics; MetricDefinition.Regex in the service model takes any text.
+    Only errors in every dialect are reported, since the service's is not Python's.
+    Source: developer guide, training-metrics; MetricDefinition.Regex in the service model allows any text.
     """
     for index, metric in enumerate(_metrics(draft)):
         if broken := _broken(metric.get("Regex") or ""):
-            message = f"is no regular expression: {broken}; mend it, or put a backslash before what stands for itself"
+            message = (
+                f"is not a valid regular expression: {broken}; fix it, or put a backslash before a literal character"
+            )
             yield ("metric_definitions", index, "regex"), message
 
 
 def _metrics(draft: Draft) -> Sequence[Mapping[str, Any]]:
-    """The metrics of a job, not more than can be meant: a file of 1 MB can hold thousands."""
+    """Return the first metrics of a job, somewhat more than AWS allows: a file of 1 MB can have thousands."""
     return (draft.get("AlgorithmSpecification.MetricDefinitions") or ())[:_MANY_METRICS]
 
 
 def _broken(regex: str) -> str | None:
-    """What is wrong with a regular expression in any dialect; None where nothing is known to be."""
+    """Return the error of a regular expression that is invalid in any dialect; None if none is known."""
     if len(regex) > _LONGEST_REGEX:
         return None
     try:
@@ -108,7 +110,7 @@ def _broken(regex: str) -> str | None:
 
 
 def keys_stay_out(draft: Draft) -> Iterator[Found]:
-    """AWS keys have no business in a job: its role gives it credentials, and settings can be read by whoever may list jobs.
+    """A job gets credentials from its role; keys in its settings can be read by everyone who may describe the job.
 
     Source: CreateTrainingJobRequest.Environment and .HyperParameters in the service model ("Do not include any
     security-sensitive information including account access IDs, secrets, or tokens").
@@ -123,10 +125,10 @@ def keys_stay_out(draft: Draft) -> Iterator[Found]:
 
 
 def tensor_board_path_is_free(draft: Draft) -> Iterator[Found]:
-    """TensorBoard's files cannot be written where SageMaker, the system or the GPU driver has its own.
+    """TensorBoard's files cannot be written to folders of SageMaker, the system or the GPU driver.
 
     The service has answered: "LocalPath" of "TensorBoardOutputConfig" cannot start with the following reserved path:
-    [/opt/ml, /tmp, /usr/local/nvidia]. It is a warning, since the API reference names a default inside of the first.
+    [/opt/ml, /tmp, /usr/local/nvidia]. It is a warning, since the API reference has a default inside the first.
     Source: aws/amazon-sagemaker-examples issue 3620.
     """
     path = draft.get("TensorBoardOutputConfig.LocalPath") or ""
@@ -141,10 +143,10 @@ def tensor_board_path_is_free(draft: Draft) -> Iterator[Found]:
 
 
 def local_paths_are_absolute(draft: Draft) -> Iterator[Found]:
-    """A path in the container that SageMaker copies from or to is a full path; relative to what would be unknown.
+    """A path in the container that SageMaker copies from or to is a full path; no folder is defined to start from.
 
     Source: CheckpointConfig, DebugHookConfig and TensorBoardOutputConfig in the service model, whose defaults are all full
-    paths; the model's pattern takes anything.
+    paths; the model's pattern allows any text.
     """
     for key, member in (
         ("checkpoint_config", "CheckpointConfig"),

@@ -86,7 +86,7 @@ ROWS: list[tuple[str, str, str]] = [
     (train("s3_uri: https://example.com/iris.csv  # <-"), "s3-uri-place", "copy it there"),
     (train("s3_uri: s3://My_Bucket/train/  # <-"), "s3-bucket-name", "such as my-bucket"),
     (train("source: S3Connector", "s3_uri: s3://My_Bucket/train/  # <-"), "s3-bucket-name", "such as my-bucket"),
-    (train("s3_uri: s3://<your-bucket>/train/  # <-"), "s3-bucket-name", "fill in"),
+    (train("s3_uri: s3://<your-bucket>/train/  # <-"), "s3-bucket-name", "write your bucket's name"),
     (train("s3_uri: s3://bucket/shared//train/  # <-"), "channel-double-slash", "write 's3://bucket/shared/train/'"),
     (train("s3_uri: s3://bucket/train/*.csv  # <-"), "s3-uri-literal", "write the folder, 's3://bucket/train/'"),
     (train("s3_uri: 's3://bucket/train/ '  # <-"), "s3-uri-literal", "delete the space"),
@@ -188,7 +188,7 @@ ROWS: list[tuple[str, str, str]] = [
     (
         "hyperparameters:\n  sagemaker_program: train.py\n  sagemaker_submit_directory: s3://bucket/code/  # <-",
         "submit-directory-archive",
-        "name a .tar.gz",
+        "URI of a .tar.gz",
     ),
     (
         XGBOOST + "hyperparameters:\n  num_round: 10\n  objective: '\"reg:squarederror\"'  # <-\n"
@@ -203,7 +203,7 @@ ROWS: list[tuple[str, str, str]] = [
         "built-in-channel-missing",
         "rename training",
     ),
-    ("code: {entry_point: train.py, directory: 's3://bucket/code/'}  # <-", "code-places", "write a folder here"),
+    ("code: {entry_point: train.py, directory: 's3://bucket/code/'}  # <-", "code-places", "write a local folder"),
     # the words of the request and of the SDK
     ("role_arn: null\nRoleArn: arn:aws:iam::123456789012:role/mine  # <-", "unknown-key", "write role_arn"),
     ("image: null\nAlgorithmSpecification: {TrainingImage: mine}  # <-", "unknown-key", "launch --import"),
@@ -288,12 +288,12 @@ ROWS: list[tuple[str, str, str]] = [
         "resource_config:\n  instance_type: ml.p5.48xlarge\n  instance_count: 1\n"
         "  training_plan_arn: arn:aws:sagemaker:us-west-2:123456789012:training-plan/mine  # <-",
         "resource-region-of-image",
-        "the image in eu-west-1",
+        "the image is in eu-west-1",
     ),
     (
         MACHINE + "  volume_kms_key_id: arn:aws:kms:us-east-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab  # <-",
         "resource-region-of-image",
-        "the image in eu-west-1",
+        "the image is in eu-west-1",
     ),
 ]  # fmt: skip
 
