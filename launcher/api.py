@@ -19,6 +19,7 @@ from launcher.code.files import CodeError
 from launcher.console import Console
 from launcher.parsing.parser import load, parse_spec
 from launcher.planning import Plan, make_plan
+from launcher.reference.codes import unknown_codes
 from launcher.request.text import as_yaml
 from launcher.spec.job import JobSpec
 from launcher.spec.names import job_name
@@ -73,7 +74,8 @@ def plan(
         except CodeError as error:
             code = error  # one problem among those of the spec
     wanted = job_name(spec) if name is None else name
-    return make_plan(spec, job_name=wanted, code=code, ignore=ignore, strict=strict)
+    problems = unknown_codes(spec, ignore)
+    return make_plan(spec, job_name=wanted, code=code, ignore=ignore, strict=strict, problems=problems)
 
 
 def check(

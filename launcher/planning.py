@@ -7,18 +7,18 @@ apart from the request, so that all problems are told at once, each at its own p
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from entrypoints import contract
 from launcher.checks import check_spec
 from launcher.checks.channels.entries import MAX_CHANNELS
+from launcher.checks.codes import without_ignored
 from launcher.code.archive import CodeArchive
 from launcher.code.files import CodeError
 from launcher.errors import Problem, SpecError, SpecPath, cut, in_file_order
 from launcher.nearest import did_you_mean
-from launcher.reference.codes import without_ignored
 from launcher.request.aws_model import REQUEST, shapes, shown, violations
 from launcher.request.build import build_request
 from launcher.request.origin import Origin
@@ -65,6 +65,7 @@ def make_plan(
     code: CodeArchive | CodeError | None = None,
     ignore: tuple[str, ...] = (),
     strict: bool = False,
+    problems: Sequence[Problem] = (),
 ) -> Plan:
     """Plan one job.
 
@@ -74,7 +75,7 @@ def make_plan(
     """
     built = build_request(spec, job_name)
     request, uri = built.request, None
-    problems = check_spec(spec, job_name, built=built)
+    problems = [*problems, *check_spec(spec, job_name, built=built)]
     if spec.code is not None:
         found: list[_Found] = []
         if isinstance(code, CodeArchive):

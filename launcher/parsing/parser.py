@@ -15,6 +15,7 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from launcher.checks import check_spec
+from launcher.checks.codes import without_ignored
 from launcher.errors import (
     MAX_REPORTED,
     InputError,
@@ -32,7 +33,6 @@ from launcher.parsing.foreign_keys import as_list, as_mapping, place_of
 from launcher.parsing.layers import read_bytes, read_layers
 from launcher.parsing.text import MAX_BYTES, is_spec
 from launcher.parsing.tree import Tree
-from launcher.reference.codes import without_ignored
 from launcher.spec.channels import KINDS
 from launcher.spec.job import JobSpec
 from launcher.spec.values import WRONG_TYPE, Plain

@@ -20,11 +20,11 @@ import yaml
 import channel_specs
 from launcher.api import plan
 from launcher.checks import RULES
+from launcher.checks.codes import OTHER_CODES, OTHER_WARNINGS
 from launcher.commands import COMMANDS
 from launcher.commands.card import EXIT_CODES, Command
 from launcher.cost.table import unpriced
 from launcher.preflight import CHECKS
-from launcher.reference.codes import OTHER_CODES, OTHER_WARNINGS
 from launcher.reference.schema import schema
 from launcher.request.text import as_yaml
 from launcher.spec.channels import KINDS

@@ -56,6 +56,20 @@ def test_mapping_with_a_problem_names_the_key() -> None:
         launcher.plan({"nme": "x"})
 
 
+def test_unknown_code_to_ignore_is_one_of_the_specs_problems(tmp_path: Path) -> None:
+    """Preflight's codes are known, although planning never imports preflight."""
+    job = tmp_path / "job.yaml"
+    job.write_text(BASE.replace("instance_count: 1", "instance_count: 0") + "ignore: [bucket-missing, bucket-mising]\n")
+    with pytest.raises(launcher.SpecError) as caught:
+        launcher.plan(job, ignore=("role-missing", "prefix-emty"))
+    assert [(problem.code, problem.location and problem.location.line) for problem in caught.value.problems] == [
+        ("ignore-code", None),
+        ("instance-count-positive", 4),
+        ("ignore-code", 8),
+    ]
+    assert "'bucket-mising' is not a code; did you mean bucket-missing?" in str(caught.value)
+
+
 def test_set_on_a_loaded_spec_is_refused() -> None:
     with pytest.raises(TypeError, match="pass it to load"):
         launcher.plan(launcher.parse_spec(BASE), set={"base_name": "x"})

@@ -17,9 +17,10 @@ import channel_specs
 import launcher
 from launcher import cli
 from launcher.checks import RULES, check_spec
+from launcher.checks.codes import OTHER_CODES, OTHER_WARNINGS, without_ignored
 from launcher.checks.examples import laid_over_base
 from launcher.reference import docs, schema
-from launcher.reference.codes import OTHER_CODES, OTHER_WARNINGS, explanation, preflight_codes, without_ignored
+from launcher.reference.codes import explanation, preflight_codes
 from launcher.reference.stories import STORIES
 
 ROOT = Path(launcher.__file__).parents[1]

@@ -12,8 +12,9 @@ import pytest
 
 import channel_specs
 from launcher.checks import RULES
+from launcher.checks.codes import OTHER_CODES, OTHER_WARNINGS
 from launcher.checks.examples import BASE, laid_over_base
-from launcher.reference.codes import OTHER_CODES, OTHER_WARNINGS, explanation
+from launcher.reference.codes import explanation
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from launcher import Plan, Problem, SpecError, make_plan, parse_spec
 from launcher.checks import check_spec
 from launcher.checks.examples import laid_over_base
+from launcher.reference.codes import unknown_codes
 from launcher.reference.schema import schema
 from launcher.spec.job import JobSpec
 from launcher.spec.names import job_name
@@ -167,7 +168,7 @@ def as_editors_do(text: str) -> dict[str, Any]:
 
 def planned(text: str) -> Plan:
     spec = parse_spec(text)
-    return make_plan(spec, job_name=job_name(spec))
+    return make_plan(spec, job_name=job_name(spec), problems=unknown_codes(spec, ()))
 
 
 @pytest.mark.parametrize("overlay", RIGHT)
