@@ -35,6 +35,7 @@ from launcher.errors import RefusedError, SpecPath, dotted
 from launcher.nearest import did_you_mean
 from launcher.planning import Plan
 from launcher.request.build import telling_variables
+from launcher.request.view import file_system_source, s3_source
 from launcher.spec.job import JobSpec
 from launcher.spec.model import spec_name
 
@@ -149,13 +150,12 @@ class EstimatorInputs:
         constructors alone lose: FileSystemInput has no mode, TrainingInput adds a distribution where there is none.
         """
         inputs = import_module(self.sdk.inputs)
-        match entry["DataSource"]:
-            case {"S3DataSource": source}:
-                made = inputs.TrainingInput(source["S3Uri"])
-            case {"FileSystemDataSource": source}:
-                made = inputs.FileSystemInput(source["FileSystemId"], source["FileSystemType"], source["DirectoryPath"])
-            case other:
-                raise self._refusal(entry, "TrainingInput", f"it has no {' or '.join(other)}")
+        if in_s3 := s3_source(entry):
+            made = inputs.TrainingInput(in_s3["S3Uri"])
+        elif source := file_system_source(entry):
+            made = inputs.FileSystemInput(source["FileSystemId"], source["FileSystemType"], source["DirectoryPath"])
+        else:
+            raise self._refusal(entry, "TrainingInput", f"it has no {' or '.join(entry['DataSource'])}")
         made.config = {member: copy.deepcopy(value) for member, value in entry.items() if member != "ChannelName"}
         return made
 

@@ -16,6 +16,7 @@ from typing import Any
 from launcher.cost.money import Range
 from launcher.cost.table import Lookup, Price, instance_price, volume_price
 from launcher.request.instance_types import instance_type as facts_of
+from launcher.request.view import file_system_source
 
 ONE_DAY = 86_400  # StoppingCondition.MaxRuntimeInSeconds: "The default value is 1 day"
 HOUR = Decimal(3600)
@@ -216,8 +217,7 @@ def uncounted_rules(request: Mapping[str, Any]) -> list[str]:
 def _left_out(request: Mapping[str, Any]) -> list[str]:
     """What this job has and the estimate does not count."""
     found = uncounted_rules(request)
-    sources = [channel.get("DataSource", {}) for channel in request.get("InputDataConfig", ())]
-    if any("FileSystemDataSource" in source for source in sources):
+    if any(file_system_source(entry) for entry in request.get("InputDataConfig", ())):
         found.append("the file system that it reads")
     preferences = request.get("ResourceConfig", {}).get("InstancePreferences") or ()
     if any(preference.get("TrainingPlanArns") for preference in preferences):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from entrypoints import contract
-from launcher.request.view import groups_of
+from launcher.request.view import groups_of, s3_source
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,9 @@ def config_files(request: Mapping[str, Any], host: Host, hosts: tuple[Host, ...]
 
 
 def _channel_config(entry: Mapping[str, Any]) -> dict[str, str]:
-    source = entry["DataSource"].get("S3DataSource", {})
     config = {
         "TrainingInputMode": entry["InputMode"],
-        "S3DistributionType": source.get("S3DataDistributionType", "FullyReplicated"),
+        "S3DistributionType": s3_source(entry).get("S3DataDistributionType", "FullyReplicated"),
         "RecordWrapperType": entry.get("RecordWrapperType", "None"),
     }
     if "ContentType" in entry:

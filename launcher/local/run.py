@@ -39,6 +39,7 @@ from launcher.local.sandbox import HostProcess
 from launcher.local.watch import watch
 from launcher.local.workspace import LocalOptions, LocalRun
 from launcher.planning import Plan
+from launcher.request.view import file_system_source, s3_source
 
 RUNS_FOLDER = ".launch"
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -194,7 +195,7 @@ def _file_systems(options: LocalOptions) -> dict[str, Path]:
 
 
 def _named_file_systems(plan: Plan) -> set[str]:
-    sources = (entry["DataSource"].get("FileSystemDataSource", {}) for entry in plan.request.get("InputDataConfig", ()))
+    sources = (file_system_source(entry) for entry in plan.request.get("InputDataConfig", ()))
     return {source["FileSystemId"] for source in sources if source}
 
 
@@ -219,7 +220,7 @@ def _ask_about_size(run: LocalRun, store: Store) -> None:
 
 
 def _is_read_from_store(entry: dict[str, Any]) -> bool:
-    return "S3DataSource" in entry["DataSource"] and entry["ChannelName"] != contract.CODE_CHANNEL
+    return bool(s3_source(entry)) and entry["ChannelName"] != contract.CODE_CHANNEL
 
 
 @contextmanager

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from launcher.local.data.object_stores import Objects
-from launcher.local.data.selection import S3Object, epoch_order, is_sharded, list_objects, shard_of_host
+from launcher.local.data.selection import S3Object, epoch_order, list_objects, shard_of_host
+from launcher.request.view import is_sharded, s3_source
 from launcher.s3.manifests import AugmentedManifest
 
 T = TypeVar("T")
@@ -31,7 +32,7 @@ class Store:
 
     def listed(self, channel: Mapping[str, Any], sample: int | None = None) -> list[S3Object]:
         """Return the channel's objects as `list_objects` does; they are listed once per run, however many hosts read them."""
-        source = channel["DataSource"]["S3DataSource"]
+        source = s3_source(channel)
         asked = (source["S3DataType"], source["S3Uri"], sample)
         if asked not in self._listed:
             self._listed[asked] = list_objects(channel, self.objects, sample)
@@ -43,8 +44,8 @@ class Store:
         Raises:
             RefusedError: As `list_objects` does.
         """
-        source = channel["DataSource"].get("S3DataSource")
-        if source is None:
+        source = s3_source(channel)
+        if not source:
             return 0
         if source["S3DataType"] != "AugmentedManifestFile":
             return sum(found.size for found in self.listed(channel, sample))

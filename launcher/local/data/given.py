@@ -19,6 +19,7 @@ from launcher.errors import InputError, LaunchError
 from launcher.nearest import did_you_mean, did_you_mean_path
 from launcher.planning import Plan
 from launcher.request.build import connector_variables
+from launcher.request.view import file_system_source, s3_source, with_source
 
 
 @dataclass
@@ -94,18 +95,16 @@ def _entry(given: Given, entry: Mapping[str, Any], scratch: Path) -> Mapping[str
     if name not in given.paths:
         return entry
     path = given.paths[name]
-    if source := entry["DataSource"].get("FileSystemDataSource"):
+    if file_system_source(entry):
         if not path.is_dir():
             raise InputError(f"--channel {name}={path}: a channel of a file system needs a folder")
         given.file_systems[_own(name)] = path
-        source = {**source, "FileSystemId": _own(name), "DirectoryPath": "/"}
-        return {**entry, "DataSource": {"FileSystemDataSource": source}}
-    source = {**entry["DataSource"]["S3DataSource"], "S3Uri": _uri(given, name, scratch)}
-    if path.is_dir() and source["S3DataType"] == "AugmentedManifestFile":
+        return with_source(entry, FileSystemId=_own(name), DirectoryPath="/")
+    data_type = s3_source(entry)["S3DataType"]
+    if path.is_dir() and data_type == "AugmentedManifestFile":
         raise InputError(f"--channel {name}={path}: this channel needs its augmented manifest, which is a file")
-    if path.is_dir():
-        source["S3DataType"] = "S3Prefix"
-    return {**entry, "DataSource": {"S3DataSource": source}}
+    data_type = "S3Prefix" if path.is_dir() else data_type
+    return with_source(entry, S3DataType=data_type, S3Uri=_uri(given, name, scratch))
 
 
 def _uri(given: Given, name: str, scratch: Path) -> str:

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from itertools import islice, tee
 from typing import Any, TypeVar
 
-from entrypoints.contract import SHARDED
 from launcher.errors import RefusedError
 from launcher.local.data.object_stores import Objects
+from launcher.request.view import s3_source
 from launcher.s3.manifests import read_manifest
 from launcher.s3.uri import Place, parse_s3_uri
 
@@ -67,7 +67,7 @@ def list_objects(channel: Mapping[str, Any], objects: Objects, sample: int | Non
         NoObjectsError: There are no objects.
         RefusedError: The store refuses, or the manifest is malformed.
     """
-    source, what = channel["DataSource"]["S3DataSource"], f"channel {channel['ChannelName']!r}"
+    source, what = s3_source(channel), f"channel {channel['ChannelName']!r}"
     find = {"S3Prefix": _of_prefix, "ManifestFile": _of_manifest}.get(source["S3DataType"])
     if find is None:
         raise RefusedError(
@@ -154,8 +154,3 @@ def shard_of_host(items: Sequence[T], index: int, count: int) -> list[T]:
     A shard takes every count-th item, not a run of them, since neighbours in a listing tend to have one kind and size.
     """
     return list(items[index::count])
-
-
-def is_sharded(channel: Mapping[str, Any]) -> bool:
-    """Return whether each host gets a shard of the channel rather than all of it."""
-    return channel["DataSource"]["S3DataSource"].get("S3DataDistributionType") == SHARDED  # type: ignore[no-any-return]

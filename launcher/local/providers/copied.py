@@ -21,6 +21,7 @@ from launcher.local import sandbox
 from launcher.local.data.delivery import BindMount, Delivery
 from launcher.local.data.selection import S3Object, as_tree
 from launcher.local.providers.places import empty_directory, occupied, remove_tree
+from launcher.request.view import s3_source
 from launcher.s3.uri import Place, parse_s3_uri
 
 _AT_ONCE = 8  # objects under way; more gains nothing on one machine's link and costs a connection each
@@ -77,7 +78,7 @@ def _shared_folder(stack: ExitStack, delivery: Delivery, objects: Sequence[S3Obj
 
 def _folder_of(delivery: Delivery, objects: Sequence[S3Object]) -> Path | None:
     """The folder on this disk that is what the job is to find in the channel's."""
-    place = parse_s3_uri(delivery.channel["DataSource"]["S3DataSource"]["S3Uri"])
+    place = parse_s3_uri(s3_source(delivery.channel)["S3Uri"])
     base = place.key if place.key.endswith("/") or not place.key else f"{place.key}/"
     if any(found.key != base + found.path for found in objects):
         return None

@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import BindMount, Delivery
 from launcher.local.providers.places import empty_directory, one_by_one, remove_tree
+from launcher.request.view import file_system_source
 
 _WRITABLE = "rw"
 _LUSTRE = "FSxLustre"
@@ -28,7 +29,7 @@ def provide(delivery: Delivery) -> Iterator[Sequence[BindMount]]:
     Raises RefusedError where no directory stands for the file system, where DirectoryPath is not in it, or leaves it.
     """
     source = find_directory(delivery)
-    writable = delivery.channel["DataSource"]["FileSystemDataSource"].get("FileSystemAccessMode") == _WRITABLE
+    writable = file_system_source(delivery.channel).get("FileSystemAccessMode") == _WRITABLE
     if writable:
         delivery.on_warning(f"channel {delivery.name!r}: the job can write to {source} (FileSystemAccessMode rw)")
     with empty_directory(delivery) as target:
@@ -46,7 +47,7 @@ def find_directory(delivery: Delivery) -> Path:
     A path on FSx for Lustre begins with the file system's mount name, for which a local directory need not have a
     folder: where it has none, the rest of the path is looked up, and a warning says so.
     """
-    source = delivery.channel["DataSource"]["FileSystemDataSource"]
+    source = file_system_source(delivery.channel)
     identity, asked = source["FileSystemId"], source["DirectoryPath"]
     place = f"channel {delivery.name!r}: {source['FileSystemType']} {identity}"
     remedy = f"name it with --mount {identity}=PATH, or put it into the --data folder"

@@ -25,6 +25,7 @@ from launcher.local.providers.copied import copied
 from launcher.local.providers.fuse import MountFailedError, Which, mounted
 from launcher.local.providers.mount_tools import TOOLS, MountTool, View
 from launcher.local.providers.places import empty_directory, remove_tree
+from launcher.request.view import s3_source, with_source
 from launcher.s3.uri import Place, parse_s3_uri
 
 _FUSE = Path("/dev/fuse")
@@ -77,14 +78,14 @@ def provide(*deliveries: Delivery, which: Which = shutil.which) -> Iterator[Sequ
 
 
 def _folder(delivery: Delivery) -> _Folder:
-    source = delivery.channel["DataSource"]["S3DataSource"]
+    source = s3_source(delivery.channel)
     what = f"channel {delivery.name!r}: FastFile"
     if source["S3DataType"] != "S3Prefix":
         raise RefusedError(f"{what} takes S3DataType S3Prefix only, not {source['S3DataType']}; use Pipe or File")
     place = parse_s3_uri(source["S3Uri"])
     if partial_name := bool(place.key) and not place.key.endswith("/"):
         place = Place(place.bucket, f"{place.key}/")
-    channel = {**delivery.channel, "DataSource": {"S3DataSource": {**source, "S3Uri": str(place)}}}
+    channel = with_source(delivery.channel, S3Uri=str(place))
     try:
         found = as_tree(delivery.store.listed(channel, delivery.sample))
     except NoObjectsError as error:

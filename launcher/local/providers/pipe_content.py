@@ -19,6 +19,7 @@ from launcher.checks.job.code import LINES
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import Delivery
 from launcher.local.data.selection import S3Object
+from launcher.request.view import s3_source
 from launcher.s3.manifests import AugmentedManifest
 from launcher.s3.reading import CHUNK, Stream
 from launcher.s3.uri import Place
@@ -38,7 +39,7 @@ def open_epochs(delivery: Delivery) -> Iterator[Epochs]:
     Raises RefusedError, before anything is sent, where there are no objects, where a manifest is malformed, or where an
     object is too long for a record.
     """
-    source = delivery.channel["DataSource"]["S3DataSource"]
+    source = s3_source(delivery.channel)
     delivery.scratch.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         if source["S3DataType"] == "AugmentedManifestFile":
