@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import aws_stand_in
@@ -41,12 +42,13 @@ AUGMENTED = (
 TRAIN = "channels.train.s3_uri"
 
 
-def checked(overlay: str, **options: Any) -> Report:
+def checked(overlay: str, account: Account | None = None, **options: Any) -> Report:
+    """Preflight of BASE with the keys of `overlay` in place of its own."""
     replaced = {line.partition(":")[0] for line in overlay.splitlines()}
     kept = [line for line in BASE.splitlines() if line.partition(":")[0] not in replaced]
     plan = launcher.plan(launcher.parse_spec("\n".join([*kept, overlay, ""]), "job.yaml"))
     options = {"checks": CHECKS, "deadline": 30.0, **options}
-    return preflight(plan, Account(region="us-east-1"), **options)
+    return preflight(plan, account or Account(region="us-east-1"), **options)
 
 
 def with_data(aws: aws_stand_in.StandIn) -> Any:
@@ -81,25 +83,44 @@ def only(report: Report) -> tuple[str, str, str]:
 
 
 class Broken(NamedTuple):
-    """An environment, what is wrong with it, and what the message must say of that."""
+    """A world in which one thing is wrong, the spec's keys that lead to it, and what preflight reports of it."""
 
-    name: str
-    scene: Callable[[Any], object]
+    make: Callable[
+        [Any], Any
+    ]  # gets S3's client or the account's World; the latter returns IDs for the overlay and `words`
     overlay: str
-    code: str
-    path: str
-    words: tuple[str, ...]
+    found: list[tuple[str, str]]  # codes and paths
+    words: tuple[str, ...]  # what the messages must contain
+    answers: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {}  # see Altered
 
 
-def judge(aws: aws_stand_in.StandIn, broken: Broken) -> None:
-    """The one thing that is wrong is found, at its place, with its remedy, and nothing is written."""
-    broken.scene(with_data(aws))
-    aws.clear_calls()
-    report = checked(broken.overlay)
-    assert [(each.code, dotted(each.path)) for each in report.problems] == [(broken.code, broken.path)]
-    problem = report.problems[0]
-    assert [word for word in broken.words if word not in problem.message] == []
-    assert problem.location is not None
-    assert ";" in problem.message, "what to do comes behind what is wrong"
+class Altered(Account):
+    """The account, except that the answers of some operations are changed to what the stand-in cannot be told to send."""
+
+    def __init__(self, answers: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]]) -> None:
+        super().__init__(region="us-east-1")
+        self._answers = answers
+
+    def call(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
+        answer = super().call(service, operation, **parameters)
+        return self._answers.get(operation, dict)(answer)
+
+
+def judge(aws: aws_stand_in.StandIn, report: Report, expected: list[tuple[str, str]], words: Iterable[str]) -> None:
+    """The report has these problems, each at its place and with its remedy, and nothing was written."""
+    assert found(report) == expected, [str(problem) for problem in report.problems]
+    for problem in report.problems:
+        assert len(re.sub(r"'[^']*'", "", problem.message)) < 320, "a message is short, apart from the keys it quotes"
+        assert not problem.message.endswith(".")
+        assert ";" in problem.message, "the remedy follows what is wrong"
+        assert problem.location is not None
+    text = " ".join(str(problem) for problem in report.problems)
+    assert [word for word in words if word not in text] == [], text
     assert aws.writing_calls() == []
-    assert json.loads(json.dumps(report.as_data()))["problems"][0]["code"] == broken.code
+    assert [each["code"] for each in json.loads(json.dumps(report.as_data()))["problems"]] == [
+        code for code, _ in expected
+    ]
+
+
+def found(report: Report) -> list[tuple[str, str]]:
+    return [(problem.code, dotted(problem.path)) for problem in report.problems]

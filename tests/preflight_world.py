@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -14,7 +14,6 @@ import aws_stand_in
 import launcher
 import preflight_data
 from launcher.aws.account import Account
-from launcher.errors import dotted
 from launcher.preflight import CHECKS as ALL_CHECKS
 from launcher.preflight.report import Report
 from launcher.preflight.runner import preflight
@@ -68,7 +67,7 @@ class World:
         self.account = Account(region="us-east-1")
         self.ec2, self.iam, self.kms, self.efs = (aws.client(service) for service in ("ec2", "iam", "kms", "efs"))
         self.ids: dict[str, str] = {"fsx": "fs-0fedcba9876543210", "role": "training"}
-        self._number = 0
+        self._number = self._subnets = 0
         self.role(name="training")
         s3 = aws.client("s3")
         for bucket in ("data", "out", "lent"):
@@ -134,8 +133,8 @@ class World:
         self.ec2.create_vpc_endpoint(VpcId=vpc, ServiceName=f"com.amazonaws.us-east-1.{service}", RouteTableIds=[table])
 
     def subnet(self, letter: str, vpc: str, size: int = 24) -> str:
-        self._number += 1
-        cidr, zone = f"10.0.{self._number}.0/{size}", f"us-east-1{letter}"
+        self._subnets += 1
+        cidr, zone = f"10.0.{self._subnets}.0/{size}", f"us-east-1{letter}"
         return str(self.ec2.create_subnet(VpcId=vpc, CidrBlock=cidr, AvailabilityZone=zone)["Subnet"]["SubnetId"])
 
     def acl(self, vpc: str, *subnets: str, inbound: str = "", outbound: str = "") -> str:
@@ -191,10 +190,10 @@ class World:
         self.aws.file_system(name, **(there | {"NetworkInterfaceIds": [self.ids["interface"]]} | members))
         return name
 
-    def checked(self, overlay: str = "", *, checks: Any = CHECKS, **ids: str) -> Report:
+    def checked(self, overlay: str = "", *, checks: Any = CHECKS, account: Account | None = None, **ids: str) -> Report:
         """Preflight of SPEC with the keys of `overlay` in place of its own."""
         plan = launcher.plan(launcher.parse_spec(self.spec(overlay, **ids), "job.yaml"))
-        return preflight(plan, self.account, checks=checks, deadline=30.0)
+        return preflight(plan, account or self.account, checks=checks, deadline=30.0)
 
     def spec(self, overlay: str = "", **ids: str) -> str:
         replaced = {line.partition(":")[0] for line in overlay.splitlines() if not line.startswith(" ")}
@@ -225,37 +224,8 @@ def a_world(stand_in: aws_stand_in.StandIn) -> Iterator[World]:
         yield World(stand_in)
 
 
-def found(report: Report) -> list[tuple[str, str]]:
-    return [(problem.code, dotted(problem.path)) for problem in report.problems]
-
-
-class Broken(NamedTuple):
-    """An environment, the spec's keys that lead there, what is wrong with it, and what the message must say of that."""
-
-    make: Callable[[World], dict[str, str]]  # gives ids to fill in, in the overlay and in what is said
-    overlay: str
-    found: list[tuple[str, str]]
-    says: tuple[str, ...]
-
-
 def nothing(world: World) -> dict[str, str]:
     return {}
-
-
-def judge(world: World, broken: Broken) -> None:
-    """The problems are those, they say what to do, and nothing was written."""
-    ids = world.ids | broken.make(world)
-    world.aws.clear_calls()
-    report = world.checked(broken.overlay, **ids)
-    assert found(report) == broken.found, found(report)
-    for problem in report.problems:
-        assert len(problem.message) < 320
-        assert not problem.message.endswith(".")
-        assert problem.location is not None
-    text = " ".join(str(problem) for problem in report.problems)
-    for said in broken.says:
-        assert said.format(**ids) in text
-    assert world.aws.writing_calls() == []
 
 
 SHARED = "channels: {{shared: {{source: EFS, file_system_id: %s, directory_path: /lists}}}}"

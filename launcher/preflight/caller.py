@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.preflight.asking import own_account
-from launcher.preflight.check import Check, Found, Subject
+from launcher.preflight.check import Check, Finding, Subject
 
 
-def who_asks(subject: Subject) -> Iterator[Found]:
-    """Tell the account and the region that the job is for. Raises AwsError."""
-    subject.note((), f"account {own_account(subject)}, region {subject.account.region}")
+def name_account(subject: Subject) -> Iterator[Finding]:
+    """Note the account and the region. Raises AwsError."""
+    subject.note((), f"account {subject.own_account}, region {subject.account.region}")
     yield from ()
 
 
-CHECK = Check("account", who_asks, {})
+CHECK = Check("account", "Which account and region is the job for?", name_account, {})

@@ -1,29 +1,30 @@
-"""What a preflight check is: questions to AWS, read-only, and what is found wrong; and the subject that it asks about.
+"""What a preflight check is: read-only questions to AWS, the problems that their answers show, and the job they are about.
 
-Checks run at the same time, each in a thread of its own with a `Subject` of its own; what AWS has answered is shared.
+Checks run at the same time, each in its own thread with its own `Subject`; the answers of AWS are shared.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from launcher.aws.account import Account, AwsError
+from launcher.aws.threads import at_once
 from launcher.errors import RefusedError, SpecPath
-from launcher.planning import Plan
 from launcher.request.view import Draft
 from launcher.s3.uri import Place
 
-Found = tuple[SpecPath, str, str]  # the place in the spec; the code; what is wrong, why, and what to do
-# A place in the spec; something about it that is worth knowing, or why it could not be asked.
-Told = tuple[SpecPath, str]
-Progress = tuple[int, int | None]  # objects looked at; how many there are, if that is known
+_T = TypeVar("_T")
+Finding = tuple[SpecPath, str, str]  # place in the spec; code; what is wrong, why, and what to do
+Note = tuple[SpecPath, str]  # place in the spec; a fact worth knowing, or why a question has no answer
+Progress = tuple[int, int | None]  # objects looked at; their total, if known
 Severity = Literal["error", "warning"]
-_UNKNOWN_CALL = (  # codes of endpoints that speak to us, but do not know what we ask
+# Error codes of S3-compatible endpoints that do not know an operation.
+_UNKNOWN_CALL = (
     "NotImplemented",
     "MethodNotAllowed",
     "UnknownOperation",
@@ -37,16 +38,20 @@ _UNKNOWN_CALL = (  # codes of endpoints that speak to us, but do not know what w
 
 @dataclass(frozen=True)
 class Check:
-    """One row of the table of checks. An AwsError that `ask` does not catch means that the check could not be asked."""
+    """One line of the table of checks.
 
-    name: str  # what is looked at: `buckets`, `role`, `quotas`
-    ask: Callable[[Subject], Iterator[Found]]
-    codes: Mapping[str, tuple[Severity, str]]  # code -> (severity, why, for the documentation)
+    The check counts as not asked if `ask` raises AwsError.
+    """
+
+    name: str  # what is checked: `buckets`, `role`, `quotas`
+    question: str  # what the check finds out, for the documentation
+    ask: Callable[[Subject], Iterator[Finding]]
+    codes: Mapping[str, tuple[Severity, str]]  # code -> (severity, why it is a problem)
 
 
 @dataclass
 class _Answers:
-    """What has been answered, and since when there have been questions; shared by all checks."""
+    """The answers so far and the time of the first question; shared by all checks."""
 
     by_question: dict[str, Future[Any]] = field(default_factory=dict)
     progress: dict[Place, Progress] = field(default_factory=dict)
@@ -55,54 +60,73 @@ class _Answers:
 
 
 class Subject:
-    """A plan that is checked, the account that it is for, and the answers so far."""
+    """A job that is checked, the account it is for, and the answers so far.
 
-    def __init__(self, plan: Plan, account: Account, full: bool = False, answers: _Answers | None = None) -> None:
-        self.plan = plan
-        self.full = full  # list prefixes to their end, whatever the time
-        self.draft = Draft(plan.spec, plan.request)
-        """The request as rules look at it: channels with their modes, hosts of each, instance types."""
-        self.notes: list[Told] = []
-        self.not_asked: list[Told] = []
+    Args:
+        draft: The request that would be sent, and the spec it was built from.
+        account: The account to ask.
+        code_uri: Where the code will be uploaded; None if the job brings no code.
+        full: List prefixes to their end, however long that takes.
+        answers: Answers of other checks to share.
+    """
+
+    def __init__(
+        self,
+        draft: Draft,
+        account: Account,
+        *,
+        code_uri: str | None = None,
+        full: bool = False,
+        answers: _Answers | None = None,
+    ) -> None:
+        self.draft, self.code_uri, self.full = draft, code_uri, full
+        self.notes: list[Note] = []
+        self.not_asked: list[Note] = []
         self.has_asked = False
-        """Whether the account was needed at all."""
+        """Whether the check needed the account."""
         self._account = account
         self._answers = answers or _Answers()
 
     def for_one_check(self) -> Subject:
-        """A subject with notes of its own, and with the same answers."""
-        return Subject(self.plan, self._account, self.full, self._answers)
+        """Return a subject with its own notes and the same answers."""
+        return Subject(self.draft, self._account, code_uri=self.code_uri, full=self.full, answers=self._answers)
 
     @property
     def account(self) -> Account:
-        """The account, for what `ask` cannot do."""
+        """The account, for calls that `ask` cannot make."""
         self.has_asked = True
         return self._account
 
     @property
+    def own_account(self) -> str:
+        """The caller's account ID, 12 digits. Raises AwsError."""
+        account: str = self.ask("sts", "get_caller_identity")["Account"]
+        return account
+
+    @property
     def request(self) -> Mapping[str, Any]:
         """The request that would be sent."""
-        return self.plan.request
+        return self.draft.request
 
     @property
     def progress(self) -> dict[Place, Progress]:
-        """How far the prefixes and manifests that take long are looked through; any thread sets its own."""
+        """Progress of long listings and manifests; each thread sets its own entry."""
         return self._answers.progress
 
     @property
     def seconds(self) -> float:
-        """How long ago the questions began."""
+        """Seconds since the first question."""
         return time.monotonic() - self._answers.started
 
     def ask(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
-        """AWS's answer; the same question is asked once, whichever checks want to know. Raises AwsError."""
+        """Return AWS's answer; checks that ask the same question share one call. Raises AwsError."""
         account = self.account
         key = repr((service, operation, sorted(parameters.items())))
         answer: dict[str, Any] = self.once(key, lambda: account.call(service, operation, **parameters))
         return answer
 
     def once(self, key: str, find_out: Callable[[], Any]) -> Any:
-        """What `find_out` gives, or raises; it is called once for each key, whichever checks want to know."""
+        """Return what `find_out` returns, or raise what it raises; it is called once per key, for all checks."""
         self.has_asked = True
         with self._answers.lock:
             first = key not in self._answers.by_question
@@ -115,24 +139,53 @@ class Subject:
                 raise
         return answer.result()
 
+    def each(
+        self, things: Iterable[tuple[SpecPath, _T]], look: Callable[[SpecPath, _T], Iterable[Finding]]
+    ) -> Iterator[Finding]:
+        """Yield the findings of `look` for each thing, given its path in the spec; all are asked about at the same time.
+
+        A thing that AWS does not answer for is reported as not asked. A missing bucket is left to the check `buckets`.
+
+        Raises:
+            AwsError: The credentials have expired.
+        """
+        pairs: Sequence[tuple[SpecPath, _T]] = list(things)
+        for (path, _), answer in at_once(lambda pair: list(look(*pair)), pairs):
+            try:
+                yield from answer.result()
+            except AwsError as error:
+                if error.code != "NoSuchBucket":
+                    self.could_not_ask(path, error)
+
     def note(self, path: SpecPath, text: str) -> None:
-        """Tell a fact that the report shows: nothing is wrong with it."""
+        """Add a fact to the report that is not a problem."""
         self.notes.append((path, text))
 
     def could_not_ask(self, path: SpecPath, error: RefusedError) -> None:
-        """Tell that one of a check's questions has no answer, and go on with the others.
-
-        Raises it where the credentials have expired, since then none has.
-        """
+        """Record that one question has no answer. Raises the error if the credentials have expired: then none will have one."""
         if isinstance(error, AwsError) and error.is_expired:
             raise error
         self.not_asked.append((path, why_not(error)))
 
 
 def why_not(error: RefusedError) -> str:
-    """Why something could not be asked, in words that say whether anything can be done about it."""
+    """Return why a question has no answer, in words that show whether the user can change that."""
     if isinstance(error, AwsError) and error.is_denied:
         return f"you may not ask: {error}"
     if isinstance(error, AwsError) and (error.code in _UNKNOWN_CALL or error.status in (405, 501)):
         return f"not supported by this endpoint: {error}"
     return str(error)
+
+
+def joined(names: Iterable[str], most: int = 4) -> str:
+    """Return `a, b, c and 3 more`."""
+    names = list(names)
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return a policy's value as a list: policies may write a single value without one."""
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]

@@ -1,7 +1,7 @@
-"""Images in ECR: whether repository and tag exist, where the registry answers this account.
+"""Images in ECR: whether repository and tag exist, if the registry answers this account.
 
-Registries of others, AWS's own among them, answer whom they allow. Where theirs knows no such repository, that can mean that
-it is hidden, so only a missing tag or digest of a repository that answers is taken for wrong.
+Other accounts' registries, AWS's own included, answer only those they allow. A repository that one of them does not know may
+only be hidden, so only a missing tag or digest in a repository that answers is reported.
 """
 
 from __future__ import annotations
@@ -12,18 +12,13 @@ from typing import NamedTuple
 from launcher.aws.account import AwsError
 from launcher.errors import SpecPath
 from launcher.nearest import did_you_mean
-from launcher.preflight.asking import each, own_account
-from launcher.preflight.check import Check, Found, Subject
+from launcher.preflight.check import Check, Finding, Subject
+from launcher.preflight.quota.machines import RULE_LISTS
 from launcher.request.images import image_region
-
-_LISTS = (
-    ("debug_rule_configurations", "DebugRuleConfigurations"),
-    ("profiler_rule_configurations", "ProfilerRuleConfigurations"),
-)
 
 
 class EcrImage(NamedTuple):
-    """An image's parts: of `ACCOUNT.dkr.ecr.REGION.amazonaws.com/repository:tag`."""
+    """The parts of `ACCOUNT.dkr.ecr.REGION.amazonaws.com/repository:tag`."""
 
     account: str
     region: str
@@ -33,7 +28,7 @@ class EcrImage(NamedTuple):
 
 
 def ecr_image(uri: str) -> EcrImage | None:
-    """The parts of an image of ECR; None for other registries."""
+    """Return the parts of an image in ECR; None for other registries."""
     region = image_region(uri)
     if region is None:
         return None
@@ -42,27 +37,27 @@ def ecr_image(uri: str) -> EcrImage | None:
     return EcrImage(uri[:12], region, repository, tag if tag or digest else "latest", digest)
 
 
-def images_exist(subject: Subject) -> Iterator[Found]:
-    """Ask ECR about the training image, and about those of the debugger's and profiler's rules."""
+def images_exist(subject: Subject) -> Iterator[Finding]:
+    """Ask ECR about the training image and the images of the debugger's and profiler's rules."""
     draft = subject.draft
     if draft.get("AlgorithmSpecification.TrainingImageConfig.TrainingRepositoryAccessMode") == "Vpc":
         named: list[tuple[SpecPath, str]] = []
     else:
         named = [(("image",), draft.image)]
-    for key, member in _LISTS:
+    for key, member in RULE_LISTS:
         for index, rule in enumerate(draft.request.get(member, ())):
             named.append(((key, index, "rule_evaluator_image"), rule.get("RuleEvaluatorImage", "")))
     images = [(path, image) for path, uri in named if (image := ecr_image(uri)) is not None]
-    yield from each(subject, images, lambda path, image: _look(subject, path, image))
+    yield from subject.each(images, lambda path, image: _look(subject, path, image))
 
 
-def _look(subject: Subject, path: SpecPath, image: EcrImage) -> Iterator[Found]:
+def _look(subject: Subject, path: SpecPath, image: EcrImage) -> Iterator[Finding]:
     here = subject.account.region
     if image.region != here:
-        if subject.plan.spec.region is None:  # else the rule image-region has told
-            yield path, "image-elsewhere", f"lies in {image.region}, but the job runs in {here}; use an image of {here}"
+        if subject.draft.spec.region is None:  # else the rule image-region reports it
+            yield path, "image-elsewhere", f"is in {image.region}, but the job runs in {here}; use an image in {here}"
         return
-    is_own = image.account == own_account(subject)
+    is_own = image.account == subject.own_account
     wanted = {"imageDigest": image.digest} if image.digest else {"imageTag": image.tag}
     try:
         subject.ask(
@@ -84,16 +79,14 @@ def _look(subject: Subject, path: SpecPath, image: EcrImage) -> Iterator[Found]:
 
 def _no_such_image(subject: Subject, image: EcrImage) -> str:
     if image.digest:
-        return (
-            f"the repository {image.repository!r} has no image {image.digest[:19]}...; it was deleted, or never pushed"
-        )
+        return f"the repository {image.repository!r} has no image {image.digest[:19]}...; push the image, or correct the digest"
     tags = _tags(subject, image)
-    said = did_you_mean(image.tag, tags) or (f"; it has {', '.join(tags[:5])}" if tags else "; push the image")
-    return f"the repository {image.repository!r} has no tag {image.tag!r}{said}"
+    hint = did_you_mean(image.tag, tags) or (f"; it has {', '.join(tags[:5])}" if tags else "; push the image")
+    return f"the repository {image.repository!r} has no tag {image.tag!r}{hint}"
 
 
 def _tags(subject: Subject, image: EcrImage) -> list[str]:
-    """Some of a repository's tags; none where they may not be listed."""
+    """Return some of a repository's tags; none if you may not list them."""
     try:
         answer = subject.ask(
             "ecr",
@@ -108,7 +101,7 @@ def _tags(subject: Subject, image: EcrImage) -> list[str]:
 
 
 def _repositories(subject: Subject) -> list[str]:
-    """Some of the own registry's repositories; none where they may not be listed."""
+    """Return some of the account's repositories; none if you may not list them."""
     try:
         return [each["repositoryName"] for each in subject.ask("ecr", "describe_repositories").get("repositories", ())]
     except AwsError:
@@ -117,9 +110,10 @@ def _repositories(subject: Subject) -> list[str]:
 
 CHECK = Check(
     "image",
+    "Do the images in ECR exist?",
     images_exist,
     {
-        "image-elsewhere": ("error", "The image lies in another region than the job's, which cannot pull it."),
+        "image-elsewhere": ("error", "The image is in another region, from which the job cannot pull it."),
         "image-missing": (
             "error",
             "The image's repository, tag or digest does not exist; the job ends before it starts.",

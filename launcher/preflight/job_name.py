@@ -1,20 +1,20 @@
-"""The job's name: taken or free. AWS never forgets one, even of a job that failed years ago."""
+"""Whether the job's name is free. AWS keeps the names of all training jobs for ever."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from launcher.aws.account import AwsError
-from launcher.preflight.check import Check, Found, Subject
+from launcher.preflight.check import Check, Finding, Subject
 from launcher.spec.names import place_of_name
 
-_FREE = ("ValidationException", "ResourceNotFound", "ResourceNotFoundException")  # SageMaker's is the first
+_FREE = ("ValidationException", "ResourceNotFound", "ResourceNotFoundException")  # SageMaker sends the first
 
 
-def name_is_free(subject: Subject) -> Iterator[Found]:
-    """Whether a job of this name exists. Raises AwsError."""
+def name_is_free(subject: Subject) -> Iterator[Finding]:
+    """Look for a job of this name. Raises AwsError."""
     name = subject.request["TrainingJobName"]
-    path, _ = place_of_name(name, subject.plan.spec)
+    path, _ = place_of_name(name, subject.draft.spec)
     try:
         job = subject.ask("sagemaker", "describe_training_job", TrainingJobName=name)
     except AwsError as error:
@@ -22,17 +22,18 @@ def name_is_free(subject: Subject) -> Iterator[Found]:
             raise
         return
     created = job.get("CreationTime")
-    told = f"a job of {created:%Y-%m-%d}" if created else "a job"
+    since = f" of {created:%Y-%m-%d}" if created else ""
     yield (
         path,
         "name-taken",
-        f"{name!r} is the name of {told}, {job.get('TrainingJobStatus', 'there')}; names are never free again, so choose another"
-        " with --name, or write base_name: for one that is new each time",
+        f"{name!r} is taken by a job{since} ({job.get('TrainingJobStatus', 'exists')}), and AWS never frees a name; choose"
+        " another with --name, or write base_name: to get a new name each time",
     )
 
 
 CHECK = Check(
     "job name",
+    "Is the job's name free?",
     name_is_free,
     {"name-taken": ("error", "A training job of this name exists; AWS never frees a name.")},
 )

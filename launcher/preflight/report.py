@@ -1,31 +1,32 @@
-"""What a preflight found: the checks and how each went, the problems, what is worth knowing, what could not be asked."""
+"""The report of a preflight: the result of each check, problems, notes, and questions without an answer."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from launcher.errors import Problem, dotted, in_file_order
-from launcher.preflight.check import Told
+from launcher.preflight.check import Note
 
 Status = Literal["passed", "warning", "failed", "not-asked", "not-needed"]
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """How one check went."""
+class CheckResult:
+    """The result of one check."""
 
     check: str
     seconds: float
     problems: Sequence[Problem]
-    notes: Sequence[Told]
-    not_asked: Sequence[Told]  # what had no answer, and why
-    is_needed: bool  # whether the job has anything for it to look at
+    notes: Sequence[Note]
+    not_asked: Sequence[Note]  # questions without an answer, and why
+    is_needed: bool  # whether the job has anything for it to check
 
     @property
     def status(self) -> Status:
-        """The worst that can be said of it."""
+        """The worst status that applies."""
         severities = {problem.severity for problem in self.problems}
         if severities:
             return "failed" if "error" in severities else "warning"
@@ -34,70 +35,68 @@ class Outcome:
         return "passed" if self.is_needed else "not-needed"
 
     def as_data(self) -> dict[str, Any]:
-        """The same for `--json`."""
+        """Return the result for `--json`."""
         data: dict[str, Any] = {"check": self.check, "status": self.status, "seconds": round(self.seconds, 2)}
         if self.problems:
             data["codes"] = sorted({problem.code for problem in self.problems})
         if self.not_asked:
-            data["not_asked"] = [_told(each) for each in self.not_asked]
+            data["not_asked"] = [_as_data(each) for each in self.not_asked]
         return data
 
 
 @dataclass(frozen=True)
 class Report:
-    """What all checks found together."""
+    """The results of all checks."""
 
-    outcomes: Sequence[Outcome]
+    results: Sequence[CheckResult]
     seconds: float
 
     @property
     def problems(self) -> Sequence[Problem]:
-        """All that is wrong, as a reader of the spec meets it."""
-        return in_file_order([problem for outcome in self.outcomes for problem in outcome.problems])
+        """All problems, in the order of the spec file."""
+        return in_file_order([problem for result in self.results for problem in result.problems])
 
     @property
     def errors(self) -> Sequence[Problem]:
-        """What the job would surely fail of; where there is none, it can be sent."""
+        """Problems with which the job would surely fail; the job can be submitted if there are none."""
         return [problem for problem in self.problems if problem.severity == "error"]
 
     @property
-    def notes(self) -> Sequence[Told]:
-        """What is worth knowing, with its places in the spec."""
-        return [note for outcome in self.outcomes for note in outcome.notes]
+    def notes(self) -> Sequence[Note]:
+        """Facts worth knowing, each with its path in the spec."""
+        return [note for result in self.results for note in result.notes]
 
     @property
     def not_asked(self) -> Sequence[tuple[str, str]]:
-        """Each check that had no answer to something, and why; nothing is known of it, good or bad."""
-        return [(outcome.check, _line(each)) for outcome in self.outcomes for each in outcome.not_asked]
+        """Pairs of a check's name and why one of its questions has no answer."""
+        return [(result.check, _line(each)) for result in self.results for each in result.not_asked]
 
     def lines(self) -> list[str]:
-        """For people: the facts, what could not be asked, and a sum. The problems are shown by whoever shows problems."""
+        """Return the notes, the unanswered questions and a summary as text lines; the caller prints the problems."""
         lines = [_line(note) for note in self.notes]
-        for outcome in self.outcomes:
-            if outcome.not_asked:
-                more = f" (and {len(outcome.not_asked) - 1} more)" if len(outcome.not_asked) > 1 else ""
-                lines.append(f"not asked: {outcome.check}: {_line(outcome.not_asked[0])}{more}")
-        counts: dict[str, int] = {}
-        for outcome in self.outcomes:
-            counts[outcome.status] = counts.get(outcome.status, 0) + 1
-        said = ", ".join(f"{count} {status.replace('-', ' ')}" for status, count in sorted(counts.items()))
-        return [*lines, f"{len(self.outcomes)} checks in {self.seconds:.1f} s: {said}"]
+        for result in self.results:
+            if result.not_asked:
+                more = f" (and {len(result.not_asked) - 1} more)" if len(result.not_asked) > 1 else ""
+                lines.append(f"not asked: {result.check}: {_line(result.not_asked[0])}{more}")
+        counts = Counter(result.status for result in self.results)
+        summary = ", ".join(f"{count} {status.replace('-', ' ')}" for status, count in sorted(counts.items()))
+        return [*lines, f"{len(self.results)} checks in {self.seconds:.1f} s: {summary}"]
 
     def as_data(self) -> dict[str, Any]:
-        """The same for `--json`."""
+        """Return the report for `--json`."""
         return {
-            "checks": [outcome.as_data() for outcome in self.outcomes],
-            "notes": [_told(note) for note in self.notes],
+            "checks": [result.as_data() for result in self.results],
+            "notes": [_as_data(note) for note in self.notes],
             "problems": [problem.as_data() for problem in self.problems],
             "seconds": round(self.seconds, 2),
         }
 
 
-def _line(told: Told) -> str:
-    path, text = told
+def _line(note: Note) -> str:
+    path, text = note
     return f"{dotted(path)}: {text}" if path else text
 
 
-def _told(told: Told) -> dict[str, str]:
-    path, text = told
+def _as_data(note: Note) -> dict[str, str]:
+    path, text = note
     return {"path": dotted(path), "message": text}

@@ -57,8 +57,10 @@ def explanation(code: str) -> str | None:
         from launcher.preflight import CHECKS
 
         severity, why = asked[code]
-        check = next(check.name for check in CHECKS if code in check.codes)
-        found = f"The check {check!r} finds it by asking AWS: `launch SPEC --check` repeats it and changes nothing."
+        check = next(check for check in CHECKS if code in check.codes)
+        found = (
+            f"Found by the check {check.name!r}: {check.question} `launch SPEC --check` repeats it and changes nothing."
+        )
         silence = f"`--ignore {code}` suppresses it, for anything that will be right by the time the job runs."
         return f"{code} ({severity}, found by asking AWS)\n\n{why}\n\n{found}\n{silence}\n"
     return None

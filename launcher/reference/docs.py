@@ -175,12 +175,11 @@ def codes_table() -> str:
 
 def preflight_table() -> str:
     """Return a table of preflight's codes, grouped by check."""
-    rows = [
-        f"| {check.name} | `{code}` | {severity} | {_in_cell(why)} |"
-        for check in CHECKS
-        for code, (severity, why) in check.codes.items()
-    ]
-    return "\n".join(["| check | code | severity | why |", "|---|---|---|---|", *rows])
+    rows = []
+    for check in CHECKS:
+        rows.append(f"| **{check.name}**: {_in_cell(check.question)} | | |")
+        rows += [f"| `{code}` | {severity} | {_in_cell(why)} |" for code, (severity, why) in check.codes.items()]
+    return "\n".join(["| code | severity | why |", "|---|---|---|", *rows])
 
 
 def _in_cell(text: str) -> str:

@@ -1,1 +1,1 @@
-"""Checks of permissions: the role, its policies, bucket policies, KMS keys."""
+"""Checks of permissions: the role and its policies, bucket policies, KMS keys."""

@@ -1,7 +1,7 @@
-"""The KMS keys that nobody names in a spec: those with which the data is encrypted, and those of the buckets written to.
+"""KMS keys that no spec names: those that encrypted the data, and the default keys of the buckets written to.
 
-Reading an object needs kms:Decrypt on its key, and S3 encrypts with the bucket's own key where a request names none. Whoever
-forgot either has a role that may do all to S3, and is denied all the same.
+Reading an object needs kms:Decrypt on its key, and S3 encrypts with the bucket's default key if a request names none. A role
+without permission for these keys is denied even if it may do everything in S3.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _KMS = ("aws:kms", "aws:kms:dsse")
 
 
 def keys_of_data(subject: Subject, reads: list[tuple[SpecPath, Place]]) -> Iterator[tuple[SpecPath, str]]:
-    """The key's ARN of one object below each prefix, where KMS encrypted it; what cannot be asked is passed over."""
+    """Yield the ARN of the key of one object below each prefix, if KMS encrypted it; prefixes that you may not read are skipped."""
     for (path, _), outcome in at_once(lambda read: _key_of_object(subject, read[1]), reads):
         if arn := outcome.result():
             yield path, arn
 
 
 def key_of_bucket(subject: Subject, bucket: str) -> str | None:
-    """The ARN of the key with which S3 encrypts what is written to a bucket without a word of keys, if KMS does it."""
+    """Return the ARN of the bucket's default key, if KMS encrypts it."""
     try:
         answer = subject.ask("s3", "get_bucket_encryption", Bucket=bucket)
         for rule in answer["ServerSideEncryptionConfiguration"]["Rules"]:
@@ -34,12 +34,12 @@ def key_of_bucket(subject: Subject, bucket: str) -> str | None:
             if default.get("SSEAlgorithm") in _KMS and default.get("KMSMasterKeyID"):
                 return str(described_key(subject, default["KMSMasterKeyID"])["Arn"])
     except AwsError as error:
-        _pass_over(error)
+        _ignore(error)
     return None
 
 
 def first_keys(subject: Subject, place: Place) -> list[str]:
-    """Some keys below a prefix, without folder markers. Raises AwsError."""
+    """Return some keys below a prefix, without folder markers. Raises AwsError."""
     page = subject.ask("s3", "list_objects_v2", Bucket=place.bucket, Prefix=place.key, MaxKeys=10)
     return [each["Key"] for each in page.get("Contents", ()) if not each["Key"].endswith("/")]
 
@@ -51,11 +51,11 @@ def _key_of_object(subject: Subject, place: Place) -> str | None:
             if head.get("ServerSideEncryption") in _KMS and head.get("SSEKMSKeyId"):
                 return str(described_key(subject, head["SSEKMSKeyId"])["Arn"])
     except AwsError as error:
-        _pass_over(error)
+        _ignore(error)
     return None
 
 
-def _pass_over(error: AwsError) -> None:
-    """What the caller may not see is no news about the role."""
+def _ignore(error: AwsError) -> None:
+    """Ignore an error: what you may not see says nothing about the role. Raises it if the credentials have expired."""
     if error.is_expired:
         raise error

@@ -1,4 +1,4 @@
-"""KMS keys: whether each that the request names exists here, is enabled, and is of the kind that encrypts."""
+"""KMS keys that the request names: whether each exists here, is enabled, and can encrypt."""
 
 from __future__ import annotations
 
@@ -8,40 +8,39 @@ from typing import Any
 
 from launcher.aws.account import AwsError
 from launcher.errors import SpecPath
-from launcher.preflight.asking import each
-from launcher.preflight.check import Check, Found, Subject
+from launcher.preflight.check import Check, Finding, Subject
 
 STATES = {
-    "Disabled": ("is disabled", "enable it: aws kms enable-key --key-id {key}"),
-    "PendingDeletion": ("is about to be deleted", "name another, or: aws kms cancel-key-deletion --key-id {key}"),
-    "PendingReplicaDeletion": ("is about to be deleted", "name another"),
+    "Disabled": ("is disabled", "run aws kms enable-key --key-id {key}"),
+    "PendingDeletion": ("is scheduled for deletion", "name another, or run aws kms cancel-key-deletion --key-id {key}"),
+    "PendingReplicaDeletion": ("is scheduled for deletion", "name another"),
     "PendingImport": ("has no key material yet", "import it, or name another"),
-    "Unavailable": ("is unavailable, as its key store is disconnected", "connect the store, or name another"),
+    "Unavailable": ("is unavailable because its key store is disconnected", "connect the store, or name another"),
 }
 
 
 def named_keys(subject: Subject) -> list[tuple[SpecPath, str]]:
-    """The keys that the request names, with their places in the spec."""
-    said = (
+    """Return the keys that the request names, each with its path in the spec."""
+    named = (
         (("output_data_config", "kms_key_id"), subject.draft.get("OutputDataConfig.KmsKeyId")),
         (("resource_config", "volume_kms_key_id"), subject.draft.get("ResourceConfig.VolumeKmsKeyId")),
     )
-    return [(path, key) for path, key in said if key]
+    return [(path, key) for path, key in named if key]
 
 
 def described_key(subject: Subject, key: str) -> dict[str, Any]:
-    """KMS's description of a key, whichever way it is named: id, alias, or the ARN of either. Raises AwsError."""
+    """Return KMS's description of a key, named by ID, alias, or the ARN of either. Raises AwsError."""
     known: dict[str, Any] = subject.ask("kms", "describe_key", KeyId=key)["KeyMetadata"]
     return known
 
 
-def keys_can_encrypt(subject: Subject) -> Iterator[Found]:
+def keys_can_encrypt(subject: Subject) -> Iterator[Finding]:
     """Ask KMS about each key."""
 
-    def look(path: SpecPath, key: str) -> Iterator[Found]:
+    def look(path: SpecPath, key: str) -> Iterator[Finding]:
         here, elsewhere = subject.account.region, re.match(r"arn:[^:]*:kms:([^:]+):", key)
         if elsewhere and elsewhere[1] != here:
-            yield path, "key-region", f"lies in {elsewhere[1]}, but the job runs in {here}; name a key of {here}"
+            yield path, "key-region", f"is in {elsewhere[1]}, but the job runs in {here}; name a key in {here}"
             return
         try:
             known = described_key(subject, key)
@@ -51,15 +50,15 @@ def keys_can_encrypt(subject: Subject) -> Iterator[Found]:
             yield (
                 path,
                 "key-missing",
-                f"{key!r} is no key of this account in {here}; `aws kms list-aliases` shows those there are",
+                f"this account has no key {key!r} in {here}; `aws kms list-aliases` lists its keys",
             )
             return
         yield from _unfit(path, key, known)
 
-    yield from each(subject, named_keys(subject), look)
+    yield from subject.each(named_keys(subject), look)
 
 
-def _unfit(path: SpecPath, key: str, known: dict[str, Any]) -> Iterator[Found]:
+def _unfit(path: SpecPath, key: str, known: dict[str, Any]) -> Iterator[Finding]:
     state = known.get("KeyState", "Enabled")
     if state in STATES:
         wrong, remedy = STATES[state]
@@ -69,20 +68,21 @@ def _unfit(path: SpecPath, key: str, known: dict[str, Any]) -> Iterator[Found]:
         yield (
             path,
             "key-kind",
-            f"{key!r} is a key of {spec} for {usage}; name one of SYMMETRIC_DEFAULT for ENCRYPT_DECRYPT",
+            f"{key!r} is a {spec} key for {usage}; name a SYMMETRIC_DEFAULT key for ENCRYPT_DECRYPT",
         )
 
 
 CHECK = Check(
     "keys",
+    "Does each KMS key that the spec names exist, and can it encrypt?",
     keys_can_encrypt,
     {
-        "key-region": ("error", "A KMS key works in the region where it was made only."),
+        "key-region": ("error", "A KMS key works only in its own region."),
         "key-missing": ("error", "There is no such KMS key or alias in this account and region."),
         "key-disabled": (
             "error",
-            "The KMS key cannot encrypt now: disabled, without material, or about to be deleted.",
+            "The KMS key cannot encrypt now: disabled, without material, or scheduled for deletion.",
         ),
-        "key-kind": ("error", "S3 and EBS encrypt with symmetric KMS keys only."),
+        "key-kind": ("error", "S3 and EBS encrypt only with symmetric KMS keys."),
     },
 )

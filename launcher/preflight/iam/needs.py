@@ -1,6 +1,6 @@
-"""What the job's role has to be allowed: the actions, and the resources that they are for.
+"""The permissions that the job's role needs: actions, and the resources they are for.
 
-Source: developer guide, sagemaker-roles, "CreateTrainingJob API: Execution Role Permissions"; S3 and KMS developer guides for
+Source: developer guide, sagemaker-roles, "CreateTrainingJob API: Execution Role Permissions"; the S3 and KMS developer guides for
 what a multipart upload with a key needs.
 """
 
@@ -19,34 +19,34 @@ from launcher.preflight.iam.keys import described_key, named_keys
 from launcher.preflight.iam.role import ROLE
 from launcher.preflight.image import ecr_image
 from launcher.preflight.s3.directory_buckets import directory_buckets
-from launcher.preflight.uses import channels, code_place, connectors, place_of
+from launcher.preflight.uses import channels, code_path, place_of, prefixes_read
 from launcher.s3.uri import Place
 
 _PULL = ("ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer", "ecr:BatchCheckLayerAvailability")
-_MAKE = ("ec2:CreateNetworkInterface", "ec2:CreateNetworkInterfacePermission")
-_TIDY = ("ec2:DeleteNetworkInterface", "ec2:DeleteNetworkInterfacePermission")
-_SEE = tuple(
+_CREATE_INTERFACES = ("ec2:CreateNetworkInterface", "ec2:CreateNetworkInterfacePermission")
+_DELETE_INTERFACES = ("ec2:DeleteNetworkInterface", "ec2:DeleteNetworkInterfacePermission")
+_DESCRIBE_NETWORK = tuple(
     f"ec2:Describe{what}" for what in ("NetworkInterfaces", "Vpcs", "DhcpOptions", "Subnets", "SecurityGroups")
 )
 _LOG = ("logs:CreateLogStream", "logs:PutLogEvents")
 _LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 _OUTPUT_KEY: SpecPath = ("output_data_config", "kms_key_id")
-_SOME_KEY = "object"  # stands for the keys below a prefix
+_SOME_KEY = "object"  # a made-up key below a prefix
 
 
 class Need(NamedTuple):
     """One action on one resource."""
 
-    path: SpecPath  # what in the spec needs it
+    path: SpecPath  # the place in the spec that needs it
     action: str
     resource: str  # its ARN, or "*"
-    told: str  # the resource as people write it
-    is_vital: bool  # whether the job surely fails without
-    place: Place | None = None  # in S3, of which a real key can be looked up where a made-up one is refused
+    shown: str  # the resource in messages
+    is_vital: bool  # whether the job surely fails without it
+    place: Place | None = None  # in S3; a real key below it can be looked up if a made-up one is refused
 
 
 def needs(subject: Subject, partition: str, account: str) -> Iterator[Need]:
-    """Everything that the role needs; `partition` and `account` are its own."""
+    """Yield everything that the role needs; `partition` and `account` are those of the role."""
     region = subject.account.region
     yield from s3_needs(subject, partition)
     for bucket, use in directory_buckets(subject).items():
@@ -56,39 +56,31 @@ def needs(subject: Subject, partition: str, account: str) -> Iterator[Need]:
     yield from _of_image(subject, partition, account)
     if subject.draft.get("VpcConfig"):
         interfaces = f"arn:{partition}:ec2:{region}:{account}:network-interface/*"
-        for action in (*_MAKE, *_TIDY):
-            yield Need(("vpc_config",), action, interfaces, "network interfaces", action in _MAKE)
-        for action in _SEE:
+        for action in (*_CREATE_INTERFACES, *_DELETE_INTERFACES):
+            yield Need(("vpc_config",), action, interfaces, "network interfaces", action in _CREATE_INTERFACES)
+        for action in _DESCRIBE_NETWORK:
             yield Need(("vpc_config",), action, "*", "the network", False)
     stream = f"arn:{partition}:logs:{region}:{account}:log-group:{_LOG_GROUP}:log-stream:{subject.request['TrainingJobName']}/a"
     for action in _LOG:
         yield Need(ROLE, action, stream, f"the log group {_LOG_GROUP}", False)
 
 
-def prefixes_read(subject: Subject) -> list[tuple[SpecPath, Place]]:
-    """The prefixes that are read, by SageMaker or by the script."""
-    reads: list[tuple[SpecPath, Place]] = [
-        (entry.path("s3_uri"), place) for entry, place in channels(subject, "S3Prefix")
-    ]
-    return reads + [(("channels", name, "s3_uri"), place) for name, place in connectors(subject)]
-
-
 def s3_needs(subject: Subject, partition: str) -> Iterator[Need]:
-    """What the role needs of S3."""
+    """Yield what the role needs in S3."""
     for path, place in prefixes_read(subject):
-        yield from _list_and_read(path, place, partition, looked_up=True)
+        yield from _list_and_read(path, place, partition, may_look_up=True)
     for kind in ("ManifestFile", "AugmentedManifestFile"):
         for entry, place in channels(subject, kind):
             yield from _on_object("s3:GetObject", entry.path("s3_uri"), place, partition)
-    code = place_of(subject.plan.code_uri or "")
+    code = place_of(subject.code_uri or "")
     if code is not None:
         archive = Place(code.bucket, code.key + contract.CODE_ARCHIVE)
-        yield from _on_object("s3:GetObject", code_place(subject), archive, partition)
+        yield from _on_object("s3:GetObject", code_path(subject), archive, partition)
     checkpoints = place_of(subject.draft.get("CheckpointConfig.S3Uri") or "")
     if checkpoints is not None:
-        yield from _list_and_read(("checkpoint_config", "s3_uri"), checkpoints, partition, looked_up=False)
+        yield from _list_and_read(("checkpoint_config", "s3_uri"), checkpoints, partition, may_look_up=False)
         for need in _on_object("s3:PutObject", ("checkpoint_config", "s3_uri"), _below(checkpoints), partition):
-            yield need._replace(told=f"{checkpoints}*")
+            yield need._replace(shown=f"{checkpoints}*")
     for key, member, is_vital in (
         ("output_data_config", "OutputDataConfig", True),
         ("debug_hook_config", "DebugHookConfig", False),
@@ -99,24 +91,24 @@ def s3_needs(subject: Subject, partition: str) -> Iterator[Need]:
         if output is not None:
             below = _below(Place(output.bucket, _folder(output.key) + subject.request["TrainingJobName"]))
             for need in _on_object("s3:PutObject", (key, "s3_output_path"), below, partition):
-                yield need._replace(told=str(output), is_vital=is_vital)
+                yield need._replace(shown=str(output), is_vital=is_vital)
 
 
-def _list_and_read(path: SpecPath, place: Place, partition: str, *, looked_up: bool) -> Iterator[Need]:
+def _list_and_read(path: SpecPath, place: Place, partition: str, *, may_look_up: bool) -> Iterator[Need]:
     for need in _on_object("s3:GetObject", path, _below(place), partition):
-        yield need._replace(told=f"{place}*", place=place if looked_up else None)
+        yield need._replace(shown=f"{place}*", place=place if may_look_up else None)
         bucket = f"arn:{partition}:s3:::{place.bucket}"
         yield Need(path, "s3:ListBucket", bucket, f"the bucket {place.bucket}", True, place)
 
 
 def _on_object(action: str, path: SpecPath, place: Place, partition: str) -> Iterator[Need]:
-    """An action on one key of a bucket; access points and directory buckets have ARNs and actions of their own."""
+    """Yield an action on one key of a bucket; access points and directory buckets have their own ARNs and actions."""
     if not re.match(r"arn:|.*(-s3alias|--x-s3)$", place.bucket):
         yield Need(path, action, f"arn:{partition}:s3:::{place.bucket}/{place.key}", str(place), True)
 
 
 def _below(place: Place) -> Place:
-    """A key that stands for those that begin with a prefix: prefixes are mostly folders, with or without their '/'."""
+    """Return a key that stands for all keys with a prefix: most prefixes are folders, with or without the final '/'."""
     return Place(place.bucket, _folder(place.key) + _SOME_KEY)
 
 
@@ -128,14 +120,14 @@ def _of_keys(subject: Subject) -> Iterator[Need]:
     for path, arn in keys_of_data(subject, prefixes_read(subject)):
         yield Need(path, "kms:Decrypt", arn, f"the data's key {arn}", True)
     named = dict(named_keys(subject))
-    for path, its in buckets_keys(subject, named):
-        # A warning: the service model says that SageMaker names S3's own key where the request names none.
+    for path, its in default_keys(subject, named):
+        # A warning only: by the service model SageMaker names S3's own key if the request names none.
         yield Need(path, "kms:GenerateDataKey", its, f"the bucket's key {its}", False)
     for path, key in named.items():
         try:
             arn = described_key(subject, key)["Arn"]
         except AwsError:
-            continue  # the check of the keys tells
+            continue  # reported by `keys`
         if path == _OUTPUT_KEY:
             yield Need(path, "kms:GenerateDataKey", arn, arn, True)
             yield Need(path, "kms:Decrypt", arn, arn, False)
@@ -143,8 +135,8 @@ def _of_keys(subject: Subject) -> Iterator[Need]:
             yield Need(path, "kms:CreateGrant", arn, arn, False)
 
 
-def buckets_keys(subject: Subject, named: Mapping[SpecPath, str]) -> Iterator[tuple[SpecPath, str]]:
-    """The keys with which buckets encrypt what the job writes and names no key for; `named` are those of the spec."""
+def default_keys(subject: Subject, named: Mapping[SpecPath, str]) -> Iterator[tuple[SpecPath, str]]:
+    """Yield the default keys of buckets to which the job writes without naming a key; `named` are the keys in the spec."""
     output: SpecPath = ("output_data_config", "s3_output_path")
     written = [(output, subject.draft.get("OutputDataConfig.S3OutputPath"))] if _OUTPUT_KEY not in named else []
     written.append((("checkpoint_config", "s3_uri"), subject.draft.get("CheckpointConfig.S3Uri")))
@@ -163,5 +155,5 @@ def _of_image(subject: Subject, partition: str, account: str) -> Iterator[Need]:
     yield Need(("image",), "ecr:GetAuthorizationToken", "*", "ECR", image.account == account)
     arn = f"arn:{partition}:ecr:{image.region}:{image.account}:repository/{image.repository}"
     for action in _PULL:
-        # Of other accounts' images, AWS's own among them, it is not known whose word counts.
+        # For images of other accounts, AWS's included, their repository policy decides, which we cannot read.
         yield Need(("image",), action, arn, f"the repository {image.repository}", image.account == account)

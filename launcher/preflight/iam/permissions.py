@@ -1,8 +1,8 @@
-"""What the job's role may do: IAM simulates its policies; the answer is allowed, denied, or not known.
+"""What the job's role may do, as simulated by IAM: allowed, denied, or unknown.
 
-A simulation knows neither the policies of buckets, keys and repositories, which can allow what the role's own do not, nor the
-circumstances that conditions ask for. So a refusal counts only where no condition is left open (IAM names the context that
-it missed), and where the resource's own policy, if it has one, does not name the role. All else is silence.
+A simulation knows neither the policies of buckets, keys and repositories, which can allow what the role's own policies do not,
+nor the context that conditions depend on. So a refusal counts only if no condition is open (IAM lists the context keys it
+lacked) and the resource's own policy, if there is one, does not name the role. Everything else is not reported.
 """
 
 from __future__ import annotations
@@ -13,38 +13,37 @@ from typing import Any, NamedTuple
 
 from launcher.aws.account import AwsError
 from launcher.aws.threads import at_once
-from launcher.preflight.asking import listed
-from launcher.preflight.check import Check, Found, Subject
+from launcher.preflight.check import Check, Finding, Subject, as_list, joined
 from launcher.preflight.iam.encryption import first_keys
 from launcher.preflight.iam.needs import Need, needs
 from launcher.preflight.iam.role import described_role, own_role
 
 _TAG = "s3:ExistingObjectTag/"
 _NO_POLICY = ("NoSuchBucketPolicy", "RepositoryPolicyNotFoundException")
-_NO_RESOURCE = ("NoSuchBucket", "RepositoryNotFoundException", "NotFoundException")  # other checks tell
+_NO_RESOURCE = ("NoSuchBucket", "RepositoryNotFoundException", "NotFoundException")  # reported by other checks
 Context = tuple[tuple[str, str], ...]
 
 
 class Verdict(NamedTuple):
-    """What IAM says of one action on one resource."""
+    """IAM's decision on one action on one resource."""
 
     decision: str  # allowed, implicitDeny or explicitDeny
-    missing: tuple[str, ...] = ()  # what conditions asked for, and nobody knows
+    missing: tuple[str, ...] = ()  # context keys of conditions that are unknown
 
     @property
     def is_denied(self) -> bool:
-        """Whether it is denied in all circumstances."""
+        """Whether it is denied under all circumstances."""
         return self.decision != "allowed" and not self.missing
 
 
 _UNKNOWN = Verdict("implicitDeny", ("?",))
 
 
-def role_is_allowed(subject: Subject) -> Iterator[Found]:
+def role_is_allowed(subject: Subject) -> Iterator[Finding]:
     """Simulate what the job needs. Raises AwsError."""
     parts = own_role(subject)
     if parts is None or described_role(subject, parts["name"]) is None:
-        return  # the check of the role tells
+        return  # reported by `role`
     wanted = list(dict.fromkeys(needs(subject, parts["partition"], parts["account"])))
     verdicts = _simulated(subject, wanted)
     suspects = [(need, verdicts[need.action, need.resource]) for need in wanted]
@@ -56,23 +55,24 @@ def role_is_allowed(subject: Subject) -> Iterator[Found]:
             subject.could_not_ask(need.path, error)
         elif outcome.result():
             code = "role-denied" if need.is_vital else "role-lacks"
-            denied.setdefault((need.path, code, need.told), []).append(need.action)
-    for (path, code, told), actions in denied.items():
-        said = listed(sorted(actions), 5)
-        yield path, code, f"the role {parts['name']!r} is not allowed {said} on {told}; allow it in the role's policies"
+            denied.setdefault((need.path, code, need.shown), []).append(need.action)
+    for (path, code, resource), actions in denied.items():
+        missing = joined(sorted(actions), 5)
+        message = f"the role {parts['name']!r} is not allowed {missing} on {resource}; allow it in the role's policies"
+        yield path, code, message
 
 
 def _is_denied(subject: Subject, role: str, need: Need, verdict: Verdict) -> bool:
-    """Whether a refusal holds when looked at more closely. Raises AwsError."""
+    """Whether a refusal is confirmed by a closer look. Raises AwsError."""
     if need.place is not None:
-        verdict = _on_what_is_there(subject, need, verdict)
+        verdict = _with_real_key(subject, need, verdict)
     if not verdict.is_denied:
         return False
     return verdict.decision == "explicitDeny" or not _may_be_granted(subject, role, need)
 
 
-def _on_what_is_there(subject: Subject, need: Need, verdict: Verdict) -> Verdict:
-    """Ask again with the prefix that is listed, or with a key that exists and its tags."""
+def _with_real_key(subject: Subject, need: Need, verdict: Verdict) -> Verdict:
+    """Simulate again with the prefix that is listed, or with an existing key and its tags."""
     assert need.place is not None
     bucket, prefix = need.place
     if need.action == "s3:ListBucket":
@@ -80,7 +80,7 @@ def _on_what_is_there(subject: Subject, need: Need, verdict: Verdict) -> Verdict
         return verdict if verdict.is_denied else _asked(subject, need, (("s3:prefix", folder),))
     keys = first_keys(subject, need.place)
     if not keys:
-        return _UNKNOWN  # of an empty prefix other checks tell
+        return _UNKNOWN  # other checks report an empty prefix
     arn = need.resource.partition("/")[0]
     real = need._replace(resource=f"{arn}/{keys[0]}")
     verdict = _asked(subject, real, ())
@@ -98,7 +98,7 @@ def _asked(subject: Subject, need: Need, context: Context) -> Verdict:
 
 
 def _simulated(subject: Subject, wanted: Sequence[Need]) -> dict[tuple[str, str], Verdict]:
-    """IAM's verdict on each need; actions on the same resources share a question. Raises AwsError."""
+    """Return IAM's verdict on each need; actions on the same resources share a question. Raises AwsError."""
     resources: dict[str, set[str]] = {}
     for need in wanted:
         resources.setdefault(need.action, set()).add(need.resource)
@@ -137,7 +137,7 @@ def _simulate(
 
 
 def _verdict(result: Mapping[str, Any], resource: str, asked: int) -> Verdict:
-    """One resource's part of an EvaluationResult, which has one for each resource where several were asked about."""
+    """Return one resource's part of an EvaluationResult, which has a part per resource if the question had several."""
     missing = list(result.get("MissingContextValues", ()))
     if result.get("OrganizationsDecisionDetail", {}).get("AllowedByOrganizations") is False:
         missing.append("organization")  # its policies' conditions are not simulated
@@ -179,31 +179,31 @@ def _may_be_granted(subject: Subject, role: str, need: Need) -> bool:
 
 
 def may_name(policy: Mapping[str, Any], role: str) -> bool:
-    """Whether a resource's policy allows anything to the role itself, or to anybody."""
-    statements = policy.get("Statement", [])
-    for statement in [statements] if isinstance(statements, dict) else statements:
+    """Whether a resource's policy allows anything to the role itself, or to everyone."""
+    for statement in as_list(policy.get("Statement")):
         if statement.get("Effect") == "Allow":
             principal = statement.get("Principal", "*")
             named = principal.values() if isinstance(principal, dict) else [principal]
-            flat: Iterable[Any] = [name for each in named for name in (each if isinstance(each, list) else [each])]
+            flat: Iterable[Any] = [name for each in named for name in as_list(each)]
             if any(name == "*" or _is_role(str(name), role) for name in flat):
                 return True
     return False
 
 
 def _is_role(principal: str, role: str) -> bool:
-    """Whether a principal is the role, one of its sessions, or an id that may be its own; roles' ids begin with AROA."""
+    """Whether a principal is the role, one of its sessions, or an ID that may be its own; role IDs begin with AROA."""
     return role in principal.split("/") or principal.startswith("AROA")
 
 
 CHECK = Check(
     "permissions",
+    "Do the role's policies allow what the job needs?",
     role_is_allowed,
     {
-        "role-denied": ("error", "The role's policies do not allow what the job cannot do without."),
+        "role-denied": ("error", "The role's policies do not allow something that the job needs."),
         "role-lacks": (
             "warning",
-            "The role's policies do not allow what jobs normally need, such as to write their log.",
+            "The role's policies do not allow something that jobs normally need, such as writing their log.",
         ),
     },
 )

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from launcher.aws.account import AwsError
-from launcher.preflight.check import Check, Found, Subject
+from launcher.preflight.check import Check, Finding, Subject
 from launcher.preflight.network.security_groups import admits
 from launcher.preflight.network.vpc import GROUPS, group_ids, groups, ranges, subnets, vpc_id
 from launcher.preflight.quota.machines import alternatives
 
-_FOR_TALK = (32768, 60999)  # Linux's ephemeral ports, which gloo and NCCL listen on; a rule for both ends is for all
+_EPHEMERAL = (32768, 60999)  # the ends of Linux's ephemeral ports, which gloo and NCCL listen on
 
 
-def groups_fit(subject: Subject) -> Iterator[Found]:
-    """Whether the security groups exist, in the subnets' VPC, and let several hosts talk. Raises AwsError."""
+def groups_fit(subject: Subject) -> Iterator[Finding]:
+    """Look at the security groups: they must exist, in the subnets' VPC, and let several hosts talk. Raises AwsError."""
     own = group_ids(subject)
     if not own:
         return
@@ -27,17 +27,17 @@ def groups_fit(subject: Subject) -> Iterator[Found]:
             yield (
                 path,
                 "security-group-missing",
-                f"{name} does not exist in {here}; name a group of {vpc or 'the VPC of the subnets'}",
+                f"{name} does not exist in {here}; name a group in {vpc or 'the VPC of the subnets'}",
             )
         elif vpc is not None and known[name].get("VpcId") not in (vpc, None) and not _is_lent(subject, name, vpc):
             its = known[name]["VpcId"]
-            yield path, "security-group-vpc", f"{name} is of {its}, but the subnets are in {vpc}; name a group of {vpc}"
+            yield path, "security-group-vpc", f"{name} is in {its}, but the subnets are in {vpc}; name a group in {vpc}"
     if len(known) == len(set(own)):
         yield from _hosts_talk(subject)
 
 
 def _is_lent(subject: Subject, group: str, vpc: str) -> bool:
-    """Whether a group of another VPC is associated with this one; where that cannot be asked, it is not."""
+    """Whether a group of another VPC is associated with this one; not if you may not ask."""
     filters = [{"Name": "group-id", "Values": [group]}, {"Name": "vpc-id", "Values": [vpc]}]
     try:
         answer = subject.ask("ec2", "describe_security_group_vpc_associations", Filters=filters)
@@ -47,15 +47,15 @@ def _is_lent(subject: Subject, group: str, vpc: str) -> bool:
     return any(each.get("State") == "associated" for each in answer.get("SecurityGroupVpcAssociations", ()))
 
 
-def _hosts_talk(subject: Subject) -> Iterator[Found]:
-    """Several hosts talk to each other only where their groups let themselves in, and out to themselves."""
+def _hosts_talk(subject: Subject) -> Iterator[Finding]:
+    """Find groups that do not let the job's hosts in from, or out to, each other."""
     most = max(alternatives(subject.draft), key=lambda choice: sum(each.instances for each in choice), default=[])
     if sum(each.instances for each in most) < 2:
         return
     own, members = group_ids(subject), groups(subject)
     cidrs = ranges(subnets(subject))
     has_efa = any(each.has_efa for each in most)
-    ports: tuple[int | None, ...] = (None,) if has_efa else _FOR_TALK
+    ports: tuple[int | None, ...] = (None,) if has_efa else _EPHEMERAL
     what = "all traffic, as EFA needs," if has_efa else "TCP"
     for outbound, direction in ((False, "in from"), (True, "out to")):
         if not all(admits(members, port, own, cidrs, outbound=outbound) for port in ports):
@@ -71,13 +71,14 @@ def _hosts_talk(subject: Subject) -> Iterator[Found]:
 
 CHECK = Check(
     "security groups",
+    "Do the security groups exist, in the subnets' VPC, and let the job's hosts talk to each other?",
     groups_fit,
     {
         "security-group-missing": ("error", "There is no such security group in this account and region."),
-        "security-group-vpc": ("error", "A security group serves the VPC that it is of."),
+        "security-group-vpc": ("error", "A security group works only in its own VPC."),
         "hosts-cannot-talk": (
             "warning",
-            "Security groups keep the job's hosts from each other; ranks wait until they give up.",
+            "Security groups block traffic between the job's hosts; ranks wait until they time out.",
         ),
     },
 )

@@ -1,27 +1,25 @@
 """Network ACLs of the job's subnets: whether they let HTTPS out to S3, and its answers in.
 
-They know no connections, so that answers need a rule of their own: inbound, on the ports from which Linux asks. What surely
-lets nothing through counts: rules are tried by their numbers, and the first that fits decides. A rule for a part of the addresses
-may be the right part, but S3's own are public, so that rules for private ranges help only where an endpoint is inside the VPC.
+ACLs are stateless, so answers need their own inbound rule, on the ports from which Linux connects. Only what surely lets
+nothing through counts: rules are tried by number, and the first match decides. A rule for a part of the addresses may be the
+right part. But the addresses of S3 are public, so rules for private ranges help only with an endpoint inside the VPC.
 """
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from launcher.preflight.asking import listed
-from launcher.preflight.check import Check, Found, Subject
-from launcher.preflight.network.s3_route import is_for_s3
+from launcher.preflight.check import Check, Finding, Subject, joined
+from launcher.preflight.network.s3_route import is_for_s3, is_private
 from launcher.preflight.network.vpc import SUBNETS, subnet_ids, subnets, vpc_id
 
 _TCP = ("-1", "6")
 _HTTPS = (443, 443)
-_ANSWERS = (1024, 65535)  # ports of clients, as far as any system uses them
+_ANSWERS = (1024, 65535)  # the client ports of any operating system
 
 
-def acls_let_s3_through(subject: Subject) -> Iterator[Found]:
+def acls_let_s3_through(subject: Subject) -> Iterator[Finding]:
     """Ask for the ACL of each subnet. Raises AwsError."""
     vpc = vpc_id(subject) if subnet_ids(subject) else None
     if vpc is None:
@@ -31,7 +29,7 @@ def acls_let_s3_through(subject: Subject) -> Iterator[Found]:
     of_vpc = [{"Name": "vpc-id", "Values": [vpc]}]
     endpoints = subject.ask("ec2", "describe_vpc_endpoints", Filters=of_vpc).get("VpcEndpoints", ())
     inside = [each for each in endpoints if is_for_s3(each) and each.get("VpcEndpointType") == "Interface"]
-    beside = {name for each in inside for name in each.get("SubnetIds", ())}  # ACLs do not stand within a subnet
+    beside = {name for each in inside for name in each.get("SubnetIds", ())}  # ACLs do not apply within a subnet
     closed: dict[str, list[str]] = {}
     for acl in acls:
         ways = [
@@ -44,17 +42,24 @@ def acls_let_s3_through(subject: Subject) -> Iterator[Found]:
         ]
         names = {str(each.get("SubnetId")) for each in acl.get("Associations", ())} & {*subnet_ids(subject)} - beside
         if ways and names:
-            closed[f"{acl['NetworkAclId']} lets no {' and no '.join(ways)}"] = sorted(names)
+            closed[f"{acl['NetworkAclId']} does not let {' or '.join(ways)}"] = sorted(names)
     if closed:
         count = sum(map(len, closed.values()))
         code = "network-acl-closed" if count == len(subnets(subject)) else "network-acl-closed-in-some"
-        told = listed(f"{words} for {listed(names)}" for words, names in closed.items())
+        shown = joined(f"{words} for {joined(names)}" for words, names in closed.items())
         remedy = "allow TCP 443 out to 0.0.0.0/0 and TCP 1024-65535 in from 0.0.0.0/0"
-        yield SUBNETS, code, f"the network ACL {told}, so the job does not reach S3; {remedy}"
+        yield SUBNETS, code, f"the network ACL {shown}, so the job cannot reach S3; {remedy}"
 
 
 def lets_through(entries: Any, is_out: bool, ports: tuple[int, int], *, private: bool) -> bool:
-    """Whether an ACL's entries may let TCP through on one of the ports, one way; `private`: among private addresses, too."""
+    """Whether an ACL's entries may let TCP through.
+
+    Args:
+        entries: The entries, as DescribeNetworkAcls returns them.
+        is_out: Outbound rather than inbound.
+        ports: First and last port; one open port is enough.
+        private: Whether rules for private addresses count.
+    """
     rules = [each for each in entries if bool(each.get("Egress")) == is_out and str(each.get("Protocol")) in _TCP]
     denied: list[tuple[int, int]] = []  # ports that are denied to all of IPv4
     for rule in sorted(rules, key=lambda each: int(each.get("RuleNumber", 0))):
@@ -68,12 +73,12 @@ def lets_through(entries: Any, is_out: bool, ports: tuple[int, int], *, private:
 
 
 def _ports(rule: Mapping[str, Any]) -> tuple[int, int]:
-    said = rule.get("PortRange") or {}
-    return (0, 65535) if str(rule.get("Protocol")) == "-1" or not said else (int(said["From"]), int(said["To"]))
+    ports = rule.get("PortRange") or {}
+    return (0, 65535) if str(rule.get("Protocol")) == "-1" or not ports else (int(ports["From"]), int(ports["To"]))
 
 
 def _is_left(first: int, last: int, denied: list[tuple[int, int]]) -> bool:
-    """Whether any port of a range is not denied before."""
+    """Whether any port of a range is not denied by an earlier rule."""
     at = first
     for start, end in sorted(denied):
         if start <= at <= end:
@@ -82,21 +87,18 @@ def _is_left(first: int, last: int, denied: list[tuple[int, int]]) -> bool:
 
 
 def _is_private(rule: Mapping[str, Any]) -> bool:
-    place = rule.get("CidrBlock")
-    if not place:
-        return False  # IPv6, of which S3 has addresses
-    network = ipaddress.ip_network(place, strict=False)
-    return network.prefixlen > 0 and network.is_private
+    return is_private(str(rule.get("CidrBlock", "")))  # not IPv6, since S3 has public IPv6 addresses
 
 
 CHECK = Check(
     "network ACLs",
+    "Do the network ACLs let HTTPS out to S3, and its answers in?",
     acls_let_s3_through,
     {
-        "network-acl-closed": ("error", "The network ACLs of all the job's subnets keep S3 out."),
+        "network-acl-closed": ("error", "The network ACLs of all the job's subnets block S3."),
         "network-acl-closed-in-some": (
             "warning",
-            "The network ACL of one of the subnets, which the job may land in, keeps S3 out.",
+            "The network ACL of one subnet, in which the job may be placed, blocks S3.",
         ),
     },
 )

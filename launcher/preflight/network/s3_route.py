@@ -1,7 +1,7 @@
-"""The way from the job's subnets to S3: without one, a job in a VPC waits for its data until it fails.
+"""The route from the job's subnets to S3: without one, a job in a VPC waits for its data until it fails.
 
-The interfaces that SageMaker makes have no public addresses, so an internet gateway is no way out for them. What may be one,
-such as a transit gateway or a firewall, is taken for one.
+The interfaces that SageMaker creates have no public addresses, so an internet gateway is no route for them. A target that may
+lead to S3, such as a transit gateway or a firewall, counts as a route.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal
 
 from launcher.aws.account import AwsError
-from launcher.preflight.asking import listed
-from launcher.preflight.check import Check, Found, Subject
+from launcher.preflight.check import Check, Finding, Subject, joined
 from launcher.preflight.network.security_groups import leaves_for
 from launcher.preflight.network.vpc import CLOSED, SUBNETS, group_ids, groups, subnet_ids, subnets, vpc_id
 
@@ -29,7 +28,7 @@ _TARGETS = (
 Way = Literal["yes", "internet gateway", "no"]
 
 
-def s3_is_reached(subject: Subject) -> Iterator[Found]:
+def s3_is_reached(subject: Subject) -> Iterator[Finding]:
     """Follow the route table of each subnet: an S3 endpoint, NAT, or another way out. Raises AwsError."""
     vpc = vpc_id(subject) if subnet_ids(subject) else None
     if vpc is None:
@@ -39,7 +38,7 @@ def s3_is_reached(subject: Subject) -> Iterator[Found]:
     endpoints = subject.ask("ec2", "describe_vpc_endpoints", Filters=of_vpc).get("VpcEndpoints", ())
     yield from _groups_let_out(subject, endpoints)
     if any(is_for_s3(each) and each.get("VpcEndpointType") == "Interface" for each in endpoints):
-        return  # reached inside the VPC, whatever the routes
+        return  # reachable inside the VPC, whatever the routes
     gone = _nat_gateways_gone(subject, tables)
     ways: dict[str, tuple[str, Way]] = {}
     dead: set[str] = set()
@@ -53,48 +52,52 @@ def s3_is_reached(subject: Subject) -> Iterator[Found]:
     region = subject.account.region
     if blocked:
         code = "s3-unreachable" if len(blocked) == len(subnets(subject)) else "s3-unreachable-from-some"
-        why = "no NAT on the way out of" if not dead else f"{listed(sorted(dead), 1)} is gone, the way out of"
-        yield SUBNETS, code, f"no S3 endpoint and {why} {_told(blocked)}; {_remedy(vpc, region, blocked)}"
+        lack = (
+            f"no S3 endpoint, and route to {joined(sorted(dead), 1)}, which no longer exists"
+            if dead
+            else "neither an S3 endpoint nor NAT"
+        )
+        yield SUBNETS, code, f"{_by_table(blocked)} have {lack}; {_remedy(vpc, region, blocked)}"
     if public:
         yield (
             SUBNETS,
             "s3-by-internet-gateway",
-            f"only an internet gateway leads out of {_told(public)}, and the job's interfaces have no public addresses;"
+            f"the only way out of {_by_table(public)} is an internet gateway, and the job's interfaces have no public addresses;"
             f" {_remedy(vpc, region, public)}",
         )
 
 
-def _told(subnets_and_tables: Mapping[str, str]) -> str:
-    """`subnet-a, subnet-b (rtb-c)`."""
+def _by_table(subnets_and_tables: Mapping[str, str]) -> str:
+    """Return `subnet-a, subnet-b (rtb-c)`."""
     by_table: dict[str, list[str]] = {}
     for name, table in subnets_and_tables.items():
         by_table.setdefault(table, []).append(name)
-    return listed(f"{listed(names)} ({table})" for table, names in by_table.items())
+    return joined(f"{joined(names)} ({table})" for table, names in by_table.items())
 
 
 def _remedy(vpc: str, region: str, subnets_and_tables: Mapping[str, str]) -> str:
     tables = " ".join(sorted(set(subnets_and_tables.values())))
     endpoint = f"--vpc-id {vpc} --service-name com.amazonaws.{region}.s3 --route-table-ids {tables}"
-    return f"add one: aws ec2 create-vpc-endpoint {endpoint}"
+    return f"run aws ec2 create-vpc-endpoint {endpoint}"
 
 
-def _groups_let_out(subject: Subject, endpoints: list[Mapping[str, Any]]) -> Iterator[Found]:
-    """HTTPS has to get out of the job's groups to S3's addresses, or to an endpoint inside the VPC."""
+def _groups_let_out(subject: Subject, endpoints: list[Mapping[str, Any]]) -> Iterator[Finding]:
+    """Find groups that do not let HTTPS out to S3's addresses or to an endpoint inside the VPC."""
     own, known = group_ids(subject), groups(subject)
     if not known or len(known) != len(set(own)):
         return
-    places = leaves_for(known, _HTTPS)
+    ranges = leaves_for(known, _HTTPS)
     inside = any(is_for_s3(each) and each.get("VpcEndpointType") == "Interface" for each in endpoints)
-    if not inside and all(_is_private(place) for place in places):
+    if not inside and all(is_private(cidr) for cidr in ranges):
         yield (
             ("vpc_config", "security_group_ids"),
             "security-group-closed",
-            f"let no HTTPS out to S3 ({', '.join(own)}); add an outbound rule to {own[0]}: TCP 443 to 0.0.0.0/0",
+            f"do not let HTTPS out to S3 ({', '.join(own)}); add an outbound rule to {own[0]}: TCP 443 to 0.0.0.0/0",
         )
 
 
 def _table_of(subnet: str, tables: list[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """The route table of a subnet: its own, or else the VPC's main one."""
+    """Return the route table of a subnet: its own, or else the VPC's main one."""
     main = None
     for table in tables:
         for association in table.get("Associations", ()):
@@ -106,7 +109,7 @@ def _table_of(subnet: str, tables: list[Mapping[str, Any]]) -> Mapping[str, Any]
 
 
 def _nat_gateways_gone(subject: Subject, tables: list[Mapping[str, Any]]) -> set[str]:
-    """NAT gateways that routes lead to and that do not work; where that cannot be asked, all do."""
+    """Return the NAT gateways in routes that no longer work; none if you may not ask."""
     routes = [route for table in tables for route in table.get("Routes", ())]
     ids = sorted({route["NatGatewayId"] for route in routes if route.get("NatGatewayId")})
     if not ids:
@@ -121,7 +124,7 @@ def _nat_gateways_gone(subject: Subject, tables: list[Mapping[str, Any]]) -> set
 
 
 def _dead_ends(table: Mapping[str, Any], gone: Collection[str]) -> set[str]:
-    """What a table's routes to public addresses lead to and is no more."""
+    """Return the targets of a table's routes that no longer exist."""
     found = set()
     for route in table.get("Routes", ()):
         target = next((str(route[name]) for name in _TARGETS if route.get(name)), "")
@@ -131,7 +134,7 @@ def _dead_ends(table: Mapping[str, Any], gone: Collection[str]) -> set[str]:
 
 
 def _way(table: Mapping[str, Any], endpoints: list[Mapping[str, Any]], gone: Collection[str] = ()) -> Way:
-    """The best way from a route table to S3."""
+    """Return the best way from a route table to S3."""
     for_s3 = [each for each in endpoints if is_for_s3(each)]
     if any(table["RouteTableId"] in each.get("RouteTableIds", ()) for each in for_s3):
         return "yes"
@@ -139,8 +142,8 @@ def _way(table: Mapping[str, Any], endpoints: list[Mapping[str, Any]], gone: Col
     found: Way = "no"
     for route in table.get("Routes", ()):
         target = str(route.get("GatewayId", ""))
-        place = route.get("DestinationCidrBlock") or route.get("DestinationIpv6CidrBlock") or ""
-        if route.get("State") == "blackhole" or target == "local" or target in others or _is_private(place):
+        cidr = route.get("DestinationCidrBlock") or route.get("DestinationIpv6CidrBlock") or ""
+        if route.get("State") == "blackhole" or target == "local" or target in others or is_private(cidr):
             continue
         if route.get("NatGatewayId") in gone:
             continue
@@ -151,15 +154,15 @@ def _way(table: Mapping[str, Any], endpoints: list[Mapping[str, Any]], gone: Col
 
 
 def is_for_s3(endpoint: Mapping[str, Any]) -> bool:
-    """Whether a VPC endpoint is one for S3, and works."""
+    """Whether a VPC endpoint is for S3 and works."""
     works = str(endpoint.get("State", "available")).lower() not in _GONE
     return works and str(endpoint.get("ServiceName", "")).endswith(".s3")
 
 
-def _is_private(place: str) -> bool:
-    """Whether an address range holds no public address; a prefix list may."""
+def is_private(cidr: str) -> bool:
+    """Whether an address range has no public address; a prefix list may have one."""
     try:
-        network = ipaddress.ip_network(place, strict=False)
+        network = ipaddress.ip_network(cidr, strict=False)
     except ValueError:
         return False
     return network.prefixlen > 0 and network.is_private
@@ -167,19 +170,20 @@ def _is_private(place: str) -> bool:
 
 CHECK = Check(
     "way to S3",
+    "Can the job reach S3 from its subnets?",
     s3_is_reached,
     {
         "s3-unreachable": (
             "error",
-            "No way leads from the job's subnets to S3: it gets no data and leaves no output.",
+            "None of the job's subnets can reach S3: the job gets no data and saves no output.",
         ),
         "s3-unreachable-from-some": (
             "warning",
-            "No way leads to S3 from one of the subnets, which the job may land in.",
+            "One of the subnets, in which the job may be placed, cannot reach S3.",
         ),
         "s3-by-internet-gateway": (
             "warning",
-            "The job's interfaces have no public addresses, which internet gateways serve.",
+            "Internet gateways serve only public addresses, and the job's interfaces have none.",
         ),
         "security-group-closed": CLOSED,
     },

@@ -1,7 +1,7 @@
-"""Security groups: who gets through.
+"""Which connections security groups allow.
 
-Rules only ever allow, so several groups let through what any of them does. What cannot be judged from the rules alone, such
-as a prefix list, is taken to let through: a check that says `closed` must be right.
+Rules only ever allow, so several groups allow what any of them does. A rule that cannot be judged alone, such as a prefix
+list, counts as allowing: a check that reports `closed` must be right.
 """
 
 from __future__ import annotations
@@ -22,10 +22,14 @@ def admits(
     *,
     outbound: bool = False,
 ) -> bool:
-    """Whether `groups`, as DescribeSecurityGroups has them, let TCP in on `port` from a peer, or out to it.
+    """Whether security groups let TCP in from a peer, or out to it.
 
-    The peer is in the groups `peer_groups` (ids), and its address in one of the ranges `peer_cidrs`. A rule for a part of such a
-    range counts, since the address may lie in it. `port` None asks for everything: all protocols and ports.
+    Args:
+        groups: The groups, as DescribeSecurityGroups returns them.
+        port: The port; None means all protocols and ports.
+        peer_groups: IDs of the peer's groups.
+        peer_cidrs: Ranges that contain the peer's address. A rule for a part of a range counts, since the address may be in it.
+        outbound: Out to the peer rather than in from it.
     """
     direction = "IpPermissionsEgress" if outbound else "IpPermissions"
     return any(
@@ -36,7 +40,7 @@ def admits(
 
 
 def leaves_for(groups: Iterable[Mapping[str, Any]], port: int) -> list[str]:
-    """Where TCP on `port` may go: CIDR ranges and prefix lists, without other groups."""
+    """Return where TCP on `port` may go: CIDR ranges and prefix lists, without other groups."""
     rules = [rule for group in groups for rule in group.get("IpPermissionsEgress", ()) if _is_for(rule, port)]
     lists = [str(each.get("PrefixListId")) for rule in rules for each in rule.get("PrefixListIds", ())]
     return [*(cidr for rule in rules for cidr in _cidrs(rule)), *lists]
@@ -54,7 +58,7 @@ def _is_for(rule: Mapping[str, Any], port: int | None) -> bool:
 
 def _names(rule: Mapping[str, Any], groups: Collection[str], cidrs: Collection[str]) -> bool:
     if rule.get("PrefixListIds"):
-        return True  # its ranges are another question
+        return True  # its ranges are unknown here
     if any(pair.get("GroupId") in groups for pair in rule.get("UserIdGroupPairs", ())):
         return True
     return any(_overlap(allowed, cidr) for allowed in _cidrs(rule) for cidr in cidrs)

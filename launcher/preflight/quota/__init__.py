@@ -1,1 +1,1 @@
-"""Checks of capacity: service quotas and training plans."""
+"""Checks of quotas and training plans, and the instances that a job asks for."""

@@ -1,16 +1,16 @@
-"""Quotas that running jobs hold."""
+"""Quotas that running jobs use up."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.preflight.check import Check, Found, Subject
+from launcher.preflight.check import Check, Finding, Subject
 from launcher.preflight.quota.quotas import Wanted, wanted_instances
 from launcher.preflight.quota.service_quotas import values
 
 
-def quotas_are_free(subject: Subject) -> Iterator[Found]:
-    """Count what runs now towards the quotas: jobs that are in progress hold theirs. Raises AwsError."""
+def quotas_are_free(subject: Subject) -> Iterator[Finding]:
+    """Count what running jobs use of the quotas. Raises AwsError."""
     wanted = wanted_instances(subject)
     if not wanted:
         return
@@ -20,8 +20,8 @@ def quotas_are_free(subject: Subject) -> Iterator[Found]:
         yield (
             each.path,
             "quota-in-use",
-            f"the quota {each.quota!r} is {quotas[each.quota]}, of which running jobs hold {held[each.quota]}, and the job needs"
-            f" {each.instances}; AWS refuses it until they end",
+            f"the quota {each.quota!r} is {quotas[each.quota]}, of which running jobs use {held[each.quota]}, and the job needs"
+            f" {each.instances}; AWS refuses it until they end, so wait or stop one",
         )
 
 
@@ -31,7 +31,7 @@ def _is_taken(wanted: Wanted, quotas: dict[str, int], held: dict[str, int]) -> b
 
 
 def _held(subject: Subject) -> dict[str, int]:
-    """The instances of training jobs in progress, by quota; of the 100 newest. Raises AwsError."""
+    """Return the instances of training jobs in progress by quota, from the 100 newest jobs. Raises AwsError."""
     answer = subject.ask(
         "sagemaker",
         "search",
@@ -53,6 +53,7 @@ def _held(subject: Subject) -> dict[str, int]:
 
 CHECK = Check(
     "quotas in use",
+    "Do running jobs leave enough of the quotas?",
     quotas_are_free,
-    {"quota-in-use": ("warning", "Running jobs hold what the quota allows; AWS refuses the job until they end.")},
+    {"quota-in-use": ("warning", "Running jobs use up the quota; AWS refuses the job until they end.")},
 )

@@ -9,13 +9,18 @@ from typing import Any, NamedTuple
 from launcher.errors import SpecPath
 from launcher.request.view import Draft
 
-# Elastic Fabric Adapters: developer guide, train-vpc (addresses for each instance), and EC2's list of types with EFA whose
+# Elastic Fabric Adapters: developer guide, train-vpc (addresses per instance), and EC2's list of types with EFA whose
 # training images use it.
 _EFA = re.compile(r"ml\.(p3dn|p4de?|p5(e|en)?\.48xlarge|p6[a-z]*-[a-z0-9]+|trn1n?\.32xlarge|trn2[a-z]*)(\..*)?")
+# The lists of rules of the debugger and the profiler: keys in the spec, members of the request.
+RULE_LISTS = (
+    ("debug_rule_configurations", "DebugRuleConfigurations"),
+    ("profiler_rule_configurations", "ProfilerRuleConfigurations"),
+)
 
 
 class Machines(NamedTuple):
-    """Instances of one type, and the place in the spec that asks for them."""
+    """Instances of one type, with the path in the spec that asks for them."""
 
     path: SpecPath
     instance_type: str
@@ -24,17 +29,17 @@ class Machines(NamedTuple):
 
     @property
     def has_efa(self) -> bool:
-        """Whether its instances talk through Elastic Fabric Adapters."""
+        """Whether the instances communicate through Elastic Fabric Adapters."""
         return _EFA.fullmatch(self.instance_type) is not None
 
     @property
     def addresses(self) -> int:
-        """The free addresses that a subnet needs: 2 for each instance, 5 with EFA."""
+        """The free addresses that a subnet needs: 2 per instance, 5 with EFA."""
         return self.instances * (5 if self.has_efa else 2)
 
 
 def alternatives(draft: Draft) -> list[list[Machines]]:
-    """What the job may run on: any one of these. A job of instance groups needs all of its groups at once."""
+    """Return the sets of machines that the job may run on: one of them. Instance groups are all needed, so they are one set."""
     resources = draft.get("ResourceConfig") or {}
     above: SpecPath = ("resource_config",)
     common = {name: resources[name] for name in ("InstanceCount", "TrainingPlanArn") if name in resources}
@@ -51,9 +56,9 @@ def alternatives(draft: Draft) -> list[list[Machines]]:
     return [[each] for each in (one, *preferred) if each is not None]
 
 
-def _machines(path: SpecPath, said: Mapping[str, Any]) -> Machines | None:
-    name, count = said.get("InstanceType"), said.get("InstanceCount")
+def _machines(path: SpecPath, resources: Mapping[str, Any]) -> Machines | None:
+    name, count = resources.get("InstanceType"), resources.get("InstanceCount")
     if not isinstance(name, str) or not isinstance(count, int):
         return None
-    plans = said.get("TrainingPlanArns") or [arn for arn in (said.get("TrainingPlanArn"),) if arn]
+    plans = resources.get("TrainingPlanArns") or [arn for arn in (resources.get("TrainingPlanArn"),) if arn]
     return Machines((*path, "instance_type"), name, count, tuple(plans))

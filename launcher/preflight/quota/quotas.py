@@ -6,14 +6,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from launcher.errors import SpecPath
-from launcher.preflight.check import Check, Found, Subject
-from launcher.preflight.quota.machines import alternatives
+from launcher.preflight.check import Check, Finding, Subject
+from launcher.preflight.quota.machines import RULE_LISTS, alternatives
 from launcher.preflight.quota.service_quotas import values
 
-_LISTS = (
-    ("debug_rule_configurations", "DebugRuleConfigurations"),
-    ("profiler_rule_configurations", "ProfilerRuleConfigurations"),
-)
 _KEEP_ALIVE: SpecPath = ("resource_config", "keep_alive_period_in_seconds")
 
 
@@ -27,14 +23,17 @@ class Wanted(NamedTuple):
 
     @property
     def quota(self) -> str:
-        """The quota's name, as Service Quotas and CreateTrainingJob's refusal have it."""
+        """The quota's name in Service Quotas and in CreateTrainingJob's refusal."""
         return f"{self.instance_type} for {self.usage}"
 
 
-def quotas_suffice(subject: Subject) -> Iterator[Found]:
-    """Compare the quotas with what the job needs, all of its machines and its rules'. Raises AwsError.
+def quotas_suffice(subject: Subject) -> Iterator[Finding]:
+    """Compare the quotas with what the job needs, for its machines and its rules.
 
-    AWS checks the quota of each type in a list of preferences, and refuses the job if one of them falls short.
+    AWS checks the quota of each type in a list of preferences, and refuses the job if one of them is too small.
+
+    Raises:
+        AwsError: Service Quotas does not answer.
     """
     wanted, rules = wanted_instances(subject), _wanted_by_rules(subject)
     names = {each.quota for each in (*rules, *_kept_warm(subject), *wanted)}
@@ -44,27 +43,27 @@ def quotas_suffice(subject: Subject) -> Iterator[Found]:
     for each in (*wanted, *rules):
         if quotas.get(each.quota, each.instances) >= each.instances:
             continue
-        told = f"the quota {each.quota!r} is {quotas[each.quota]} in {subject.account.region}, and the job needs {each.instances}"
-        yield each.path, "quota-exceeded", f"{told}; ask for more in the console of Service Quotas, or use another type"
+        short = f"the quota {each.quota!r} is {quotas[each.quota]} in {subject.account.region}, and the job needs {each.instances}"
+        yield each.path, "quota-exceeded", f"{short}; request more in the Service Quotas console, or use another type"
     for each in _kept_warm(subject):
         if quotas.get(each.quota, each.instances) < each.instances:
-            told = f"the quota {each.quota!r} is {quotas[each.quota]}, and the job has {each.instances}, so none is kept warm"
+            short = f"the quota {each.quota!r} is {quotas[each.quota]}, and the job has {each.instances}, so none is kept warm"
             yield (
                 _KEEP_ALIVE,
                 "warm-pool-quota",
-                f"{told}; ask for more in the console of Service Quotas, or delete the key",
+                f"{short}; request more in the Service Quotas console, or delete the key",
             )
 
 
 def wanted_instances(subject: Subject) -> list[Wanted]:
-    """What the job's machines need; none for reserved ones, which have quotas of their own."""
+    """Return what the job's machines need; reserved machines count towards other quotas."""
     usage = "spot training job usage" if subject.draft.is_spot else "training job usage"
     machines = [each for choice in alternatives(subject.draft) for each in choice if not each.plans]
     return _added_up([Wanted(each.path, each.instance_type, usage, each.instances) for each in machines])
 
 
 def _kept_warm(subject: Subject) -> list[Wanted]:
-    """What a warm pool needs besides: without the quota the job runs, but its machines are not kept.
+    """Return what a warm pool needs besides: without its quota the job runs, but its machines are not kept.
 
     Source: developer guide, train-warm-pools-resource-limits.
     """
@@ -74,17 +73,17 @@ def _kept_warm(subject: Subject) -> list[Wanted]:
 
 
 def _wanted_by_rules(subject: Subject) -> list[Wanted]:
-    """Rules that name an instance type run as processing jobs; AWS's own machines run the others."""
-    said = []
-    for key, member in _LISTS:
+    """Return what the debugger's rules need: rules that name an instance type run as processing jobs, others on AWS's machines."""
+    wanted = []
+    for key, member in RULE_LISTS:
         for index, rule in enumerate(subject.draft.request.get(member, ())):
             if rule.get("InstanceType"):
-                said.append(Wanted((key, index, "instance_type"), rule["InstanceType"], "processing job usage", 1))
-    return _added_up(said)
+                wanted.append(Wanted((key, index, "instance_type"), rule["InstanceType"], "processing job usage", 1))
+    return _added_up(wanted)
 
 
 def _added_up(wanted: list[Wanted]) -> list[Wanted]:
-    """One for each quota, at the place of the first."""
+    """Return one entry per quota, with the path of the first."""
     sums: dict[str, Wanted] = {}
     for each in wanted:
         before = sums.get(each.quota)
@@ -94,11 +93,12 @@ def _added_up(wanted: list[Wanted]) -> list[Wanted]:
 
 CHECK = Check(
     "quotas",
+    "Do the account's quotas suffice for the job?",
     quotas_suffice,
     {
         "quota-exceeded": (
             "error",
-            "The account's quota is less than the job needs; AWS refuses it, or its rules.",
+            "The account's quota is smaller than the job needs; AWS refuses the job, or its rules.",
         ),
         "warm-pool-quota": (
             "warning",

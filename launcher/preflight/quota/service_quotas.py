@@ -1,8 +1,8 @@
-"""What Service Quotas says of SageMaker's quotas of instances.
+"""SageMaker's instance quotas, from Service Quotas.
 
-It has no question for a quota by its name, and SageMaker has two thousand, 100 to a page. So the codes of quotas, which are the
-same everywhere, are looked up in a table (launcher/data/quota_codes.json) and asked about one by one. What the table does not
-have, or what is answered with another name than was meant, is looked for in the pages.
+The service cannot look up a quota by name, and SageMaker has two thousand, 100 per page. So quota codes, which are the same
+everywhere, come from a table (launcher/data/quota_codes.json), and each is asked about alone. Quotas that the table lacks, or
+whose answer has another name than expected, are searched for in the pages.
 """
 
 from __future__ import annotations
@@ -22,9 +22,12 @@ _SERVICE = {"ServiceCode": "sagemaker"}
 
 
 def values(subject: Subject, names: Iterable[str]) -> dict[str, int]:
-    """The quotas' values by their names, such as `ml.g5.xlarge for training job usage`; unknown ones are absent.
+    """Return the quotas' values by name, such as `ml.g5.xlarge for training job usage`; unknown ones are absent.
 
-    A quota that nobody has changed and that AWS does not list stands at its default, which is not known. Raises AwsError.
+    A quota that was never changed and that AWS does not list has its default value, which is not known.
+
+    Raises:
+        AwsError: Service Quotas does not answer.
     """
     wanted = sorted(set(names))
     found: dict[str, int] = {}
@@ -38,7 +41,7 @@ def values(subject: Subject, names: Iterable[str]) -> dict[str, int]:
 
 @cache
 def codes() -> dict[str, str]:
-    """The codes of quotas by their names."""
+    """Return the quota codes by name."""
     table = json.loads(_TABLE.read_text(encoding="utf-8"))["codes"]
     return {
         f"{instance_type} for {use}": f"L-{code}"
@@ -49,7 +52,7 @@ def codes() -> dict[str, str]:
 
 
 def _by_code(subject: Subject, name: str) -> int | None:
-    """A quota's value by its code, if that is known and still means the same. Raises AwsError where credentials expired."""
+    """Return a quota's value by its code, if the code still has this name. Raises AwsError if the credentials have expired."""
     code = codes().get(name)
     if code is None:
         return None
@@ -58,7 +61,7 @@ def _by_code(subject: Subject, name: str) -> int | None:
     except AwsError as error:
         if error.is_expired:
             raise
-        return None  # the pages may tell, or say why not
+        return None  # the pages may contain it, or show why not
     return int(quota["Value"]) if quota.get("QuotaName") == name and "Value" in quota else None
 
 

@@ -1,6 +1,6 @@
-"""Training plans: whether each is usable when the job is submitted, is for training jobs of this type, and lasts long enough.
+"""Training plans: whether each can be used now, is for training jobs of this type, and lasts long enough.
 
-Source: developer guide, training-plan-details-using-api-cli-sdk (a job waits as Pending until a Scheduled plan begins);
+Source: developer guide, training-plan-details-using-api-cli-sdk (a job stays Pending until a Scheduled plan begins);
 DescribeTrainingPlan in the service model.
 """
 
@@ -13,22 +13,21 @@ from typing import Any
 from launcher.aws.account import AwsError
 from launcher.durations import duration
 from launcher.errors import SpecPath
-from launcher.preflight.asking import each, listed
-from launcher.preflight.check import Check, Found, Subject
+from launcher.preflight.check import Check, Finding, Subject, joined
 from launcher.preflight.quota.machines import Machines, alternatives
 
 _USABLE = ("Active", "Scheduled")
 _TARGET = "training-job"
 
 
-def plans_serve_the_job(subject: Subject) -> Iterator[Found]:
-    """Ask for each plan, and compare it with the machines that it is for."""
+def plans_serve_the_job(subject: Subject) -> Iterator[Finding]:
+    """Compare each plan with the machines it is for."""
     machines = [one for choice in alternatives(subject.draft) for one in choice]
     uses = [(one.path[:-1], (arn, one)) for one in machines for arn in one.plans]
-    yield from each(subject, uses, lambda path, use: _judged(subject, path, *use))
+    yield from subject.each(uses, lambda path, use: _judged(subject, path, *use))
 
 
-def _judged(subject: Subject, above: SpecPath, arn: str, machines: Machines) -> Iterator[Found]:
+def _judged(subject: Subject, above: SpecPath, arn: str, machines: Machines) -> Iterator[Finding]:
     is_own = "instance_preferences" in above
     path: SpecPath = (*above, "training_plan_arns") if is_own else ("resource_config", "training_plan_arn")
     name = arn.rpartition("/")[2]
@@ -37,7 +36,7 @@ def _judged(subject: Subject, above: SpecPath, arn: str, machines: Machines) -> 
     except AwsError as error:
         if not error.is_missing:
             raise
-        shown = "`aws sagemaker list-training-plans` shows those there are"
+        shown = "`aws sagemaker list-training-plans` lists the plans"
         yield path, "training-plan-missing", f"there is no training plan {name!r} in {subject.account.region}; {shown}"
         return
     status = plan.get("Status")
@@ -49,11 +48,11 @@ def _judged(subject: Subject, above: SpecPath, arn: str, machines: Machines) -> 
         )
         return
     if _TARGET not in plan.get("TargetResources", [_TARGET]):
-        targets = listed(plan["TargetResources"])
+        targets = joined(plan["TargetResources"])
         yield (
             path,
             "training-plan-unusable",
-            f"the training plan {name!r} is for {targets} only; name one for training jobs",
+            f"the training plan {name!r} is only for {targets}; name one for training jobs",
         )
     yield from _too_small(path, name, plan, machines)
     yield from _too_short(subject, path, name, plan)
@@ -61,23 +60,23 @@ def _judged(subject: Subject, above: SpecPath, arn: str, machines: Machines) -> 
         subject.note(path, f"the plan begins at {plan['StartTime']:%Y-%m-%d %H:%M} UTC; until then the job is Pending")
 
 
-def _too_small(path: SpecPath, name: str, plan: dict[str, Any], machines: Machines) -> Iterator[Found]:
+def _too_small(path: SpecPath, name: str, plan: dict[str, Any], machines: Machines) -> Iterator[Finding]:
     reserved: dict[str, int] = {}
     for capacity in plan.get("ReservedCapacitySummaries", ()):
         kind = capacity.get("InstanceType", "")
         reserved[kind] = max(reserved.get(kind, 0), int(capacity.get("TotalInstanceCount", 0)))
     wanted = machines.instance_type
     if reserved and wanted not in reserved:
-        message = f"the training plan {name!r} reserves {listed(sorted(reserved))}, and the job asks for {wanted}"
-        yield path, "training-plan-unusable", f"{message}; name a type of the plan, or another plan"
+        message = f"the training plan {name!r} reserves {joined(sorted(reserved))}, and the job asks for {wanted}"
+        yield path, "training-plan-unusable", f"{message}; use a type of the plan, or name another plan"
     elif reserved and reserved[wanted] < machines.instances:
         message = (
             f"the training plan {name!r} reserves {reserved[wanted]} instances, and the job needs {machines.instances}"
         )
-        yield path, "training-plan-unusable", f"{message}; ask for fewer, or name another plan"
+        yield path, "training-plan-unusable", f"{message}; use fewer, or name another plan"
 
 
-def _too_short(subject: Subject, path: SpecPath, name: str, plan: dict[str, Any]) -> Iterator[Found]:
+def _too_short(subject: Subject, path: SpecPath, name: str, plan: dict[str, Any]) -> Iterator[Finding]:
     longest = subject.draft.get("StoppingCondition.MaxRuntimeInSeconds")
     if "EndTime" not in plan or longest is None:
         return
@@ -85,7 +84,7 @@ def _too_short(subject: Subject, path: SpecPath, name: str, plan: dict[str, Any]
     left = int((plan["EndTime"] - begin).total_seconds())
     if left < longest:
         message = (
-            f"the training plan {name!r} ends in {duration(max(left, 0))} of the job's time, and the job may run for"
+            f"the training plan {name!r} leaves the job {duration(max(left, 0))}, and the job may run for"
             f" {duration(longest)}; lower stopping_condition.max_runtime_in_seconds, write checkpoints, or name another plan"
         )
         yield path, "training-plan-ends", message
@@ -93,16 +92,17 @@ def _too_short(subject: Subject, path: SpecPath, name: str, plan: dict[str, Any]
 
 CHECK = Check(
     "training plans",
+    "Can the job run on the training plans that the spec names?",
     plans_serve_the_job,
     {
         "training-plan-missing": ("error", "There is no training plan of this name in the job's region."),
         "training-plan-unusable": (
             "error",
-            "A training plan is over, is not for training jobs, or does not reserve the instances that the job asks for.",
+            "A training plan has ended, is not for training jobs, or does not reserve the instances that the job asks for.",
         ),
         "training-plan-ends": (
             "warning",
-            "A training plan ends before the job may: the job is stopped with it.",
+            "A training plan may end before the job does: the job is then stopped.",
         ),
     },
 )

@@ -1,1 +1,1 @@
-"""Checks of what S3 contains: buckets, prefixes, manifests, sizes, storage classes."""
+"""Checks of the data in S3: buckets, prefixes, manifests, sizes, storage classes."""

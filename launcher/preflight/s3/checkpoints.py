@@ -1,4 +1,7 @@
-"""Does the path for checkpoints hold an older job's state? SageMaker would restore it, and the script would go on from it."""
+"""Whether the checkpoint path already holds the state of an older job.
+
+SageMaker would restore it, and the script would resume from it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Iterator
 from entrypoints import contract
 from launcher.aws.account import AwsError
 from launcher.errors import SpecPath
-from launcher.preflight.check import Check, Found, Subject
+from launcher.preflight.check import Check, Finding, Subject
 from launcher.preflight.s3.listing import Listing, listing
 from launcher.preflight.uses import place_of
 from launcher.s3.uri import Place
@@ -15,28 +18,28 @@ from launcher.s3.uri import Place
 _URI: SpecPath = ("checkpoint_config", "s3_uri")
 
 
-def ask_checkpoints(subject: Subject) -> Iterator[Found]:
-    """One listing of the path, if the job has one."""
+def ask_checkpoints(subject: Subject) -> Iterator[Finding]:
+    """List the path, if the job has one."""
     try:
         found = older_state(subject)
     except AwsError as error:
         if error.code == "NoSuchBucket":
-            return  # `buckets` tells
+            return  # reported by `buckets`
         raise
     if found is None or not found.count:
         return
     local = subject.draft.get("CheckpointConfig.LocalPath") or f"{contract.BASE_DIR}/{contract.CHECKPOINT_DIR}"
     newest = f", the newest of {found.newest:%Y-%m-%d %H:%M} UTC" if found.newest else ""
     message = (
-        f"{found.place} holds an older job's state: {found.described()}{newest}; SageMaker copies it to {local} before the "
-        f"start, so a script that looks there goes on from it; if that is not meant, use a path of this job's own, such as "
-        f"{found.place}{subject.request['TrainingJobName']}/"
+        f"{found.place} holds an older job's state: {found.described()}{newest}; SageMaker copies it to {local} before the start,"
+        f" and a script that looks there resumes from it; if you do not want that, use a new path, such as"
+        f" {found.place}{subject.request['TrainingJobName']}/"
     )
     yield _URI, "checkpoints-exist", message
 
 
 def older_state(subject: Subject) -> Listing | None:
-    """What lies where the checkpoints will; None where the job keeps none. Raises AwsError."""
+    """Return what is stored at the checkpoint path; None if the job keeps no checkpoints. Raises AwsError."""
     place = place_of(subject.draft.get("CheckpointConfig.S3Uri") or "")
     if place is None:
         return None
@@ -46,11 +49,12 @@ def older_state(subject: Subject) -> Listing | None:
 
 CHECK = Check(
     "checkpoints",
+    "Is the checkpoint path free of an older job's state?",
     ask_checkpoints,
     {
         "checkpoints-exist": (
             "warning",
-            "The path for checkpoints holds an older job's state, from which a script would go on.",
+            "The checkpoint path holds an older job's state, from which the script would resume.",
         )
     },
 )

@@ -1,7 +1,7 @@
 """S3 Express One Zone: directory buckets, whose prefixes are folders and which are in one availability zone.
 
-Source: S3 user guide, directory-bucket-naming-rules and s3-express-differences. What the job's role needs is asked by
-`permissions`.
+Source: S3 user guide, directory-bucket-naming-rules and s3-express-differences. The check `permissions` covers what the job's
+role needs.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from launcher.preflight.check import Check, Found, Subject
+from launcher.preflight.check import Check, Finding, Subject
 from launcher.preflight.network.vpc import subnets, zone
 from launcher.preflight.uses import Use, channels, uses
 
@@ -17,13 +17,13 @@ _NAME = re.compile(r".*--([a-z0-9-]+)--x-s3")
 
 
 def zone_of(bucket: str) -> str | None:
-    """The id of the zone that a directory bucket is in, such as `use1-az4`; None for any other bucket."""
+    """Return the ID of a directory bucket's zone, such as `use1-az4`; None for any other bucket."""
     found = _NAME.fullmatch(bucket)
     return found[1] if found else None
 
 
 def directory_buckets(subject: Subject) -> dict[str, Use]:
-    """The directory buckets that the job uses, each with its first place in the spec."""
+    """Return the directory buckets that the job uses, each with its first use."""
     found: dict[str, Use] = {}
     for use in uses(subject):
         if zone_of(use.place.bucket) is not None:
@@ -31,11 +31,11 @@ def directory_buckets(subject: Subject) -> dict[str, Use]:
     return found
 
 
-def ask_directory_buckets(subject: Subject) -> Iterator[Found]:
-    """Compare the prefixes and zones with what directory buckets can serve. Raises AwsError."""
+def ask_directory_buckets(subject: Subject) -> Iterator[Finding]:
+    """Compare the prefixes and zones with what directory buckets support. Raises AwsError."""
     for entry, place in channels(subject, "S3Prefix"):
         if zone_of(place.bucket) is not None and place.key and not place.key.endswith("/"):
-            message = f"{place} is in a directory bucket, which lists folders only; write {place}/, or list the keys in a manifest"
+            message = f"{place} is in a directory bucket, which lists only folders; write {place}/, or list the keys in a manifest"
             yield entry.path("s3_uri"), "directory-bucket-prefix", message
     for bucket, use in directory_buckets(subject).items():
         zones = sorted({zone(subnet) for subnet in subnets(subject)})
@@ -49,15 +49,16 @@ def ask_directory_buckets(subject: Subject) -> Iterator[Found]:
 
 CHECK = Check(
     "directory buckets",
+    "Do prefixes and subnets fit the directory buckets (S3 Express One Zone)?",
     ask_directory_buckets,
     {
         "directory-bucket-prefix": (
             "error",
-            "A prefix in a directory bucket (S3 Express One Zone) does not end in `/`; such buckets list folders only.",
+            "A prefix in a directory bucket does not end in `/`; such buckets list only folders.",
         ),
         "directory-bucket-zone": (
             "warning",
-            "A directory bucket is in none of the zones of the job's subnets, so that each request crosses zones.",
+            "No subnet of the job is in the directory bucket's zone, so each request crosses zones.",
         ),
     },
 )

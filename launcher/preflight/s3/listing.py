@@ -1,7 +1,7 @@
-"""What lies below a prefix: counted while it is listed, page by page, so that ten million keys need no memory.
+"""What is stored below a prefix: counted page by page while it is listed, so that ten million keys need no memory.
 
-A listing ends at 20,000 keys or 3 seconds after the first question, whichever comes first, and says that it did; with `--full`
-it goes on to the end. All checks that look at a prefix share one listing of it.
+A listing ends after 20,000 keys or 3 seconds after the first question, whichever comes first, and is then marked as
+incomplete; with `--full` it continues to the end. All checks that look at a prefix share one listing of it.
 """
 
 from __future__ import annotations
@@ -20,18 +20,17 @@ from launcher.s3.uri import Place
 
 MAX_KEYS = 20_000
 MAX_SECONDS = 3.0
-LONGEST_NAME = 255  # bytes of one part of a path, on Linux
-_PAGES_AT_ONCE = (
-    8  # of all listings together, those first that have had the fewest: each of 20 channels gets its first page
-)
+LONGEST_NAME = 255  # bytes of one part of a path on Linux
+# Of all listings together. Those with the fewest pages go first, so that each of 20 channels gets its first page.
+_PAGES_AT_ONCE = 8
 _EXAMPLES = 3
-ARCHIVES = ("GLACIER", "DEEP_ARCHIVE")  # storage classes from which nothing is read at once; GLACIER_IR is not one
-_TIERED = "INTELLIGENT_TIERING"  # which may have put an object into an archive, and does not list it as such
+ARCHIVES = ("GLACIER", "DEEP_ARCHIVE")  # storage classes that need a restore; GLACIER_IR does not
+_TIERED = "INTELLIGENT_TIERING"  # may have archived an object, and does not list it as such
 
 
 @dataclass
 class Odd:
-    """Keys that a directory cannot show, of one kind: how many, and the first few."""
+    """Keys of one kind that a directory cannot hold: their number and the first few."""
 
     count: int = 0
     examples: list[str] = field(default_factory=list)
@@ -44,31 +43,36 @@ class Odd:
 
 @dataclass
 class Listing:
-    """What is known of the keys that begin with a prefix, in the order of the listing; folder markers are no objects.
+    """What is known of the keys that begin with a prefix, in the order of the listing; folder markers do not count as objects.
 
-    Directory buckets list in no order, so of theirs the hosts' shares are any split, and keys that are also folders go
+    Directory buckets list in no order. Their shares per host are therefore any division, and keys that are also folders go
     unnoticed.
     """
 
     place: Place
-    dealt_to: tuple[int, ...] = ()  # numbers of hosts for which shares are counted
+    host_counts: tuple[int, ...] = ()  # numbers of hosts for which shares are counted
     count: int = 0
     bytes: int = 0
-    folders: int = 0  # empty objects whose key ends with '/', which the console makes
-    some: list[str] = field(default_factory=list)  # the keys of the first few objects that hold bytes
+    folders: int = 0  # empty objects whose key ends with '/', created by the console
+    some: list[str] = field(default_factory=list)  # keys of the first few objects that are not empty
     newest: datetime | None = None
     is_complete: bool = True
-    markers: int = 0  # empty objects that Hadoop leaves: `_SUCCESS`, `x_$folder$`
-    archived: Odd = field(default_factory=Odd)  # by their storage class; some may have been restored
-    tiered: Odd = field(default_factory=Odd)  # some may be archived
-    odd: dict[str, Odd] = field(default_factory=dict)  # what is odd -> keys
-    _above: list[str] = field(default_factory=list)  # keys that begin the key looked at last, the longest one last
+    markers: int = 0  # empty objects that Hadoop creates: `_SUCCESS`, `x_$folder$`
+    archived: Odd = field(default_factory=Odd)  # by storage class; some may have been restored
+    tiered: Odd = field(default_factory=Odd)  # some of them may be archived
+    odd: dict[str, Odd] = field(default_factory=dict)  # what is odd -> the keys
+    _above: list[str] = field(
+        default_factory=list
+    )  # prefixes of the last key that are keys themselves, the longest last
 
     def __post_init__(self) -> None:
-        self._shares = {hosts: [0] * hosts for hosts in self.dealt_to}
+        self._shares = {hosts: [0] * hosts for hosts in self.host_counts}
 
     def host_bytes(self, hosts: int) -> list[int]:
-        """What each of so many hosts gets where the objects are dealt out in order; SageMaker promises about 1/n of them."""
+        """Return the bytes that each of `hosts` hosts gets if the objects are assigned in order.
+
+        SageMaker only promises about 1/n of the objects to each.
+        """
         return self._shares[hosts] if hosts > 1 else [self.bytes]
 
     def add(self, found: Mapping[str, Any]) -> None:
@@ -119,22 +123,22 @@ class Listing:
         self.odd.setdefault(what, Odd()).add(key)
 
     def described(self) -> str:
-        """`12,345 objects, 45.2 GB`, with `at least` where the listing was not ended."""
+        """Return `12,345 objects, 45.2 GB`, with `at least` if the listing is incomplete."""
         least = "" if self.is_complete else "at least "
         objects = "object" if self.count == 1 else "objects"
         return f"{least}{self.count:,} {objects}, {human_bytes(self.bytes)}"
 
 
 def listing(subject: Subject, place: Place) -> Listing:
-    """What lies below a prefix; asked once. Raises AwsError."""
+    """Return what is stored below a prefix; listed once for all checks. Raises AwsError."""
     known: Listing = subject.once(repr(("listing", place)), lambda: _list(subject, place))
     return known
 
 
 def _list(subject: Subject, place: Place) -> Listing:
-    dealt_to = {hosts_that_share(subject, entry) for entry in subject.draft.entries}
+    host_counts = {hosts_that_share(subject, entry) for entry in subject.draft.entries}
     turns: Turns = subject.once("turns to list", lambda: Turns(_PAGES_AT_ONCE))
-    found = Listing(place, tuple(dealt_to - {1}))
+    found = Listing(place, tuple(host_counts - {1}))
     pages = subject.account.pages("s3", "list_objects_v2", Bucket=place.bucket, Prefix=place.key)
     for number in itertools.count():
         with turns.take(number):
@@ -154,7 +158,14 @@ def _list(subject: Subject, place: Place) -> Listing:
 
 
 def beside(subject: Subject, place: Place) -> list[str]:
-    """The names that begin with a prefix, folders with their '/', as far as one question tells. Raises AwsError."""
+    """Return the names that begin with a prefix, folders with their '/', as far as one page contains them. Raises AwsError."""
     page = subject.ask("s3", "list_objects_v2", Bucket=place.bucket, Prefix=place.key, Delimiter="/")
     names = [each["Prefix"] for each in page.get("CommonPrefixes", ())]
     return names + [each["Key"] for each in page.get("Contents", ())]
+
+
+def some_bytes(subject: Subject, place: Place, span: str) -> bytes:
+    """Read a range of an object's bytes, such as `0-1`, or `-1` for the last byte. Raises AwsError."""
+    get = {"Bucket": place.bucket, "Key": place.key, "Range": f"bytes={span}"}
+    data: bytes = subject.account.attempt("s3", "get_object", lambda client: client.get_object(**get)["Body"].read())
+    return data

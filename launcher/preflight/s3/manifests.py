@@ -1,7 +1,7 @@
-"""Is each manifest there, is it of the right form, and does what it names exist?
+"""Whether each manifest exists and is well-formed, and whether the objects it names exist.
 
-A manifest can name a million objects: without `--full`, the check looks at some of them, evenly spread, and says at how many.
-Of an augmented manifest it reads the beginning.
+A manifest can name a million objects. Without `--full` the check looks at some of them, evenly spread, and reports how many.
+It reads only the beginning of an augmented manifest.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from launcher.aws.threads import at_once
 from launcher.console import human_bytes
 from launcher.errors import RefusedError, SpecPath
 from launcher.nearest import did_you_mean
-from launcher.preflight.check import Check, Found, Subject
+from launcher.preflight.check import Check, Finding, Subject
 from launcher.preflight.s3.archives import ARCHIVED, REMEDY, archive_of
-from launcher.preflight.s3.listing import beside
+from launcher.preflight.s3.listing import beside, some_bytes
 from launcher.preflight.uses import channels, hosts_that_share, place_of
 from launcher.request.view import Entry
 from launcher.s3.manifests import REFERENCE, read_manifest
@@ -29,11 +29,11 @@ from launcher.s3.uri import Place
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-_LARGEST = 8_000_000  # bytes of a manifest that is read without --full
-_BEGINNING = 256 * 1024  # bytes of an augmented manifest
-_LINES = 100  # of an augmented manifest that are looked at
-_LOOKED_AT = 100  # objects that are asked for without --full
-_AT_ONCE = 16  # questions
+_LARGEST = 8_000_000  # bytes; larger manifests are read only with --full
+_BEGINNING = 256 * 1024  # bytes read of an augmented manifest
+_LINES = 100  # lines of an augmented manifest that are looked at
+_LOOKED_AT = 100  # objects that are looked at without --full
+_AT_ONCE = 16  # questions at the same time
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Named:
 
     count: int
     looked_at: int = 0
-    bytes: int = 0  # of those that were looked at
+    bytes: int = 0  # of the objects that were looked at
     host_bytes: list[int] = field(default_factory=list)
     missing: list[Place] = field(default_factory=list)
     archived: list[Place] = field(default_factory=list)
@@ -55,35 +55,36 @@ class Named:
 
 
 class FormError(RefusedError):
-    """What a manifest holds is not what it should."""
+    """A manifest is not well-formed."""
 
 
-def ask_manifests(subject: Subject) -> Iterator[Found]:
-    """Each channel that names a manifest, at the same time."""
-    plain = list(channels(subject, "ManifestFile"))
-    augmented = list(channels(subject, "AugmentedManifestFile"))
-    looks = [(entry, place, _of_manifest) for entry, place in plain]
-    looks += [(entry, place, _of_augmented) for entry, place in augmented]
-    for (entry, place, _), outcome in at_once(lambda each: list(each[2](subject, each[0], each[1])), looks):
-        path = entry.path("s3_uri")
+def ask_manifests(subject: Subject) -> Iterator[Finding]:
+    """Look at each channel that names a manifest."""
+
+    def look(path: SpecPath, manifest: tuple[Entry, Place]) -> Iterator[Finding]:
+        entry, place = manifest
+        is_augmented = entry.get("S3DataType") == "AugmentedManifestFile"
         try:
-            yield from outcome.result()
+            yield from list((_of_augmented if is_augmented else _of_manifest)(subject, entry, place))
         except FormError as error:
             yield path, "manifest-form", str(error)
         except AwsError as error:
-            if error.status == 404 and error.code != "NoSuchBucket" and _has_bucket(subject, place):
-                near = _near(subject, place)
-                yield (
-                    path,
-                    "manifest-missing",
-                    f"there is no object {place}{near}; correct the URI, or upload the manifest",
-                )
-            elif error.status != 404:
-                subject.could_not_ask(path, error)
+            if error.status != 404:
+                raise
+            if error.code != "NoSuchBucket" and _has_bucket(subject, place):
+                message = f"there is no object {place}{_near(subject, place)}; correct the URI, or upload the manifest"
+                yield path, "manifest-missing", message
+
+    manifests = [
+        (entry.path("s3_uri"), (entry, place))
+        for data_type in ("ManifestFile", "AugmentedManifestFile")
+        for entry, place in channels(subject, data_type)
+    ]
+    yield from subject.each(manifests, look)
 
 
 def named_objects(subject: Subject, entry: Entry, place: Place) -> Named | None:
-    """What a ManifestFile names; None where it is too large to be read. Raises RefusedError."""
+    """Return what a ManifestFile names; None if it is too large to be read. Raises RefusedError."""
     hosts = hosts_that_share(subject, entry)
     named: Named | None = subject.once(repr(("manifest", place, hosts)), lambda: _read(subject, place, hosts))
     return named
@@ -96,7 +97,7 @@ def _read(subject: Subject, place: Place, hosts: int) -> Named | None:
     try:
         places: list[Place] = subject.account.attempt("s3", "get_object", lambda client: _named(client, place))
     except RefusedError as error:
-        if _is_of_the_store(error):
+        if _is_from_aws(error):
             raise AwsError(str(error), call="s3:GetObject") from error
         if isinstance(error, AwsError):
             raise
@@ -109,14 +110,14 @@ def _named(client: S3Client, place: Place) -> list[Place]:
     return [Place(bucket, prefix + entry) for entry in entries if not entry.endswith("/")]
 
 
-def _is_of_the_store(error: RefusedError) -> bool:
+def _is_from_aws(error: RefusedError) -> bool:
     from botocore.exceptions import BotoCoreError, ClientError
 
     return isinstance(error.__cause__, BotoCoreError | ClientError)
 
 
 def _look_at(subject: Subject, places: Sequence[Place], hosts: int, manifest: Place) -> Named:
-    """Ask for each object, or for some of them; those that are missing are told, in their order."""
+    """Ask about each object, or about some of them; the missing ones are returned in their order."""
     named = Named(len(places), host_bytes=[0] * hosts)
     chosen = range(len(places)) if subject.full else _spread(len(places), _LOOKED_AT)
     missing = []
@@ -146,15 +147,15 @@ def _look_at(subject: Subject, places: Sequence[Place], hosts: int, manifest: Pl
 
 
 def _spread(count: int, most: int) -> list[int]:
-    """At most `most` of the numbers below `count`, evenly spread, the first and the last among them."""
+    """Return at most `most` of the numbers below `count`, evenly spread, with the first and the last among them."""
     return list(range(count)) if count <= most else [index * (count - 1) // (most - 1) for index in range(most)]
 
 
-def _of_manifest(subject: Subject, entry: Entry, place: Place) -> Iterator[Found]:
+def _of_manifest(subject: Subject, entry: Entry, place: Place) -> Iterator[Finding]:
     path = entry.path("s3_uri")
     named = named_objects(subject, entry, place)
     if named is None:
-        subject.note(path, f"a manifest of more than {human_bytes(_LARGEST)}, not read; --full reads it")
+        subject.note(path, f"the manifest is larger than {human_bytes(_LARGEST)} and was not read; --full reads it")
         return
     if named.count == 0:
         yield path, "manifest-form", f"{place} names no objects; list keys after its prefix"
@@ -166,15 +167,15 @@ def _of_manifest(subject: Subject, entry: Entry, place: Place) -> Iterator[Found
     yield from _missing(subject, path, named, f"{place} names")
 
 
-def _missing(subject: Subject, path: SpecPath, named: Named, what: str) -> Iterator[Found]:
+def _missing(subject: Subject, path: SpecPath, named: Named, what: str) -> Iterator[Finding]:
     if named.refused is not None:
         subject.could_not_ask(path, named.refused)
     if named.missing:
         of = f"{named.looked_at:,}" if named.is_complete else f"{named.looked_at:,} looked at (of {named.count:,})"
         shown = ", ".join(map(str, named.missing[:3]))
         message = (
-            f"{len(named.missing):,} of the {of} objects that {what} do not exist, such as {shown}; upload them, or write the "
-            "manifest anew"
+            f"{len(named.missing):,} of the {of} objects that {what} do not exist, such as {shown}; upload them, or write a new "
+            "manifest"
         )
         yield path, "manifest-keys-missing", message
     if named.archived:
@@ -185,7 +186,7 @@ def _missing(subject: Subject, path: SpecPath, named: Named, what: str) -> Itera
         yield path, "objects-archived", f"{message}; {REMEDY}"
 
 
-def _of_augmented(subject: Subject, entry: Entry, place: Place) -> Iterator[Found]:
+def _of_augmented(subject: Subject, entry: Entry, place: Place) -> Iterator[Finding]:
     path, names = entry.path("s3_uri"), entry.get("AttributeNames") or ()
     size = subject.ask("s3", "head_object", Bucket=place.bucket, Key=place.key)["ContentLength"]
     lines = _beginning(subject, place, size) if size else []
@@ -201,7 +202,7 @@ def _of_augmented(subject: Subject, entry: Entry, place: Place) -> Iterator[Foun
                 reference = place_of(value) if isinstance(value, str) else None
                 if reference is None:
                     raise FormError(
-                        f"{place}: line {number}: {name!r} is {repr(value)[:100]}, no S3 URI; write s3://bucket/key"
+                        f"{place}: line {number}: {name!r} is {repr(value)[:100]}, not an S3 URI; write s3://bucket/key"
                     )
                 references.append(reference)
     if references:
@@ -209,14 +210,8 @@ def _of_augmented(subject: Subject, entry: Entry, place: Place) -> Iterator[Foun
 
 
 def _beginning(subject: Subject, place: Place, size: int) -> list[dict[str, Any]]:
-    """The first lines of an augmented manifest, but for one that was cut. Raises FormError, AwsError."""
-    text: bytes = subject.account.attempt(
-        "s3",
-        "get_object",
-        lambda client: client.get_object(Bucket=place.bucket, Key=place.key, Range=f"bytes=0-{_BEGINNING - 1}")[
-            "Body"
-        ].read(),
-    )
+    """Return the first lines of an augmented manifest, without one that is cut off. Raises FormError, AwsError."""
+    text = some_bytes(subject, place, f"0-{_BEGINNING - 1}")
     lines = text.split(b"\n")
     if len(text) < size:
         lines.pop()
@@ -231,13 +226,13 @@ def _object(place: Place, number: int, line: bytes) -> dict[str, Any]:
     try:
         value = json.loads(line.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
-        raise FormError(f"{place}: line {number} is no JSON ({error}); write one JSON object per line") from None
+        raise FormError(f"{place}: line {number} is not JSON ({error}); write one JSON object per line") from None
     if not isinstance(value, dict):
-        raise FormError(f"{place}: line {number} is no JSON object; write one JSON object per line")
+        raise FormError(f"{place}: line {number} is not a JSON object; write one JSON object per line")
     return value
 
 
-def _attribute(entry: Entry, name: str, lines: Sequence[Mapping[str, Any]]) -> Iterator[Found]:
+def _attribute(entry: Entry, name: str, lines: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
     lacking = [number for number, line in enumerate(lines, 1) if name not in line]
     if not lacking:
         return
@@ -245,18 +240,18 @@ def _attribute(entry: Entry, name: str, lines: Sequence[Mapping[str, Any]]) -> I
     known = sorted({key for line in lines for key in line})
     near = did_you_mean(name, known) or f"; it has {', '.join(known[:5])}"
     if len(lacking) == len(lines):
-        message = f"{name!r} is in none of the manifest's first {len(lines)} lines{near}; correct the name"
+        message = f"none of the manifest's first {len(lines)} lines has {name!r}{near}; correct the name"
         yield path, "manifest-attribute", message
     else:
         message = (
-            f"{name!r} is missing in {len(lacking)} of the manifest's first {len(lines)} lines, the first of them line "
-            f"{lacking[0]}; give every line each attribute"
+            f"{name!r} is missing in {len(lacking)} of the manifest's first {len(lines)} lines, first in line "
+            f"{lacking[0]}; add the attribute to every line"
         )
         yield path, "manifest-attribute-gaps", message
 
 
 def _has_bucket(subject: Subject, place: Place) -> bool:
-    """Whether the bucket is there, so that a 404 means the object; of a missing bucket `buckets` tells."""
+    """Whether the bucket exists, so that a 404 means the object; `buckets` reports a missing bucket."""
     try:
         subject.ask("s3", "head_bucket", Bucket=place.bucket)
     except AwsError as error:
@@ -274,16 +269,17 @@ def _near(subject: Subject, place: Place) -> str:
 
 CHECK = Check(
     "manifests",
+    "Does each manifest exist, is it well-formed, and do the objects it names exist?",
     ask_manifests,
     {
         "manifest-missing": ("error", "The object that a channel names as its manifest does not exist."),
         "manifest-form": (
             "error",
-            "A manifest is no JSON, or not of the form that its kind has, or names nothing.",
+            "A manifest is not JSON, does not have the form of its kind, or names nothing.",
         ),
         "manifest-keys-missing": ("error", "Objects that a manifest names do not exist."),
         "objects-archived": ARCHIVED,
-        "manifest-attribute": ("error", "No line of an augmented manifest has one of the `attribute_names`."),
+        "manifest-attribute": ("error", "One of the `attribute_names` is in no line of an augmented manifest."),
         "manifest-attribute-gaps": (
             "warning",
             "Some lines of an augmented manifest lack one of the `attribute_names`.",

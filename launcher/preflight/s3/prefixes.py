@@ -1,6 +1,8 @@
-"""What lies below each prefix: is there anything, how much, can its mode serve it, and is it only what was meant?
+"""What is stored below each prefix: whether there is anything, how much, whether the input mode supports it, and whether it is
+only what was meant.
 
-Times are estimates by what AWS measured on one instance type (aws-samples/sagemaker-bencher, ml.p3.2xlarge), and say so.
+Times are estimates from AWS's measurements on one instance type (aws-samples/sagemaker-bencher, ml.p3.2xlarge), and are
+marked as estimates.
 """
 
 from __future__ import annotations
@@ -8,50 +10,44 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from launcher.aws.account import AwsError
-from launcher.aws.threads import at_once
 from launcher.console import human_bytes
 from launcher.errors import SpecPath
 from launcher.nearest import did_you_mean
-from launcher.preflight.check import Check, Found, Subject
+from launcher.preflight.check import Check, Finding, Subject
 from launcher.preflight.s3.listing import Listing, beside, listing
 from launcher.preflight.uses import channels, connectors, hosts_that_share
 from launcher.request.view import Entry
 from launcher.s3.uri import Place
 
 _FEW = 10_000  # objects; fewer are copied in a minute or two, however small
-_SMALL = 50e6  # bytes; below this each object's own request decides the time
-_SHARD = 100e6  # bytes of an object that needs no joining
+_SMALL = 50e6  # bytes; below this the request per object decides the time
+_SHARD = 100e6  # bytes of an object that is large enough
 _OBJECTS_PER_SECOND, _BYTES_PER_SECOND, _START = 130, 155e6, 15.0  # of copying for File
-_LONG = 60.0  # seconds of copying that are worth telling
-_LISTED_PER_SECOND = 10_000  # of FastFile
-_SPACE_OF_NO_FOLDER = ("have an empty folder name ('//')",)  # File takes these
+_LONG = 60.0  # seconds of copying that are worth a note
+_LISTED_PER_SECOND = 10_000  # by FastFile
+_COPIED_BY_FILE = ("have an empty folder name ('//')",)  # odd keys that File copies all the same
 
 
-def ask_prefixes(subject: Subject) -> Iterator[Found]:
-    """Each channel that names a prefix, SageMaker's and the connector's, at the same time."""
-    entries: list[tuple[SpecPath, Place, Entry | None]] = [
-        (entry.path("s3_uri"), place, entry) for entry, place in channels(subject, "S3Prefix")
+def ask_prefixes(subject: Subject) -> Iterator[Finding]:
+    """Look at each channel that names a prefix, SageMaker's and the connector's."""
+    places: list[tuple[SpecPath, tuple[Place, Entry | None]]] = [
+        (entry.path("s3_uri"), (place, entry)) for entry, place in channels(subject, "S3Prefix")
     ]
-    entries += [(("channels", name, "s3_uri"), place, None) for name, place in connectors(subject)]
+    places += [(path, (place, None)) for path, place in connectors(subject)]
 
-    def look(each: tuple[SpecPath, Place, Entry | None]) -> list[Found]:
-        path, place, entry = each
-        return list(_judged(subject, path, listing(subject, place), entry))
+    def look(path: SpecPath, channel: tuple[Place, Entry | None]) -> Iterator[Finding]:
+        place, entry = channel
+        yield from _judged(subject, path, listing(subject, place), entry)
 
-    for (path, _, _), outcome in at_once(look, entries):
-        try:
-            yield from outcome.result()
-        except AwsError as error:
-            if error.code != "NoSuchBucket":  # of which `buckets` tells
-                subject.could_not_ask(path, error)
+    yield from subject.each(places, look)
 
 
-def _judged(subject: Subject, path: SpecPath, found: Listing, entry: Entry | None) -> Iterator[Found]:
+def _judged(subject: Subject, path: SpecPath, found: Listing, entry: Entry | None) -> Iterator[Finding]:
     if found.count == 0:
         yield _empty(subject, path, found, entry)
         return
     if found.markers == found.count and found.is_complete:
-        only = f"{found.place} holds {found.described()}, all of them marks that Hadoop leaves (_SUCCESS, x_$folder$)"
+        only = f"{found.place} holds {found.described()}, all of them markers of Hadoop (_SUCCESS, x_$folder$)"
         yield path, "prefix-only-folders", f"{only}, and no data; correct the URI, or upload the data first"
         return
     hosts = hosts_that_share(subject, entry) if entry is not None else 1
@@ -63,7 +59,7 @@ def _judged(subject: Subject, path: SpecPath, found: Listing, entry: Entry | Non
 
 
 def _on_each_host(found: Listing, entry: Entry | None, hosts: int) -> str:
-    """Words for a host's share, and for the time that its copy takes, where that is worth knowing."""
+    """Return words for the fullest host's share, and for the duration of its copy if that is worth knowing."""
     most = max(found.host_bytes(hosts))
     words = f"; {human_bytes(most)} on the fullest of {hosts} hosts" if hosts > 1 else ""
     seconds = _copying(found.count / hosts, most)
@@ -73,7 +69,7 @@ def _on_each_host(found: Listing, entry: Entry | None, hosts: int) -> str:
     return words
 
 
-def _empty(subject: Subject, path: SpecPath, found: Listing, entry: Entry | None) -> Found:
+def _empty(subject: Subject, path: SpecPath, found: Listing, entry: Entry | None) -> Finding:
     if found.folders:
         return path, "prefix-only-folders", f"{found.place} holds empty folders but no object; upload the data first"
     message = (
@@ -83,68 +79,72 @@ def _empty(subject: Subject, path: SpecPath, found: Listing, entry: Entry | None
 
 
 def _near(subject: Subject, place: Place) -> str:
-    """Words naming what lies beside a place where there is nothing."""
+    """Return words that name what is stored beside a place without objects."""
     parent = place.key.rstrip("/").rpartition("/")[0]
     try:
         names = beside(subject, Place(place.bucket, f"{parent}/" if parent else ""))
     except AwsError:
         return ""
     near = did_you_mean(place.key, names)
-    return near or (f"; beside it there are {', '.join(names[:3])}" if names else "")
+    return near or (f"; beside it are {', '.join(names[:3])}" if names else "")
 
 
-def _siblings(subject: Subject, path: SpecPath, found: Listing) -> Iterator[Found]:
-    """Other names that begin with a prefix which is a whole name itself."""
+def _siblings(subject: Subject, path: SpecPath, found: Listing) -> Iterator[Finding]:
+    """Find other names that begin with a prefix which is a whole name itself."""
     key = found.place.key
     if not key or key.endswith("/"):
         return
     names = beside(subject, found.place)
     others = [name for name in names if name not in (key, f"{key}/")]
     if not others or len(others) == len(names):
-        return  # only it, or a beginning of names, which is then meant as one
+        return  # only the name itself, or the beginning of many names, which is then intended
     shown = ", ".join(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
     remedy = f"write s3://{found.place.bucket}/{key}/" if f"{key}/" in names else "list the keys in a manifest"
-    yield path, "prefix-siblings", f"{found.place} also takes {shown}, since it is a beginning of keys; {remedy}"
+    yield (
+        path,
+        "prefix-siblings",
+        f"{found.place} also matches {shown}, since they begin with the same characters; {remedy}",
+    )
 
 
-def _unservable(path: SpecPath, found: Listing, entry: Entry) -> Iterator[Found]:
+def _unservable(path: SpecPath, found: Listing, entry: Entry) -> Iterator[Finding]:
     mode = entry.get("InputMode")
     if mode not in ("File", "FastFile"):
         return
     code, does = ("prefix-file-keys", "copy") if mode == "File" else ("prefix-fast-file-keys", "mount")
     for what, odd in found.odd.items():
-        if mode == "File" and what in _SPACE_OF_NO_FOLDER:
+        if mode == "File" and what in _COPIED_BY_FILE:
             continue
         least = "" if found.is_complete else "at least "
         message = (
             f"{least}{odd.count:,} of the keys {what}, which {mode} cannot {does} as files, such as "
-            f"{', '.join(repr(key) for key in odd.examples)}; rename them, or read the channel by Pipe or the S3 Connector"
+            f"{', '.join(repr(key) for key in odd.examples)}; rename them, or read the channel with Pipe or the S3 Connector"
         )
         yield path, code, message
 
 
-def _small(path: SpecPath, found: Listing, entry: Entry, hosts: int) -> Iterator[Found]:
+def _small(path: SpecPath, found: Listing, entry: Entry, hosts: int) -> Iterator[Finding]:
     if found.count <= _FEW or found.bytes / found.count >= _SMALL:
         return
     count, size = found.count / hosts, found.bytes / hosts
     what = f"{found.described()}: {human_bytes(found.bytes / found.count)} each on average"
-    joined = "join them to objects of some 100 MB (tar, RecordIO, TFRecord)"
+    joined = "join them into objects of about 100 MB (tar, RecordIO, TFRecord)"
     if entry.get("InputMode") == "File":
         now, then = _copying(count, size), _copying(size / _SHARD, size)
-        message = f"{what}; to copy them takes about {_time(now)} by estimate, joined {_time(then)}; {joined}"
+        message = f"{what}; copying them takes about {_time(now)} by estimate, {_time(then)} if joined; {joined}"
     elif entry.get("InputMode") == "FastFile":
         wait = _time(count / _LISTED_PER_SECOND + _START)
         message = (
-            f"{what}; FastFile lists them in about {wait} and reads objects as small at some half the speed, by estimate; "
+            f"{what}; FastFile lists them in about {wait} and reads such small objects at about half the speed, by estimate; "
             f"{joined}"
         )
     else:
-        message = f"{what}; each is fetched by a request of its own, some {_OBJECTS_PER_SECOND} a second by estimate; {joined}"
+        message = f"{what}; each needs its own request, about {_OBJECTS_PER_SECOND} per second by estimate; {joined}"
     yield path, "prefix-small-objects", message
 
 
 def _copying(count: float, size: float) -> float:
-    """Seconds to copy the objects for File, by estimate."""
+    """Return the estimated seconds to copy the objects for File."""
     return max(count / _OBJECTS_PER_SECOND, size / _BYTES_PER_SECOND) + _START
 
 
@@ -156,26 +156,27 @@ def _time(seconds: float) -> str:
 
 CHECK = Check(
     "prefixes",
+    "Is there data below every prefix, only the intended data, and in a form that the input mode can serve?",
     ask_prefixes,
     {
         "prefix-empty": ("error", "No key begins with a channel's `s3_uri`, so the job has nothing to read."),
         "prefix-only-folders": (
             "warning",
-            "Below a prefix are empty folders only, or Hadoop's empty marks, which are no data.",
+            "Below a prefix are only empty folders, or Hadoop's empty markers, and no data.",
         ),
         "connector-empty": (
             "warning",
-            "No key begins with the `s3_uri` of a channel that the script reads by itself.",
+            "No key begins with the `s3_uri` of a channel that the script reads itself.",
         ),
         "prefix-siblings": (
             "warning",
-            "A prefix is a beginning of keys, not a folder: `train` also takes `train_old/`.",
+            "A prefix is the beginning of keys, not a folder: `train` also matches `train_old/`.",
         ),
-        "prefix-file-keys": ("warning", "Keys that cannot be files of one directory, which File makes."),
-        "prefix-fast-file-keys": ("warning", "Keys that cannot be files of one directory, which FastFile mounts."),
+        "prefix-file-keys": ("warning", "Some keys cannot be files in the directory that File creates."),
+        "prefix-fast-file-keys": ("warning", "Some keys cannot be files in the directory that FastFile mounts."),
         "prefix-small-objects": (
             "warning",
-            "More than 10,000 objects of less than 50 MB on average: each is fetched by itself, so it takes long.",
+            "More than 10,000 objects of less than 50 MB on average are slow to read, since each needs its own request.",
         ),
     },
 )

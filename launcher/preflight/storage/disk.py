@@ -1,7 +1,7 @@
-"""Does what is copied before the start fit on the disk of each host?
+"""Whether what is copied before the start fits on each host's disk.
 
-Copied are the channels in File mode, each host's share of those that are dealt out, and an older job's checkpoints. The space is
-the volume of the size asked for, or the disks of the instance type. The image has a disk of its own.
+Copied are channels in File mode, each host's shard of those that are sharded, and an older job's checkpoints. The space is
+the requested volume, or the disks of the instance type. The image has its own disk.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from launcher.aws.account import AwsError
 from launcher.aws.threads import at_once
 from launcher.console import human_bytes
 from launcher.errors import SpecPath
-from launcher.preflight.check import Check, Found, Subject
+from launcher.preflight.check import Check, Finding, Subject
 from launcher.preflight.quota.machines import alternatives
 from launcher.preflight.s3.checkpoints import older_state
 from launcher.preflight.s3.listing import listing
@@ -24,25 +24,25 @@ from launcher.request.instance_types import instance_type
 from launcher.request.view import Entry
 from launcher.s3.uri import Place
 
-_GIB = 2**30  # bytes of a GB of VolumeSizeInGB: EBS's are binary
-_NEARLY = 0.9  # of the space; outputs and new checkpoints need some, too
-_ROOM = 1.25  # times the data: what a new volume should have
+_GIB = 2**30  # bytes per GB of VolumeSizeInGB: EBS counts in binary units
+_NEARLY = 0.9  # of the space; outputs and new checkpoints need space too
+_ROOM = 1.25  # times the data: the suggested volume size
 
 
 class Copied(NamedTuple):
-    """What is copied to each host: bytes, and whether that is all of it."""
+    """What is copied to each host."""
 
     bytes: int
-    is_all: bool
+    is_all: bool  # whether these are all bytes, or at least so many
 
 
 _Sizes = dict[str, Copied]  # by channel
 
 
-def ask_disk(subject: Subject) -> Iterator[Found]:
-    """Each kind of machine that the job may run on, with the channels that it gets."""
+def ask_disk(subject: Subject) -> Iterator[Finding]:
+    """Look at each kind of machine that the job may run on, with the channels it gets."""
     sizes = _sizes(subject)
-    told = set()
+    reported = set()
     for together in alternatives(subject.draft):
         for machines in together:
             copied = {name: size for name, size in sizes.items() if _gets(subject, name, machines.path)}
@@ -54,13 +54,13 @@ def ask_disk(subject: Subject) -> Iterator[Found]:
                 subject.could_not_ask(machines.path, error)
                 continue
             for found in _judged(copied, path, space, what):
-                if found not in told:
-                    told.add(found)
+                if found not in reported:
+                    reported.add(found)
                     yield found
 
 
 def _sizes(subject: Subject) -> _Sizes:
-    """Bytes that each host copies of each channel, as far as is known."""
+    """Return what each host copies of each channel, as far as known."""
     work: list[tuple[str, SpecPath, Callable[[], Copied]]] = []
     for entry, place in channels(subject, "S3Prefix"):
         if entry.get("InputMode") == "File":
@@ -85,10 +85,10 @@ def _sizes(subject: Subject) -> _Sizes:
         try:
             sizes[name] = outcome.result()
         except AwsError as error:
-            if error.status != 404:  # `buckets` and `manifests` tell what is missing
+            if error.status != 404:  # `buckets` and `manifests` report what is missing
                 subject.could_not_ask(path, error)
         except FormError:
-            continue  # a manifest that cannot be read, of which `manifests` tells
+            continue  # reported by `manifests`
     return sizes
 
 
@@ -101,7 +101,7 @@ def _bytes_of_older_state(subject: Subject) -> Copied:
 
 
 def _gets(subject: Subject, name: str, machine: SpecPath) -> bool:
-    """Whether a channel is brought to the machines that `machine` asks for: all, or some instance groups."""
+    """Whether a channel is sent to the machines at the path `machine`: to all, or to some instance groups."""
     entry = subject.draft.entry(name)
     names = entry.get("InstanceGroupNames") if entry else None
     if not names or machine[1] != "instance_groups":
@@ -110,7 +110,7 @@ def _gets(subject: Subject, name: str, machine: SpecPath) -> bool:
 
 
 def _space(subject: Subject, name: str, path: SpecPath) -> tuple[SpecPath, float, str]:
-    """Where the space is asked for, how many bytes it has, and what it is. Raises AwsError."""
+    """Return the path that sets the space, its bytes, and what it is. Raises AwsError."""
     volume = subject.draft.get("ResourceConfig.VolumeSizeInGB") or 0
     disks = 0
     if instance_type(name).storage != "EBS":
@@ -123,7 +123,7 @@ def _space(subject: Subject, name: str, path: SpecPath) -> tuple[SpecPath, float
     return ("resource_config", "volume_size_in_gb"), size, f"the volume of {volume} GB holds {human_bytes(size)}"
 
 
-def _judged(copied: _Sizes, path: SpecPath, space: float, what: str) -> Iterator[Found]:
+def _judged(copied: _Sizes, path: SpecPath, space: float, what: str) -> Iterator[Finding]:
     need = sum(size.bytes for size in copied.values())
     largest = sorted(copied.items(), key=lambda each: -each[1].bytes)
     shown = ", ".join(f"{name} {human_bytes(size.bytes)}" for name, size in largest[:3] if size.bytes)
@@ -135,9 +135,9 @@ def _judged(copied: _Sizes, path: SpecPath, space: float, what: str) -> Iterator
         if path[-1] == "volume_size_in_gb"
         else "a type with larger disks"
     )
-    remedy = f"{'ask for ' if path[-1] == 'volume_size_in_gb' else 'take '}{larger}, or read by FastFile or Pipe"
+    remedy = f"request {larger}, or read with FastFile or Pipe"
     if not space:
-        return  # of which the rules tell
+        return  # reported by the rules
     if need > space:
         yield path, "disk-too-small", f"{data}, but {what}; {remedy}"
     elif need > _NEARLY * space:
@@ -146,12 +146,13 @@ def _judged(copied: _Sizes, path: SpecPath, space: float, what: str) -> Iterator
 
 CHECK = Check(
     "disk",
+    "Does what File mode copies fit on the disks?",
     ask_disk,
     {
         "disk-too-small": ("error", "What File mode copies before the start does not fit on the disk."),
         "disk-nearly-full": (
             "warning",
-            "What File mode copies before the start leaves less than a tenth of the disk.",
+            "What File mode copies before the start leaves less than a tenth of the disk free.",
         ),
     },
 )

@@ -1,4 +1,7 @@
-"""EFS mount targets."""
+"""Mount targets of EFS channels: whether the file system can be mounted where the job's machines will be.
+
+A machine mounts EFS through the mount target in its own availability zone, whose security groups must allow port 2049.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,7 @@ from typing import Any
 
 from launcher.aws.account import AwsError
 from launcher.errors import SpecPath
-from launcher.preflight.asking import each, listed
-from launcher.preflight.check import Check, Found, Subject
+from launcher.preflight.check import Check, Finding, Subject, joined
 from launcher.preflight.network.vpc import CLOSED, closed, subnets, vpc_id, zone
 from launcher.preflight.storage import file_system_channels
 from launcher.preflight.storage.efs import READY
@@ -17,14 +19,14 @@ from launcher.request.view import Entry
 _NFS = 2049
 
 
-def mount_targets_are_there(subject: Subject) -> Iterator[Found]:
+def subnets_have_mount_targets(subject: Subject) -> Iterator[Finding]:
     """Whether the zones of the job's subnets have mount targets in its VPC, open to the job."""
-    yield from each(
-        subject, file_system_channels(subject, "EFS mount targets"), lambda path, entry: _targets(subject, path, entry)
+    yield from subject.each(
+        file_system_channels(subject, "EFS mount targets"), lambda path, entry: _targets(subject, path, entry)
     )
 
 
-def _targets(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Found]:
+def _targets(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Finding]:
     name, vpc = entry.get("FileSystemId"), vpc_id(subject)
     if vpc is None:
         return
@@ -32,12 +34,12 @@ def _targets(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Found]:
         answer = subject.ask("efs", "describe_mount_targets", FileSystemId=name)
     except AwsError as error:
         if error.code == "FileSystemNotFound":
-            return  # told above
+            return  # reported by `EFS`
         raise
     every = [each for each in answer.get("MountTargets", ()) if each.get("LifeCycleState", "available") in READY]
     here = [each for each in every if each.get("VpcId", vpc) == vpc]
     if every and not here:
-        others = listed(sorted({each["VpcId"] for each in every}))
+        others = joined(sorted({each["VpcId"] for each in every}))
         yield (
             path,
             "efs-other-vpc",
@@ -62,19 +64,19 @@ def _targets(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Found]:
 def _no_target(
     name: str, lacking: list[Mapping[str, Any]], here: list[Mapping[str, Any]], *, everywhere: bool
 ) -> tuple[str, str]:
-    zones = listed(f"{zone(subnet)} ({subnet['SubnetId']})" for subnet in lacking)
+    zones = joined(f"{zone(subnet)} ({subnet['SubnetId']})" for subnet in lacking)
     has = (
-        f"it has some in {listed(sorted(zone(each) for each in here))}; use a subnet there"
+        f"it has some in {joined(sorted(zone(each) for each in here))}; use a subnet there, or"
         if here
         else "it has none at all;"
     )
-    remedy = f"make one: aws efs create-mount-target --file-system-id {name} --subnet-id {lacking[0]['SubnetId']}"
+    remedy = f"create one: aws efs create-mount-target --file-system-id {name} --subnet-id {lacking[0]['SubnetId']}"
     code = "efs-no-mount-target" if everywhere else "efs-no-mount-target-in-some"
     return code, f"{name} has no mount target in {zones}; {has} {remedy}"
 
 
 def _closed(subject: Subject, target: Mapping[str, Any]) -> str | None:
-    """Why the job does not get to a mount target. Raises AwsError."""
+    """Return why the job cannot reach a mount target; None if it can. Raises AwsError."""
     name = target["MountTargetId"]
     its = subject.ask("efs", "describe_mount_target_security_groups", MountTargetId=name).get("SecurityGroups", ())
     addresses = [target["IpAddress"]] if target.get("IpAddress") else []
@@ -83,15 +85,16 @@ def _closed(subject: Subject, target: Mapping[str, Any]) -> str | None:
 
 CHECK = Check(
     "EFS mount targets",
-    mount_targets_are_there,
+    "Can the job mount the EFS file systems from its subnets?",
+    subnets_have_mount_targets,
     {
         "efs-other-vpc": ("error", "The file system's mount targets are in another VPC than the job."),
         "efs-no-mount-target": ("error", "No zone of the job's subnets has a mount target of the file system."),
-        "efs-no-mount-target-in-some": ("warning", "A zone that the job may land in has no mount target."),
+        "efs-no-mount-target-in-some": ("warning", "A zone in which the job may be placed has no mount target."),
         "security-group-closed": CLOSED,
         "security-group-closed-in-some": (
             "warning",
-            "In one of the zones that the job may land in, nothing gets through.",
+            "Security groups block traffic in one of the zones in which the job may be placed.",
         ),
     },
 )

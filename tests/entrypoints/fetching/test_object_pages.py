@@ -95,13 +95,13 @@ def test_full_listing_reports_its_progress(
     report = checked(CHANNEL, deadline=None, console=Console(), checks=(prefixes.CHECK,))
     assert report.notes[0][1].startswith("5,000 objects, 500.0 GB")
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("listed    ")]
-    assert any(line.endswith(" objects; 1 prefix is not at its end yet") for line in said)
+    assert any(line.endswith(" objects; 1 prefix is still being listed") for line in said)
 
 
 def test_progress_says_what_is_left_where_that_is_known() -> None:
     assert described([(5, 5)]) == "5 objects"
     assert described([(1_000, None), (2_000, None), (10, 1_500)]) == (
-        "3,010 objects; 1,490 more are named by manifests; 2 prefixes are not at their end yet"
+        "3,010 objects; 1,490 more are named by manifests; 2 prefixes are still being listed"
     )
 
 

@@ -18,7 +18,7 @@ from launcher.commands.effects.agreement import require_agreement
 from launcher.console import Console
 from launcher.cost.limit import VARIABLE, limit_of, objection
 from launcher.errors import InputError, RefusedError
-from launcher.preflight.report import Outcome
+from launcher.preflight.report import CheckResult
 
 SPEC = """\
 base_name: digits
@@ -123,7 +123,7 @@ def test_plan_shows_what_preflight_measured(
 ) -> None:
     monkeypatch.setattr(click, "confirm", lambda *_, **__: True)
     notes = [((), "account 123456789012, region us-east-1"), (("channels", "train", "s3_uri"), "8 objects, 1.6 MB")]
-    report = launcher.Report([Outcome("prefixes", 0.1, [], notes, [], True)], 0.1)
+    report = launcher.Report([CheckResult("prefixes", 0.1, [], notes, [], True)], 0.1)
     ours, theirs = pty.openpty()
     with open(theirs) as terminal:  # noqa: PTH123 - a descriptor
         monkeypatch.setattr(sys, "stdin", terminal)

@@ -9,36 +9,28 @@ import pytest
 import launcher
 from launcher.aws.account import Account, AwsError
 from launcher.data import make_quota_codes
-from launcher.preflight.caller import who_asks
+from launcher.preflight.caller import name_account
 from launcher.preflight.check import Subject
 from launcher.preflight.iam.bucket_policies import surely_denies
 from launcher.preflight.iam.keys import keys_can_encrypt
 from launcher.preflight.iam.permissions import may_name
 from launcher.preflight.iam.role import may_assume
-from launcher.preflight.quota import service_quotas
-from launcher.preflight.quota.in_use import quotas_are_free
+from launcher.preflight.quota import in_use, service_quotas
 from launcher.preflight.quota.machines import Machines
-from launcher.preflight.runner import preflight
+from launcher.preflight.runner import preflight, subject_of
+from preflight_data import Altered
 from preflight_world import CHANNELS, CHECKS, MACHINES, ROLE, TRUST, World
+from preflight_worlds.quota import a_running_job
 
 
-class WithRunningJobs(Account):
-    """The account, but for the search of jobs, which the stand-in has not."""
-
-    def call(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
-        if operation != "search":
-            return super().call(service, operation, **parameters)
-        resources = {"InstanceType": "ml.m5.large", "InstanceCount": 18}
-        jobs = ({"TrainingJobStatus": status, "ResourceConfig": resources} for status in ("InProgress", "Completed"))
-        return {"Results": [{"TrainingJob": job} for job in jobs]}
+def subject(spec: str, account: Account) -> Subject:
+    return subject_of(launcher.plan(launcher.parse_spec(spec)), account)
 
 
-@pytest.mark.parametrize(("wanted", "says"), [(2, []), (3, ["of which running jobs hold 18"])])
-def test_running_jobs_hold_what_the_quota_allows(world: World, wanted: int, says: list[str]) -> None:
-    plan = launcher.plan(launcher.parse_spec(world.spec(MACHINES % ("ml.m5.large", wanted, ""))))
-    told = list(quotas_are_free(Subject(plan, WithRunningJobs(region="us-east-1"))))
-    assert [code for _, code, _ in told] == ["quota-in-use"] * len(says)
-    assert all(said in message for said, (_, _, message) in zip(says, told, strict=True))
+def test_running_jobs_that_leave_enough_of_the_quota_are_no_problem(world: World) -> None:
+    account = Altered({"search": lambda _: {"Results": [a_running_job("InProgress")]}})
+    report = world.checked(MACHINES % ("ml.m5.large", 2, ""), checks=(in_use.CHECK,), account=account)
+    assert [result.status for result in report.results] == ["passed"]
 
 
 class WithCodes(Account):
@@ -55,12 +47,11 @@ class WithCodes(Account):
 def test_quotas_are_asked_by_their_codes_and_believed_by_their_names(world: World) -> None:
     asked, changed = "ml.g4dn.xlarge for training job usage", "ml.g4dn.2xlarge for training job usage"
     assert service_quotas.codes()[asked] == "L-3F53BF0F"
-    plan = launcher.plan(launcher.parse_spec(world.spec()))
     account = WithCodes(region="us-east-1")
     world.aws.clear_calls()
-    assert service_quotas.values(Subject(plan, account), [asked]) == {asked: 7}
+    assert service_quotas.values(subject(world.spec(), account), [asked]) == {asked: 7}
     assert world.aws.calls("service-quotas:ListServiceQuotas") == []
-    assert service_quotas.values(Subject(plan, account), [asked, changed]) == {asked: 7, changed: 20}
+    assert service_quotas.values(subject(world.spec(), account), [asked, changed]) == {asked: 7, changed: 20}
     assert world.aws.calls("service-quotas:ListServiceQuotas") != []
 
 
@@ -81,40 +72,27 @@ def test_expired_credentials_are_no_answer_to_anything(world: World) -> None:
     world.aws.fault("expired", "*", count=-1)
     plan = launcher.plan(launcher.parse_spec(world.spec(CHANNELS)))
     with pytest.raises(AwsError) as caught:
-        list(who_asks(Subject(plan, Account(region="us-east-1"))))
+        list(name_account(subject(world.spec(CHANNELS), Account(region="us-east-1"))))
     assert caught.value.is_expired
     with pytest.raises(AwsError):
         preflight(plan, Account(region="us-east-1"), checks=CHECKS, deadline=30.0)
-
-
-class WithKeysOf(Account):
-    """The account, but for the state of its keys."""
-
-    state = ""
-
-    def call(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
-        answer = super().call(service, operation, **parameters)
-        return (
-            {"KeyMetadata": answer["KeyMetadata"] | {"KeyState": self.state}} if operation == "describe_key" else answer
-        )
 
 
 @pytest.mark.parametrize(
     ("state", "says"),
     [
         ("PendingImport", "has no key material yet"),
-        ("PendingDeletion", "is about to be deleted"),
+        ("PendingDeletion", "is scheduled for deletion"),
         ("Unavailable", "is unavailable"),
         ("Enabled", ""),
         ("Updating", ""),
     ],
 )
 def test_what_state_a_key_is_in(world: World, state: str, says: str) -> None:
-    account = WithKeysOf(region="us-east-1")
-    account.state = state
-    told = list(keys_can_encrypt(Subject(launcher.plan(launcher.parse_spec(world.spec())), account)))
-    assert [code for _, code, _ in told] == (["key-disabled", "key-disabled"] if says else [])
-    assert all(says in message for _, _, message in told)
+    account = Altered({"describe_key": lambda answer: {"KeyMetadata": answer["KeyMetadata"] | {"KeyState": state}}})
+    problems = list(keys_can_encrypt(subject(world.spec(), account)))
+    assert [code for _, code, _ in problems] == (["key-disabled", "key-disabled"] if says else [])
+    assert all(says in message for _, _, message in problems)
 
 
 SAGEMAKER = TRUST["Statement"][0]

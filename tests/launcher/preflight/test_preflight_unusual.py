@@ -11,6 +11,7 @@ import launcher
 from launcher.aws.account import Account
 from launcher.local.s3_server import serve
 from launcher.preflight.runner import preflight
+from preflight_data import found
 from preflight_world import (
     CHANNELS,
     CHECKS,
@@ -22,7 +23,7 @@ from preflight_world import (
     World,
     a_rule,
     allow,
-    found,
+    nothing,
 )
 
 # Unusual and right
@@ -180,10 +181,6 @@ def a_role_for_its_own_account(world: World) -> dict[str, str]:
     return {"role": world.role(trust=[{**TRUST["Statement"][0], "Condition": own}])}
 
 
-def nothing(world: World) -> dict[str, str]:
-    return {}
-
-
 ALIAS = "'arn:aws:kms:us-east-1:123456789012:alias/mine'"
 LENT = "channels: {{train: s3://lent/train/}}"
 UNUSUAL: dict[str, tuple[Callable[[World], dict[str, str]], str]] = {
@@ -291,5 +288,5 @@ def test_an_endpoint_that_knows_only_s3_is_asked_in_vain(
         plan = launcher.plan(launcher.parse_spec(world.spec(CHANNELS)))
         report = preflight(plan, Account(region="us-east-1"), checks=CHECKS, deadline=30.0)
     assert found(report) == []
-    asked = {outcome.check for outcome in report.outcomes if outcome.status not in ("not-asked", "not-needed")}
+    asked = {result.check for result in report.results if result.status not in ("not-asked", "not-needed")}
     assert asked == {"keys of buckets"}  # S3 itself says that nothing there is encrypted with any

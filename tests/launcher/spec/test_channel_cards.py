@@ -19,7 +19,7 @@ from launcher.errors import SpecPath
 from launcher.importing import from_request
 from launcher.parsing.parser import parse_spec
 from launcher.preflight import CHECKS
-from launcher.preflight.check import Subject
+from launcher.preflight.runner import subject_of
 from launcher.request.aws_model import shapes
 from launcher.spec.channels import KINDS, source_of_entry
 from launcher.spec.channels.base import BaseChannel
@@ -120,7 +120,7 @@ def test_every_named_preflight_check_asks_about_the_channel(source: str) -> None
         assert check in checks, f"{source}: PREFLIGHT names {check!r}, which is not in launcher.preflight.CHECKS"
         asked: set[SpecPath] = set()
         for spec, _, _ in examples(source):
-            subject = Subject(plan_of(spec), DeniedAccount(region="us-east-1"))
+            subject = subject_of(plan_of(spec), DeniedAccount(region="us-east-1"))
             list(checks[check].ask(subject))
             asked |= {path[:2] for path, _ in subject.not_asked}
         names = {("channels", name) for _, name, _ in examples(source)}

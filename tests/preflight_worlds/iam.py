@@ -1,40 +1,12 @@
-"""What preflight asks of an account: broken environments, each found, named and given its remedy; and none in a good one."""
+"""Roles, policies and KMS keys that the job cannot use."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
-import launcher
-from preflight_world import (
-    CHANNELS,
-    MACHINES,
-    POLICY,
-    ROLE,
-    TRUST,
-    Broken,
-    World,
-    allow,
-    judge,
-    nothing,
-)
-
-
-def test_a_good_account_has_no_problem_and_nothing_is_written(world: World) -> None:
-    world.aws.clear_calls()
-    report = world.checked(CHANNELS)
-    assert [str(problem) for problem in report.problems] == []
-    assert report.not_asked == []
-    needless = {outcome.check for outcome in report.outcomes if outcome.status == "not-needed"}
-    assert needless == {"training plans", "directory buckets"} and {outcome.status for outcome in report.outcomes} == {
-        "passed",
-        "not-needed",
-    }
-    assert world.aws.calls("iam:SimulatePrincipalPolicy")
-    assert world.aws.writing_calls() == []
-    assert ((), "account 123456789012, region us-east-1") in report.notes
+from preflight_data import Broken
+from preflight_world import POLICY, ROLE, TRUST, World, allow, nothing
 
 
 def _without(*actions: str) -> list[dict[str, Any]]:
@@ -80,44 +52,45 @@ def a_key_that_goes(world: World) -> dict[str, str]:
     return {"key": key}
 
 
-def a_quota(name: str, value: float) -> Callable[[World], dict[str, str]]:
+def data_of_a_key_that_goes(world: World) -> dict[str, str]:
+    key, s3 = world.key(), world.aws.client("s3")
+    s3.put_object(Bucket="data", Key="going/1.tar", Body=b"data", ServerSideEncryption="aws:kms", SSEKMSKeyId=key)
+    world.kms.schedule_key_deletion(KeyId=key)
+    return {"data_key": key, "role": world.role([allow(["*"])])}
+
+
+def output_of_a_disabled_key(world: World) -> dict[str, str]:
+    key, s3 = world.key(), world.aws.client("s3")
+    s3.create_bucket(Bucket="locked")
+    default = {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": key}
+    rules = {"Rules": [{"ApplyServerSideEncryptionByDefault": default}]}
+    s3.put_bucket_encryption(Bucket="locked", ServerSideEncryptionConfiguration=rules)
+    world.kms.disable_key(KeyId=key)
+    return {"data_key": key, "role": world.role([allow(["*"])])}
+
+
+def a_bucket_that_denies(bucket: str, principal: Any = "*", **more: Any) -> Callable[[World], dict[str, str]]:
+    """A role that may do everything, and a bucket whose policy says no."""
+
     def make(world: World) -> dict[str, str]:
-        world.aws.quota(name, value)
-        return {}
+        s3, role = world.aws.client("s3"), world.role([allow(["*"])])
+        s3.create_bucket(Bucket=bucket)
+        s3.put_object(Bucket=bucket, Key="train/1.tar", Body=b"data")
+        deny = {"Sid": "Closed", "Effect": "Deny", "Principal": principal, "Action": "s3:GetObject", **more}
+        world.lend(bucket, role, {"Resource": f"arn:aws:s3:::{bucket}/*", **deny})
+        return {"role": role}
 
     return make
 
 
-def a_job(world: World) -> dict[str, str]:
-    """A job that is there already."""
-    sagemaker, request = world.aws.client("sagemaker"), dict(launcher.plan(launcher.parse_spec(OLDER)).request)
-    sagemaker.create_training_job(**request)
-    return {}
-
-
-OLDER = """\
-training_job_name: digits-0
-image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/training:1.5
-role_arn: arn:aws:iam::123456789012:role/training
-resource_config: {instance_type: ml.m5.xlarge, instance_count: 1, volume_size_in_gb: 50}
-stopping_condition: {max_runtime_in_seconds: 3600}
-output_data_config: {s3_output_path: s3://out/}
-"""
-RULE = "debug_rule_configurations: [{{rule_configuration_name: a, rule_evaluator_image: a:1, instance_type: ml.c5.xlarge}}]"
-ROLE_AT, TYPE_AT = "role_arn", "resource_config.instance_type"
+ROLE_AT = "role_arn"
 
 BROKEN = {
-    "a name that is taken": Broken(
-        a_job,
-        "training_job_name: digits-0",
-        [("name-taken", "training_job_name")],
-        ("'digits-0'", "--name", "base_name"),
-    ),
     "a role of another account": Broken(
         nothing,
         "role_arn: arn:aws:iam::210987654321:role/training",
         [("role-other-account", ROLE_AT)],
-        ("210987654321", "name one of 123456789012"),
+        ("210987654321", "name one in 123456789012"),
     ),
     "a misspelt role": Broken(
         nothing, f"role_arn: {ROLE % 'trainin'}", [("role-missing", ROLE_AT)], ("'trainin'", ROLE % "training")
@@ -135,7 +108,7 @@ BROKEN = {
         a_role(trust=[{**TRUST["Statement"][0], "Condition": {"StringEquals": {"aws:SourceAccount": "210987654321"}}}]),
         "",
         [("role-trust", ROLE_AT)],
-        ("for another account only", "aws:SourceAccount", "write 123456789012 there"),
+        ("only for another account", "aws:SourceAccount", "write 123456789012 there"),
     ),
     "a role that may not read the data": Broken(
         a_role(*POLICY[1:], allow(["s3:GetObject", "s3:PutObject"], "arn:aws:s3:::out/*", "arn:aws:s3:::data/list")),
@@ -215,7 +188,7 @@ BROKEN = {
         nothing,
         "output_data_config: {{s3_output_path: s3://out/, kms_key_id: 'arn:aws:kms:eu-west-1:123456789012:alias/a'}}",
         [("key-region", "output_data_config.kms_key_id")],
-        ("eu-west-1", "name a key of us-east-1"),
+        ("eu-west-1", "name a key in us-east-1"),
     ),
     "a key that signs": Broken(
         a_key(KeyUsage="SIGN_VERIFY", KeySpec="ECC_NIST_P256"),
@@ -223,55 +196,34 @@ BROKEN = {
         [("key-kind", "resource_config.volume_kms_key_id")],
         ("SIGN_VERIFY", "SYMMETRIC_DEFAULT"),
     ),
-    "a tag that is not there": Broken(
-        nothing,
-        "image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/training:1.6",
-        [("image-missing", "image")],
-        ("'1.6'", "1.5"),
+    "a bucket that denies everybody": Broken(
+        a_bucket_that_denies("shut"),
+        "channels: {{train: s3://shut/train/}}",
+        [("bucket-denies", "channels.train.s3_uri")],
+        ("bucket 'shut' denies the role s3:GetObject on s3://shut/train/*", "statement Closed"),
     ),
-    "a repository that is not there": Broken(
-        nothing,
-        "image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/trainig:1.5",
-        [("image-missing", "image")],
-        ("'trainig'", "did you mean training?"),
+    "a bucket that denies its account": Broken(
+        a_bucket_that_denies("shut2", {"AWS": "arn:aws:iam::123456789012:root"}, Action="s3:*"),
+        "channels: {{train: s3://shut2/train/}}",
+        [("bucket-denies", "channels.train.s3_uri")],
+        ("'shut2' denies the role s3:GetObject",),
     ),
-    "a digest that is not there": Broken(
-        nothing,
-        f"image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/training@sha256:{'0' * 64}",
-        [("image-missing", "image")],
-        ("sha256:0000",),
+    "a bucket that lets nobody write": Broken(
+        a_bucket_that_denies("shut3", {"AWS": "*"}, Action=["s3:Put*"]),
+        "output_data_config: {{s3_output_path: s3://shut3/}}",
+        [("bucket-denies", "output_data_config.s3_output_path")],
+        ("s3:PutObject on s3://shut3/",),
     ),
-    "a quota of 0": Broken(
-        a_quota("ml.g5.xlarge for training job usage", 0),
-        MACHINES % ("ml.g5.xlarge", 1, ""),
-        [("quota-exceeded", TYPE_AT)],
-        ("'ml.g5.xlarge for training job usage' is 0", "needs 1"),
+    "data of a key that is going": Broken(
+        data_of_a_key_that_goes,
+        "channels: {{train: s3://data/going/}}",
+        [("data-key-disabled", "channels.train.s3_uri")],
+        ("{data_key}", "scheduled for deletion", "cancel-key-deletion"),
     ),
-    "a quota of less": Broken(
-        nothing, MACHINES % ("ml.m5.large", 21, ""), [("quota-exceeded", TYPE_AT)], ("is 20", "needs 21")
-    ),
-    "a quota for spot": Broken(
-        a_quota("ml.g5.4xlarge for spot training job usage", 1),
-        MACHINES % ("ml.g5.4xlarge", 2, "") + "\nenable_managed_spot_training: true\n"
-        "stopping_condition: {{max_runtime_in_seconds: 60, max_wait_time_in_seconds: 60}}",
-        [("quota-exceeded", TYPE_AT)],
-        ("'ml.g5.4xlarge for spot training job usage' is 1",),
-    ),
-    "a quota for warm pools": Broken(
-        nothing,
-        MACHINES % ("ml.m5.large", 1, ", keep_alive_period_in_seconds: 600"),
-        [("warm-pool-quota", "resource_config.keep_alive_period_in_seconds")],
-        ("'ml.m5.large for training warm pool usage' is 0", "none is kept warm"),
-    ),
-    "a quota for rules": Broken(
-        a_quota("ml.c5.xlarge for processing job usage", 0),
-        RULE,
-        [("quota-exceeded", "debug_rule_configurations[0].instance_type")],
-        ("'ml.c5.xlarge for processing job usage' is 0",),
+    "an output bucket of a disabled key": Broken(
+        output_of_a_disabled_key,
+        "output_data_config: {{s3_output_path: s3://locked/}}",
+        [("bucket-key-disabled", "output_data_config.s3_output_path")],
+        ("{data_key}", "enable-key"),
     ),
 }
-
-
-@pytest.mark.parametrize("case", BROKEN)
-def test_what_is_broken_is_found_named_and_given_its_remedy(world: World, case: str) -> None:
-    judge(world, BROKEN[case])

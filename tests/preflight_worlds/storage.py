@@ -1,22 +1,12 @@
-"""What preflight asks of EFS and FSx: broken file systems, each found, named and given its remedy."""
+"""EFS and FSx file systems that the job cannot mount."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
-from preflight_world import (
-    FAST,
-    IN_GROUP,
-    SHARED,
-    Broken,
-    World,
-    a_rule,
-    judge,
-    nothing,
-)
+from preflight_data import Broken
+from preflight_world import FAST, IN_GROUP, SHARED, World, a_rule, nothing
 
 
 def an_efs(*letters: str) -> Callable[[World], dict[str, str]]:
@@ -160,7 +150,7 @@ BROKEN = {
         an_fsx(),
         FAST % ("{fsx}", "/datasets/images"),
         [("fsx-mount-name-wrong", "channels.fast.directory_path")],
-        ("'/fsx1abcd/datasets/images' where 'datasets' is a folder, or '/fsx1abcd/images' where",),
+        ("'/fsx1abcd/datasets/images' if 'datasets' is a folder, or '/fsx1abcd/images' if",),
     ),
     "an FSx of another VPC": Broken(
         an_fsx(VpcId="vpc-0aaaaaaaaaaaaaaaa"),
@@ -192,9 +182,21 @@ BROKEN = {
         [("security-group-closed", "channels.shared.file_system_id")],
         ("outbound rule to {job_group}: TCP 2049 to {store_group}",),
     ),
+    "an id like those of S3 Files": Broken(
+        nothing,
+        SHARED % "fs-0123456789abcdef0",
+        [("efs-missing", "channels.shared.file_system_id")],
+        ("If it belongs to S3 Files", "read the bucket"),
+    ),
+    "an EFS that is being created": Broken(
+        nothing,
+        SHARED % "{efs}",
+        [("efs-not-ready", "channels.shared.file_system_id")],
+        ("'creating', not available", "wait"),
+        {
+            "describe_file_systems": lambda answer: {
+                "FileSystems": [{**answer["FileSystems"][0], "LifeCycleState": "creating"}]
+            }
+        },
+    ),
 }
-
-
-@pytest.mark.parametrize("case", BROKEN)
-def test_what_is_broken_is_found_named_and_given_its_remedy(world: World, case: str) -> None:
-    judge(world, BROKEN[case])

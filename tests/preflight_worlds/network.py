@@ -1,23 +1,11 @@
-"""What preflight asks of networks: broken ones, each found, named and given its remedy."""
+"""Networks in which the job cannot run or cannot reach its data."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-import pytest
-
-from launcher.preflight.network.network_acls import lets_through
-from preflight_world import (
-    IN_GROUP,
-    MACHINES,
-    NETWORK,
-    Broken,
-    World,
-    a_rule,
-    judge,
-    nothing,
-)
+from preflight_data import Broken
+from preflight_world import IN_GROUP, MACHINES, NETWORK, World, a_rule, nothing
 
 
 def a_vpc(
@@ -144,7 +132,7 @@ BROKEN = {
         a_group_of_another_vpc,
         NETWORK % ("{job_group}, {other_group}", "{subnet_a}"),
         [("security-group-vpc", "vpc_config.security_group_ids[1]")],
-        ("{other_group} is of {other_vpc}", "{vpc}"),
+        ("{other_group} is in {other_vpc}", "{vpc}"),
     ),
     "hosts that cannot talk": Broken(
         a_group(ports=(22,)), IN_GROUP, [("hosts-cannot-talk", GROUPS_AT)], ("inbound rule to {job_group}",)
@@ -165,25 +153,28 @@ BROKEN = {
         a_vpc(route=a_nat_that_is_gone),
         "",
         [("s3-unreachable", SUBNETS_AT)],
-        ("no S3 endpoint and nat-", "is gone, the way out of {subnet_a}", "create-vpc-endpoint"),
+        ("{subnet_a}", "have no S3 endpoint, and route to nat-", "which no longer exists", "create-vpc-endpoint"),
     ),
     "a network ACL that denies all": Broken(
         an_acl("a", "b"),
         "",
         [("network-acl-closed", SUBNETS_AT)],
-        ("{acl} lets no TCP 443 out and no answers in", "allow TCP 443 out to 0.0.0.0/0"),
+        ("{acl} does not let TCP 443 out or answers in", "allow TCP 443 out to 0.0.0.0/0"),
     ),
     "a network ACL that denies all in one subnet": Broken(
         an_acl("b"), "", [("network-acl-closed-in-some", SUBNETS_AT)], ("{acl}", "for {subnet_b}, so")
     ),
     "a network ACL that lets no answers in": Broken(
-        an_acl("a", "b", outbound=ANYWHERE), "", [("network-acl-closed", SUBNETS_AT)], ("{acl} lets no answers in",)
+        an_acl("a", "b", outbound=ANYWHERE),
+        "",
+        [("network-acl-closed", SUBNETS_AT)],
+        ("{acl} does not let answers in",),
     ),
     "a network ACL for the VPC only": Broken(
         an_acl("a", "b", inbound="10.0.0.0/16", outbound="10.0.0.0/16"),
         "",
         [("network-acl-closed", SUBNETS_AT)],
-        ("{acl} lets no TCP 443 out",),
+        ("{acl} does not let TCP 443 out",),
     ),
     "an internet gateway only": Broken(
         a_vpc(route=an_internet_gateway),
@@ -192,43 +183,3 @@ BROKEN = {
         ("no public addresses", "{table}"),
     ),
 }
-
-
-@pytest.mark.parametrize("case", BROKEN)
-def test_what_is_broken_is_found_named_and_given_its_remedy(world: World, case: str) -> None:
-    judge(world, BROKEN[case])
-
-
-def entry(number: int, action: str, first: int, last: int, cidr: str = ANYWHERE, **more: Any) -> dict[str, Any]:
-    ports = {"From": first, "To": last}
-    return {"RuleNumber": number, "RuleAction": action, "Protocol": "6", "PortRange": ports, "CidrBlock": cidr} | more
-
-
-ALL = {"RuleAction": "deny", "RuleNumber": 32767, "Protocol": "-1", "CidrBlock": ANYWHERE, "Egress": False}
-
-
-@pytest.mark.parametrize(
-    ("entries", "lets"),
-    [
-        ([ALL], False),
-        ([entry(100, "allow", 443, 443), ALL], True),
-        ([entry(100, "allow", 80, 80), ALL], False),
-        ([ALL | {"RuleNumber": 50}, entry(100, "allow", 443, 443)], False),
-        ([entry(50, "deny", 400, 450), entry(100, "allow", 443, 443)], False),
-        ([entry(50, "deny", 400, 450, "198.51.100.0/24"), entry(100, "allow", 443, 443)], True),
-        ([entry(100, "allow", 443, 443, "52.216.0.0/15"), ALL], True),
-        ([entry(100, "allow", 443, 443, "10.0.0.0/16"), ALL], False),
-        ([entry(100, "allow", 443, 443, Protocol="17"), ALL], False),
-        ([entry(100, "allow", 443, 443, Egress=True), ALL], False),
-        ([{"RuleNumber": 1, "RuleAction": "allow", "Protocol": "6", "Ipv6CidrBlock": "::/0"}, ALL], True),
-    ],
-)
-def test_what_an_acl_surely_keeps_out(entries: list[dict[str, Any]], lets: bool) -> None:
-    assert lets_through(entries, False, (443, 443), private=False) is lets
-
-
-def test_an_acl_that_leaves_some_ports_lets_answers_in() -> None:
-    some = [entry(10, "deny", 1024, 5000), entry(20, "deny", 6001, 65535), entry(30, "allow", 1024, 65535), ALL]
-    assert lets_through(some, False, (1024, 65535), private=False)
-    assert not lets_through([some[0], entry(11, "deny", 5001, 65535), *some[2:]], False, (1024, 65535), private=False)
-    assert lets_through([entry(30, "allow", 1024, 65535, "10.0.0.0/8"), ALL], False, (1024, 65535), private=True)
