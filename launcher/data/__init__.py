@@ -1,4 +1,4 @@
-"""Tables sourced from AWS, as JSON, and the scripts that make them.
+"""Tables of facts about AWS, as JSON, and the scripts that write them.
 
 Not here: code that the launcher runs.
 """

@@ -1,13 +1,13 @@
-"""Makes images.json: the training images of the SageMaker Python SDK's tables, one finished repository:tag per choice.
+"""Write images.json: the training images of the SageMaker Python SDK's tables, with one repository:tag per choice.
 
 Run by hand when a new SDK appears, on the tables of its wheel (`pip download --no-deps sagemaker-core`, unzipped):
 
     python -m launcher.data.make_images <wheel>/sagemaker/core/image_uri_config "sagemaker-core 2.27.0" 2026-10-21
 
-The SDK puts a tag together anew at each call, from a table and from rules that stand in its code
-(sagemaker/core/image_uris.py). Those rules are applied here instead, once, so that `launcher.request.images` only looks up. Every
-image that results was compared with the SDK's own answer (tests/data/make_sdk_images.py). Left out are tables without
-training images, and two that the SDK itself cannot resolve for training: huggingface-neuronx, hyperpod-recipes-neuron.
+The SDK composes a tag at each call, from a table and from rules in its code (sagemaker/core/image_uris.py). This script
+applies those rules once, so that `launcher.request.images` only looks images up. Each image was compared with the SDK's
+result (tests/data/make_sdk_images.py). Tables without training images are left out, and so are two that the SDK itself
+cannot resolve for training: huggingface-neuronx and hyperpod-recipes-neuron.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ OUTPUT = Path(__file__).with_name("images.json")
 Build = dict[str, Any]
 
 _LEFT_OUT = ("huggingface-neuronx", "hyperpod-recipes-neuron")
-# A table of one more processor of a framework, which the SDK picks by the instance type.
+# A table for a further processor of a framework, which the SDK chooses by the instance type.
 _PART_OF = {"pytorch-neuron": "pytorch"}
 _NEURON_REPOSITORIES = ("pytorch-training-neuron",)
-# Made for Hugging Face's images before their table had a container_version (get_training_image_uri).
+# The suffix of Hugging Face's images from before their table had a container_version (get_training_image_uri).
 _OLD_HUGGING_FACE = "cu110-ubuntu18.04"
-# pytorch-smp is asked for by PyTorch's version; its suffix is in get_training_image_uri. The table also lists the
-# library's own versions, for which no image is named so.
+# pytorch-smp is looked up by PyTorch's version; its suffix is in get_training_image_uri. The table also lists the
+# library's own versions, which no image is named by.
 _SMP = {
     "2.0.1": {"gpu": "cu118", "p5": "cu121", "p5e": "cu121", "p5en": "cu121"},
     "2.1.2": {"gpu": "cu121"},
@@ -39,7 +39,7 @@ _SMP = {
     "2.4.1": {"gpu": "cu121"},
     "2.5.1": {"gpu": "cu124"},
 }
-# Images with a newer CUDA, taken on p4d only (_get_image_tag).
+# Images with a newer CUDA, used on p4d only (_get_image_tag).
 _ON_P4D = {
     "tensorflow-training:2.3-gpu-py37": "cu110-ubuntu18.04-v3",
     "tensorflow-training:2.3.1-gpu-py37": "cu110-ubuntu18.04",
@@ -57,7 +57,16 @@ _ON_P4D = {
 
 
 def make_images(folder: Path, source: str, date: str) -> dict[str, Any]:
-    """The content of images.json from a folder of the SDK's tables; registries are stated once and named by their index."""
+    """Return the content of images.json.
+
+    Args:
+        folder: The SDK's tables, one JSON file per framework.
+        source: The SDK's name and version.
+        date: The day of the download, such as 2026-10-21.
+
+    Returns:
+        The content, in which builds refer to `registries` by index.
+    """
     images: dict[str, dict[str, list[Build]]] = {}
     for file in sorted(folder.glob("*.json")):
         table = _training_table(json.loads(file.read_text()))
@@ -84,19 +93,19 @@ def make_images(folder: Path, source: str, date: str) -> dict[str, Any]:
 
 
 def _training_table(content: dict[str, Any]) -> dict[str, Any] | None:
-    """The part of a table's file that is for training: the whole of it where the same images serve both."""
+    """Return the part of a table's file for training: all of it if training and inference share images."""
     if "scope" in content:
         return content if "training" in content["scope"] else None
     return content.get("training")
 
 
 def _is_algorithm(builds: list[Build]) -> bool:
-    """Built-in algorithms have one image for all processors and no Python of the user's."""
+    """Return whether the builds are a built-in algorithm's: one image for all processors, without a choice of Python."""
     return any("any" in build["images"] and "py_version" not in build for build in builds)
 
 
 def _versions(name: str, table: dict[str, Any]) -> Iterator[tuple[str, list[Build]]]:
-    """Each version as one may write it, `2.5.1` and its alias `2.5`: most repositories have a tag for either."""
+    """Yield each version as a user may write it, such as `2.5.1` and its alias `2.5`, with its builds."""
     exact = {version: version for version in table["versions"]}
     for written, version in {**exact, **table.get("version_aliases", {})}.items():
         if name == "pytorch-smp" and written not in _SMP:
@@ -115,7 +124,7 @@ def _versions(name: str, table: dict[str, Any]) -> Iterator[tuple[str, list[Buil
 
 
 def _leaves(version: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """(base framework's version or "", Python's version or "", entry): a version's entry may lie a level deeper by either."""
+    """Yield each entry of a version with its base framework's version and its Python's version, "" if it has none."""
     if "repository" in version:
         yield "", "", version
         return
@@ -144,7 +153,7 @@ def _builds(prefix: str, base: str, pythons: list[str | None], leaf: dict[str, A
 
 
 def _base_python(entry: dict[str, Any]) -> list[Build]:
-    """Plain Python for both processors; its version is in the repository's name (get_base_python_image_uri)."""
+    """Return the builds of plain Python, whose version is in the repository's name (get_base_python_image_uri)."""
     return [
         {
             "registries": entry["registries"],
@@ -156,7 +165,7 @@ def _base_python(entry: dict[str, Any]) -> list[Build]:
 
 
 def to_text(content: dict[str, Any]) -> str:
-    """JSON with one build and one registries table per line, so that a change of the SDK's tables is one line here."""
+    """Return JSON with one build and one registries table per line, so that a change in the SDK changes one line."""
     text = json.dumps(content | {"images": {}, "registries": []}, indent=1)
     images = ",\n".join(
         f"  {json.dumps(name)}: {{\n"

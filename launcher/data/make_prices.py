@@ -1,10 +1,10 @@
-"""Makes prices.json anew from AWS's own price list, which anyone may fetch without an account; one region at a time:
+"""Update prices.json from AWS's own price list, which can be fetched without an account, one region at a time:
 
     curl -O https://pricing.us-east-1.amazonaws.com/offers/v1.0/aws/AmazonSageMaker/current/us-east-1/index.json
     python -m launcher.data.make_prices index.json
 
-A region's list is complete, so it takes the place of every sheet that was there for the region. Sheets whose `read_in` is
-set were read where others quote such a list or a bill, since each says which.
+A region's list is complete, so it replaces every sheet of the region. Sheets with `read_in` were read from pages that quote
+such a list or a bill, named there.
 """
 
 from __future__ import annotations
@@ -18,14 +18,18 @@ from launcher.cost.online import is_training_volume, trained_type, usd_of
 
 OUTPUT = Path(__file__).with_name("prices.json")
 ABOUT = (
-    "On-demand prices of SageMaker training in US dollars: per instance hour, and per GB and month of storage. A sheet is "
-    "what one source said of one region on one day; the newest has the last word. See launcher/data/make_prices.py."
+    "On-demand prices of SageMaker training in US dollars: per instance hour, and per GB and month of storage. A sheet has "
+    "the prices of one region from one source on one day; newer sheets replace older ones. See launcher/data/make_prices.py."
 )
 _URL = "https://pricing.us-east-1.amazonaws.com/offers/v1.0/aws/AmazonSageMaker/{version}/{region}/index.json"
 
 
 def sheet_of(offer: dict[str, Any]) -> dict[str, Any]:
-    """One region's sheet from its offer file. Raises ValueError where it has no training prices, or several regions."""
+    """Return one region's sheet from its offer file.
+
+    Raises:
+        ValueError: If the file has no training prices, or those of several regions.
+    """
     terms = offer["terms"]["OnDemand"]
     found: dict[str, float] = {}
     volumes: set[float] = set()
@@ -41,7 +45,7 @@ def sheet_of(offer: dict[str, Any]) -> dict[str, Any]:
             volumes.add(float(usd))
     if len(regions) != 1:
         raise ValueError(
-            f"training prices of one region are wanted, but the file has them of {sorted(regions) or 'none'}"
+            f"expected training prices of one region, got {sorted(regions) or 'none'}; pass the file of one region"
         )
     region = regions.pop()
     sheet: dict[str, Any] = {
@@ -55,7 +59,7 @@ def sheet_of(offer: dict[str, Any]) -> dict[str, Any]:
 
 
 def laid_over(sheets: list[dict[str, Any]], new: dict[str, Any]) -> list[dict[str, Any]]:
-    """The sheets with those of the new one's region replaced; a storage price that it lacks is kept."""
+    """Return the sheets with those of the new one's region replaced; a storage price that it lacks is kept."""
     same = [sheet for sheet in sheets if sheet["region"] == new["region"]]
     kept = [
         sheet | {"usd_per_hour": {}} for sheet in same if "usd_per_gb_month" in sheet and "usd_per_gb_month" not in new
@@ -65,7 +69,7 @@ def laid_over(sheets: list[dict[str, Any]], new: dict[str, Any]) -> list[dict[st
 
 
 def to_text(sheets: list[dict[str, Any]]) -> str:
-    """One price per line, so that a change of AWS's is one line here."""
+    """Return JSON with one price per line, so that a change of a price changes one line."""
     return json.dumps({"about": ABOUT, "sheets": sheets}, indent=1, ensure_ascii=False) + "\n"
 
 

@@ -1,14 +1,14 @@
-"""Makes quota_codes.json: the codes by which Service Quotas knows SageMaker's quotas of instances.
+"""Write quota_codes.json: Service Quotas' codes of SageMaker's quotas for instances.
 
-The codes are the same in every account and region, and Service Quotas finds no quota by its name: to list SageMaker's two
-thousand takes longer than a preflight may. Run by hand when there are new instance types, with any account's credentials:
+The codes are the same in every account and region. Service Quotas cannot look up a quota by name, and listing SageMaker's
+two thousand takes too long for preflight. Run by hand when there are new instance types, with any account's credentials:
 
     aws service-quotas list-aws-default-service-quotas --service-code sagemaker > quotas.json
     python -m launcher.data.make_quota_codes quotas.json 2026-11-21
 
-The first table was read from a list of the same answer that is published with gruntwork-io/terraform-aws-utilities
-(modules/request-quota-increase, of 2026-03-26), and agrees with codes quoted elsewhere. A code is used only where Service
-Quotas answers it with the name that was meant.
+The first table was read from such a list, published with gruntwork-io/terraform-aws-utilities
+(modules/request-quota-increase, of 2026-03-26), and agrees with codes quoted elsewhere. Preflight uses a code only if
+Service Quotas returns the expected name for it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OUTPUT = Path(__file__).with_name("quota_codes.json")
 
 
 def table(quotas: list[dict[str, Any]]) -> dict[str, list[str | None]]:
-    """Instance type -> the codes of its quotas, in the order of USES."""
+    """Return the codes of each instance type's quotas, in the order of USES."""
     found: dict[str, list[str | None]] = {}
     for quota in quotas:
         match = re.fullmatch(rf"(ml\.\S+) for ({'|'.join(USES)})", quota["QuotaName"])
@@ -36,12 +36,12 @@ def table(quotas: list[dict[str, Any]]) -> dict[str, list[str | None]]:
 
 
 def main(answer: str, date: str) -> None:
-    """Write the table of one answer of ListAWSDefaultServiceQuotas."""
+    """Write the table for a response of ListAWSDefaultServiceQuotas."""
     write(table(json.loads(Path(answer).read_text(encoding="utf-8"))["Quotas"]), date)
 
 
 def write(codes: dict[str, list[str | None]], date: str) -> None:
-    """One instance type a line."""
+    """Write the table as JSON, with one instance type per line."""
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(each)}" for name, each in codes.items())
     about = json.dumps("Codes (without L-) of SageMaker's quotas; see make_quota_codes.py")
     text = f'{{\n "about": {about},\n "date": "{date}",\n "uses": {json.dumps(USES)},\n "codes": {{\n{lines}\n }}\n}}\n'
