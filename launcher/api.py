@@ -198,8 +198,8 @@ def follow(
 def _opened(plan: Plan, account: Account | None) -> Account:
     """The account, which from now on repeats none of the plan's secrets."""
     from launcher.aws.account import Account
-    from launcher.jobs.submission import veil
+    from launcher.jobs.submission import mask
 
     account = account or Account(region=plan.spec.region, profile=plan.spec.profile)
-    veil(plan, account)
+    mask(plan, account)
     return account

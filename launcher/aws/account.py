@@ -20,7 +20,7 @@ from datetime import datetime
 from typing import Any
 
 from launcher.aws import answers
-from launcher.aws.masking import Veil
+from launcher.aws.masking import Mask
 from launcher.aws.refusals import (
     HAVE_EXPIRED,
     AwsError,
@@ -65,7 +65,7 @@ class Account:
     def __init__(
         self, *, region: str | None = None, profile: str | None = None, on_expired: Callable[[str], bool] | None = None
     ) -> None:
-        self.veil = Veil()
+        self.mask = Mask()
         """What AWS may repeat and nobody is to see; the account's own keys are in it."""
         self.silence = ""
         """Why nothing is answered, as long as nothing has ever been."""
@@ -116,7 +116,7 @@ class Account:
             with self._lock:
                 client, generation = self.client(service), self._generation
             try:
-                return translated(do, client, call, self.veil)
+                return translated(do, client, call, self.mask)
             except AwsError as error:
                 trouble = self._named(error) if error.is_nameless and renewals else error
                 if not (trouble.is_expired or trouble.is_nameless) or trouble.code == "NoCredentials":
@@ -158,9 +158,9 @@ class Account:
                     self._learn_keys()
                 except (BotoCoreError, ValueError) as error:
                     if of_credentials(error):
-                        raise no_credentials(error, self.veil) from None
+                        raise no_credentials(error, self.mask) from None
                     raise RefusedError(
-                        f"{service} cannot be reached: {one_line(self.veil.over(str(error)))}; check AWS's variables"
+                        f"{service} cannot be reached: {one_line(self.mask.apply(str(error)))}; check AWS's variables"
                     ) from None
                 answers.refuse_foreign_answers(client)
                 client.meta.events.register("needs-retry", self._hear)
@@ -188,7 +188,7 @@ class Account:
 
     def _learn_keys(self) -> None:
         """Know the session's keys: to hide them, and to see whether other ones have come."""
-        self._keys = _keys_of(self._open(), self.veil)
+        self._keys = _keys_of(self._open(), self.mask)
 
     def _hear(self, response: Any, caught_exception: Exception | None, **_: Any) -> None:
         """Called by botocore after each attempt of a call, of which it makes several before it returns or raises."""
@@ -203,13 +203,13 @@ class Account:
             elif not self.answered:
                 self.silence = HAVE_EXPIRED
         elif not self.answered:
-            reason = one_line(self.veil.over(str(caught_exception or answers.FOREIGN)))
+            reason = one_line(self.mask.apply(str(caught_exception or answers.FOREIGN)))
             self.silence = f"AWS cannot be reached: {reason}; look at the network, proxies and AWS_ENDPOINT_URL"
 
     def _named(self, error: AwsError) -> AwsError:
         """What is wrong where the answer to HEAD did not say: a question whose answer has a body tells."""
         try:
-            translated(lambda client: client.list_buckets(), self.client("s3"), error.call, self.veil)
+            translated(lambda client: client.list_buckets(), self.client("s3"), error.call, self.mask)
         except AwsError as named:
             return named if named.is_expired else error
         return error
@@ -225,7 +225,7 @@ class Account:
             fresh = self._new_session()
             keys = self._keys
             with suppress(CredentialsError):
-                keys = _keys_of(fresh, self.veil)
+                keys = _keys_of(fresh, self.mask)
             if keys == self._keys and renewals == 0 and not isinstance(error, CredentialsError):
                 return True
             may_ask = self._on_expired is not None and threading.current_thread() is threading.main_thread()
@@ -253,7 +253,7 @@ class Account:
         self._over = None
 
 
-def _keys_of(session: Any, veil: Veil) -> tuple[str, str] | None:
+def _keys_of(session: Any, mask: Mask) -> tuple[str, str] | None:
     """The session's access key and token, which are hidden from now on. Raises CredentialsError."""
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -261,11 +261,11 @@ def _keys_of(session: Any, veil: Veil) -> tuple[str, str] | None:
         credentials = session.get_credentials()
         frozen = credentials.get_frozen_credentials() if credentials else None
     except (BotoCoreError, ClientError) as error:
-        raise no_credentials(error, veil) from None
+        raise no_credentials(error, mask) from None
     if frozen is None or not frozen.access_key:
         return None
     for key in (frozen.access_key, frozen.secret_key, frozen.token):
-        veil.add(key or "")
+        mask.add(key or "")
     return frozen.access_key, frozen.token or ""
 
 

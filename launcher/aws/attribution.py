@@ -37,7 +37,7 @@ _REMEDIES = (
 def placed(error: AwsError, plan: Plan) -> AccountError:
     """The refusal as one problem with its place."""
     message = str(error)
-    path = _to_blame(message, error.code, plan.masked_request())  # AWS's words have passed the account's veil
+    path = _to_blame(message, error.code, plan.masked_request())  # AWS's words have passed the account's mask
     remedy = next((text for pattern, text in _REMEDIES if re.search(pattern, message)), None)
     place = plan.origin.place(path) if path else ()
     said = f"AWS refused: {message}" + (f"; {remedy}" if remedy else "")

@@ -45,7 +45,7 @@ def settings_to_hide(request: Mapping[str, Any]) -> dict[tuple[str, str], str]:
     }
 
 
-class Veil:
+class Mask:
     """Knows what is to be hidden, and what stands in its place."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Veil:
         if value.strip() and value != shown:
             self._known.setdefault(value, shown)
 
-    def over(self, text: str) -> str:
+    def apply(self, text: str) -> str:
         """The text without what is hidden."""
         if not text or not self._known:
             return text

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from launcher.aws.answers import FOREIGN
-from launcher.aws.masking import Veil
+from launcher.aws.masking import Mask
 from launcher.errors import RefusedError
 
 _NO_ANSWER = 0
@@ -88,7 +88,7 @@ def expired(error: AwsError) -> CredentialsError:
     return CredentialsError(f"{HAVE_EXPIRED}. AWS said: {error}", call=error.call, code=error.code, status=400)
 
 
-def translated(do: Callable[[Any], Any], client: Any, call: str, veil: Veil) -> Any:
+def translated(do: Callable[[Any], Any], client: Any, call: str, mask: Mask) -> Any:
     """What `do` gives, which gets the client. Raises AwsError, and CredentialsError where there are no credentials to sign with."""
     from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
     from botocore.parsers import ResponseParserError
@@ -98,18 +98,18 @@ def translated(do: Callable[[Any], Any], client: Any, call: str, veil: Veil) -> 
     except ClientError as error:
         said = error.response.get("Error", {})
         code, status = said.get("Code") or "", error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        text = veil.over(str(said.get("Message") or code))
+        text = mask.apply(str(said.get("Message") or code))
         if not text or "<?xml" in text or text.lstrip().startswith("<"):
             text, code = f"{FOREIGN} (HTTP {status})", ""
         said_by = f" [{one_line(code)}]" if code else ""
         raise AwsError(f"{call}: {one_line(text)}{said_by}", call=call, code=code, status=status) from None
     except ParamValidationError as error:  # it was not sent
-        text = one_line(veil.over(str(error)))
+        text = one_line(mask.apply(str(error)))
         raise AwsError(f"{call}: {text}", call=call, code="ParamValidation", status=400) from None
     except BotoCoreError as error:
         if of_credentials(error):
-            raise no_credentials(error, veil) from None
-        raise AwsError(f"{call}: no answer: {one_line(veil.over(str(error)))}", call=call) from None
+            raise no_credentials(error, mask) from None
+        raise AwsError(f"{call}: no answer: {one_line(mask.apply(str(error)))}", call=call) from None
     except ResponseParserError:
         raise AwsError(f"{call}: {FOREIGN}", call=call) from None
 
@@ -130,12 +130,12 @@ def of_credentials(error: Exception) -> bool:
     return isinstance(error, kinds)
 
 
-def no_credentials(error: Exception, veil: Veil) -> CredentialsError:
+def no_credentials(error: Exception, mask: Mask) -> CredentialsError:
     """That there are none, in our words."""
     if type(error).__name__ in ("NoCredentialsError", "PartialCredentialsError"):
         text = "no AWS credentials found; configure them (`aws configure`, `aws sso login`), or name a profile with profile:"
         return CredentialsError(text, call="", code="NoCredentials")
-    text = one_line(veil.over(str(error)))
+    text = one_line(mask.apply(str(error)))
     return CredentialsError(f"there are no AWS credentials: {text}; {_RENEW}", call="", code="CredentialRetrieval")
 
 

@@ -28,7 +28,7 @@ def run(options: StatusOptions) -> int:
     account = open_account(options.region, options.profile)
     description = describe(account, options.name)
     lines = last_lines(account, options.name) if description["TrainingJobStatus"] == "Failed" else ()
-    outcome = Outcome(description, last_lines=tuple(map(account.veil.over, lines)))
+    outcome = Outcome(description, last_lines=tuple(map(account.mask.apply, lines)))
     if options.as_json:
         click.echo(json.dumps(outcome.as_data(), indent=2))
     else:

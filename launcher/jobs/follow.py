@@ -156,7 +156,7 @@ class _Following:
         lines: Iterable[str] = ()
         if self.description["TrainingJobStatus"] == "Failed":
             lines = last_lines(self._account, self._name) if self._logs is None else self._last
-        shown = tuple(map(self._account.veil.over, lines))  # what is quoted of them is said by us
+        shown = tuple(map(self._account.mask.apply, lines))  # what is quoted of them is said by us
         return Outcome(self.description, self.metrics.last, shown, interrupted)
 
     def _describe_when_due(self) -> None:

@@ -79,10 +79,10 @@ def tags_of(account: Account, job: Mapping[str, Any], warn: Callable[[str], None
 def _veiled(account: Account, job: dict[str, Any]) -> dict[str, Any]:
     for (member, name), value in settings_to_hide(job).items():
         if member == "HyperParameters" or is_secret_name(name):  # `INFO` and `us-east-1` stand in every text
-            account.veil.add(value.strip("\"' "))  # some toolkits write values as JSON
+            account.mask.add(value.strip("\"' "))  # some toolkits write values as JSON
 
     def told(text: Any) -> str:
-        return "".join(char if char.isprintable() or char.isspace() else " " for char in account.veil.over(str(text)))
+        return "".join(char if char.isprintable() or char.isspace() else " " for char in account.mask.apply(str(text)))
 
     if job.get("FailureReason"):
         job["FailureReason"] = told(job["FailureReason"])

@@ -42,14 +42,14 @@ class Submitted:
 def submit(plan: Plan, account: Account, console: Console) -> Submitted:
     """Upload the code and create the job. Raises AccountError, AwsError or RefusedError; then it says whether a job exists."""
     name = plan.request["TrainingJobName"]
-    veil(plan, account)
+    mask(plan, account)
     if _look_up(account, name) is not None:
         raise _taken(plan)
     upload_code(plan, account, console)
     return _create(plan, account, console)
 
 
-def veil(plan: Plan, account: Account) -> None:
+def mask(plan: Plan, account: Account) -> None:
     """Let nothing that the account's AWS says repeat a value that is not shown in the plan.
 
     Of a job's own settings nobody knows which are secrets, so all are hidden, but for short ones such as `no` or `INFO`.
@@ -57,7 +57,7 @@ def veil(plan: Plan, account: Account) -> None:
     for (member, name), written in plan.spec.masked.items():
         value = str(plan.request.get(member, {}).get(name) or "")
         if written != HIDDEN or is_secret_name(name) or len(value) >= _LIKELY_SECRET:
-            account.veil.add(value, written)
+            account.mask.add(value, written)
 
 
 def _create(plan: Plan, account: Account, console: Console) -> Submitted:

@@ -45,11 +45,11 @@ def test_every_file_with_a_check_is_in_the_table() -> None:
 @pytest.mark.parametrize("check", CHECKS, ids=named)
 def test_card_is_complete(check: Check) -> None:
     assert [each.name for each in CHECKS].count(check.name) == 1
-    assert check.question.endswith("?")
+    assert check.question.endswith("?"), f"end the question of {check.name!r} with a question mark"
     for code, (severity, why) in check.codes.items():
         assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", code)
         assert severity in ("error", "warning")
-        assert why.endswith(".")
+        assert why.endswith("."), f"end the reason of {code} with a full stop"
 
 
 @pytest.mark.parametrize(("check", "code"), CODES, ids=named)

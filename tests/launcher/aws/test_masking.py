@@ -16,7 +16,7 @@ import pytest
 import launcher
 from aws_stand_in import StandIn
 from launcher.aws.account import Account, AwsError
-from launcher.aws.masking import Veil, is_secret_name
+from launcher.aws.masking import Mask, is_secret_name
 from launcher.console import Console
 from launcher.errors import LaunchError
 from launcher.jobs.submission import submit
@@ -40,9 +40,9 @@ ESCAPES: dict[str, Callable[[str], str]] = {
 @pytest.mark.parametrize("escape", ESCAPES.values(), ids=ESCAPES)
 @pytest.mark.parametrize("value", [PEM, TOKEN, "100%41 of &amp; \\n it"])
 def test_a_value_is_hidden_in_whatever_form_it_is_repeated(value: str, escape: Callable[[str], str]) -> None:
-    veil = Veil()
-    veil.add(value, "${NAME}")
-    said = veil.over(f"Value '{escape(value)}' at 'environment' failed")
+    mask = Mask()
+    mask.add(value, "${NAME}")
+    said = mask.apply(f"Value '{escape(value)}' at 'environment' failed")
     if len(escape(value)) > 12:
         assert "${NAME}" in said
     assert said.startswith("Value '")
@@ -53,11 +53,11 @@ def test_a_value_is_hidden_in_whatever_form_it_is_repeated(value: str, escape: C
 
 
 def test_short_values_are_hidden_as_words_only() -> None:
-    veil = Veil()
-    veil.add("5", "${EPOCHS}")
-    veil.add("")
-    assert veil.over("epochs 5 of 500") == "epochs ${EPOCHS} of 500"
-    assert Veil().over("nothing is known") == "nothing is known"
+    mask = Mask()
+    mask.add("5", "${EPOCHS}")
+    mask.add("")
+    assert mask.apply("epochs 5 of 500") == "epochs ${EPOCHS} of 500"
+    assert Mask().apply("nothing is known") == "nothing is known"
 
 
 def test_names_of_secrets() -> None:
