@@ -1,4 +1,4 @@
-"""The spec that every rule's examples are laid over: small, right, and without a warning."""
+"""The base spec of every rule's examples: small, right, and without a warning."""
 
 from __future__ import annotations
 
@@ -24,9 +24,12 @@ _BUILT_INS = {
 
 
 def built_in(algorithm: str, *channels: str, instance_type: str = "ml.m5.xlarge") -> str:
-    """An overlay that runs a built-in algorithm with what it requires.
+    """Return an overlay that runs a built-in algorithm with its required hyperparameters.
 
-    Each channel is `name` or `name, more: keys`; it lies in a folder of its name unless the keys say where.
+    Args:
+        algorithm: The algorithm's name.
+        channels: Each `name` or `name, more: keys`; a channel without `s3_uri` is in a folder of its name.
+        instance_type: The machine; image classification always gets one with a GPU.
     """
     account, hyperparameters = _BUILT_INS[algorithm]
     machine = "ml.p3.2xlarge" if algorithm == "image-classification" else instance_type
@@ -44,12 +47,12 @@ def built_in(algorithm: str, *channels: str, instance_type: str = "ml.m5.xlarge"
 
 
 def two_hosts(overlay: str) -> str:
-    """An overlay of `built_in` with two instances."""
+    """Return an overlay of `built_in` with two instances."""
     return overlay.replace("instance_count: 1", "instance_count: 2")
 
 
 def laid_over_base(overlay: str) -> str:
-    """BASE with the top-level keys of `overlay` in place of its own; both are block mappings with one key a line."""
+    """Return BASE with its top-level keys replaced by those of `overlay`; both have one key per line."""
     replaced = {line.partition(":")[0] for line in overlay.splitlines() if line and not line.startswith((" ", "-"))}
     kept = [line for line in BASE.splitlines() if line.partition(":")[0] not in replaced]
     return "\n".join([*kept, overlay.rstrip("\n")]) + "\n"

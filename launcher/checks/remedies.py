@@ -1,4 +1,4 @@
-"""What to write instead, for members whose limits in the service model say it to machines only."""
+"""Remedies for members whose limits in the service model a user could not read, such as patterns."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from launcher.errors import SpecPath
 
 
 def remedy(path: SpecPath, request: Any) -> str:
-    """`; write ...` for a text at `path` of a request that breaks a limit of the model; nothing where none is known."""
+    """Return `; write ...` for a text at `path` of a request that breaks a limit of the model, or an empty text."""
     if path[:1] == ("Environment",):
-        return "; a variable's name has letters, digits and underscores, and begins with no digit"
+        return "; write a name of letters, digits and underscores that does not begin with a digit"
     value = request
     for part in path:
         try:
@@ -29,7 +29,7 @@ def remedy(path: SpecPath, request: Any) -> str:
 
 
 def room_elsewhere(path: SpecPath) -> str:
-    """`; put ...` for a setting that is too long, or too many of them: files have no limit."""
+    """Return `; put ...` for a setting that is too long, or for too many settings: files have no limit."""
     if path[0] not in ("HyperParameters", "Environment"):
         return ""
     what = "it" if len(path) > 1 else "some of them"
@@ -37,7 +37,7 @@ def room_elsewhere(path: SpecPath) -> str:
 
 
 def example(member: str, key: str) -> str:
-    """`; write key: ...` for a member that AWS requires and that is missing; nothing where any text will do."""
+    """Return `; write key: ...` for a missing member that AWS requires, or an empty text if it needs no example."""
     return f"; write {key}: {_EXAMPLES[member]}" if member in _EXAMPLES else ""
 
 
@@ -48,12 +48,12 @@ def _name(value: str) -> str:
 def _role(value: str) -> str:
     session = re.fullmatch(r"arn:(aws[a-z-]*):sts::(\d{12}):assumed-role/([^/]+)/.*", value)
     if session:
-        return f"; that is a session of a role, whose own ARN is arn:{session[1]}:iam::{session[2]}:role/{session[3]}"
+        return f"; it is the ARN of a session: write the role's, arn:{session[1]}:iam::{session[2]}:role/{session[3]}"
     if re.search(r":(user|group)/|:root$", value):
-        return "; SageMaker works as a role, not as a user: write arn:aws:iam::123456789012:role/name"
+        return "; SageMaker needs a role, not a user: write arn:aws:iam::123456789012:role/name"
     inner = re.fullmatch(r"arn:.*(arn:aws[a-z-]*:iam::\d{12}:role/[^:]+)", value)
     if inner:
-        return f"; it is an ARN within an ARN: write {inner[1]}"
+        return f"; it has an ARN inside an ARN: write {inner[1]}"
     name = value if re.fullmatch(r"[A-Za-z0-9+=,.@_/-]{1,64}", value) else "name"
     return f"; write the role's whole ARN, such as arn:aws:iam::123456789012:role/{name.removeprefix('role/')}"
 
@@ -70,16 +70,16 @@ def _uri(value: str) -> str:
     if placed:
         return "; write s3://" + placed[1].replace("\\", "/")
     if re.match(r"(\.{0,2}/|~|file:|[A-Za-z]:\\)", value):
-        return "; that is a place on this machine: copy it to S3, and write s3://bucket/folder/"
+        return "; it is on this machine: copy it to S3, and write s3://bucket/folder/"
     if re.fullmatch(r"[a-z0-9][a-z0-9.-]+/\S*", value):
         return f"; write s3://{value}, if that is the bucket"
-    return "; write where it lies in S3, such as s3://bucket/folder/"
+    return "; write an S3 URI such as s3://bucket/folder/"
 
 
 def _file_system(value: str) -> str:
     found = re.search(r"fs-[0-9a-f]{8,17}", value)
     if value.startswith("fsap-"):
-        return "; that is an access point: write the file system's own id, such as fs-0123456789abcdef0"
+        return "; it is an access point: write the file system's id, such as fs-0123456789abcdef0"
     return f"; write {found[0]}" if found else "; write its id, such as fs-0123456789abcdef0"
 
 
@@ -89,7 +89,9 @@ def _key(value: str) -> str:
 
 def _instance_type(value: str) -> str:
     return (
-        "; to run here, write a type of AWS's and add --local" if value in ("local", "local_gpu", "local-gpu") else ""
+        "; for a local run, write an instance type of AWS and add --local"
+        if value in ("local", "local_gpu", "local-gpu")
+        else ""
     )
 
 
@@ -101,7 +103,7 @@ def _tag(value: str) -> str:
     return "; write letters, digits, spaces and _ . : / = + - @"
 
 
-_EXAMPLES = {  # member -> how one is written
+_EXAMPLES = {  # member -> an example of its value
     "DirectoryPath": "/folder",
     "FileSystemId": "fs-0123456789abcdef0",
     "InstanceCount": "1",
@@ -116,7 +118,7 @@ _EXAMPLES = {  # member -> how one is written
     "Seed": "1",
     "Subnets": "[subnet-0123456789abcdef0]",
 }
-_REMEDIES: dict[str, Callable[[str], str]] = {  # member -> what to write instead of a value of it
+_REMEDIES: dict[str, Callable[[str], str]] = {  # member -> a function from a wrong value to the remedy
     "TrainingJobName": _name,
     "ExperimentName": _name,
     "TrialName": _name,

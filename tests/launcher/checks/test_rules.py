@@ -1,4 +1,4 @@
-"""Every rule by its own examples: the wrong one is found at a place that exists, by this rule alone; the right one is clean."""
+"""Every rule by its examples: only this rule finds the wrong one, at a place that exists; the right one has no problem."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from launcher.request.aws_model import shapes
 from launcher.request.images import resolve_image
 from launcher.request.instance_types import instance_type
 
-# Examples that cannot be without another rule's word.
+# Examples that another rule reports, too.
 ALONGSIDE = {code: {"code-needs-toolkit"} for code in ("code-requirements-toolkit", "code-arguments-toolkit")}
 
 
 def found_by(overlay: str) -> dict[str, list[str]]:
-    """The codes that an example brings up, each with the places it names."""
+    """Return the codes of an example's problems, each with its places."""
     codes: dict[str, list[str]] = {}
     for problem in check_spec(parse_spec(laid_over_base(overlay))):
         assert problem.location is not None
@@ -33,7 +33,7 @@ def messages_of(overlay: str) -> list[str]:
     return [str(problem) for problem in check_spec(parse_spec(laid_over_base(overlay), "job.yaml"))]
 
 
-def test_the_base_is_right() -> None:
+def test_base_spec_has_no_problem() -> None:
     assert check_spec(parse_spec(BASE)) == []
 
 
@@ -48,7 +48,7 @@ def test_right_example_is_clean(rule: Rule) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
-def test_messages_are_short_and_say_what_to_do(rule: Rule) -> None:
+def test_message_is_short_and_has_a_remedy(rule: Rule) -> None:
     for problem in check_spec(parse_spec(laid_over_base(rule.wrong))):
         assert len(problem.message) < 240
         assert not problem.message.endswith(".")
@@ -56,8 +56,8 @@ def test_messages_are_short_and_say_what_to_do(rule: Rule) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
-def test_the_docstring_tells_the_story(rule: Rule) -> None:
-    """Its first paragraph is one sentence, a row of the documentation; the rest says why, and where it is written."""
+def test_docstring_has_a_reason_and_a_source(rule: Rule) -> None:
+    """Its first paragraph is a row of the documentation; the rest has the reason and the source."""
     first, *rest = inspect.cleandoc(rule.find.__doc__ or "").split("\n\n")
     assert re.fullmatch(r"[^\n].*\.", first, re.DOTALL)
     assert rest, "where is it written?"
@@ -69,7 +69,7 @@ def test_codes_are_stable_names() -> None:
     assert all(re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", code) for code in codes)
 
 
-def test_a_21st_channel_is_one_line() -> None:
+def test_21st_channel_is_one_problem() -> None:
     overlay = "channels:\n" + "".join(f"  c{index}: s3://bucket/c{index}/\n" for index in range(21))
     problems = check_spec(parse_spec(laid_over_base(overlay)))
     assert [problem.code for problem in problems] == ["channels-at-most-20"]
@@ -85,7 +85,7 @@ def test_a_21st_channel_is_one_line() -> None:
         ("input_mode: Pipe, s3_data_type: S3Prefix", "channel-attribute-names", "write s3_data_type: AugmentedM"),
     ],
 )
-def test_a_mistake_in_an_augmented_manifests_channel_has_one_remedy(keys: str, code: str, remedy: str) -> None:
+def test_wrong_augmented_manifest_channel_has_one_remedy(keys: str, code: str, remedy: str) -> None:
     overlay = (
         "code: {entry_point: entrypoints/read_channels.py}\nchannels: {train: {s3_uri: s3://b/train.manifest, %s}}"
     )
@@ -157,7 +157,7 @@ FINE = {
 
 
 @pytest.mark.parametrize("overlay", FINE.values(), ids=FINE)
-def test_no_false_alarm(overlay: str) -> None:
+def test_valid_spec_has_no_problem(overlay: str) -> None:
     assert messages_of(overlay) == []
 
 
@@ -182,19 +182,19 @@ def test_no_false_alarm(overlay: str) -> None:
         ),
     ],
 )
-def test_what_the_hatch_says_is_found_there(hatch: str, place: str) -> None:
+def test_problem_under_request_is_reported_there(hatch: str, place: str) -> None:
     assert any(message.startswith(f"job.yaml:{place}") for message in messages_of(f"request: {hatch}")), messages_of(
         f"request: {hatch}"
     )
 
 
-def test_a_member_that_is_none_reaches_no_rule() -> None:
+def test_null_member_reaches_no_rule() -> None:
     hatch = "{InputDataConfig: [{ChannelName: a, S3Uri: {a: b}, DataSource: {S3DataSource: {S3DataType: S3Prefix}}}]}"
     assert set(found_by(f"request: {hatch}")) == {"aws-unknown-member", "aws-required"}
 
 
-def test_a_wrong_type_hides_nothing_else() -> None:
-    """What has a wrong type is not judged; what stands beside it is."""
+def test_wrong_type_hides_no_other_problem() -> None:
+    """Rules do not see a value of a wrong type, but they see those beside it."""
     hatch = (
         "{InputDataConfig: [{ChannelName: a, ShuffleConfig: {Seed: x}, CompressionType: Gzip,"
         " DataSource: {S3DataSource: {S3Uri: 's3://b/a/', S3DataType: S3Prefix}}}]}"
@@ -225,14 +225,14 @@ def test_a_wrong_type_hides_nothing_else() -> None:
         ),
     ],
 )
-def test_patterns_say_what_to_write(overlay: str, words: str) -> None:
+def test_pattern_problem_has_a_remedy(overlay: str, words: str) -> None:
     (message,) = messages_of(overlay)
     assert words in message
     assert message.endswith("[aws-pattern]")
 
 
-def test_every_known_instance_type_is_known_here() -> None:
-    """All that the installed model knows; a new family is to be looked up once, and until then nothing is said of it."""
+def test_every_instance_type_of_botocore_is_known() -> None:
+    """A new family has to be looked up once; until then no rule reports it."""
     for name in shapes()["TrainingInstanceType"]["enum"]:
         known = instance_type(name)
         assert known.accelerator is not None, name
@@ -269,14 +269,14 @@ def test_every_built_in_algorithm_is_recognised() -> None:
         *(("json", value, None) for value in ("{a: 1, b: [x]}", "[a]", "true", "'True'", "'null'", "0.5")),
     ],
 )
-def test_hyperparameter_that_arrives_changed_draws_a_warning(style: str, value: str, arrives: str | None) -> None:
+def test_hyperparameter_changed_on_its_way_draws_a_warning(style: str, value: str, arrives: str | None) -> None:
     overlay = f"code: {{entry_point: train.py, argument_style: {style}}}\nhyperparameters: {{h: {value}}}"
     found = [message for message in messages_of(overlay) if message.endswith("[hyperparameter-changed]")]
     assert len(found) == (arrives is not None)
     assert all(arrives in message for message in found if arrives)
 
 
-def test_hyperparameter_that_arrives_changed_is_named_without_a_variables_value() -> None:
+def test_changed_hyperparameter_is_named_without_its_variables_value() -> None:
     overlay = "code: {entry_point: train.py}\nhyperparameters: {key: '${KEY}'}"
     spec = parse_spec(laid_over_base(overlay), environ={"KEY": "123e4567"})
     (message,) = [str(problem) for problem in check_spec(spec) if problem.code == "hyperparameter-changed"]

@@ -1,4 +1,4 @@
-"""No rule raises, whatever a request holds or lacks, and no message shows what a setting holds."""
+"""No rule raises for any request, and no message shows the value of a setting."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REGISTRIES = ("685385470294", "438346466558", "999678624901", "224300973850")
 IMAGES = [f"{account}.dkr.ecr.eu-west-1.amazonaws.com/{name}:1" for account in REGISTRIES for name in BUILT_INS]
 IMAGES += ["", "mine:1", "https://mine", "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training"]
 IMAGES += ["123456789012.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2-gpu-py3"]
-# What rules look for, so that a walk at random meets it: by the end of a shape's name, else any of the texts.
+# Texts that rules look for, so that random requests have them: by the end of a shape's name, else any of the texts.
 CHOICES = {
     "AlgorithmImage": IMAGES,
     "InstanceType": ["", "ml.m5.large", "ml.g5.xlarge", "ml.p3.2xlarge", "ml.p6e-gb200.36xlarge", "ml.q1.large", "local"],
@@ -44,7 +44,7 @@ WRONG = [None, [], {}, [[]], [{}], {"a": []}, "x", 3, True]
 
 
 def value(shape_name: str, chance: Random, odds: float) -> Any:
-    """A value of a shape's type: each member is there with these odds, and no limit is kept."""
+    """Return a value of a shape's type, without its limits; each member is present with these odds."""
     shape = shapes()[shape_name]
     match shape["type"]:
         case "structure":
@@ -68,7 +68,7 @@ def value(shape_name: str, chance: Random, odds: float) -> Any:
 
 
 def spoiled(request: Any, chance: Random) -> Any:
-    """A request in which one value in twenty has a type that does not fit, and one mapping in ten a member of another."""
+    """Return the request with one value in twenty of a wrong type, and a foreign member in one mapping in ten."""
     if chance.random() < 0.05:
         return chance.choice(WRONG)
     if isinstance(request, dict):
@@ -84,7 +84,7 @@ MANY = settings(max_examples=150, deadline=None, derandomize=True)
 
 @given(**SEEDS)
 @MANY
-def test_no_rule_raises(seed: int, odds: float) -> None:
+def test_rules_do_not_raise_for_any_request(seed: int, odds: float) -> None:
     spec = JobSpec.model_validate({"base_name": "a", "region": "eu-west-1", "enable_network_isolation": True})
     draft = Draft(spec, value(REQUEST, Random(seed), odds))
     for rule in RULES:
@@ -95,8 +95,8 @@ def test_no_rule_raises(seed: int, odds: float) -> None:
 
 @given(**SEEDS)
 @MANY
-def test_every_finding_has_a_place(seed: int, odds: float) -> None:
-    """The same by way of a spec that says it all in `request:`, with the model's own findings and their remedies."""
+def test_every_problem_has_a_place(seed: int, odds: float) -> None:
+    """The same for a spec with everything under `request:`, including the model's own problems and their remedies."""
     spec = JobSpec.model_validate({"base_name": "a", "request": value(REQUEST, Random(seed), odds)})
     for problem in check_spec(spec):
         assert problem.path
@@ -114,8 +114,8 @@ def test_wrong_types_reach_no_rule(seed: int, odds: float) -> None:
 
 @given(delivery=st.sampled_from(["auto", "channel", "submit_directory"]), wrong=st.booleans(), **SEEDS)
 @MANY
-def test_the_code_joins_any_request(delivery: str, wrong: bool, seed: int, odds: float) -> None:
-    """Planned with code, a request ends in a plan or in problems, of which the code's are the only new ones."""
+def test_code_adds_only_its_own_problems_to_any_request(delivery: str, wrong: bool, seed: int, odds: float) -> None:
+    """A request with code gives a plan or problems, of which only the code's are new."""
     chance = Random(seed)
     request = value(REQUEST, chance, odds)
     if wrong:
@@ -124,15 +124,15 @@ def test_the_code_joins_any_request(delivery: str, wrong: bool, seed: int, odds:
     spec = JobSpec.model_validate({"base_name": "a", "region": "eu-west-1", "request": request, "code": code})
     known = {str(problem) for problem in check_spec(spec)}
     try:
-        told = make_plan(spec, job_name=job_name(spec), code=CODE).warnings
+        reported = make_plan(spec, job_name=job_name(spec), code=CODE).warnings
     except SpecError as error:
-        told = error.problems[:-1]  # the last may say how many are left out
-    assert not any(SECRET in problem.message for problem in told)
-    assert all(problem.path[0] == "code" for problem in told if str(problem) not in known)
+        reported = error.problems[:-1]  # the last may have the number of those left out
+    assert not any(SECRET in problem.message for problem in reported)
+    assert all(problem.path[0] == "code" for problem in reported if str(problem) not in known)
 
 
-def test_code_joins_right_requests_too() -> None:
-    """Small changes of a right request, so that some of them are planned."""
+def test_code_is_added_to_right_requests() -> None:
+    """Small changes to a right request, so that some can be planned."""
     planned = 0
     for seed in range(200):
         chance = Random(seed)
@@ -149,8 +149,8 @@ def test_code_joins_right_requests_too() -> None:
     assert planned
 
 
-def test_the_walk_meets_most_rules() -> None:
-    """A fuzz that breaks no rule would prove nothing."""
+def test_random_requests_break_most_rules() -> None:
+    """Random requests that break no rule would prove nothing."""
     spec = JobSpec.model_validate({"base_name": "a", "region": "eu-west-1"})
     met = set()
     for seed in range(600):

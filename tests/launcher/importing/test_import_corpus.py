@@ -1,6 +1,6 @@
-"""Requests as public projects keep them: each is imported and plans to the same request, by friendly keys, with no alarm.
+"""Requests in the forms of public projects: each is imported as keys of a spec, and plans to the same request.
 
-`data/requests` holds one file for each trait that was met in the wild, under invented names; `source` says which.
+`data/requests` has one file for each form that was found, with invented names; its `source` names the form.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def imported(text: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("file", REQUESTS, ids=lambda file: file.stem)
-def test_a_request_of_the_wild_comes_back(file: Path, tmp_path: Path) -> None:
+def test_published_request_plans_to_itself(file: Path, tmp_path: Path) -> None:
     case: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     (tmp_path / "job.yaml").write_text(imported(case.get("text") or json.dumps(case["request"]), tmp_path))
     expected = case.get("plans_to", case.get("request"))
@@ -41,19 +41,19 @@ def test_a_request_of_the_wild_comes_back(file: Path, tmp_path: Path) -> None:
     assert "request:" not in (tmp_path / "job.yaml").read_text().splitlines()
 
 
-def test_what_a_resource_and_a_step_say_beside_the_request(tmp_path: Path) -> None:
+def test_members_around_a_request_are_left_out(tmp_path: Path) -> None:
     case = json.loads((REQUESTS[0].parent / "operator-resource.json").read_text())
     lines = imported(case["text"], tmp_path).splitlines()
     assert {"region: eu-west-1", "base_name: vines"} <= set(lines)
 
 
-def test_what_a_tool_keeps_for_itself_is_named(tmp_path: Path) -> None:
+def test_members_of_a_tools_own_are_listed_as_left_out(tmp_path: Path) -> None:
     case = json.loads((REQUESTS[0].parent / "airflow-config.json").read_text())
     first = imported(json.dumps(case["request"]), tmp_path).splitlines()[0]
     assert first.startswith("# Left out") and "S3Operations" in first
 
 
-def test_numbers_become_text_where_only_text_can_stand_and_say_so(tmp_path: Path) -> None:
+def test_numbers_become_text_where_aws_accepts_only_text(tmp_path: Path) -> None:
     request = {"TrainingJobName": "a", "HyperParameters": {"rows": 3, "on": True, "name": "x"}}
     spec = imported(json.dumps(request), tmp_path)
     assert spec.startswith("# Made text, as AWS takes nothing else: HyperParameters.rows, HyperParameters.on\n")
@@ -86,13 +86,13 @@ ALGORITHM = '"AlgorithmSpecification": {"TrainingInputMode": "File"}}'
         ("kind: a\n---\nkind: b\n", "second document"),
     ],
 )
-def test_what_cannot_be_imported_is_one_clear_line(text: str, words: str, tmp_path: Path) -> None:
+def test_file_without_a_request_is_one_clear_line(text: str, words: str, tmp_path: Path) -> None:
     with pytest.raises((RefusedError, SpecError), match=words) as caught:
         imported(text, tmp_path)
     assert "\n" not in str(caught.value)
 
 
-def test_a_wrong_request_is_imported_so_that_the_plan_names_it_once(tmp_path: Path) -> None:
+def test_wrong_request_is_imported_and_the_plan_reports_it_once(tmp_path: Path) -> None:
     request = {
         "TrainingJobName": "a",
         "AlgorithmSpecification": {"TrainingInputMode": "File", "TrainingImage": ["one"]},
@@ -110,7 +110,7 @@ def test_a_wrong_request_is_imported_so_that_the_plan_names_it_once(tmp_path: Pa
 
 
 def places(value: Any) -> Iterator[tuple[Any, ...]]:
-    """Every place below `value`."""
+    """Yield every place below `value`."""
     for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
         yield (key,)
         yield from ((key, *rest) for rest in places(item))
@@ -118,7 +118,7 @@ def places(value: Any) -> Iterator[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("name", ["controller-resource", "notebook-augmented-manifest", "sdk-v2-estimator"])
 @pytest.mark.parametrize("wrong", [[], {}, "", "3", [[]], {"a": {}}, [{"Key": {}, "Value": []}]], ids=json.dumps)
-def test_whatever_is_wrong_and_wherever_it_comes_back(name: str, wrong: Any) -> None:
+def test_wrong_value_anywhere_is_imported_unchanged(name: str, wrong: Any) -> None:
     case = json.loads((REQUESTS[0].parent / f"{name}.json").read_text())
     original = case.get("plans_to", case["request"])
     for *above, last in places(original):

@@ -1,4 +1,4 @@
-"""A request becomes a spec that plans to it: every bundled request, random ones by the model's shapes, and awkward ones."""
+"""A request becomes a spec that plans to it: every bundled request, random ones of the model's shapes, and odd ones."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ GOLDEN = sorted((Path(__file__).parents[2] / "golden").glob("*.json"))
 
 
 def planned(request: dict[str, Any]) -> dict[str, Any]:
-    """The request that the imported spec plans to, through its YAML."""
+    """Return the request that the imported spec plans to, by way of its YAML."""
     spec = parse_spec(show.as_yaml(import_request(request)))
     return build_request(spec, spec.training_job_name or "").request
 
 
 @pytest.mark.parametrize("file", GOLDEN, ids=lambda file: file.stem)
-def test_bundled_requests_come_back_by_friendly_keys_alone(file: Path) -> None:
+def test_bundled_request_is_imported_by_keys_without_the_hatch(file: Path) -> None:
     request = json.loads(file.read_text())
     assert planned(request) == request
     assert "request" not in import_request(request)
 
 
-def test_what_the_channels_tell_the_container_comes_back_once() -> None:
+def test_variables_derived_from_channels_are_not_imported_twice() -> None:
     request = json.loads((Path(__file__).parents[2] / "golden" / "s3-augmented-manifest.json").read_text())
     told = {"LAUNCHER_SHUFFLED_CHANNELS_0": '["train"]'}
     assert request["Environment"] == {"LAUNCHER_ATTRIBUTE_NAMES_0": '{"train": ["source-ref", "class"]}', **told}
     spec = import_request(request)
     assert "environment" not in spec
-    spec["channels"]["train"]["attribute_names"] = ["class"]  # no second place has to follow
+    spec["channels"]["train"]["attribute_names"] = ["class"]  # no other place has to change
     changed = parse_spec(show.as_yaml(spec))
     assert build_request(changed, "a").request["Environment"] == {
         "LAUNCHER_ATTRIBUTE_NAMES_0": '{"train": ["class"]}',
@@ -88,13 +88,13 @@ def test_what_the_channels_tell_the_container_comes_back_once() -> None:
     ],
     ids=lambda change: json.dumps(change)[:60],
 )
-def test_awkward_requests(change: dict[str, Any]) -> None:
+def test_odd_request_plans_to_itself(change: dict[str, Any]) -> None:
     request = {**json.loads(GOLDEN[0].read_text()), **change}
     assert planned(request) == request
 
 
 def values(shape_name: str) -> st.SearchStrategy[Any]:
-    """Requests by the model's shapes: any members, any texts."""
+    """Return requests of the model's shapes: any members, any texts."""
     shape = shapes()[shape_name]
     if shape["type"] == "structure":
         members = {name: values(member["shape"]) for name, member in shape["members"].items()}
@@ -112,12 +112,12 @@ def values(shape_name: str) -> st.SearchStrategy[Any]:
 
 @settings(max_examples=150, deadline=None)
 @given(values(REQUEST))
-def test_any_request_comes_back(request: dict[str, Any]) -> None:
+def test_any_request_plans_to_itself(request: dict[str, Any]) -> None:
     named = {"TrainingJobName": "name", **request}
     assert planned(named) == named
 
 
-def test_answers_lose_what_is_read_only() -> None:
+def test_read_only_members_of_a_response_are_dropped() -> None:
     request = json.loads(GOLDEN[0].read_text())
     answer = {
         **request,
@@ -130,7 +130,7 @@ def test_answers_lose_what_is_read_only() -> None:
     assert planned(answer) == request
 
 
-def test_a_step_functions_state() -> None:
+def test_step_functions_state_is_imported() -> None:
     request = json.loads(GOLDEN[0].read_text())
     state = {"Type": "Task", "Resource": "arn:aws:states:::sagemaker:createTrainingJob.sync", "Parameters": request}
     assert planned(state) == request
@@ -139,13 +139,13 @@ def test_a_step_functions_state() -> None:
 @pytest.mark.parametrize(
     ("text", "words"), [("{", "is not JSON"), ("[]", "is not a request"), ("[" * 100_000, "is not JSON")]
 )
-def test_what_is_no_request_is_one_line(tmp_path: Path, text: str, words: str) -> None:
+def test_text_without_a_request_is_one_line(tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / "request.json").write_text(text)
     with pytest.raises(RefusedError, match=words):
         import_file(tmp_path / "request.json")
 
 
-def test_the_command(tmp_path: Path) -> None:
+def test_import_option_prints_the_spec(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "launcher.cli", "--import", str(GOLDEN[0])], capture_output=True, text=True, check=True
     )

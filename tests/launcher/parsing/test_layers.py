@@ -1,4 +1,4 @@
-"""A spec from its layers: `extends`, `--set` and `${VARIABLES}`, each with its own place in messages."""
+"""Layers of a spec: `extends`, `--set` and `${VARIABLES}`, each with its location in messages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def problems(path: Path, *sets: str, environ: dict[str, str] | None = None) -> l
     return [str(problem).replace(f"{path.parent}/", "") for problem in caught.value.problems]
 
 
-def test_the_upper_layer_wins_key_by_key(folder: Path) -> None:
+def test_upper_layer_wins_key_by_key(folder: Path) -> None:
     (folder / "job.yaml").write_text(
         "extends: team/base.yaml\nhyperparameters: {epochs: 50}\nstopping_condition: null\n"
         "channels: {train: {input_mode: FastFile}}\n"
@@ -37,7 +37,7 @@ def test_the_upper_layer_wins_key_by_key(folder: Path) -> None:
     assert (train["InputMode"], train["DataSource"]["S3DataSource"]["S3Uri"]) == ("FastFile", "s3://bucket/train/")
 
 
-def test_null_gives_a_choice_its_default_again(folder: Path) -> None:
+def test_null_restores_the_default_of_a_choice(folder: Path) -> None:
     (folder / "job.yaml").write_text(
         "extends: team/base.yaml\ncode: {entry_point: a.py, launcher: torchrun, delivery: channel}\n"
     )
@@ -46,7 +46,7 @@ def test_null_gives_a_choice_its_default_again(folder: Path) -> None:
     assert (spec.code.launcher, spec.code.delivery) == ("python", "auto")
 
 
-def test_null_takes_away_what_has_a_name_of_the_users(folder: Path) -> None:
+def test_null_deletes_a_key_that_the_user_named(folder: Path) -> None:
     (folder / "job.yaml").write_text("extends: team/base.yaml\nhyperparameters: {rate: null}\n")
     assert launcher.plan(folder / "job.yaml", name="one").request["HyperParameters"] == {"epochs": "5"}
     sets = ["channels.other=s3://bucket/other/", "channels.train=null", "hyperparameters.epochs=null"]
@@ -55,7 +55,7 @@ def test_null_takes_away_what_has_a_name_of_the_users(folder: Path) -> None:
     assert problems(folder / "job.yaml", "channels.trian=null") != []
 
 
-def test_problems_name_the_file_they_are_in(folder: Path) -> None:
+def test_problems_name_their_file(folder: Path) -> None:
     (folder / "team/base.yaml").write_text(BASE.replace("ml.m5.xlarge", "ml.m5.xlarg"))
     (folder / "job.yaml").write_text("extends: team/base.yaml\nrole_arn: arn:aws:iam::1:role/x\n")
     found = problems(folder / "job.yaml")
@@ -63,7 +63,7 @@ def test_problems_name_the_file_they_are_in(folder: Path) -> None:
     assert any(line.startswith("job.yaml:2:1: role_arn:") for line in found)
 
 
-def test_problems_of_one_file_stand_together(folder: Path) -> None:
+def test_problems_are_sorted_by_file(folder: Path) -> None:
     (folder / "team/base.yaml").write_text(
         BASE.replace("ml.m5.xlarge", "ml.m5.xlarg").replace("s3://bucket/out/", "no")
     )
@@ -74,7 +74,7 @@ def test_problems_of_one_file_stand_together(folder: Path) -> None:
     assert files == sorted(files)
 
 
-def test_paths_start_at_the_file_in_which_they_are_written(folder: Path) -> None:
+def test_relative_paths_start_at_the_file_that_contains_them(folder: Path) -> None:
     (folder / "team/src").mkdir()
     (folder / "team/src/train.py").touch()
     with (folder / "team/base.yaml").open("a") as file:
@@ -83,14 +83,14 @@ def test_paths_start_at_the_file_in_which_they_are_written(folder: Path) -> None
     assert launcher.plan(folder / "job.yaml").code is not None
 
 
-def test_circles_and_missing_files_are_named(folder: Path) -> None:
+def test_circular_and_missing_files_are_named(folder: Path) -> None:
     (folder / "job.yaml").write_text("extends: other.yaml\n")
     assert problems(folder / "job.yaml")[0].startswith("job.yaml:1:1: extends: other.yaml cannot be read")
     (folder / "other.yaml").write_text("extends: job.yaml\n")
     assert "extends this file in turn" in problems(folder / "job.yaml")[0]
 
 
-def test_set_is_typed_and_told_at_its_own_place(folder: Path) -> None:
+def test_set_is_typed_and_its_problems_name_the_option(folder: Path) -> None:
     job = folder / "team/base.yaml"
     sets = (
         "resource_config.instance_count=4",
@@ -135,12 +135,12 @@ def test_set_is_typed_and_told_at_its_own_place(folder: Path) -> None:
         ("{a: 1}", '{"a": 1}'),
     ],
 )
-def test_a_text_is_set_as_it_stands(folder: Path, text: str, sent: str) -> None:
+def test_set_text_is_sent_as_written(folder: Path, text: str, sent: str) -> None:
     spec = launcher.load(folder / "team/base.yaml", sets=[f"environment.X={text}"])
     assert launcher.plan(spec, name="one").request["Environment"] == {"X": sent}
 
 
-def test_variables(folder: Path) -> None:
+def test_variables_are_replaced_and_shown_by_name(folder: Path) -> None:
     job = folder / "job.yaml"
     job.write_text(
         laid_over_base(
@@ -161,7 +161,7 @@ def test_variables(folder: Path) -> None:
     assert "names the variable TOKEN, which is not set" in line
 
 
-def test_no_message_tells_a_secret(folder: Path) -> None:
+def test_messages_do_not_show_the_value_of_a_variable(folder: Path) -> None:
     job = folder / "job.yaml"
     job.write_text(laid_over_base("hyperparameters: {key: '${TOKEN}'}\nenvironment: {KEY: '${TOKEN}'}"))
     found = problems(job, environ={"TOKEN": "hush\n" + "x" * 3000})
@@ -171,6 +171,6 @@ def test_no_message_tells_a_secret(folder: Path) -> None:
     assert not any("hush" in line for line in found)
 
 
-def test_a_variable_is_only_looked_up_where_it_is_given() -> None:
+def test_variables_are_looked_up_only_in_the_given_environment() -> None:
     with pytest.raises(SpecError, match="HOME"):
         parse_spec(laid_over_base("environment: {A: '${HOME}'}"))

@@ -1,4 +1,4 @@
-"""Files to read and to extend, `--set` and `${VARIABLES}` that cannot be: refused at once, with the place and the remedy."""
+"""Invalid files, `extends`, `--set` and `${VARIABLES}` are refused with the location and the remedy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from launcher.checks.examples import BASE as SPEC
 from launcher.errors import RefusedError
 
 
-def test_places_that_are_no_files(tmp_path: Path) -> None:
+def test_folders_fifos_and_devices_are_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.yaml")
     (tmp_path / "loop.yaml").symlink_to("loop.yaml")
     (tmp_path / "folder.yaml").mkdir()
@@ -27,8 +27,8 @@ def test_places_that_are_no_files(tmp_path: Path) -> None:
         launcher.load("/dev/zero")
 
 
-def test_layers_end(tmp_path: Path) -> None:
-    """Circles by other names, deep chains, and files that extend two each, which are 2 to the power of their depth."""
+def test_endless_layers_are_refused(tmp_path: Path) -> None:
+    """Circles through other names, deep chains, and files that each extend two, of which there are 2 ** depth."""
     here = tmp_path / "here"
     here.mkdir()
     (here / "job.yaml").write_text("extends: ../here/job.yaml\n")
@@ -62,7 +62,7 @@ def test_layers_end(tmp_path: Path) -> None:
         ("channels.train=s3:/b/", "channels.train.s3_uri"),
     ],
 )
-def test_sets_that_cannot_be(assignment: str, words: str) -> None:
+def test_invalid_set_is_refused_with_the_remedy(assignment: str, words: str) -> None:
     with pytest.raises(SpecError) as caught:
         launcher.plan(parse_spec(SPEC, sets=[assignment]), name="one")
     (problem,) = caught.value.problems
@@ -71,11 +71,11 @@ def test_sets_that_cannot_be(assignment: str, words: str) -> None:
     assert problem.location.file.startswith("--set ")
 
 
-def test_a_set_does_not_hide_that_the_file_is_no_spec() -> None:
+def test_set_does_not_hide_that_the_file_is_not_a_mapping() -> None:
     with pytest.raises(SpecError, match="is not a mapping"):
         parse_spec("hello", sets=["base_name=x"])
 
 
-def test_a_variable_that_is_no_utf_8() -> None:
+def test_variable_that_is_not_utf_8_is_refused() -> None:
     with pytest.raises(SpecError, match="names the variable A, which is not UTF-8"):
         parse_spec(SPEC + "environment: {X: '${A}'}\n", environ={"A": "\udce9"})

@@ -1,4 +1,4 @@
-"""YAML text into a spec: values as written, and every problem with its place, reason and remedy."""
+"""From YAML text to a spec: values are kept as written, and every problem has its location, reason and remedy."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def test_hyperparameters_are_sent_as_written(written: str) -> None:
         ("{a: 1, b: 'x'}", '{"a": 1, "b": "x"}'),
     ],
 )
-def test_other_hyperparameters(written: str, sent: str) -> None:
+def test_quoted_values_lists_and_mappings_are_sent_as_text(written: str, sent: str) -> None:
     spec = parse_spec(laid_over_base(f"hyperparameters: {{value: {written}}}"))
     assert spec.hyperparameters == {"value": sent}
 
 
-def test_tagged_numbers_and_booleans_are_what_they_say() -> None:
+def test_tagged_scalars_have_the_type_of_their_tag() -> None:
     text = BASE.replace("instance_count: 1", 'instance_count: !!int "12"') + 'enable_network_isolation: !!bool "true"\n'
     spec = parse_spec(text + "hyperparameters: {rate: !!float 1e-3}\n")
     assert spec.resource_config is not None
@@ -99,7 +99,7 @@ def test_tagged_numbers_and_booleans_are_what_they_say() -> None:
         ),
     ],
 )
-def test_problem_has_place_reason_and_remedy(overlay: str, place: str, words: str) -> None:
+def test_problem_has_location_reason_and_remedy(overlay: str, place: str, words: str) -> None:
     (found,) = map(str, every_problem(laid_over_base(overlay)))
     file, line, rest = found.split(":", 2)
     assert file == "job.yaml"
@@ -115,7 +115,7 @@ def every_problem(text: str) -> Sequence[Problem]:
         return error.problems
 
 
-def test_all_problems_at_once_in_the_files_order() -> None:
+def test_all_problems_are_reported_together_in_file_order() -> None:
     lines = problems_of(
         "image: 123456789012.dkr.ecr.eu-west-1.amazonaws.com/a:1\n"
         "base_name: a_b\n"
@@ -150,7 +150,7 @@ def test_all_problems_at_once_in_the_files_order() -> None:
         ("metric_definitions: [{}]", {"metric_definitions[0].name", "metric_definitions[0].regex"}),
     ],
 )
-def test_another_mistake_hides_nothing_that_is_missing(overlay: str, missing: set[str]) -> None:
+def test_missing_keys_are_reported_beside_other_problems(overlay: str, missing: set[str]) -> None:
     with pytest.raises(SpecError) as caught:
         parse_spec(laid_over_base(f"foo: 1\n{overlay}"))
     assert {dotted(each.path) for each in caught.value.problems if each.code == "aws-required"} == missing
@@ -187,13 +187,13 @@ def test_another_mistake_hides_nothing_that_is_missing(overlay: str, missing: se
         ("base_name: {1: a, 1: b}\n", "job.yaml:1:19:", "duplicate-key"),
     ],
 )
-def test_yaml_trouble_is_one_clear_line(text: str | bytes, place: str, code: str) -> None:
+def test_invalid_yaml_is_one_problem_at_its_place(text: str | bytes, place: str, code: str) -> None:
     matching = [line for line in problems_of(text) if line.endswith(f"[{code}]")]
     assert len(matching) == 1
     assert matching[0].startswith(place)
 
 
-def test_anchors_and_merge_keys() -> None:
+def test_anchors_and_merge_keys_are_resolved() -> None:
     spec = parse_spec(
         laid_over_base(
             "channels:\n"
@@ -207,23 +207,23 @@ def test_anchors_and_merge_keys() -> None:
     assert b["DataSource"]["S3DataSource"]["S3Uri"] == "s3://bucket/b/"
 
 
-def test_a_byte_order_mark_is_no_problem() -> None:
+def test_byte_order_mark_is_ignored() -> None:
     assert parse_spec(BASE.encode("utf-8-sig")).model_dump() == parse_spec(BASE).model_dump()
 
 
-def test_specs_are_frozen() -> None:
+def test_spec_cannot_be_changed() -> None:
     with pytest.raises(ValueError, match="frozen"):
         parse_spec(BASE).image = "other"  # type: ignore[misc]
 
 
-def test_python_values_are_taken_too() -> None:
+def test_python_values_are_accepted() -> None:
     spec = JobSpec.model_validate({"hyperparameters": {"epochs": 5, "rate": 0.1, "flag": True, "layers": [1, 2]}})
     assert spec.hyperparameters == {"epochs": "5", "rate": "0.1", "flag": "true", "layers": "[1, 2]"}
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.text(alphabet=string.printable + "é\u2028", max_size=200))
-def test_no_text_is_a_traceback(text: str) -> None:
+def test_any_text_gives_a_spec_or_problems(text: str) -> None:
     try:
         parse_spec(text)
     except SpecError as error:
@@ -242,7 +242,7 @@ _VALUES = st.recursive(
 
 @settings(max_examples=300, deadline=None)
 @given(st.dictionaries(st.sampled_from([*JobSpec.model_fields, "unknown"]), _VALUES, max_size=5))
-def test_no_spec_is_a_traceback(value: dict[str, object]) -> None:
+def test_any_mapping_gives_a_spec_or_problems(value: dict[str, object]) -> None:
     try:
         parse_spec(json.dumps(value))
     except SpecError as error:
@@ -259,13 +259,13 @@ def test_no_spec_is_a_traceback(value: dict[str, object]) -> None:
         "vpc_config: {security_group_ids: [sg-0123456789abcdef0], subnets: [[a]]}",
     ],
 )
-def test_odd_keys_and_nulls_are_one_problem_each(overlay: str) -> None:
+def test_odd_key_or_null_is_one_problem(overlay: str) -> None:
     found = [str(problem) for problem in every_problem(laid_over_base(overlay))]
     assert len(found) <= 1, found
     assert not any("None" in line for line in found)
 
 
-def test_merged_keys_have_the_place_in_which_they_are_written() -> None:
+def test_merged_keys_keep_the_location_of_their_text() -> None:
     text = laid_over_base(
         "channels:\n"
         "  a: &d {s3_uri: s3://bucket/a/, input_mode: FastFile}\n"
@@ -278,7 +278,7 @@ def test_merged_keys_have_the_place_in_which_they_are_written() -> None:
     assert found.location.line == text.splitlines().index("    input_mode: Fastfile") + 1
 
 
-def test_a_key_called_as_pydantic_calls_keys() -> None:
+def test_key_named_like_pydantics_location_is_found() -> None:
     found = [
         problem.path for problem in every_problem(laid_over_base('channels: {"[key]": {s3_uri: s3://b/a/, bogus: 1}}'))
     ]
@@ -286,8 +286,8 @@ def test_a_key_called_as_pydantic_calls_keys() -> None:
 
 
 @pytest.mark.parametrize("value", ["null", "1"])
-def test_a_large_spec_takes_no_more_than_a_moment(value: str) -> None:
-    """Against quadratic work: sixteen times the keys may take at most some forty times as long."""
+def test_time_for_a_large_spec_is_not_quadratic(value: str) -> None:
+    """Sixteen times the keys may take at most about forty times as long."""
     seconds = []
     for count in (300, 4800):
         keys = "".join(f"  k{index}: {value}\n" for index in range(count))

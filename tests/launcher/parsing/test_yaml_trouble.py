@@ -1,4 +1,4 @@
-"""Files that YAML makes trouble with: one problem each, at its place, with reason and remedy; or sent as written."""
+"""Files that are easy to get wrong in YAML: each is one problem, at its place, with the remedy, or is sent as written."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ stopping_condition: {max_runtime_in_seconds: 3600}
 output_data_config: {s3_output_path: s3://bucket/output/}
 channels: {train: s3://bucket/train/}
 """
-E = "environment:\n"  # line 8 of a whole file
-# What stands behind SPEC, the place of the one problem, and a piece of its message.
+E = "environment:\n"  # line 8 of the file
+# The text after SPEC, the location of its only problem, and a piece of the message.
 TROUBLE: list[tuple[str, str, str]] = [
     # keys
     ("base_name: b\n", "8:1", "first time on line 1"),
@@ -117,7 +117,7 @@ TROUBLE: list[tuple[str, str, str]] = [
     ("extends: " + "a/" * 400_000 + "\n", "8:1", "more than 1,000 characters"),
     ("extends: [[a]]\n", "8:11", "a single text belongs here"),
 ]  # fmt: skip
-# Whole files: what is in them, the place, and a piece of the message.
+# Whole files: the content, the location of the problem, and a piece of the message.
 FILES: list[tuple[str | bytes, str, str]] = [
     ("", "1:1", "is empty"),
     ("# only\n", "1:1", "is empty"),
@@ -151,7 +151,7 @@ def the_one_problem(data: str | bytes) -> launcher.Problem:
 
 
 @pytest.mark.parametrize(("text", "place", "words"), TROUBLE)
-def test_trouble_is_one_problem_at_its_place(text: str, place: str, words: str) -> None:
+def test_mistake_is_one_problem_at_its_place(text: str, place: str, words: str) -> None:
     problem = the_one_problem(SPEC + text)
     assert str(problem).startswith(f"job.yaml:{place}: ")
     assert words in problem.message + " "
@@ -161,7 +161,7 @@ def test_trouble_is_one_problem_at_its_place(text: str, place: str, words: str) 
 
 
 @pytest.mark.parametrize(("data", "place", "words"), FILES)
-def test_a_troublesome_file_is_one_problem(data: str | bytes, place: str, words: str) -> None:
+def test_invalid_file_is_one_problem(data: str | bytes, place: str, words: str) -> None:
     problem = the_one_problem(data)
     assert str(problem).startswith(f"job.yaml:{place}: ")
     assert words in problem.message
@@ -177,11 +177,11 @@ def test_a_troublesome_file_is_one_problem(data: str | bytes, place: str, words:
         SPEC.rstrip(),
     ],
 )
-def test_harmless_files_are_taken(data: str | bytes) -> None:
+def test_harmless_file_is_accepted(data: str | bytes) -> None:
     assert launcher.plan(parse_spec(data), name="one").request == launcher.plan(parse_spec(SPEC), name="one").request
 
 
-def test_what_is_written_is_sent() -> None:
+def test_texts_are_sent_as_written() -> None:
     written = [
         "1_000",
         "012",
@@ -205,7 +205,7 @@ def test_what_is_written_is_sent() -> None:
     assert spec.environment == {"yes": "a#b", "B": "50%", "C": "012", "D": "${X}", "E": "x “y”", "F": "\u2028"}
 
 
-def test_thousands_of_problems_are_cut() -> None:
+def test_thousands_of_problems_are_cut_to_a_hundred() -> None:
     begun = time.process_time()
     with pytest.raises(SpecError) as caught:
         parse_spec(SPEC + "".join(f"base_nam{index}: x\n" for index in range(4000)))
@@ -257,8 +257,8 @@ CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_change_to_a_spec_is_a_traceback(seed: int) -> None:
-    """Bytes and pieces of YAML put in, taken out and doubled; each ends in a plan or in problems that can be shown."""
+def test_any_change_to_a_spec_gives_a_plan_or_problems(seed: int) -> None:
+    """Bytes and pieces of YAML are inserted, removed and doubled; each result is a plan or problems that can be printed."""
     chance, planned = Random(seed), 0
     specs = [channel_specs.path(name).read_bytes() for name in channel_specs.names()]
     for _ in range(250):
@@ -275,4 +275,4 @@ def test_no_change_to_a_spec_is_a_traceback(seed: int) -> None:
                 assert problem.location is not None
                 assert not CONTROL.search(str(problem)), problem
                 problem.location.quoted()
-    assert planned  # or the changes are too coarse to prove anything
+    assert planned  # otherwise the changes are too large to prove anything

@@ -1,4 +1,4 @@
-"""schema.json and the parser agree: what an editor accepts is what `launch` accepts, over generated specs."""
+"""schema.json and the parser agree: an editor accepts the same generated specs as `launch`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from launcher.reference.schema import schema
 from launcher.spec.job import JobSpec
 from launcher.spec.names import job_name
 
-# What a schema can say of one key: keys, types, enums, patterns, bounds. What belongs to it elsewhere, and rules, it cannot.
+# The codes that a schema can express: of keys, types, enums, patterns and bounds, not of rules across keys.
 SAID = {
     "unknown-key",
     "unknown-source",
@@ -48,7 +48,7 @@ TEXTS = st.sampled_from(
         "fs-0123456789",
     ]
 )
-# No 1.0 and no 1e-07: to a schema these are integers and numbers like others; the parser goes by how they are written.
+# Without 1.0 and 1e-07, which a schema treats as plain numbers, but the parser by their written form.
 FLOATS = st.floats(0.01, 0.99)
 SCALARS = st.none() | st.booleans() | st.integers(-5, 100) | FLOATS | TEXTS
 PATTERNED = TEXTS | st.booleans() | st.integers(-5, 100) | FLOATS
@@ -61,7 +61,7 @@ def keys(definition: dict[str, Any]) -> list[str]:
 
 
 def values(definition: dict[str, Any], depth: int = 3) -> st.SearchStrategy[Any]:
-    """Values for a part of the schema: mostly of its kind, now and then of another."""
+    """Return values for a part of the schema, mostly of its type, sometimes of another."""
     if "$ref" in definition:
         return values(SCHEMA["$defs"][definition["$ref"].rsplit("/", 1)[1]], depth)
     if definition.get("type") == "null":
@@ -91,7 +91,7 @@ def problems_of(spec: dict[str, Any]) -> list[Problem]:
 
 
 TOP = SCHEMA["properties"]
-# Left out: texts that other keys decide about (the job's name is checked as the whole name, an image is looked up).
+# Left out: texts that depend on other keys (the job's name is checked as a whole, an image is looked up).
 KEYS = [
     key
     for key in JobSpec.model_fields
@@ -172,14 +172,14 @@ def planned(text: str) -> Plan:
 
 
 @pytest.mark.parametrize("overlay", RIGHT)
-def test_right_specs_are_right_in_editors(overlay: str) -> None:
+def test_right_spec_is_right_in_editors(overlay: str) -> None:
     text = laid_over_base(overlay)
     planned(text)
     VALIDATOR.validate(as_editors_do(text))
 
 
 @pytest.mark.parametrize("overlay", WRONG)
-def test_wrong_specs_are_wrong_in_editors(overlay: str) -> None:
+def test_wrong_spec_is_wrong_in_editors(overlay: str) -> None:
     text = laid_over_base(overlay)
     with pytest.raises(SpecError):
         planned(text)
@@ -190,5 +190,5 @@ def test_wrong_specs_are_wrong_in_editors(overlay: str) -> None:
     "layer",
     ["channels: {a: {}}", "extends: base.yaml\nbase_name: mine", "channels: {a: {source: EFS, input_mode: File}}"],
 )
-def test_layers_may_have_holes(layer: str) -> None:
+def test_incomplete_layer_is_right_in_editors(layer: str) -> None:
     VALIDATOR.validate(as_editors_do(layer))
