@@ -1,7 +1,7 @@
 """The checkpoints of a local run: restored for each host before it starts, and stored when all have ended.
 
-As in SageMaker each host has a directory of its own, and all of them are synced with one place in S3: a new or changed file is
-stored, of several hosts' the newest, and what a host has removed is removed. SageMaker syncs during the run, this at its end.
+As in SageMaker, each host has its own directory, and all are synced with one prefix in S3: a new or changed file is stored (the
+newest, if several hosts changed it), and a file that a host removed is removed. SageMaker syncs during the run, this at its end.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _USUAL = f"{contract.BASE_DIR}/{contract.CHECKPOINT_DIR}"
 
 
 class Checkpoints:
-    """What lies under CheckpointConfig.S3Uri, in the run's own folder that stands for S3; nothing if there is none."""
+    """The objects below CheckpointConfig.S3Uri, in the run's own folder that stands for S3; none without CheckpointConfig."""
 
     def __init__(self, run: LocalRun, store: Store) -> None:
-        """Restore what is in S3. Raises RefusedError if it cannot be read."""
+        """Restore the checkpoints from S3. Raises RefusedError if they cannot be read."""
         self._run = run
         config = run.plan.request.get("CheckpointConfig")
         if config is None:
@@ -40,7 +40,7 @@ class Checkpoints:
             if self._stored.resolve() not in target.resolve().parents or target.exists():
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
-            # Elsewhere first: the store shows what lies in the run's folder in place of its own.
+            # Copied elsewhere first, since the store shows a file in the run's folder instead of its own.
             unfinished = run.folder / "restoring"
             with unfinished.open("wb") as file:
                 for _ in store.objects.copy(found.place, file.fileno()):
@@ -49,7 +49,7 @@ class Checkpoints:
         self._restored = _stamps(self._stored)
 
     def place(self, host: Host) -> tuple[BindMount, ...]:
-        """Copy the checkpoints for a host; the mount that shows them at LocalPath. RefusedError if they cannot be there."""
+        """Copy the checkpoints for a host; return the mount of them at LocalPath. Raises RefusedError if LocalPath is unusable."""
         if self._stored is None:
             return ()
         target = self._target(host)
@@ -62,7 +62,7 @@ class Checkpoints:
         return ()
 
     def store(self) -> None:
-        """Bring what the hosts have changed to the run's folder for S3."""
+        """Store the hosts' changes in the run's folder for S3."""
         if self._stored is None:
             return
         changed: list[tuple[int, str, Path]] = []
@@ -88,13 +88,13 @@ class Checkpoints:
         if path.is_relative_to(contract.BASE_DIR):
             target = self._run.root(host).absolute() / path.relative_to(contract.BASE_DIR)
             if ".." in target.parts or target.exists() or target.is_symlink():
-                raise RefusedError(f"{wrong}: another folder is there; write {_USUAL}")
+                raise RefusedError(f"{wrong}: another folder has this path; write {_USUAL}")
             if self._run.namespaces:
                 target.mkdir(parents=True)
             return target
         if not self._run.namespaces:
             raise RefusedError(
-                f"{wrong}: without namespaces all hosts would share this machine's own folder; write {_USUAL}"
+                f"{wrong}: without namespaces all hosts would share this folder of the machine; write {_USUAL}"
             )
         needed = (
             Path(contract.BASE_DIR),
@@ -104,14 +104,14 @@ class Checkpoints:
             Path("/etc/hosts"),
         )
         if not path.is_absolute() or ".." in path.parts or (path.exists() and not path.is_dir()):
-            raise RefusedError(f"{wrong}: no directory can be there; write {_USUAL}")
+            raise RefusedError(f"{wrong}: this cannot be a directory; write {_USUAL}")
         if any(each.is_relative_to(path) for each in (*needed, Path("/proc"), Path("/dev"))):
-            raise RefusedError(f"{wrong}: this would hide files that the job needs here; write {_USUAL}")
+            raise RefusedError(f"{wrong}: this would hide files that the job needs; write {_USUAL}")
         return path
 
 
 def _stamps(folder: Path) -> dict[str, tuple[int, int]]:
-    """Size and time of each file or link below a folder, by its relative path."""
+    """Return size and time of each file or link below a folder, by its relative path."""
     found = {}
     for file in folder.rglob("*"):
         if file.is_symlink() or file.is_file():

@@ -1,4 +1,4 @@
-"""The hosts of a run and what SageMaker's three configuration files tell each of them. Pure."""
+"""The hosts of a run, and the content of SageMaker's three configuration files for each. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Host:
 
 
 def hosts_of(request: Mapping[str, Any], instance_count: int | None = None) -> tuple[Host, ...]:
-    """The hosts that the request asks for; `instance_count` in its place, for each group where there are groups."""
+    """Return the request's hosts; `instance_count` replaces their number, in each group if there are groups."""
     resources = request.get("ResourceConfig", {})
     groups = resources.get("InstanceGroups") or [
         {
@@ -49,13 +49,13 @@ def channels_of(request: Mapping[str, Any], host: Host) -> list[dict[str, Any]]:
 
 
 def sharing(entry: Mapping[str, Any], hosts: tuple[Host, ...]) -> tuple[str, ...]:
-    """The names of the hosts that share a channel: all, or those of its instance groups."""
+    """Return the names of the hosts that share a channel: all, or those of its instance groups."""
     groups = groups_of(entry)
     return tuple(host.name for host in hosts if not groups or host.group in groups)
 
 
 def config_files(request: Mapping[str, Any], host: Host, hosts: tuple[Host, ...]) -> dict[str, Any]:
-    """The files below input/config, by name, as SageMaker writes them."""
+    """Return the files below input/config, name -> content, as SageMaker writes them."""
     return {
         contract.HYPERPARAMETERS_FILE: dict(request.get("HyperParameters", {})),
         contract.INPUT_DATA_CONFIG_FILE: {
@@ -65,7 +65,7 @@ def config_files(request: Mapping[str, Any], host: Host, hosts: tuple[Host, ...]
             "current_group_name": host.group,
             "current_host": host.name,
             "current_instance_type": host.instance_type,
-            # SageMaker sorts these as texts: of 12 hosts, algo-2 stands fourth.
+            # SageMaker sorts these as text: of 12 hosts, algo-2 is the fourth.
             "hosts": sorted(each.name for each in hosts),
             "instance_groups": _instance_groups(hosts),
             "network_interface_name": loopback_interface(),
@@ -94,6 +94,6 @@ def _instance_groups(hosts: tuple[Host, ...]) -> list[dict[str, Any]]:
 
 
 def loopback_interface() -> str:
-    """The name of the interface that the hosts of a local run share: `lo`, or `lo0` on macOS."""
+    """Return the name of the network interface that the hosts share: `lo`, or `lo0` on macOS."""
     names = [name for _, name in socket.if_nameindex()]
     return next((name for name in ("lo", "lo0") if name in names), names[0] if names else "lo")

@@ -1,11 +1,11 @@
-"""The first process of a host of a local run: makes the host's own view of the file system, then becomes the job.
+"""The first process of a host of a local run: it sets up the host's file system, then becomes the job.
 
-Run inside new user, mount, UTS and PID namespaces (`sandbox`), where it is root without being so outside. It puts the
-host's directory at /opt/ml, mounts what the channels need, names the host, and execs the container's entrypoint, which
-thereby is PID 1 as it is in SageMaker's container.
+`sandbox` starts it in new user, mount, UTS and PID namespaces, where it is root without being root outside. It mounts the host's
+directory at /opt/ml, mounts the channels, sets the host's name, and execs the container's entrypoint, which is PID 1 as in
+SageMaker's container.
 
-The new /opt is a tmpfs into which every entry of the real /opt is mounted, rather than an overlay: that keeps file systems
-mounted below /opt, works on kernels without overlays in user namespaces, and when the run itself lies below /opt.
+The new /opt is a tmpfs into which every entry of the real /opt is mounted, not an overlay: this keeps file systems mounted below
+/opt, works on kernels without overlays in user namespaces, and works if the run itself is below /opt.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-OVERLAY = "lowerdir=lower,upperdir=upper,workdir=work,userxattr"  # relative: an option's path holds no comma or colon
+OVERLAY = "lowerdir=lower,upperdir=upper,workdir=work,userxattr"  # relative: a path in an option must not contain commas or colons
 _KEPT_FLAGS = ("nosuid", "nodev", "noexec", "noatime", "relatime", "nodiratime")
 
 
 def enter(host: dict[str, Any]) -> None:
-    """Set up the namespaces and exec. `host` is what `sandbox.start` wrote."""
+    """Set up the namespaces and exec. `host` has the settings that `sandbox.start` wrote."""
     tool = host["mount"]
     for bind in host["binds"]:
         if bind["written"]:
@@ -46,21 +46,21 @@ def enter(host: dict[str, Any]) -> None:
         os.execvpe(host["command"][0], host["command"], os.environ)
     except OSError as error:
         sys.exit(
-            f"cannot run {host['command'][0]!r}: {error.strerror}; container_entrypoint names a program of this machine"
+            f"cannot run {host['command'][0]!r}: {error.strerror}; container_entrypoint must name a program of this machine"
         )
 
 
 def lay_over(tool: str, bind: dict[str, Any]) -> None:
-    """Show the source at the target; what is written there goes to the overlay's own folder `written`."""
+    """Show the source at the target through an overlay, which stores writes in the folder `written`."""
     os.chdir(bind["written"])
-    os.symlink(bind["source"], "lower")  # noqa: PTH211 - relative to here
+    os.symlink(bind["source"], "lower")  # noqa: PTH211 - a relative link
     for name in ("upper", "work"):
-        os.mkdir(name)  # noqa: PTH102 - relative to here
+        os.mkdir(name)  # noqa: PTH102 - in the current directory
     mount(tool, "-t", "overlay", "-o", OVERLAY, "overlay", bind["target"])
 
 
 def show_anywhere(tool: str, target: Path, source: Path, scratch: Path) -> None:
-    """Show the source at a directory that does not exist on this machine, without making it there."""
+    """Show the source at a directory that does not exist on this machine, without creating it."""
     missing = target
     while not missing.parent.is_dir():
         missing = missing.parent
@@ -73,7 +73,7 @@ def show_anywhere(tool: str, target: Path, source: Path, scratch: Path) -> None:
 
 
 def show_at(tool: str, base: Path, root: Path, stage: Path) -> None:
-    """Show `root` at `base`, whose parent keeps all its other entries."""
+    """Show `root` at `base`; the parent of `base` keeps its other entries."""
     mount(tool, "-t", "tmpfs", "-o", "mode=755", "none", str(stage))
     for entry in base.parent.iterdir():
         here = stage / entry.name
@@ -96,16 +96,16 @@ def show_at(tool: str, base: Path, root: Path, stage: Path) -> None:
 
 
 def mount(tool: str, *arguments: str, optional: bool = False) -> None:
-    """Run mount(8) and exit with its message if it fails; not if it is optional, for what may have been removed since."""
+    """Run mount(8); exit with its message if it fails, unless it is optional because the source may be gone."""
     done = subprocess.run([tool, *arguments], capture_output=True, text=True, check=False)
     if done.returncode and not optional:
         sys.exit(f"cannot set up the host: mount {' '.join(arguments)}: {done.stderr.strip()}")
 
 
 def mounts_at(target: str) -> list[tuple[str, list[str]]]:
-    """The mounts at and below a place, each with the flags that its remount may not drop: in a user namespace they are locked."""
+    """Return the mounts at and below a path, each with the flags that a remount must keep: user namespaces lock them."""
     found = []
-    with open("/proc/self/mountinfo", encoding="utf-8") as lines:  # noqa: PTH123 - a stream of the kernel's
+    with open("/proc/self/mountinfo", encoding="utf-8") as lines:  # noqa: PTH123 - a kernel file, read as a stream
         for line in lines:
             fields = line.split()
             place = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields[4])

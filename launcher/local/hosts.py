@@ -1,4 +1,4 @@
-"""What a host of a local run finds when it starts: its /opt/ml, its environment, its command."""
+"""The state in which a host of a local run starts: /opt/ml, environment and command."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from launcher.planning import boot_arguments
 from launcher.request.build import connector_variables
 
 _FOLDERS = (contract.CONFIG_DIR, contract.DATA_DIR, contract.MODEL_DIR, contract.OUTPUT_DATA_DIR)
-# Of this machine's environment a job sees only what programs need to run here, never what happens to be exported.
+# The variables that programs need on this machine; a job does not inherit any others.
 _PASSED_ON = (
     "PATH",
     "LANG",
@@ -39,7 +39,7 @@ _PASSED_ON_NETWORK = (
 
 
 def write_code(run: LocalRun, host: Host) -> None:
-    """Put boot.py and the code archive where the code channel brings them; the run never uploads anything."""
+    """Write boot.py and the code archive to the code channel's folder; a local run uploads nothing."""
     if run.plan.code is None or run.plan.code_uri is None:
         return
     uploaded = local_place(run.plan.code_uri, run.s3_folder)
@@ -52,13 +52,13 @@ def write_code(run: LocalRun, host: Host) -> None:
 
 
 def prepare_host(run: LocalRun, host: Host, store: Store, binds: tuple[BindMount, ...], temporary: str) -> HostProcess:
-    """Write the host's files and return how to start it. `temporary` is the folder for its temporary files."""
+    """Write the host's files and return its settings. `temporary` is the folder for its temporary files."""
     root, folder = run.root(host), run.host_folder(host)
     for name in (*_FOLDERS, "../home", "../stage"):
         (root / name).resolve().mkdir(parents=True, exist_ok=True)
     for name, content in config_files(run.plan.request, host, run.hosts).items():
         file = root / contract.CONFIG_DIR / name
-        file.touch(mode=0o600)  # hyperparameters can hold what `${NAME}` stood for
+        file.touch(mode=0o600)  # hyperparameters can contain values of `${NAME}`
         file.write_text(json.dumps(content), encoding="utf-8")
     etc_hosts = folder / "hosts"
     etc_hosts.write_text(_etc_hosts(run.hosts), encoding="utf-8")
@@ -74,20 +74,20 @@ def prepare_host(run: LocalRun, host: Host, store: Store, binds: tuple[BindMount
 
 
 def _etc_hosts(hosts: tuple[Host, ...]) -> str:
-    """This machine's names, and each host under a loopback address of its own."""
+    """Return this machine's /etc/hosts with a loopback address for each host."""
     here = Path("/etc/hosts")
     known = here.read_text(encoding="utf-8") if here.exists() else "127.0.0.1 localhost\n"
     return known.rstrip("\n") + "\n" + "".join(f"127.0.1.{index} {host.name}\n" for index, host in enumerate(hosts, 1))
 
 
 def _command(run: LocalRun, root: Path) -> tuple[str, ...]:
-    """What PID 1 runs: the request's ContainerEntrypoint, with /opt/ml named as this machine can reach it."""
+    """Return the command of PID 1: the request's ContainerEntrypoint; without namespaces, with the real path of /opt/ml."""
     algorithm = run.plan.request.get("AlgorithmSpecification", {})
     if "ContainerEntrypoint" in algorithm:
         command = [*algorithm["ContainerEntrypoint"], *algorithm.get("ContainerArguments", ())]
     else:
         run.console.warn(
-            "the sagemaker-training toolkit of the image would start this code; here boot.py stands in for it"
+            "in SageMaker, the image's sagemaker-training toolkit starts this code; the local run starts it by boot.py"
         )
         assert run.plan.spec.code is not None, "run_local refuses plans with neither code nor entrypoint"
         boot = f"{contract.BASE_DIR}/{contract.DATA_DIR}/{contract.CODE_CHANNEL}/{contract.BOOT_FILE}"
@@ -99,18 +99,18 @@ def _command(run: LocalRun, root: Path) -> tuple[str, ...]:
 
 
 def _environ(run: LocalRun, host: Host, store: Store) -> dict[str, str]:
-    """What SageMaker sets, the way to the store, and what programs need on this machine."""
+    """Return SageMaker's variables, those of the store, and those that programs need on this machine."""
     name = run.plan.request["TrainingJobName"]
     region = store.environ["AWS_REGION"]
     passed = {key: os.environ[key] for key in (*_PASSED_ON, *_PASSED_ON_NETWORK) if key in os.environ}
     passed |= {key: value for key, value in os.environ.items() if key.startswith("PIP_")}
     environ = {
         **passed,
-        # `python3` of the entrypoint is the Python that runs the launcher, with its packages.
+        # The entrypoint's `python3` is the Python of the launcher, with its packages.
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "HOME": str(run.host_folder(host) / "home"),
         "PYTHONUSERBASE": site.getuserbase(),
-        # Hosts that each take all cores for themselves slow one another down many times over.
+        # Hosts that each use all cores slow each other down many times.
         **({"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // len(run.hosts)))} if len(run.hosts) > 1 else {}),
         **store.environ,
         "TRAINING_JOB_NAME": name,
@@ -125,7 +125,7 @@ def _environ(run: LocalRun, host: Host, store: Store) -> dict[str, str]:
 
 
 def _sampled(run: LocalRun) -> dict[str, str]:
-    """The request's Environment; with `sample`, it makes the connector stop after that many objects and lists longer."""
+    """Return the request's Environment; with `sample`, connector channels end after that many objects."""
     environment: dict[str, str] = dict(run.plan.request.get("Environment", {}))
     if run.options.sample is None:
         return environment
@@ -137,7 +137,7 @@ def _sampled(run: LocalRun) -> dict[str, str]:
 
 @cache
 def _free_port(run_folder: str) -> int:
-    """One port a run, the same for all its hosts: they share this machine, and other runs may too."""
+    """Return one free port per run, the same for all its hosts, since other runs may use this machine as well."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

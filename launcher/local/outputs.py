@@ -1,4 +1,4 @@
-"""What a job leaves behind, laid out below the run's own `s3` folder as SageMaker lays it out in S3."""
+"""The outputs of a job, stored below the run's own `s3` folder as SageMaker stores them in S3."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from entrypoints import contract
 
 
 def local_place(uri: str, s3_folder: Path) -> Path:
-    """Where `s3://bucket/prefix/` lies below the run's folder that stands for S3."""
+    """Return the path of `s3://bucket/prefix/` below the run's folder that stands for S3."""
     bucket, _, key = uri.partition("://")[2].partition("/")
     parts = [part for part in key.split("/") if part not in ("", ".", "..")]
     return s3_folder.joinpath(bucket, *parts)
 
 
 def local_bucket(uri: str, s3_folder: Path) -> Path:
-    """The folder of a URI's bucket, which must exist before anything can be put into the bucket."""
+    """Return the folder of a URI's bucket, which must exist before anything can be stored in the bucket."""
     return s3_folder / uri.partition("://")[2].partition("/")[0]
 
 
 def collect_outputs(
     request: Mapping[str, Any], roots: Sequence[Path], s3_folder: Path, *, failed: bool
 ) -> dict[str, str]:
-    """Write model and output artifacts of all hosts; returns what was written, name -> path.
+    """Write model and output artifacts of all hosts; return those written, name -> path.
 
-    A failed job leaves no model; its output data is kept, as it may tell why.
+    A failed job has no model; its output data is kept, as it may show the reason.
     """
     config = request["OutputDataConfig"]
     place = local_place(config["S3OutputPath"], s3_folder) / request["TrainingJobName"] / "output"

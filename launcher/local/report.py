@@ -1,4 +1,4 @@
-"""What a local run says of itself: before it starts, and how it ended."""
+"""The messages of a local run before its start, and its result."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from launcher.local import outputs
 from launcher.local.watch import RunResult
 from launcher.local.workspace import LocalRun
 
-_LAST_BYTES = 64 * 1024  # of a host's log, where a failure's cause is looked for
+_LAST_BYTES = 64 * 1024  # at the end of a host's log, which are searched for the cause of a failure
 
 
 def announce(run: LocalRun) -> None:
-    """Print the job, its hosts, and each channel: where it is read from and how it arrives."""
+    """Print the job, its hosts, and each channel: where it is read from and how."""
     given = dict(text.split("=", 1) for text in run.options.channels)
     spec, count = run.plan.spec, len(run.hosts)
     run.console.say(
@@ -36,9 +36,9 @@ def announce(run: LocalRun) -> None:
 
 
 def report(run: LocalRun, outcome: RunResult) -> int:
-    """Keep what the job left behind, drop the rest, and say how it ended; returns the command's exit code."""
+    """Keep the job's outputs, delete the rest, and print the result; return the command's exit code."""
     roots = [run.root(host) for host in run.hosts]
-    with run.console.progress("packing what the job left (cannot be stopped)", counted=False):
+    with run.console.progress("packing the outputs (cannot be interrupted)", counted=False):
         artifacts = outputs.collect_outputs(run.plan.request, roots, run.s3_folder, failed=outcome.status == "Failed")
     reason = outcome.reason or (outputs.failure_reason(roots, outcome.exit_codes) if outcome.status == "Failed" else "")
     cause = _likely_cause(run, outcome, reason) if outcome.status == "Failed" and not outcome.reason else None
@@ -48,30 +48,30 @@ def report(run: LocalRun, outcome: RunResult) -> int:
         "FailureReason": reason,
         **({"LikelyCause": {"Code": cause.code, "Cause": cause.cause, "Remedy": cause.remedy}} if cause else {}),
         "TrainingTimeInSeconds": round(outcome.seconds, 1),
-        # JSON has no NaN, and a training that diverged has nothing else to report.
+        # JSON has no NaN, which is what a training that diverged reports.
         "Metrics": {name: value if math.isfinite(value) else None for name, value in outcome.metrics.items()},
         "Artifacts": artifacts,
         "Folder": str(run.folder),
     }
     (run.folder / "result.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     for host in run.hosts:
-        ours = (contract.BUNDLE_DIR, f"{contract.DATA_DIR}/{contract.CODE_CHANNEL}")  # the folder `s3` keeps both
+        ours = (contract.BUNDLE_DIR, f"{contract.DATA_DIR}/{contract.CODE_CHANNEL}")  # both are in the folder `s3`
         for leftover in ("scratch", "stage", "home", *(f"ml/{name}" for name in ours)):
             shutil.rmtree(run.host_folder(host) / leftover, ignore_errors=True)
     if run.options.as_json:
-        print(json.dumps(result, indent=2))  # noqa: T201 - the answer that --json asked for
+        print(json.dumps(result, indent=2))  # noqa: T201 - the output of --json
     _summarise(run, result, outcome)
     return outcome.exit_code
 
 
 def _likely_cause(run: LocalRun, outcome: RunResult, reason: str) -> Cause | None:
-    """Look the failure up as that of a job in AWS; None if nothing is known beyond the script's own words."""
+    """Return the likely cause of a failure, as for a job in AWS; None if only the script's own error is known."""
     index = next((index for index, code in enumerate(outcome.exit_codes) if code), 0)
     text = f"AlgorithmError: {reason}, exit code: {shell_code(outcome.exit_codes[index])}"
     with (run.folder / f"{run.hosts[index].name}.log").open("rb") as log:
         log.seek(max(0, log.seek(0, os.SEEK_END) - _LAST_BYTES))
         lines = log.read().decode("utf-8", "replace")
-    # Without namespaces the script has other paths than those that the causes know.
+    # Without namespaces, the script's paths differ from those that the causes match.
     text, lines = (each.replace(str(run.root(run.hosts[index])), contract.BASE_DIR) for each in (text, lines))
     machine = {"InstanceType": "this machine", "InstanceCount": len(run.hosts)}
     job = {**run.plan.request, "TrainingJobStatus": "Failed", "FailureReason": text, "ResourceConfig": machine}
@@ -85,7 +85,7 @@ def _summarise(run: LocalRun, result: dict[str, Any], outcome: RunResult) -> Non
     say()
     say(f"{result['TrainingJobName']}: {result['TrainingJobStatus']} after {result['TrainingTimeInSeconds']} s", colour)
     if result["FailureReason"]:
-        first, _, _ = result["FailureReason"].partition("\n\n")  # the lines above have the rest
+        first, _, _ = result["FailureReason"].partition("\n\n")  # the log above shows the rest
         say(f"  reason   {headline(first)}")
     if cause := result.get("LikelyCause"):
         say(f"  likely   {cause['Cause']} [{cause['Code']}]")

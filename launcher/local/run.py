@@ -1,13 +1,12 @@
-"""The local run: a plan carried out on this machine, on the same road as in SageMaker.
+"""The local run: a plan carried out on this machine, in the same steps as in SageMaker.
 
     ./.launch/<job name>/
-        s3/<bucket>/...     what the job writes to S3: code, checkpoints, model.tar.gz, output.tar.gz
-        algo-1/ml/          what the host sees as /opt/ml
-        algo-1.log          what it printed
-        result.json         how it ended
+        s3/<bucket>/...     the job's objects in S3: code, checkpoints, model.tar.gz, output.tar.gz
+        algo-1/ml/          the host's /opt/ml
+        algo-1.log          the host's output
+        result.json         the result
 
-Nothing outside ./.launch, which git is told to ignore, is written, a file system mounted `rw` excepted. In the end only what
-the job left behind stays.
+Except for a file system mounted `rw`, nothing outside ./.launch, which git ignores, is written. Only the job's outputs remain.
 """
 
 from __future__ import annotations
@@ -47,7 +46,11 @@ _ASK_ABOVE = 1_000_000_000  # bytes from a remote store
 
 
 def run_local(plan: Plan, options: LocalOptions) -> int:
-    """Run the plan here and follow it to its end; returns the command's exit code. Raises RefusedError before the start."""
+    """Run the plan on this machine and follow it to its end; return the command's exit code.
+
+    Raises:
+        RefusedError: The plan cannot run here; nothing was started.
+    """
     console = Console(as_json=options.as_json)
     name = plan.request["TrainingJobName"]
     folder = Path(RUNS_FOLDER, name).absolute()
@@ -60,10 +63,10 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
     if reason is not None:
         base = contract.BASE_DIR
         console.warn(
-            f"no {base} here ({reason}): {contract.BASE_DIR_VARIABLE} and SM_* name the place instead, hosts have no names"
+            f"there is no {base} ({reason}): {contract.BASE_DIR_VARIABLE} and SM_* name the folder instead, hosts have no names"
         )
     if plan.request.get("EnableNetworkIsolation"):
-        console.warn("enable_network_isolation is not enforced here: the job can reach the network")
+        console.warn("local runs do not enforce enable_network_isolation: the job can reach the network")
     for identity in sorted({mount.partition("=")[0] for mount in options.mounts} - _named_file_systems(plan)):
         console.warn(f"--mount {identity}: no channel of this job is on this file system")
     with _signals() as received:
@@ -73,7 +76,7 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
             stack.enter_context(given.named_errors())
             run = replace(run, plan=given.plan, named=given.named)
             file_systems |= given.file_systems
-            # Without S3, no account is needed either.
+            # Without S3, no AWS account is needed.
             embedded = options.data or (None if _reads_remote(plan, given) else folder)
             folder_of_s3 = embedded and embedded_store(embedded, run.s3_folder, console.warn, given.buckets)
             store = stack.enter_context(folder_of_s3 or remote_store(plan.spec))
@@ -81,7 +84,7 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
             processes, checkpoints, failures = _prepare(run, store, file_systems, stack)
             outcome = watch(processes, run, failures)
             outcome = replace(outcome, reason=given.named(outcome.reason))
-            _ignore_signals()  # what follows is short, and must not be cut in half
+            _ignore_signals()  # the rest is short and must not be interrupted
             checkpoints.store()
         return report(
             run, outcome if signal.SIGTERM not in received else replace(outcome, exit_code=StoppedError.exit_code)
@@ -91,15 +94,17 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
 def _prepare(
     run: LocalRun, store: Store, file_systems: dict[str, Path], stack: ExitStack
 ) -> tuple[list[HostProcess], Checkpoints, list[Exception]]:
-    """Make the run's folder and bring everything into it. Where that fails, nothing ran: the folder goes, the name is free."""
+    """Make the run's folder and deliver everything into it. If that fails, remove the folder, so that the name is free."""
     try:
         run.folder.mkdir(parents=True)
         (run.folder.parent / ".gitignore").write_text("*\n")
     except FileExistsError:
         raise _taken(run.folder) from None
     except OSError as error:
-        raise RefusedError(f"{run.folder}: cannot be made: {error.strerror}; go to a folder you can write to") from None
-    undone = stack.enter_context(ExitStack())  # leaves after the channels, which are still below the folder until then
+        raise RefusedError(
+            f"{run.folder}: cannot be created: {error.strerror}; run in a folder that you can write to"
+        ) from None
+    undone = stack.enter_context(ExitStack())  # runs after the channels, which are below the folder, have been removed
     undone.callback(shutil.rmtree, run.folder, ignore_errors=True)
     outputs.local_bucket(run.plan.request["OutputDataConfig"]["S3OutputPath"], run.s3_folder).mkdir(parents=True)
     announce(run)
@@ -115,7 +120,9 @@ def _prepare(
     processes = []
     for host in run.hosts:
         own = [bind for bind in binds if run.root(host) in bind.target.parents]
-        process = _process_of(run, host, store, own, stack)  # first: it makes the folders that are not for checkpoints
+        process = _process_of(
+            run, host, store, own, stack
+        )  # first, since it makes the folders other than those for checkpoints
         processes.append(replace(process, binds=(*process.binds, *checkpoints.place(host))))
     undone.pop_all()
     return processes, checkpoints, failures
@@ -124,7 +131,7 @@ def _prepare(
 def _deliveries(
     run: LocalRun, host: Host, store: Store, file_systems: dict[str, Path], on_error: Callable[[Exception], None]
 ) -> Iterator[Delivery]:
-    """What a host is to find below input/data, except for the code."""
+    """Yield the deliveries of a host: all its channels except the code."""
     for entry in channels_of(run.plan.request, host):
         if entry["ChannelName"] != contract.CODE_CHANNEL or run.plan.code is None:
             yield Delivery(
@@ -143,19 +150,19 @@ def _deliveries(
 
 
 def _process_of(run: LocalRun, host: Host, store: Store, binds: Sequence[BindMount], stack: ExitStack) -> HostProcess:
-    """What is to be started for a host, once the channels are there."""
-    # Not below the run's folder: sockets in it, as multiprocessing makes them, have short paths.
+    """Return the settings to start a host with, once its channels are delivered."""
+    # Not below the run's folder: sockets in it, such as multiprocessing's, need short paths.
     temporary = stack.enter_context(TemporaryDirectory(prefix="launch-", ignore_cleanup_errors=True))
     mine = tuple(replace(bind, source=bind.source.absolute(), target=bind.target.absolute()) for bind in binds)
     return prepare_host(run, host, store, mine, temporary)
 
 
 def _taken(folder: Path) -> RefusedError:
-    return RefusedError(f"{folder} holds an earlier run of this name; delete it, or give another name with --name")
+    return RefusedError(f"{folder} holds an earlier run of this name; delete it, or use another name with --name")
 
 
 def _reads_remote(plan: Plan, given: Given) -> bool:
-    """Whether the job reads S3 although it has no --data; InputError if only some of its channels are given."""
+    """Return whether the job reads S3 without --data. Raises InputError if --channel covers only some of its channels."""
     request = plan.request
     read = {name for name, channel in plan.spec.all_channels.items() if channel.connector(name)}
     read |= {entry["ChannelName"] for entry in request.get("InputDataConfig", ()) if _is_read_from_store(entry)}
@@ -172,13 +179,15 @@ def _reads_remote(plan: Plan, given: Given) -> bool:
 def _refuse_what_cannot_run(plan: Plan) -> None:
     algorithm = plan.request.get("AlgorithmSpecification", {})
     if plan.code is None and "ContainerEntrypoint" not in algorithm:
-        raise RefusedError("only the image knows what to run here: a local run needs code, or container_entrypoint")
+        raise RefusedError(
+            "a local run needs code or container_entrypoint: without them only the image knows what to run"
+        )
     for entry in entries_of(plan.request):
         provider_of(entry)
 
 
 def _file_systems(options: LocalOptions) -> dict[str, Path]:
-    """The directories that stand for file systems: what lies in the data folder, then what --mount names."""
+    """Return the directories that stand for file systems: those in the data folder, then those of --mount."""
     found = {}
     if options.data is not None:
         for kind in ("efs", "fsx"):
@@ -200,7 +209,7 @@ def _named_file_systems(plan: Plan) -> set[str]:
 
 
 def _ask_about_size(run: LocalRun, store: Store) -> None:
-    """Say how much will be read from a remote store where it is much, and ask unless told not to."""
+    """Print how much will be read from a remote store if it is much, and ask for confirmation without --yes."""
     if not store.remote:
         return
     entries = (entry for entry in run.plan.request.get("InputDataConfig", ()) if _is_read_from_store(entry))
@@ -208,14 +217,14 @@ def _ask_about_size(run: LocalRun, store: Store) -> None:
     if total <= _ASK_ABOVE:
         return
     size = f"{human_bytes(total)} will be read from {store.objects.where}"
-    run.console.say(f"{size}; --sample N takes less")
+    run.console.say(f"{size}; --sample N reads less")
     if run.options.yes:
         return
     if not sys.stdin.isatty():
-        raise RefusedError(f"{size}, and nobody is there to be asked; give --yes, or --sample N for less")
+        raise RefusedError(f"{size}, and there is no terminal to ask on; give --yes, or --sample N to read less")
     import click
 
-    if not click.confirm("Go on?", err=True):
+    if not click.confirm("Continue?", err=True):
         raise StoppedError("not started")
 
 
@@ -225,9 +234,9 @@ def _is_read_from_store(entry: dict[str, Any]) -> bool:
 
 @contextmanager
 def _signals() -> Iterator[list[int]]:
-    """SIGTERM and a closed terminal end the run as Ctrl-C does, so that they clean up too; yields what was received.
+    """Let SIGTERM and a closed terminal end the run as Ctrl-C does, with its clean-up; yields the signals received.
 
-    What was ignored before, as SIGHUP is under nohup, stays ignored.
+    A signal that was ignored before, such as SIGHUP under nohup, stays ignored.
     """
     received: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Starts and ends the process of one host, in namespaces of its own where the machine allows them."""
+"""Starting and ending the process of one host, in its own namespaces if the machine allows them."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _TOOLS = ("unshare", "setpriv", "mount")
 
 @dataclass(frozen=True)
 class HostProcess:
-    """What is needed to start one host."""
+    """The settings with which one host starts."""
 
     name: str
-    root: Path  # what the job sees as /opt/ml
-    stage: Path  # an empty directory for the launcher's own use
+    root: Path  # the job's /opt/ml
+    stage: Path  # an empty directory for the launcher
     command: tuple[str, ...]
     environ: Mapping[str, str]
     binds: tuple[BindMount, ...]
@@ -48,7 +48,7 @@ class HostProcess:
 
 @cache
 def why_no_namespaces() -> str | None:
-    """Why /opt/ml cannot be shown here, or None where it can; found out by doing it once."""
+    """Return why /opt/ml cannot be mounted on this machine, or None if it can; found by one attempt."""
     if not sys.platform.startswith("linux"):
         return f"{sys.platform} has no mount namespaces"
     if missing := [tool for tool in _TOOLS if shutil.which(tool) is None]:
@@ -62,7 +62,7 @@ def why_no_namespaces() -> str | None:
 
 
 def why_no_overlay(source: Path, scratch: Path) -> str | None:
-    """Why a folder cannot be shown to a host with an overlay in `scratch`, or None if it can; found by one attempt."""
+    """Return why a host cannot get a folder through an overlay in `scratch`, or None if it can; found by one attempt."""
     trial = scratch / "trial"
     trial.mkdir(parents=True)
     steps = f'cd "$1" && ln -s "$2" lower && mkdir upper work it && mount -t overlay -o {enter.OVERLAY} overlay it'
@@ -74,19 +74,19 @@ def why_no_overlay(source: Path, scratch: Path) -> str | None:
 
 
 def remove_overlay(written: Path) -> None:
-    """Remove what an overlay has kept, with the folder to which the kernel leaves no user any right."""
+    """Remove the folders of an overlay, including the one that the kernel protects against all users."""
     with contextlib.suppress(FileNotFoundError):
         (written / "work" / "work").chmod(0o700)
     shutil.rmtree(written, ignore_errors=True)
 
 
 def _unshare() -> list[str]:
-    """Our tools by their own paths: the job's PATH is the job's affair."""
+    """Return the command by its full path, since PATH is the job's."""
     return [shutil.which("unshare") or "unshare", *_UNSHARE]
 
 
 def start(host: HostProcess, *, namespaces: bool) -> subprocess.Popen[bytes]:
-    """Start the host's process; `stdout` and `stderr` are pipes."""
+    """Start the host's process; its `stdout` and `stderr` are pipes."""
     if namespaces:
         order = {
             "name": host.name,
@@ -103,12 +103,12 @@ def start(host: HostProcess, *, namespaces: bool) -> subprocess.Popen[bytes]:
         }
         order_file = host.stage.with_suffix(".json")
         order_file.write_text(json.dumps(order), encoding="utf-8")
-        # -I: the launcher's own folder must not become the job's idea of where modules are.
+        # -I: the job must not import modules from the launcher's folder.
         command: Sequence[str] = [*_unshare(), sys.executable, "-I", enter.__file__, str(order_file)]
     else:
         command = host.command
     if setpriv := shutil.which("setpriv"):
-        command = [setpriv, "--pdeathsig", "KILL", *command]  # nothing outlives a launcher that is killed outright
+        command = [setpriv, "--pdeathsig", "KILL", *command]  # the job ends even if the launcher is killed
     return subprocess.Popen(
         command,
         cwd="/",
@@ -116,22 +116,22 @@ def start(host: HostProcess, *, namespaces: bool) -> subprocess.Popen[bytes]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        start_new_session=True,  # the terminal's Ctrl-C is ours to pass on
+        start_new_session=True,  # the launcher forwards the terminal's Ctrl-C
     )
 
 
 def send(process: subprocess.Popen[bytes], signal_number: int, *, namespaces: bool) -> bool:
-    """Send a signal to the host's PID 1, SIGKILL to everything that the host started; whether there was one to take it."""
+    """Send a signal to the host's PID 1 (SIGKILL: to all its processes); return whether a process handles it."""
     try:
         if signal_number == signal.SIGKILL:
             if not namespaces:
-                # The training has a session of its own, which only boot.py knows: it ends all of it on SIGQUIT.
+                # The training has its own session, which only boot.py knows; on SIGQUIT it ends all of it.
                 os.kill(process.pid, signal.SIGQUIT)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(timeout=_QUIT_SECONDS)
-            os.killpg(process.pid, signal_number)  # --kill-child takes the whole PID namespace along
+            os.killpg(process.pid, signal_number)  # --kill-child ends the whole PID namespace
             return True
-        # `unshare` keeps SIGTERM to itself, so PID 1 of the namespace, its child, is looked up.
+        # `unshare` does not forward SIGTERM, so it is sent to its child, PID 1 of the namespace.
         takers = [
             pid for pid in (_children(process.pid) if namespaces else [process.pid]) if _handles(pid, signal_number)
         ]
@@ -150,7 +150,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _handles(pid: int, signal_number: int) -> bool:
-    """Whether a process has a handler for a signal: PID 1 never hears of one that it has not asked for."""
+    """Return whether a process has a handler for a signal; PID 1 does not receive other signals."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except FileNotFoundError:

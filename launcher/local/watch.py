@@ -1,4 +1,4 @@
-"""Watches the hosts of a run to their end: their lines, their exit codes, the time limit, and Ctrl-C."""
+"""Following the hosts of a run to their end: output, exit codes, time limit, and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ from launcher.local import sandbox
 from launcher.local.workspace import LocalRun
 
 _COLOURS = ("cyan", "magenta", "green", "blue", "yellow")
-_ABANDONED_SECONDS = 10  # for hosts whose job has failed elsewhere: torchrun may sit in a barrier that nobody will join
-_CHUNK = 1 << 20  # bytes read at once: lines are shown in batches if the job is faster than the terminal
+_ABANDONED_SECONDS = (
+    10  # for other hosts after one has failed: torchrun may wait in a barrier that no process will join
+)
+_CHUNK = 1 << 20  # bytes per read: lines are printed in batches if the job is faster than the terminal
 _LONGEST_LINE = 1 << 20  # bytes; a job that prints no line breaks must not fill the memory
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """How a run ended."""
+    """The result of a run."""
 
     status: Literal["Completed", "Failed", "Stopped"]
     exit_codes: tuple[int, ...]  # of the hosts, negative for signals
@@ -44,12 +46,12 @@ class _Watch:
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     metrics: dict[str, float] = field(default_factory=dict)
     patterns: Patterns = ()
-    unheard: dict[str, OSError] = field(default_factory=dict)  # hosts whose lines can no longer be shown or kept
+    unheard: dict[str, OSError] = field(default_factory=dict)  # hosts whose lines can no longer be printed or logged
 
     def follow(self, host: str, stream: IO[bytes], colour: str) -> None:
-        """Show and keep what a host writes to one stream, to its end: a job whose pipe is not emptied blocks.
+        """Print and log one stream of a host to its end: a job blocks if its pipe is not read.
 
-        As in a container's log, lines of stdout and stderr stay whole: a bar on stderr never gets a printed line at its end.
+        As in a container's log, lines of stdout and stderr stay whole: a printed line never continues a progress bar on stderr.
         """
         rest = b""
         with (self.run.folder / f"{host}.log").open("ab", buffering=0) as log:
@@ -72,7 +74,7 @@ class _Watch:
         try:
             log.write(b"".join(line + b"\n" for line in shown))
             self.run.console.log(f"{host} |", texts, colour, state.decode("utf-8", "replace"))
-        except OSError as error:  # a full disk, or a terminal that has gone
+        except OSError as error:  # the disk is full, or the terminal is closed
             self.unheard[host] = error
 
     def _note(self, text: str) -> None:
@@ -81,28 +83,28 @@ class _Watch:
             self.metrics[name] = value
 
     def _on_bad(self, name: str, value: object) -> None:
-        self.run.console.warn(f"metric {name}: {value!r} is not a number; mend its regex")
+        self.run.console.warn(f"metric {name}: {value!r} is not a number; correct its regex")
 
     def running(self) -> list[subprocess.Popen[bytes]]:
         return [process for process in self.processes if process.poll() is None]
 
     def wait(self, deadline: float) -> None:
-        """Until every host has ended, one has failed, a channel has failed, or the time is up."""
+        """Wait until every host has ended, one has failed, a channel has failed, or the deadline has passed."""
         while self.running() and not self.failures and time.monotonic() < deadline:
             if any(process.poll() for process in self.processes):
                 return
             time.sleep(0.05)
 
     def stop(self, seconds: float = contract.STOP_SECONDS, *, interrupted: bool = False) -> None:
-        """SIGTERM, and SIGKILL after `seconds`, SageMaker's 120 unless said; a second Ctrl-C kills at once."""
+        """Send SIGTERM, and SIGKILL after `seconds` (by default SageMaker's 120); a second Ctrl-C kills immediately."""
         try:
-            if interrupted:  # said in here, since it invites the second Ctrl-C
+            if interrupted:  # printed inside the `try`, since it invites the second Ctrl-C
                 self.run.console.say(f"stopping (up to {seconds} s; Ctrl-C again kills)", "yellow")
             end = time.monotonic() + seconds
             asked: set[int] = set()
             while self.running() and time.monotonic() < end:
                 for process in self.running():
-                    # A process that has only just begun takes no signal yet, so it is asked again.
+                    # A process that has just started handles no signal yet, so it is sent again.
                     if process.pid not in asked and sandbox.send(
                         process, signal.SIGTERM, namespaces=self.run.namespaces
                     ):
@@ -117,7 +119,7 @@ class _Watch:
 
 
 def watch(hosts: Sequence[sandbox.HostProcess], run: LocalRun, failures: list[Exception]) -> RunResult:
-    """Start the hosts and follow them; returns when the last of their processes has ended."""
+    """Start the hosts and follow them; return when the last of their processes has ended."""
     definitions = run.plan.request.get("AlgorithmSpecification", {}).get("MetricDefinitions", ())
     state = _Watch(run, failures, patterns=patterns(definitions, run.console.warn))
     begun = time.monotonic()
@@ -154,7 +156,7 @@ def watch(hosts: Sequence[sandbox.HostProcess], run: LocalRun, failures: list[Ex
     if failures:
         return RunResult("Failed", codes, seconds, state.metrics, TrainingFailedError.exit_code, str(failures[0]))
     if failed:
-        # Hosts that were stopped because another failed are not to blame for their exit codes.
+        # A host that was stopped because another failed has not failed itself.
         blamed = tuple(code or 0 for code in ended)
         return RunResult("Failed", blamed, seconds, state.metrics, TrainingFailedError.exit_code)
     return RunResult("Completed", codes, seconds, state.metrics, 0)

@@ -1,4 +1,4 @@
-"""One local run: what was asked for, the plan, where it happens, and who speaks for it."""
+"""One local run: its options, plan, folder and console."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from launcher.planning import Plan
 
 @dataclass(frozen=True)
 class LocalOptions:
-    """What the command line may say about a local run."""
+    """The command line options of a local run."""
 
     data: Path | None = None
     mounts: tuple[str, ...] = ()
@@ -27,7 +27,7 @@ class LocalOptions:
 
 @dataclass(frozen=True)
 class LocalRun:
-    """One run: the plan, where it happens, and who speaks for it."""
+    """One run: its plan, options, folder, hosts and console."""
 
     plan: Plan
     options: LocalOptions
@@ -35,17 +35,17 @@ class LocalRun:
     hosts: tuple[Host, ...]
     console: Console
     namespaces: bool
-    named: Callable[[str], str] = str  # a message as it names the user's own files
+    named: Callable[[str], str] = str  # rewrites a message so that it names the user's own files
 
     @property
     def s3_folder(self) -> Path:
-        """What stands for S3 where the job writes."""
+        """The folder that stands for S3 when the job writes."""
         return self.folder / "s3"
 
     def host_folder(self, host: Host) -> Path:
-        """A host's part of the run's folder."""
+        """Return a host's part of the run's folder."""
         return self.folder / host.name
 
     def root(self, host: Host) -> Path:
-        """What the host sees as /opt/ml."""
+        """Return the folder that is the host's /opt/ml."""
         return self.host_folder(host) / "ml"

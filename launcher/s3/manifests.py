@@ -1,8 +1,7 @@
 """The two kinds of manifest a channel can name: a JSON list of keys, and an augmented manifest of JSON lines.
 
-Both are written by hand or by small scripts, so whatever is wrong in one is said with the manifest's URI and the entry
-or line. An augmented manifest can hold millions of lines: it is copied to disk once, checked to its end, and then read
-line by line, in any order, from the places where its lines begin.
+Both are written by hand or by small scripts, so errors name the manifest's URI and the entry or line. An augmented manifest can
+have millions of lines: it is copied to disk once, checked to its end, and then read line by line, in any order.
 """
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ from launcher.errors import RefusedError
 from launcher.s3.reading import Stream
 from launcher.s3.uri import Place, parse_s3_uri
 
-REFERENCE = "-ref"  # the ending of attributes whose value is the S3 URI of what is to be sent
-_LONGEST = 1 << 16  # characters of an element, at least: a key has 1,024 bytes
+REFERENCE = "-ref"  # ends the names of attributes whose value is the S3 URI of an object to send
+_LONGEST = 1 << 16  # minimum characters that an element may have: a key has up to 1,024 bytes
 _FORM = '[{"prefix": "s3://bucket/folder/"}, "key1", "key2"]'
 
 
 def read_manifest(read: Callable[[Place], Stream], uri: str) -> tuple[Place, Iterator[str]]:
     """Return the prefix of a ManifestFile, and an iterator over the entries that continue it to whole keys.
 
-    The manifest is read and checked as the entries are taken, and never held.
+    The manifest is read and checked while the entries are taken; it is never in memory as a whole.
 
     Raises:
         RefusedError: The object cannot be read or is not of the form `[{"prefix": "s3://..."}, "key", ...]`. The iterator
-            raises it, too.
+            raises it as well.
     """
     elements = _elements(read(parse_s3_uri(uri)), uri)
     head = next(elements, None)
@@ -55,7 +54,7 @@ def _entries(elements: Iterator[Any], prefix: str, uri: str) -> Iterator[str]:
 
 
 def _elements(chunks: Stream, uri: str) -> Iterator[Any]:
-    """Yield the elements of a JSON list, none if it is something else. Raises RefusedError where it is no JSON."""
+    """Yield the elements of a JSON list, none if it is something else. Raises RefusedError if it is not JSON."""
     decode = codecs.getincrementaldecoder("utf-8-sig")().decode
     scan, blanks = json.JSONDecoder().raw_decode, re.compile(r"[ \t\r\n]*").match
     text, at, before, ended = "", 0, 0, False
@@ -82,10 +81,10 @@ def _elements(chunks: Stream, uri: str) -> Iterator[Any]:
             raise json.JSONDecodeError("Extra data", text, at + 1)
     except json.JSONDecodeError as error:
         reason = f"{error.msg}, at character {before + error.pos}"
-        raise RefusedError(f"{uri}: this manifest is no JSON ({reason}); write {_FORM}") from error
+        raise RefusedError(f"{uri}: this manifest is not JSON ({reason}); write {_FORM}") from error
     except (UnicodeDecodeError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise RefusedError(f"{uri}: this manifest is no JSON ({reason}); write {_FORM}") from error
+        raise RefusedError(f"{uri}: this manifest is not JSON ({reason}); write {_FORM}") from error
 
 
 def _end(match: re.Match[str] | None) -> int:
@@ -93,7 +92,7 @@ def _end(match: re.Match[str] | None) -> int:
 
 
 def _place(value: object, where: str) -> Place:
-    """The object or prefix that a manifest names. Raises RefusedError, which begins with `where`, if it is not an S3 URI."""
+    """Return the object or prefix that a manifest names. Raises RefusedError, beginning with `where`, if it is not an S3 URI."""
     try:
         return parse_s3_uri(str(value))
     except RefusedError as error:
@@ -101,7 +100,7 @@ def _place(value: object, where: str) -> Place:
 
 
 class AugmentedManifest:
-    """The lines of an augmented manifest: `len()` of them, `values(index)` of one. It keeps a file open: close it."""
+    """The lines of an augmented manifest: `len()` counts them, `values(index)` reads one. It keeps a file open: close it."""
 
     def __init__(
         self,
@@ -111,16 +110,17 @@ class AugmentedManifest:
         sample: int | None = None,
         scratch: Path | None = None,
     ) -> None:
-        """Copies the manifest to a file in `scratch` and checks that each of its first `sample` lines has every attribute.
+        """Copy the manifest to a file in `scratch` and check that each of its first `sample` lines has every attribute.
 
-        Raises RefusedError for the first line that is no JSON object, lacks an attribute, or has a reference that is
-        no S3 URI; and where there are no lines or no names.
+        Raises:
+            RefusedError: A line is not a JSON object, lacks an attribute, or has a reference that is not an S3 URI; or there are
+                no lines or no names.
         """
         if not names:
-            raise RefusedError(f"{uri}: an augmented manifest needs AttributeNames, which pick what is sent")
+            raise RefusedError(f"{uri}: an augmented manifest needs AttributeNames, which select the values to send")
         self._uri, self._names = uri, tuple(names)
         self._starts = array("Q")
-        self._file = tempfile.TemporaryFile(dir=scratch)  # noqa: SIM115 - it lives as long as this object
+        self._file = tempfile.TemporaryFile(dir=scratch)  # noqa: SIM115 - open as long as this object
         try:
             self._copy(read, sample)
         except BaseException:
@@ -143,10 +143,9 @@ class AugmentedManifest:
         return len(self._starts)
 
     def values(self, index: int) -> list[bytes | Place]:
-        """What line `index` (from 0, blank lines not counted) sends, in the order of the names.
+        """Return the values of line `index` (from 0, without blank lines), in the order of the names. Not thread-safe.
 
-        Bytes for a value that stands in the line itself: a string's text, JSON for anything else. A place in S3 for a
-        reference. Not for several threads at once.
+        A value of the line itself is bytes: a string's text, or JSON for any other type. A reference is an object in S3.
         """
         self._file.seek(self._starts[index])
         return self._parse(self._file.readline(), f"the line at byte {self._starts[index]}")
@@ -155,9 +154,9 @@ class AugmentedManifest:
         try:
             attributes = json.loads(line.decode("utf-8-sig"))
         except ValueError as error:
-            raise RefusedError(f"{self._uri}: {where} is no JSON ({error}); write one JSON object per line") from error
+            raise RefusedError(f"{self._uri}: {where} is not JSON ({error}); write one JSON object per line") from error
         if not isinstance(attributes, dict):
-            raise RefusedError(f"{self._uri}: {where} is no JSON object; write one JSON object per line")
+            raise RefusedError(f"{self._uri}: {where} is not a JSON object; write one JSON object per line")
         values: list[bytes | Place] = []
         for name in self._names:
             if name not in attributes:
@@ -173,7 +172,7 @@ class AugmentedManifest:
         return values
 
     def close(self) -> None:
-        """Gives the file back."""
+        """Close the file."""
         self._file.close()
 
     def __enter__(self) -> AugmentedManifest:

@@ -1,8 +1,7 @@
-"""Naming one object, reading it to its end, and saying plainly why S3 would not give it.
+"""Reading one object to its end, and errors that state why S3 refuses it.
 
-Every byte that a provider takes from S3 comes through `read_object`, so a connection that breaks in the middle of a
-large object is taken up again in one place, and every refusal of a store reads alike: which object, at which endpoint,
-why, and what to do.
+Providers read S3 through `read_object` only, so one place resumes a connection that breaks in the middle of a large object, and
+all refusals have one form: object, endpoint, reason, remedy.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from launcher.s3.uri import Place
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-Stream = Generator[bytes, None, None]  # closing one early ends what it reads
+Stream = Generator[bytes, None, None]  # closing it early closes the connection
 CHUNK = 1 << 19  # bytes; large enough that Python's cost per chunk does not show, small enough to hold several
-_ATTEMPTS = 5  # of one object, counted anew whenever bytes arrive
+_ATTEMPTS = 5  # per object, counted again after each byte received
 
 _CREDENTIALS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, for this endpoint"
 _NO_BUCKET = ("there is no such bucket", "check its name; with --data DIR it is the folder DIR/s3/{bucket}")
@@ -32,7 +31,7 @@ _BAD_CREDENTIALS = ("the credentials are not accepted", _CREDENTIALS)
 _ELSEWHERE = ("the bucket is in another region", "set AWS_REGION to the bucket's region")
 _REFUSALS = {  # error code -> reason, remedy; HEAD answers have no body, so their codes are the status
     "NoSuchBucket": _NO_BUCKET,
-    "InvalidBucketName": ("this is no valid bucket name", "check the URI"),
+    "InvalidBucketName": ("this is not a valid bucket name", "check the URI"),
     "NoSuchKey": _NO_KEY,
     "404": _NO_KEY,
     "AccessDenied": _DENIED,
@@ -45,14 +44,14 @@ _REFUSALS = {  # error code -> reason, remedy; HEAD answers have no body, so the
     "AuthorizationHeaderMalformed": _ELSEWHERE,
     "301": _ELSEWHERE,
     "InvalidObjectState": ("the object is archived", "restore it first"),
-    "PreconditionFailed": ("the object changed while it was being read", "run again when nobody writes to it"),
-    "412": ("the object changed while it was being read", "run again when nobody writes to it"),
+    "PreconditionFailed": ("the object changed while it was being read", "run again when no process writes to it"),
+    "412": ("the object changed while it was being read", "run again when no process writes to it"),
 }
 
 
 @contextmanager
 def refusals(client: S3Client, place: Place) -> Iterator[None]:
-    """Turns what botocore raises inside into a RefusedError of one line: place, endpoint, reason, remedy."""
+    """Turn botocore's exceptions into a RefusedError of one line: object, endpoint, reason, remedy."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
@@ -69,7 +68,7 @@ def _explained(error: Exception) -> tuple[str, str]:
     if isinstance(error, bc.ClientError):
         answer = error.response.get("Error", {})
         said = f"the store answered {answer.get('Code')}: {answer.get('Message')}"
-        return _REFUSALS.get(str(answer.get("Code")), (said, "see what the store says"))
+        return _REFUSALS.get(str(answer.get("Code")), (said, "check the store's documentation of this code"))
     if isinstance(
         error, bc.NoCredentialsError | bc.PartialCredentialsError | bc.CredentialRetrievalError | bc.ProfileNotFound
     ):
@@ -80,9 +79,10 @@ def _explained(error: Exception) -> tuple[str, str]:
 
 
 def read_object(client: S3Client, place: Place) -> Stream:
-    """The object's bytes, at most CHUNK at a time; a broken connection is taken up again where it broke.
+    """Yield the object's bytes, at most CHUNK at a time; resume a broken connection where it broke.
 
-    Raises RefusedError where the store refuses, stays broken, or holds another version of the object by then.
+    Raises:
+        RefusedError: The store refuses, the connection breaks again and again, or the object has changed meanwhile.
     """
     from botocore import exceptions as bc
 

@@ -1,4 +1,4 @@
-"""What an S3 URI names: a bucket and a key. The API takes `s3://` and `https://`."""
+"""S3 URIs, which name a bucket and a key. The API accepts `s3://` and `https://`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from launcher.errors import RefusedError
 
-# Hosts of AWS's own endpoints in an https:// URI; any other host stands where the bucket stands in s3://.
+# Hosts of AWS's own endpoints in an https:// URI; any other host is the bucket, as in s3://.
 _PATH_STYLE = re.compile(r"s3([.-][a-z0-9.-]+)?\.amazonaws\.com(\.cn)?")
 _HOST_STYLE = re.compile(r"(?P<bucket>.+)\.s3([.-][a-z0-9.-]+)?\.amazonaws\.com(\.cn)?")
 
 
 class Place(NamedTuple):
-    """A bucket and a key, or the beginning of keys."""
+    """A bucket, and a key or a prefix of keys."""
 
     bucket: str
     key: str
@@ -23,9 +23,10 @@ class Place(NamedTuple):
 
 
 def parse_s3_uri(uri: str) -> Place:
-    """Bucket and key (or prefix) of `s3://bucket/key`, or of the `https://` forms that the API takes as well.
+    """Return bucket and key (or prefix) of `s3://bucket/key`, or of the `https://` forms that the API accepts as well.
 
-    Raises RefusedError where it is neither.
+    Raises:
+        RefusedError: It is neither.
     """
     scheme, separator, rest = uri.partition("://")
     host, _, key = rest.partition("/")

@@ -1,7 +1,7 @@
 """Channels whose data the command line names: `--channel NAME=PATH` for a folder, a file or a manifest.
 
-Each such channel gets a bucket, or a file system, of its own in the local run's request, so its data never mixes with what the
-spec's URIs mean; everything behind that (providers, the embedded server, the connector) works as for any other channel.
+Each such channel gets its own bucket or file system in the local run's request, so its data never mixes with the data of the
+spec's URIs; providers, the embedded server and the connector treat it like any other channel.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from launcher.request.view import file_system_source, s3_source, with_source
 
 @dataclass
 class Given:
-    """The plan in which the channels are read from their paths, and what stands for their buckets and file systems."""
+    """The plan in which the channels are read from their paths, and the folders of their buckets and file systems."""
 
     plan: Plan
     paths: Mapping[str, Path]  # by channel
@@ -32,7 +32,7 @@ class Given:
     file_systems: dict[str, Path] = field(default_factory=dict)
 
     def named(self, text: str) -> str:
-        """A message in which the files of the given channels have their own paths, not those of buckets and links."""
+        """Return a message in which the files of these channels have their own paths, not those of buckets and links."""
         for name, path in self.paths.items():
             folder = shown_path(path if path.is_dir() else path.parent)
             for ours in (f"s3://{_own(name)}", str(self.buckets.get(_own(name), path))):
@@ -41,7 +41,7 @@ class Given:
 
     @contextmanager
     def named_errors(self) -> Iterator[None]:
-        """Let errors name the files of the given channels by their own paths."""
+        """Let errors name the files of these channels by their own paths."""
         try:
             yield
         except LaunchError as error:
@@ -50,10 +50,15 @@ class Given:
 
 
 def give_channels(plan: Plan, texts: Sequence[str], scratch: Path) -> Given:
-    """Let the channels of `NAME=PATH` texts be read from their paths; `scratch` is a folder for links to single files.
+    """Change the plan so that the channels of `NAME=PATH` texts are read from their paths.
+
+    Args:
+        plan: The plan; it is not modified.
+        texts: The values of `--channel`.
+        scratch: A folder for links to single files.
 
     Raises:
-        InputError: A text names no channel of the plan, or no data that the channel can be.
+        InputError: A text does not name a channel of the plan, or the path is not data for that channel.
     """
     paths = dict(_parsed(plan, text) for text in texts)
     given = Given(plan, paths)
@@ -90,7 +95,7 @@ def _parsed(plan: Plan, text: str) -> tuple[str, Path]:
 
 
 def _entry(given: Given, entry: Mapping[str, Any], scratch: Path) -> Mapping[str, Any]:
-    """The request's entry of a channel, with another place if one is given."""
+    """Return the request's entry of a channel, reading from its path if one was given."""
     name = entry["ChannelName"]
     if name not in given.paths:
         return entry
@@ -108,7 +113,7 @@ def _entry(given: Given, entry: Mapping[str, Any], scratch: Path) -> Mapping[str
 
 
 def _uri(given: Given, name: str, scratch: Path) -> str:
-    """The URI of a channel's own bucket, or of the file in it."""
+    """Return the URI of a channel's own bucket, or of the file in it."""
     path = given.paths[name]
     if path.is_dir():
         given.buckets[_own(name)] = path

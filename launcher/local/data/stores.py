@@ -1,4 +1,4 @@
-"""The S3 that a run reads from: the `--data` folder served on loopback, or whatever the environment names."""
+"""Opening the S3 that a run reads from: the `--data` folder, served on loopback, or the store that the environment names."""
 
 from __future__ import annotations
 
@@ -30,9 +30,13 @@ def embedded_store(
     on_warning: Callable[[str], None] = lambda text: None,
     elsewhere: Mapping[str, Path] | None = None,
 ) -> Iterator[Store]:
-    """Read `data`/s3 as it lies there, and serve it on loopback to scripts; what the job writes goes to `overlay`.
+    """Read `data`/s3 in place, and serve it on loopback to scripts; the job's writes go to `overlay`.
 
-    `elsewhere` are buckets whose folder is not below `data`.
+    Args:
+        data: The folder that contains `s3/<bucket>/<key>`.
+        overlay: The folder for objects that the job writes.
+        on_warning: Called with each warning.
+        elsewhere: Bucket -> its folder, for buckets that are not below `data`.
     """
     from launcher.local.s3_server import serve_store
     from launcher.local.s3_server.storage.store import Store as FolderStore
@@ -45,7 +49,7 @@ def embedded_store(
 
 @contextmanager
 def remote_store(spec: JobSpec) -> Iterator[Store]:
-    """AWS, or the S3-compatible store that `AWS_ENDPOINT_URL` names, with the credentials boto3 finds."""
+    """Open AWS, or the S3-compatible store that `AWS_ENDPOINT_URL` names, with the credentials that boto3 finds."""
     import boto3
     from botocore.exceptions import BotoCoreError
 
@@ -80,16 +84,16 @@ def remote_store(spec: JobSpec) -> Iterator[Store]:
 
 
 def s3_client(environ: Mapping[str, str]) -> Any:
-    """A boto3 client of the store that these variables name, and of no other."""
+    """Return a boto3 client of the store that these variables name."""
     import boto3
     import botocore.session
     from botocore.config import Config
 
-    # The credentials are known, so the user's profile, which may not even exist, has no say in this session.
+    # The credentials are known, so this session ignores the user's profile, which may not even exist.
     session = botocore.session.Session(profile=None, session_vars={"profile": (None, None, None, None)})
     endpoint = environ.get("AWS_ENDPOINT_URL")
     config = Config(
-        max_pool_connections=256,  # three for each pipe and host
+        max_pool_connections=256,  # three per pipe and host
         proxies={} if endpoint and urlsplit(endpoint).hostname == "127.0.0.1" else None,
         retries={"mode": "standard", "max_attempts": 4},
         s3={"addressing_style": "path" if endpoint else "auto"},

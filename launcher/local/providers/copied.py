@@ -1,8 +1,7 @@
 """File mode: every object of the channel is a file of the host's own before the job starts.
 
-A copy grows in a directory beside the channel's and takes its name only when it is whole, so neither an error nor Ctrl-C
-leaves half a channel, or half a file, where a job would look for a whole one. It is a new directory in which nobody else
-writes, and keys were checked before the first byte, so no path in it can lead outside.
+A copy is made in a new directory beside the channel's and renamed when it is complete, so neither an error nor Ctrl-C leaves a
+part of a channel where a job would read it. Keys are checked before the first byte, so no path can lead outside.
 """
 
 from __future__ import annotations
@@ -24,16 +23,19 @@ from launcher.local.providers.places import empty_directory, occupied, remove_tr
 from launcher.request.view import s3_source
 from launcher.s3.uri import Place, parse_s3_uri
 
-_AT_ONCE = 8  # objects under way; more gains nothing on one machine's link and costs a connection each
+_AT_ONCE = 8  # concurrent objects; more gain nothing on one machine's link and cost a connection each
 
 
 @contextmanager
 def provide(*deliveries: Delivery) -> Iterator[Sequence[BindMount]]:
-    """Each host's objects as files under `delivery.directory`, relative keys kept; removed on leaving.
+    """Make each host's objects files below `delivery.directory`, with their relative keys; removed on leaving.
 
-    With namespaces, hosts that get the same objects share one folder, each under an overlay of its own: the `--data` folder
-    itself if it holds nothing else, or one copy. Otherwise each host gets a copy. Raises RefusedError, before anything is
-    written, if a channel has no objects or keys that cannot be files; and if the store or the disk refuses.
+    With namespaces, hosts that get the same objects share one folder, each through its own overlay: the `--data` folder itself if
+    it contains nothing else, or one copy. Otherwise each host gets a copy.
+
+    Raises:
+        RefusedError: A channel has no objects, or keys that cannot be files (before anything is written); or the store or the
+            disk refuses.
     """
     trees: dict[str, list[S3Object]] = {}
     shared: dict[str, Path | None] = {}
@@ -58,7 +60,7 @@ def provide(*deliveries: Delivery) -> Iterator[Sequence[BindMount]]:
 
 
 def _shared_folder(stack: ExitStack, delivery: Delivery, objects: Sequence[S3Object]) -> Path | None:
-    """The folder to show to all hosts of a channel under overlays; None if each is to get a copy of its own."""
+    """Return the folder that all hosts of a channel get through overlays; None if each gets its own copy."""
     alone = len(delivery.hosts) == 1
     if not (delivery.namespaces and delivery.is_same_for_all_hosts):
         return None
@@ -77,7 +79,7 @@ def _shared_folder(stack: ExitStack, delivery: Delivery, objects: Sequence[S3Obj
 
 
 def _folder_of(delivery: Delivery, objects: Sequence[S3Object]) -> Path | None:
-    """The folder on this disk that is what the job is to find in the channel's."""
+    """Return the folder on this disk whose content is exactly the channel's; None if there is none."""
     place = parse_s3_uri(s3_source(delivery.channel)["S3Uri"])
     base = place.key if place.key.endswith("/") or not place.key else f"{place.key}/"
     if any(found.key != base + found.path for found in objects):
@@ -87,7 +89,7 @@ def _folder_of(delivery: Delivery, objects: Sequence[S3Object]) -> Path | None:
 
 @contextmanager
 def copied(delivery: Delivery, objects: Sequence[S3Object]) -> Iterator[None]:
-    """The objects, which `as_tree` has passed, as files under `delivery.directory`; removed on leaving."""
+    """Copy the objects, which `as_tree` has accepted, to files below `delivery.directory`; remove them on leaving."""
     delivery.data_dir.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{delivery.name}.", dir=delivery.data_dir) as beside:
         growing = Path(beside) / "files"
@@ -104,7 +106,7 @@ def copied(delivery: Delivery, objects: Sequence[S3Object]) -> Iterator[None]:
 
 
 def _copy_all(delivery: Delivery, objects: Iterable[S3Object], root: Path) -> None:
-    """Copies what is remote with several threads; the first error, or Ctrl-C, stops them all and is raised once they have ended."""
+    """Copy all objects, remote ones by several threads; the first error, or Ctrl-C, stops them all before it is raised."""
     pending, lock, stop = iter(objects), Lock(), Event()
     made = {root}
 

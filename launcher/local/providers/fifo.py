@@ -1,11 +1,10 @@
 """Pipe mode: a FIFO per epoch, `<channel>_0`, `<channel>_1`, and so on without end, each filled while it is read.
 
-The FIFO of the next epoch appears when the last of the present one has been written, or its reader has closed; the present
-one then goes, since nobody would ever write to it again. One thread per channel does this. It never blocks in the kernel, so
-that leaving is prompt whether a reader is there, is slow, or never came.
+When an epoch has been written, or its reader has closed the FIFO, the next epoch's FIFO replaces it. One thread per channel does
+this. It never blocks in the kernel, so leaving is prompt even if a reader is slow or never opens the FIFO.
 
-When the store fails in the middle of an epoch, the reader must not take what it has for the whole: `on_error` is told, so
-that the runner can end the job, and until then the pipe stays open and silent, so the reader waits instead of seeing an end.
+If the store fails in the middle of an epoch, the reader must not treat the part it has as the whole: `on_error` lets the runner
+end the job, and until then the pipe stays open without data, so the reader waits instead of seeing an end.
 """
 
 from __future__ import annotations
@@ -28,21 +27,22 @@ from launcher.local.providers.places import one_by_one
 from launcher.local.providers.read_ahead import in_order, read_ahead
 
 _CAPACITY = 1 << 20  # bytes of the pipe, of 64 KiB by default: fewer switches between writer and reader
-_SHORT, _LONG = 0.001, 0.05  # seconds between two looks for a reader: at first, and once it takes its time
-_LOOK_MILLISECONDS = 100  # between two looks at the stop sign while the pipe is full
+_SHORT, _LONG = 0.001, 0.05  # seconds between two attempts to find a reader: at first, and at most
+_LOOK_MILLISECONDS = 100  # between two checks of the stop event while the pipe is full
 
 
 @one_by_one
 @contextmanager
 def provide(delivery: Delivery) -> Iterator[Sequence[BindMount]]:
-    """The FIFO of epoch 0, those of later epochs in their time, and their content; none of them is left on leaving.
+    """Make and write the FIFOs of all epochs, one after another; on leaving, no FIFO is left.
 
-    Raises RefusedError where the content cannot be found (see `open_epochs`), or something has the FIFO's name.
+    Raises:
+        RefusedError: The content cannot be found (see `open_epochs`), or a file has the FIFO's name.
     """
     delivery.data_dir.mkdir(parents=True, exist_ok=True)
     with open_epochs(delivery) as epochs:
         stop = Event()
-        note = delivery.data_dir / epochs_name(delivery.name)  # of its readers, about the FIFOs of this run
+        note = delivery.data_dir / epochs_name(delivery.name)  # its readers keep notes about the FIFOs of a run here
         note.unlink(missing_ok=True)
         first = _make_fifo(delivery, 0)
         feeder = Thread(target=_feed, args=(delivery, epochs, first, stop), name=f"pipe-{delivery.name}", daemon=True)
@@ -68,13 +68,13 @@ def _make_fifo(delivery: Delivery, epoch: int) -> Path:
 
 
 def _feed(delivery: Delivery, epochs: Epochs, path: Path, stop: Event) -> None:
-    """The feeder thread: one epoch after another, until `stop`."""
+    """Write one epoch after another until `stop`; the feeder thread runs this."""
     for epoch in count():
         following = None
         try:
             with read_ahead(epochs(epoch), stop) if delivery.store.remote else in_order(epochs(epoch)) as chunks:
                 following = _feed_epoch(delivery, path, epoch, chunks, stop)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the thread that runs the job has to know
+        except Exception as error:  # noqa: BLE001 - the thread that runs the job handles every error
             _fail(delivery, error, stop)
         finally:
             path.unlink(missing_ok=True)
@@ -85,18 +85,18 @@ def _feed(delivery: Delivery, epochs: Epochs, path: Path, stop: Event) -> None:
 
 
 def _feed_epoch(delivery: Delivery, path: Path, epoch: int, chunks: Iterator[bytes], stop: Event) -> Path | None:
-    """Returns the next epoch's FIFO when this one's content is written, or its reader has closed; None at the stop sign.
+    """Write one epoch; return the next epoch's FIFO, or None after `stop`.
 
-    The next FIFO is made before this one ends, so that a script which opens it as soon as it has seen the end finds it.
+    The next FIFO is made before this one ends, so that a script can open it as soon as it has seen the end.
     """
     pipe = _open_when_read(path, stop)
     if pipe is None:
         return None
     try:
-        with suppress(BrokenPipeError):  # the reader has closed before the end: on to the next epoch
+        with suppress(BrokenPipeError):  # the reader closed before the end: start the next epoch
             _send(delivery, pipe, chunks, stop)
         return None if stop.is_set() else _make_fifo(delivery, epoch + 1)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the thread that runs the job has to know
+    except Exception as error:  # noqa: BLE001 - the thread that runs the job handles every error
         _fail(delivery, error, stop)
         return None
     finally:
@@ -104,15 +104,15 @@ def _feed_epoch(delivery: Delivery, path: Path, epoch: int, chunks: Iterator[byt
 
 
 def _fail(delivery: Delivery, error: Exception, stop: Event) -> None:
-    """Tells the runner, and keeps everything as it is until it leaves: a pipe that is open never comes to its end."""
+    """Report the error to the runner, and keep the pipe open until it leaves, so that the reader sees no end."""
     delivery.on_error(error)
     stop.wait()
 
 
 def _open_when_read(path: Path, stop: Event) -> int | None:
-    """The FIFO's writing end, non-blocking, once a reader has opened it; None at the stop sign.
+    """Return the FIFO's writing end, non-blocking, once a reader has opened it; None after `stop`.
 
-    A FIFO that the job has removed is one that it does not want: None at the stop sign, too.
+    If the job has removed the FIFO, it does not want the channel: wait for `stop`.
     """
     pause = _SHORT
     while not stop.wait(pause):
@@ -122,7 +122,7 @@ def _open_when_read(path: Path, stop: Event) -> int | None:
             stop.wait()
             return None
         except OSError as error:
-            if error.errno != errno.ENXIO:  # nobody reads it yet
+            if error.errno != errno.ENXIO:  # no process reads it yet
                 raise
         else:
             _widen(pipe)
@@ -133,7 +133,7 @@ def _open_when_read(path: Path, stop: Event) -> int | None:
 
 def _widen(pipe: int) -> None:
     if hasattr(fcntl, "F_SETPIPE_SZ"):  # Linux
-        with suppress(OSError):  # past the user's limit for all pipes together, pipes keep their size
+        with suppress(OSError):  # beyond the user's limit for all pipes together, a pipe keeps its size
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _CAPACITY)
 
 

@@ -1,8 +1,7 @@
-"""EFS and FSx for Lustre: the channel's directory is a directory of the file system itself, read-only or not.
+"""EFS and FSx for Lustre: the channel's directory is a directory of the file system itself, read-only or writable.
 
-No provider can mount for a job that runs in namespaces made later, so this one finds the directory and yields a `BindMount`
-for the runner. Without namespaces, `_place_without_mounts` makes a copy for `ro`, since a link would let the job write to the
-source, and a link for `rw`.
+The job's namespaces do not exist yet, so this provider yields a `BindMount` for the runner. Without namespaces, `ro` is a copy,
+since a link would let the job write to the source, and `rw` is a link.
 """
 
 from __future__ import annotations
@@ -24,9 +23,10 @@ _LUSTRE = "FSxLustre"
 @one_by_one
 @contextmanager
 def provide(delivery: Delivery) -> Iterator[Sequence[BindMount]]:
-    """An empty `delivery.directory` and the one mount that belongs on it, or without namespaces what stands in for it.
+    """Make an empty `delivery.directory` and yield its mount; without namespaces, make the copy or link instead.
 
-    Raises RefusedError where no directory stands for the file system, where DirectoryPath is not in it, or leaves it.
+    Raises:
+        RefusedError: No directory stands for the file system, or DirectoryPath is not in it or leaves it.
     """
     source = find_directory(delivery)
     writable = file_system_source(delivery.channel).get("FileSystemAccessMode") == _WRITABLE
@@ -42,10 +42,10 @@ def provide(delivery: Delivery) -> Iterator[Sequence[BindMount]]:
 
 
 def find_directory(delivery: Delivery) -> Path:
-    """The directory on this machine that the channel's DirectoryPath means.
+    """Return the directory on this machine for the channel's DirectoryPath.
 
-    A path on FSx for Lustre begins with the file system's mount name, for which a local directory need not have a
-    folder: where it has none, the rest of the path is looked up, and a warning says so.
+    A path on FSx for Lustre begins with the file system's mount name. If the local directory has no folder of that name, the rest
+    of the path is used, with a warning.
     """
     source = file_system_source(delivery.channel)
     identity, asked = source["FileSystemId"], source["DirectoryPath"]
@@ -53,7 +53,7 @@ def find_directory(delivery: Delivery) -> Path:
     remedy = f"name it with --mount {identity}=PATH, or put it into the --data folder"
     root = delivery.file_systems.get(identity)
     if root is None:
-        raise RefusedError(f"{place}: no directory here stands for this file system; {remedy}")
+        raise RefusedError(f"{place}: no directory stands for this file system; {remedy}")
     parts = [part for part in PurePosixPath(asked).parts if part != "/"]
     if ".." in parts:
         raise RefusedError(f"{place}: DirectoryPath {asked!r} leaves the file system; write it without '..'")
@@ -64,24 +64,23 @@ def find_directory(delivery: Delivery) -> Path:
         if directory.is_dir():
             if directory is not tried[0]:
                 delivery.on_warning(
-                    f"{place}: {parts[0]!r} of {asked!r} is taken for the mount name; reading {directory}"
+                    f"{place}: {parts[0]!r} of {asked!r} is treated as the mount name; reading {directory}"
                 )
             return directory.resolve()
-    raise RefusedError(f"{place}: {asked!r} is no directory there (looked for {' and '.join(map(str, tried))}); "
+    raise RefusedError(f"{place}: {asked!r} is not a directory there (looked for {' and '.join(map(str, tried))}); "
                        f"create it, or {remedy}")  # fmt: skip
 
 
 @contextmanager
 def _place_without_mounts(bind: BindMount, on_warning: Callable[[str], None]) -> Iterator[None]:
-    """Shows the source at the target without mounting: a copy where it is read-only, else a symbolic link.
+    """Show the source at the target without a mount: by a copy if it is read-only, else by a symbolic link.
 
-    The target must be an empty directory, as a provider leaves it, and is one again on leaving. Raises RefusedError
-    where the copy fails.
+    The target is an empty directory before and afterwards. Raises RefusedError if the copy fails.
     """
     bind.target.rmdir()
     try:
         if bind.read_only:
-            on_warning(f"{bind.target} is a copy of {bind.source}: without namespaces nothing else keeps it read-only")
+            on_warning(f"{bind.target} is a copy of {bind.source}: without namespaces only a copy protects the source")
             _copy_tree(bind.source, bind.target)
         else:
             on_warning(f"{bind.target} is a link to {bind.source}: the job writes there")
@@ -96,7 +95,7 @@ def _place_without_mounts(bind: BindMount, on_warning: Callable[[str], None]) ->
 
 
 def _copy_tree(source: Path, target: Path) -> None:
-    """Copies links as links: what they name inside the tree is then the copy, and nothing outside is copied."""
+    """Copy a tree, with links as links: those within the tree lead to the copy, and files outside are not copied."""
     try:
         shutil.copytree(source, target, symlinks=True)
     except shutil.Error as error:

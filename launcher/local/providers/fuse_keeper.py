@@ -1,11 +1,10 @@
-"""Keeps one FUSE program and takes its mount away: `python fuse_keeper.py DIRECTORY PROGRAM ARGUMENT...`.
+"""Running one FUSE program and removing its mount: `python fuse_keeper.py DIRECTORY PROGRAM ARGUMENT...`.
 
-A process of its own between the launcher and the program, whose standard input is a pipe that ends with the launcher, however
-that ends. A program that is only told of that by a signal tries to unmount once, in the moment in which the job is being killed
-that still has files open there, and leaves a dead mount behind.
+This process is between the launcher and the program. Its standard input is a pipe that ends with the launcher, however that ends.
+A signal alone would not do: the program would try to unmount once, while the job that is being killed still has files open, and
+would leave a dead mount.
 
-Whether something is mounted is read from the kernel's table: touching a directory whose program is not ready blocks, and
-one whose program has died fails.
+Mounts are looked up in the kernel's table: accessing a directory blocks while its program is not ready, and fails once it has died.
 """
 
 from __future__ import annotations
@@ -19,33 +18,31 @@ import threading
 import time
 from pathlib import Path
 
-_BUSY_SECONDS = 3.0  # for files that are still open in the mount to be closed
+_BUSY_SECONDS = 3.0  # to wait until the job closes its files in the mount
 _RETRY_SECONDS = 0.2
 _QUIT_SECONDS = 5.0  # from SIGTERM to SIGKILL
 _UNMOUNT = (["fusermount3", "-u"], ["fusermount", "-u"], ["umount"])
-_DETACH = (["fusermount3", "-uz"], ["fusermount", "-uz"], ["umount", "-l"])  # although files are open in it
+_DETACH = (["fusermount3", "-uz"], ["fusermount", "-uz"], ["umount", "-l"])  # even while files are open
 
 
 def keep(directory: Path, command: list[str]) -> int:
-    """Runs the command, which mounts something at the directory, until it or our standard input ends; its exit code."""
+    """Run a command that mounts something at the directory until it or our standard input ends; return its exit code."""
     try:
         program = subprocess.Popen(command, stdin=subprocess.DEVNULL)
     except OSError as error:
-        sys.stderr.write(f"it does not start: {error.strerror}\n")
+        sys.stderr.write(f"cannot be started: {error.strerror}\n")
         return 1
     end = threading.Thread(target=_end_with_launcher, args=(directory, program), daemon=True)
     end.start()
     code = program.wait()
-    if is_mounted(
-        directory
-    ):  # it died, and the job shall see that rather than an empty directory; or it is being ended
+    if is_mounted(directory):  # it died, and the job must see that, not an empty directory; or it is being ended
         end.join()
         unmount(directory)
-    return code if code >= 0 else 128 - code  # as a shell tells of signals
+    return code if code >= 0 else 128 - code  # a signal, as a shell reports it
 
 
 def _end_with_launcher(directory: Path, program: subprocess.Popen[bytes]) -> None:
-    while os.read(sys.stdin.fileno(), 1):  # not by its buffer, whose lock would be in the way at the end of a program
+    while os.read(sys.stdin.fileno(), 1):  # unbuffered: the lock of a buffer would block the interpreter's exit
         continue
     unmount(directory)
     program.terminate()
@@ -56,7 +53,7 @@ def _end_with_launcher(directory: Path, program: subprocess.Popen[bytes]) -> Non
 
 
 def is_mounted(directory: Path) -> bool:
-    """Whether something is mounted at this directory (absolute, without links in it)."""
+    """Return whether the directory (absolute, without links in it) is a mount point."""
     wanted = os.fsencode(directory)
     for line in Path("/proc/self/mountinfo").read_bytes().split(b"\n"):
         fields = line.split(b" ")
@@ -66,7 +63,7 @@ def is_mounted(directory: Path) -> bool:
 
 
 def unmount(directory: Path) -> None:
-    """Unmounts it, where it is mounted; after three seconds although files are open in it."""
+    """Unmount the directory if it is a mount point; after three seconds, even while files are open in it."""
     deadline = time.monotonic() + _BUSY_SECONDS
     while is_mounted(directory):
         late = time.monotonic() > deadline

@@ -1,7 +1,7 @@
-"""The programs that can show a folder of a bucket as a lazy, read-only FUSE mount: how each is called.
+"""The programs that can mount a folder of a bucket lazily and read-only by FUSE: command line and environment of each.
 
-Keys travel in the environment only, since everybody on the machine can read a command line. Every program runs in the
-foreground as a process of ours, so that it can be ended with certainty.
+Access keys are passed in the environment, since every user of the machine can read a command line. Every program runs in the
+foreground as our child, so that ending it is certain.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ _DEFAULT_REGION = "us-east-1"
 
 @dataclass(frozen=True)
 class View:
-    """What to show where: each folder (its key is empty or ends in `/`) at `directory`, or at its name below it.
+    """What to mount where: each folder (its key is empty or ends in `/`) in the subdirectory of its name.
 
-    A program that cannot combine folders gets one, and shows it at `directory` itself.
+    A program that cannot combine folders gets one folder and mounts it at `directory` itself.
     """
 
     folders: Mapping[str, Place]
     directory: Path
     scratch: Path  # for logs and caches
     store_environ: Mapping[str, str]
-    only: Path | None = None  # a file with the paths to show, one a line; None shows all
+    only: Path | None = None  # a file with the paths to show, one per line; None shows all
 
     @property
     def folder(self) -> Place:
@@ -48,13 +48,13 @@ class View:
 
 @dataclass(frozen=True)
 class MountTool:
-    """One program, its command line, and the variables by which it finds the store and the keys to it."""
+    """One program: its command line, and the variables that give it the store and the access keys."""
 
     program: str
-    options: Callable[[View], list[str]]  # the command line behind its name
+    options: Callable[[View], list[str]]  # the arguments
     environ: Callable[[View], dict[str, str]]
-    can_select: bool = False  # whether it understands `View.only`
-    can_combine: bool = False  # whether it shows several folders; `environ` names them
+    can_select: bool = False  # whether it supports `View.only`
+    can_combine: bool = False  # whether it mounts several folders; `environ` names them
 
 
 def _mount_s3(view: View) -> list[str]:
@@ -75,8 +75,8 @@ def _rclone_combined(view: View) -> list[str]:
 
 
 def _rclone_options(view: View) -> list[str]:
-    # Times from the listing, since asking for each object's own is a request per file; the data does not change, so
-    # neither directories nor attributes are asked for twice.
+    # Times come from the listing, since an object's own time costs a request per file. The data does not change, so
+    # directories and attributes are requested only once.
     options = ["--read-only", "--use-server-modtime", "--dir-cache-time=24h", "--attr-timeout=1h", "--poll-interval=0"]
     options += ["--buffer-size=4M", "--vfs-read-chunk-size=16M"]  # a quarter of the memory per open file; no slower
     if view.only:
@@ -117,11 +117,11 @@ def _s3fs(view: View) -> list[str]:
 
 
 def _s3fs_with_folders(view: View) -> list[str]:
-    # Folders that are only parts of keys, as everywhere in S3: a matter of course until 1.91, an option since.
+    # Show folders that exist only as parts of keys, as everywhere in S3: the default until 1.91, an option since.
     return [*_s3fs(view), "-o", "compat_dir"]
 
 
-TOOLS = (  # in the order of preference; one that fails gives way to the next
+TOOLS = (  # in the order of preference; the next is tried if one fails
     MountTool("mount-s3", _mount_s3, lambda view: dict(view.store_environ)),
     MountTool("rclone", _rclone, _rclone_environ, can_select=True),
     MountTool("rclone", _rclone_combined, _rclone_combined_environ, can_select=True, can_combine=True),  # since 1.59
@@ -131,6 +131,6 @@ TOOLS = (  # in the order of preference; one that fails gives way to the next
 
 
 def tool_environ(tool: MountTool, view: View, inherited: Mapping[str, str]) -> dict[str, str]:
-    """The environment to start the tool with: nothing inherited that could lead it to another store."""
+    """Return the tool's environment, without inherited variables that could name another store."""
     kept = {name: value for name, value in inherited.items() if not name.startswith(("AWS_", "RCLONE_"))}
     return {**kept, **tool.environ(view)}

@@ -1,11 +1,11 @@
 """FastFile mode: a lazy, read-only mount of the channel's folder, by a FUSE program that is installed.
 
-A job that lists, seeks, or opens thousands of files behaves over a mount as it will under FastFile; over a copy it does
-not, so a copy is the last resort and is reported. Like FastFile itself a mount knows folders only, so the URI must name one.
+A job that lists, seeks, or opens thousands of files behaves over a mount as under FastFile, but not over a copy, so a copy is the
+last resort and causes a warning. Like FastFile, a mount has folders only, so the URI must name one.
 
-A program that can combine folders shows those of all channels and hosts at once, each below one directory under a name of its
-own; a host's channel is then a mount of that, or without namespaces a link to it. If a host gets only some of the objects
-(its shard, or a sample), the program shows only those, or links name them.
+A program that can combine folders mounts those of all channels and hosts together, each in a subdirectory; a host's channel is a
+bind mount of that, or a link without namespaces. If a host gets only some objects (its shard, or a sample), the program shows only
+those, or the channel consists of links to them.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from launcher.request.view import s3_source, with_source
 from launcher.s3.uri import Place, parse_s3_uri
 
 _FUSE = Path("/dev/fuse")
-_REMEDY = "`apt-get install fuse3 rclone` makes it a mount"
+_REMEDY = "install a mount program, for example by `apt-get install fuse3 rclone`"
 
 
 @dataclass(frozen=True)
 class _Folder:
-    """The folder of a channel and what a host gets of it."""
+    """The folder of a channel, and the objects in it that a host gets."""
 
     place: Place
     objects: Sequence[S3Object]
-    whole: bool  # every object of the folder
+    whole: bool  # whether those are all objects of the folder
 
     @property
     def paths(self) -> list[str]:
@@ -47,10 +47,16 @@ class _Folder:
 
 @contextmanager
 def provide(*deliveries: Delivery, which: Which = shutil.which) -> Iterator[Sequence[BindMount]]:
-    """Each host's objects below `delivery.directory` as a live mount, else as a copy with a warning; gone on leaving.
+    """Mount each host's objects at `delivery.directory`, or copy them with a warning; both end on leaving.
 
-    `which` finds programs; one that finds none makes it a copy. The program's log stays in the first delivery's `scratch`.
-    Raises RefusedError if a URI is no folder with objects, if keys cannot be files, and as a copy does.
+    The mount program's log stays in the first delivery's `scratch`.
+
+    Args:
+        deliveries: The channels of all hosts.
+        which: Finds the path of a program, as `shutil.which` does.
+
+    Raises:
+        RefusedError: A URI is not a folder with objects, keys cannot be files, or a copy fails.
     """
     names = [each.name if each.is_same_for_all_hosts else f"{each.name}.{each.host}" for each in deliveries]
     folders: dict[str, _Folder] = {}
@@ -81,7 +87,7 @@ def _folder(delivery: Delivery) -> _Folder:
     source = s3_source(delivery.channel)
     what = f"channel {delivery.name!r}: FastFile"
     if source["S3DataType"] != "S3Prefix":
-        raise RefusedError(f"{what} takes S3DataType S3Prefix only, not {source['S3DataType']}; use Pipe or File")
+        raise RefusedError(f"{what} supports S3DataType S3Prefix only, not {source['S3DataType']}; use Pipe or File")
     place = parse_s3_uri(source["S3Uri"])
     if partial_name := bool(place.key) and not place.key.endswith("/"):
         place = Place(place.bucket, f"{place.key}/")
@@ -89,10 +95,10 @@ def _folder(delivery: Delivery) -> _Folder:
     try:
         found = as_tree(delivery.store.listed(channel, delivery.sample))
     except NoObjectsError as error:
-        raise NoObjectsError(f"{error} ({what} takes a folder, not the beginning of a name)") from error
+        raise NoObjectsError(f"{error} ({what} needs a folder, not the beginning of a name)") from error
     if partial_name:
         delivery.on_warning(
-            f"{what} reads {source['S3Uri']} as the folder {place}; end it with '/': SageMaker documents that it takes "
+            f"{what} reads {source['S3Uri']} as the folder {place}; end it with '/': SageMaker documents that FastFile supports "
             "no partial names"
         )
     objects = delivery.select(found)
@@ -102,7 +108,7 @@ def _folder(delivery: Delivery) -> _Folder:
 def _mount_by_any(
     stack: ExitStack, delivery: Delivery, folders: Mapping[str, _Folder], which: Which
 ) -> tuple[dict[str, Path], str]:
-    """Enters the first mounts that work into the stack; where each folder is shown, or why none is."""
+    """Try the installed programs; return where the first that works mounts each folder, or else the reasons."""
     if not os.access(_FUSE, os.R_OK | os.W_OK):
         return {}, f"{_FUSE} does not exist, or this user may not open it"
     installed = [tool for tool in TOOLS if which(tool.program)]
@@ -129,7 +135,7 @@ def _mount_by_any(
 def _mount(
     stack: ExitStack, delivery: Delivery, folders: Mapping[str, _Folder], tool: MountTool, which: Which
 ) -> dict[str, Path]:
-    """Where the tool shows each folder, or this host's part of it."""
+    """Mount the folders by one tool; return the path of each folder, or of the host's part of it."""
     delivery.scratch.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix="fastfile-", dir=delivery.scratch)).resolve()
     root = scratch / "mount"
@@ -151,14 +157,14 @@ def _mount(
         stack.enter_context(mounted(tool, view, which, delivery.on_warning))
     places = {}
     for name, folder in folders.items():
-        odd = [path for path in folder.paths if not path.isprintable()]  # rclone respells control characters
+        odd = [path for path in folder.paths if not path.isprintable()]  # rclone changes control characters
         for path in [folder.paths[0], *odd]:
             if not _is_shown(root / name / path):
                 raise MountFailedError(f"{tool.program} does not show {path!r} (logs in {scratch})")
         places[name] = root / name
         if not folder.whole and not tool.can_select:
             delivery.on_warning(
-                f"channel {name!r}: its files are links to {root / name}, since {tool.program} cannot show a part of "
+                f"channel {name!r}: its files are links to {root / name}, since {tool.program} cannot mount a part of "
                 "a folder; rclone can"
             )
             places[name] = scratch / "links" / name
@@ -168,7 +174,7 @@ def _mount(
 
 @contextmanager
 def _linked(delivery: Delivery, place: Path) -> Iterator[None]:
-    """A link to the place as `delivery.directory`."""
+    """Make `delivery.directory` a link to the place; an empty directory again on leaving."""
     with empty_directory(delivery) as directory:
         directory.rmdir()
         directory.symlink_to(place)
@@ -176,12 +182,12 @@ def _linked(delivery: Delivery, place: Path) -> Iterator[None]:
             yield
         finally:
             directory.unlink(missing_ok=True)
-            remove_tree(directory, delivery.on_warning)  # what the job put in its place
+            remove_tree(directory, delivery.on_warning)  # if the job replaced the link
             directory.mkdir()
 
 
 def _is_shown(path: Path) -> bool:
-    """Whether the file is there; a program without access to the store answers with any error."""
+    """Return whether the file exists; a program without access to the store may fail with any error."""
     try:
         path.stat()
     except OSError:

@@ -1,7 +1,7 @@
-"""What flows through the FIFO of one epoch: the objects one after another, unzipped and wrapped as the channel asks.
+"""The bytes of one epoch of a FIFO: the objects one after another, unzipped and wrapped as the channel states.
 
-An epoch is a sequence of streams, one per object or value of a manifest's line. A stream opens nothing before its first
-chunk is asked for, and holds one chunk at a time; `launcher.local.providers.read_ahead` runs a few of them at once.
+An epoch is a sequence of streams, one per object or value of a manifest's line. A stream opens its object when its first chunk is
+requested, and holds one chunk at a time; `launcher.local.providers.read_ahead` reads a few of them concurrently.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ Epochs = Callable[[int], Iterator[Stream]]  # the epoch's number, from 0 -> its 
 
 MAGIC = struct.pack("<I", 0xCED7230A)
 _LENGTH_LIMIT = 1 << 29  # bytes; a RecordIO header has 29 bits for a length
-_WHOLE, _FIRST, _MIDDLE, _LAST = range(4)  # and 3 bits for which part of a record follows
-_IN_MEMORY = 4 << 20  # bytes of a record that is being measured; a longer one goes to disk
+_WHOLE, _FIRST, _MIDDLE, _LAST = range(4)  # the other 3 bits: which part of a record follows
+_IN_MEMORY = 4 << 20  # maximum bytes of a record in memory; a longer one is written to disk
 
 
 @contextmanager
 def open_epochs(delivery: Delivery) -> Iterator[Epochs]:
-    """What each epoch of the channel sends to this host.
+    """Yield a function that returns the streams of an epoch of the channel for this host.
 
-    Raises RefusedError, before anything is sent, where there are no objects, where a manifest is malformed, or where an
-    object is too long for a record.
+    Raises:
+        RefusedError: There are no objects, a manifest is malformed, or an object is too long for a record.
     """
     source = s3_source(delivery.channel)
     delivery.scratch.mkdir(parents=True, exist_ok=True)
@@ -84,7 +84,7 @@ def _joins_lines(delivery: Delivery) -> bool:
 
 
 def _checked_line_end(stream: Stream, delivery: Delivery, place: Place, warned: set[Place]) -> Stream:
-    """The same stream; warns once for all objects if it does not end with a line feed, which the joined stream does not show."""
+    """Yield the stream unchanged; warn, once for all objects, if it does not end with a line feed."""
     is_gzip, last = None, b"\n"
     for chunk in stream:
         if chunk:
@@ -100,7 +100,7 @@ def _checked_line_end(stream: Stream, delivery: Delivery, place: Place, warned: 
 
 
 def _refuse_long_records(delivery: Delivery, objects: Sequence[S3Object]) -> None:
-    """Says before the start what a record's own check would say in the middle of the run, where sizes are known."""
+    """Raise, before the start and if sizes are known, the error that a too long record would cause during the run."""
     if _wrapped(delivery) and not _zipped(delivery):
         for found in objects:
             if found.size >= _LENGTH_LIMIT:
@@ -115,7 +115,7 @@ def _too_long(what: str) -> RefusedError:
 
 
 def _stream(delivery: Delivery, value: bytes | Place) -> Stream:
-    """One object, or one value that stands in a manifest, as it goes through the pipe."""
+    """Return the bytes that the pipe sends for one object, or for one value of a manifest."""
     if isinstance(value, bytes):
         stream, what = _inline(value), "a value of the manifest"
     else:
@@ -130,9 +130,10 @@ def _inline(value: bytes) -> Stream:
 
 
 def gunzip(chunks: Stream, what: str) -> Stream:
-    """The unzipped bytes of any number of gzip members, at most CHUNK at a time; zeros after a member are padding.
+    """Yield the unzipped bytes of any number of gzip members, at most CHUNK at a time; zeros after a member are padding.
 
-    Raises RefusedError, naming `what`, where the bytes are no gzip, damaged, or cut off.
+    Raises:
+        RefusedError: The bytes are not gzip, damaged, or truncated; the message names `what`.
     """
     member, started = None, False
     for chunk in chunks:
@@ -153,7 +154,7 @@ def gunzip(chunks: Stream, what: str) -> Stream:
                 yield out
             if member.eof:
                 data, member = member.unused_data, None
-            else:  # a full answer can leave output inside zlib, even when it has taken all the input
+            else:  # zlib can keep more output, even if it has consumed all input
                 data = member.unconsumed_tail
                 more = bool(data) or len(out) == CHUNK
     if member is not None:
@@ -161,11 +162,14 @@ def gunzip(chunks: Stream, what: str) -> Stream:
 
 
 def as_record(chunks: Stream, what: str, scratch: Path) -> Stream:
-    """One RecordIO record of all the bytes: header, payload, padding to 4 bytes.
+    """Yield one RecordIO record of all the bytes: header, payload, padding to 4 bytes.
 
-    Where the payload holds the magic word at a multiple of 4, it is split there into parts without that word, as MXNet
-    writes it, so that readers which look for the magic find no false one. That has to be known before the first header,
-    so the payload waits in memory, or in `scratch` if it is long. Raises RefusedError at 2^29 bytes.
+    If the payload contains the magic word at a multiple of 4, it is split there into parts without that word, as MXNet does, so
+    that readers which search for the magic find no false one. The first header depends on this, so the payload is kept in memory,
+    or in `scratch` if it is long.
+
+    Raises:
+        RefusedError: There are 2^29 bytes or more.
     """
     with SpooledTemporaryFile(_IN_MEMORY, mode="w+b", dir=str(scratch)) as payload:
         length = 0
@@ -183,7 +187,7 @@ def as_record(chunks: Stream, what: str, scratch: Path) -> Stream:
 
 
 def _find_magic(payload: IO[bytes]) -> array[int]:
-    """Where the magic word stands at a multiple of 4, in bytes from the start. CHUNK is one, so no chunk cuts a word."""
+    """Return the offsets, multiples of 4, of the magic word. CHUNK is such a multiple, so no chunk splits a word."""
     places = array("Q")
     payload.seek(0)
     base = 0

@@ -1,7 +1,7 @@
-"""Making the directory of a channel, and removing what a provider made, without ever deleting through a mount or a link.
+"""Making and removing the directories of channels, never through a mount or a link.
 
-A directory on which something may still be mounted is only ever removed by `rmdir`, which fails there: deleting its content
-would delete the user's own files.
+A directory that may still be a mount point is removed by `rmdir` only, which fails then: deleting its content would delete the
+user's own files.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ def one_by_one(
 
 @contextmanager
 def empty_directory(delivery: Delivery) -> Iterator[Path]:
-    """`delivery.directory`, made and empty; removed on leaving if it is empty again by then, else a warning.
+    """Make `delivery.directory`, empty; on leaving, remove it, or warn if it is not empty.
 
-    Raises RefusedError where something is there already.
+    Raises:
+        RefusedError: It exists already and is not empty.
     """
     directory = delivery.directory
     try:
@@ -48,21 +49,21 @@ def empty_directory(delivery: Delivery) -> Iterator[Path]:
             directory.rmdir()
         except OSError as error:
             delivery.on_warning(
-                f"{directory} could not be removed ({error.strerror}); look whether it is still mounted"
+                f"{directory} could not be removed ({error.strerror}); check whether it is still mounted"
             )
 
 
 def occupied(delivery: Delivery, error: OSError) -> RefusedError:
-    """The refusal where the channel's place is taken."""
+    """Return the error for a channel whose directory exists already."""
     return RefusedError(
-        f"channel {delivery.name!r}: cannot make {delivery.directory} ({error.strerror}); every run needs a directory of its own"
+        f"channel {delivery.name!r}: cannot make {delivery.directory} ({error.strerror}); every run needs its own directory"
     )
 
 
 def remove_tree(directory: Path, on_warning: Callable[[str], None]) -> None:
-    """Removes a directory of our own files and links, of which the job may have removed some; a warning where it fails.
+    """Remove a directory of our own files and links, of which the job may have removed some; warn if that fails.
 
-    Links are removed, not followed. Never for a directory on which something was mounted.
+    Links are removed, not followed. Never use it for a mount point.
     """
     if not directory.exists():
         return

@@ -1,6 +1,6 @@
-"""Reading several streams at once, and handing out their bytes in order: the next is under way while this one is read.
+"""Reading several streams concurrently, and yielding their bytes in order.
 
-Memory stays flat however long the streams are: each holds a few chunks and then waits for its turn.
+Memory does not grow with the length of the streams: each reads a few chunks ahead and then waits for its turn.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from threading import Event, Thread
 
 from launcher.s3.reading import Stream
 
-_Slot = Queue[bytes | Exception | None]  # a stream's chunks; then None, or what went wrong
+_Slot = Queue[bytes | Exception | None]  # a stream's chunks, then None or the error
 
-_AT_ONCE = 3  # streams; hides the time to the first byte of small objects
-_JOINED = 1 << 16  # bytes of small streams that are handed on at once
+_AT_ONCE = 3  # streams; hides the latency of small objects
+_JOINED = 1 << 16  # minimum bytes of joined small streams
 _CHUNKS_EACH = 2  # waiting chunks of each stream
-_LOOK_SECONDS = 0.1  # between two looks at the stop sign while nothing moves
-_QUIT_SECONDS = 1.0  # for a reading thread to end; one that hangs in the network ends by its own time limit
+_LOOK_SECONDS = 0.1  # between two checks of the stop event while no chunk arrives
+_QUIT_SECONDS = 1.0  # to wait for a reading thread; one that waits for the network ends by its own timeout
 
 
 @contextmanager
 def read_ahead(streams: Iterator[Stream], stop: Event) -> Iterator[Iterator[bytes]]:
-    """The chunks of all streams, in order; reading begins at once. On leaving, all reading ends.
+    """Read several streams concurrently and yield an iterator over their chunks, in order; on leaving, reading ends.
 
-    What a stream raises is raised when its turn comes. Once `stop` is set, the chunks end early.
+    An error of a stream is raised at its turn. Once `stop` is set, the chunks end early.
     """
     abandoned = Event()
     under_way: deque[tuple[_Slot, Thread]] = deque()
@@ -55,13 +55,13 @@ def read_ahead(streams: Iterator[Stream], stop: Event) -> Iterator[Iterator[byte
     finally:
         abandoned.set()
         for slot, thread in under_way:
-            _empty(slot)  # a thread that waits for room finds it, and then the sign
+            _empty(slot)  # wakes a thread that waits for room; it then sees `abandoned`
             thread.join(_QUIT_SECONDS)
 
 
 @contextmanager
 def in_order(streams: Iterator[Stream]) -> Iterator[Iterator[bytes]]:
-    """The bytes of all streams, read as they are asked for: a thread per stream gains nothing on a disk.
+    """Read the streams one after another, without threads, which gain nothing on a disk; yield an iterator over chunks.
 
     Small streams are joined, since each chunk wakes the reader of the pipe.
     """
@@ -103,7 +103,7 @@ def _fill(stream: Stream, slot: _Slot, abandoned: Event) -> None:
             for chunk in stream:
                 if not _put(slot, chunk, abandoned):
                     return
-        except Exception as error:  # noqa: BLE001 - raised where the chunks are taken
+        except Exception as error:  # noqa: BLE001 - raised in the thread that takes the chunks
             _put(slot, error, abandoned)
         else:
             _put(slot, None, abandoned)

@@ -375,7 +375,7 @@ def test_fast_file_takes_folders_only(deliver: Deliver, uri: str, works: bool) -
             assert read_files(delivery.directory) == FILES
         assert "end it with '/'" in warnings[0]
     else:
-        with pytest.raises(RefusedError, match="takes a folder"), provide(delivery):
+        with pytest.raises(RefusedError, match="needs a folder"), provide(delivery):
             pytest.fail("entered")
 
 

@@ -61,12 +61,12 @@ def test_directory_path_is_found(tmp_path: Path, kind: str, path: str, there: st
         (
             "EFS",
             "/gone",
-            r"'/gone' is no directory there \(looked for .*/fs/gone\); .*--mount fs-0123456789abcdef0=PATH",
+            r"'/gone' is not a directory there \(looked for .*/fs/gone\); .*--mount fs-0123456789abcdef0=PATH",
         ),
-        ("EFS", "/file", "'/file' is no directory"),
+        ("EFS", "/file", "'/file' is not a directory"),
         ("EFS", "/../outside", r"leaves the file system; write it without '\.\.'"),
         ("EFS", "/there/../../outside", "leaves the file system"),
-        ("EFS", "/abcdefgh/there", "is no directory"),
+        ("EFS", "/abcdefgh/there", "is not a directory"),
         ("FSxLustre", "/abcdefgh/gone", r"looked for .*/fs/abcdefgh/gone and .*/fs/gone\)"),
     ],
 )
@@ -81,7 +81,7 @@ def test_directory_that_is_not_there_is_refused(tmp_path: Path, kind: str, path:
 def test_file_system_without_a_directory_is_refused(tmp_path: Path) -> None:
     delivery = delivery_of(tmp_path, "EFS", "/", file_systems={})
     with (
-        pytest.raises(RefusedError, match=r"no directory here stands for this file system; .*--mount"),
+        pytest.raises(RefusedError, match=r"no directory stands for this file system; .*--mount"),
         provide(delivery),
     ):
         pytest.fail("entered")

@@ -170,11 +170,11 @@ def test_manifest_keys_continue_its_prefix(source: Source) -> None:
     ("manifest", "message"),
     [
         (b"{nonsense", "begins with"),
-        (b"\xff\xfe", "is no JSON"),
-        (b'[{"prefix": "s3://bucket/p/"}, nonsense]', r"is no JSON \(Expecting value, at character 31\)"),
-        (b'[{"prefix": "s3://bucket/p/"} "a"]', "is no JSON .Expecting ',' or ']', at character 30"),
-        (b'[{"prefix": "s3://bucket/p/"}, ' + b"[" * 10_000, "is no JSON"),
-        (b'[{"prefix": "s3://bucket/p/"}] []', "is no JSON .Extra data, at character 30"),
+        (b"\xff\xfe", "is not JSON"),
+        (b'[{"prefix": "s3://bucket/p/"}, nonsense]', r"is not JSON \(Expecting value, at character 31\)"),
+        (b'[{"prefix": "s3://bucket/p/"} "a"]', "is not JSON .Expecting ',' or ']', at character 30"),
+        (b'[{"prefix": "s3://bucket/p/"}, ' + b"[" * 10_000, "is not JSON"),
+        (b'[{"prefix": "s3://bucket/p/"}] []', "is not JSON .Extra data, at character 30"),
         (b"{}", "begins with"),
         (b"[]", "begins with"),
         (b'["a"]', "begins with"),
@@ -262,8 +262,8 @@ def test_total_bytes_of_an_augmented_manifest_counts_what_it_refers_to(source: S
 @pytest.mark.parametrize(
     ("text", "names", "message"),
     [
-        (b'{"a": 1}\n{"a"', ["a"], "line 2 is no JSON"),
-        (b"[1]", ["a"], "line 1 is no JSON object"),
+        (b'{"a": 1}\n{"a"', ["a"], "line 2 is not JSON"),
+        (b"[1]", ["a"], "line 1 is not a JSON object"),
         (b'{"a": 1}\n\n{"b": 1}', ["a"], r"line 3 has no attribute 'a' \(it has b\)"),
         (b'{"a-ref": 1}', ["a-ref"], "line 1: 'a-ref': '1' is no S3 URI"),
         (b'{"a-ref": "a.png"}', ["a-ref"], "line 1: 'a-ref': 'a.png' is no S3 URI"),
