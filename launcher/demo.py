@@ -1,9 +1,9 @@
-"""Makes the data that the bundled specs read: `python -m launcher.demo DIR`, then `launch SPEC --local --data DIR`.
+"""The demo data that the bundled specs read: `python -m launcher.demo DIR`, then `launch SPEC --local --data DIR`.
 
 1,797 real handwritten digits, 8 x 8 grey pixels each (the NIST-derived set that scikit-learn ships: no download), split
-into train, validation and test, and laid out as the cloud that a local run reads from:
+into train, validation and test, and stored in the folders that a local run reads as S3, EFS and FSx:
 
-    DIR/s3/my-bucket/digits/train/00042.png ...       one PNG an image; validation/ and test/ likewise
+    DIR/s3/my-bucket/digits/train/00042.png ...       one PNG per image; validation/ and test/ likewise
     DIR/s3/my-bucket/digits/train-tar/                the same training images in tar shards,
                             train-recordio/           in RecordIO shards,
                             train.manifest            named by a manifest
@@ -11,10 +11,10 @@ into train, validation and test, and laid out as the cloud that a local run read
                             train-lines/              their pixels as gzipped JSON lines,
                             train-csv/                and as CSV
     DIR/s3/my-bucket/digits/lists/test/               test.lst: index, label, path
-    DIR/efs/fs-0123456789abcdef0/digits/              train/ once more, and lists/train/train.lst
-    DIR/fsx/fs-0123456789abcdef1/abcdefgh/digits/     train/ once more, and lists/validation/validation.lst
+    DIR/efs/fs-0123456789abcdef0/digits/              train/ again, and lists/train/train.lst
+    DIR/fsx/fs-0123456789abcdef1/abcdefgh/digits/     train/ again, and lists/validation/validation.lst
 
-The one part of the launcher that writes records, so the one that uses the writers of `entrypoints` beside its contract.
+This is the only part of the launcher that writes records, and so uses the writers of `entrypoints` besides its contract.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FSX_MOUNT_NAME = "abcdefgh"
 
 SPLIT = (1297, 250, 250)  # images of train, validation, test
 SHARD = 200  # images in a tar or RecordIO shard, lines in a file; real shards have 100 MB or more
-_NOTE = "README.txt"  # written last: where it is, the data is whole
+_NOTE = "README.txt"  # written last: if it exists, the data is complete
 _SEED = 0
 
 
@@ -50,17 +50,17 @@ _SEED = 0
 class Digit:
     """One image."""
 
-    index: int  # its place in scikit-learn's set
+    index: int  # the index in scikit-learn's set
     label: int  # 0 to 9
     pixels: tuple[int, ...]  # 64, row by row, 0 (paper) to 16 (ink)
 
     @property
     def name(self) -> str:
-        """Its key, without the extension."""
+        """The key without the extension."""
         return f"{self.index:05d}"
 
     def png(self) -> bytes:
-        """The image as a PNG of 8 x 8 grey pixels."""
+        """Return the image as a PNG of 8 x 8 grey pixels."""
         from PIL import Image
 
         file = BytesIO()
@@ -70,15 +70,20 @@ class Digit:
 
 
 def make_demo(directory: Path, split: tuple[int, int, int] = SPLIT) -> bool:
-    """Makes the data in `directory`; False where it is there already. The same `split` gives the same images.
+    """Make the data in `directory`; return False if it exists already. The same `split` makes the same images.
 
-    Raises RefusedError where the directory holds something else, and where scikit-learn or Pillow are missing.
+    Args:
+        directory: The folder to make.
+        split: The number of images of train, validation and test.
+
+    Raises:
+        RefusedError: The directory contains other files, or scikit-learn or Pillow is not installed.
     """
     note = f"Made by python -m launcher.demo, images of train, validation, test: {split}. May be deleted.\n"
     if directory.exists() and any(directory.iterdir()):
         if (directory / _NOTE).is_file() and (directory / _NOTE).read_text(encoding="utf-8") == note:
             return False
-        raise RefusedError(f"{directory} holds something else than this demo data; name another folder, or delete it")
+        raise RefusedError(f"{directory} contains files other than this demo data; use another folder, or delete it")
     digits = _digits()
     train, rest = digits[: split[0]], digits[split[0] :]
     validation, test = rest[: split[1]], rest[split[1] : split[1] + split[2]]
@@ -99,13 +104,13 @@ def make_demo(directory: Path, split: tuple[int, int, int] = SPLIT) -> bool:
 
 
 def _digits() -> list[Digit]:
-    """All images in a random order that is always the same: the set is sorted by who wrote them."""
+    """Return all images in a random but fixed order: the set itself is sorted by writer."""
     try:
-        import PIL  # noqa: F401 - its absence is to be known before anything is written
+        import PIL  # noqa: F401 - report a missing package before anything is written
         from sklearn.datasets import load_digits
     except ModuleNotFoundError as error:
         raise RefusedError(
-            f"{error.name} is missing, which the demo data is made with: pip install scikit-learn pillow"
+            f"{error.name} is not installed, and the demo data needs it: pip install scikit-learn pillow"
         ) from error
     images, labels = load_digits(return_X_y=True)
     digits = [
@@ -165,7 +170,7 @@ def _create(file: Path) -> Path:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The command; its exit code."""
+    """Run the command; return its exit code."""
     if len(arguments) != 1 or arguments[0].startswith("-"):
         sys.stderr.write("usage: python -m launcher.demo DIR\n")
         return 2

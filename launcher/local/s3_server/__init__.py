@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 Operation: TypeAlias = Callable[[Call], Response]
 
-# What a request asks for: its method, what its path names, and the query parameter that names a part of that, if any.
+# Method, what the path names, and the query parameter that names a part of it (or an empty text) -> operation.
 OPERATIONS: Mapping[tuple[str, str, str], Operation] = MappingProxyType(
     {
         ("GET", "service", ""): buckets.list_buckets,
@@ -57,7 +57,7 @@ OPERATIONS: Mapping[tuple[str, str, str], Operation] = MappingProxyType(
 )
 _PARTS = frozenset(part for _, _, part in OPERATIONS if part)
 
-# Parameters that change nothing here. Any other that is not known, such as `acl` or `versioning`, asks for another operation.
+# Parameters without effect on the operation. An unknown one, such as `acl` or `versioning`, would change the operation.
 _PARAMETERS = frozenset(
     (
         *(
@@ -72,12 +72,12 @@ _PARAMETERS = frozenset(
         ),
         *("fetch-owner", "partNumber", "max-parts", "part-number-marker", "max-uploads", "key-marker"),
         *("upload-id-marker", "version-id-marker", "versionId", "max-buckets", "bucket-region", "x-id"),
-        *("AWSAccessKeyId", "Signature", "Expires"),  # these sign the request, in S3's older form
+        *("AWSAccessKeyId", "Signature", "Expires"),  # they sign the request, in S3's older form
         *headers.OVERRIDES,
     )
 )
 
-# Headers of Amazon's that are heeded, or change nothing here. Any other, such as x-amz-tagging, asks for what is not done here.
+# Headers of Amazon that are supported or have no effect. Any other, such as x-amz-tagging, is refused.
 _HEADERS = frozenset(
     f"x-amz-{name}"
     for name in (
@@ -104,14 +104,15 @@ _request_ids = itertools.count(1)
 
 @contextmanager
 def serve(data: Path, overlay: Path, around: Callable[[Answer], Answer] | None = None) -> Iterator[str]:
-    """Serves the buckets in the folder `data` until left; yields the endpoint, `http://127.0.0.1:<port>`.
+    """Serve the buckets in the folder `data`; yields the endpoint, `http://127.0.0.1:<port>`.
 
-    `data` holds one folder per bucket, is only read and need not exist. All writes go to `overlay`, which is made when
-    the first comes and outlives the server; one server at a time may use it. `around` is given the server's answers and
-    gives those that are sent: later ones, or others.
-
-    On a machine of two cores shared with its client it gives 8,500 GETs of 10 KB a second on one connection, 6,000 on 32, and
+    On a machine of two cores shared with its client it serves 8,500 GETs of 10 KB per second on one connection, 6,000 on 32, and
     2.6 GB/s of a large object.
+
+    Args:
+        data: One folder per bucket. It is never written and need not exist.
+        overlay: The folder for all writes, made by the first one and kept; one server at a time may use it.
+        around: Wraps the server's `Answer`, to delay or replace responses.
     """
     with serve_store(Store(data, overlay), around) as endpoint:
         yield endpoint
@@ -119,7 +120,7 @@ def serve(data: Path, overlay: Path, around: Callable[[Answer], Answer] | None =
 
 @contextmanager
 def serve_store(store: Store, around: Callable[[Answer], Answer] | None = None) -> Iterator[str]:
-    """Serves a store as `serve` does, for a caller that also reads it itself."""
+    """Serve a store as `serve` does, for a caller that also reads it directly."""
     try:
         own: Answer = partial(answer, store, Uploads(store))
         with listening(around(own) if around else own) as (host, port):
@@ -129,7 +130,7 @@ def serve_store(store: Store, around: Callable[[Answer], Answer] | None = None) 
 
 
 def answer(store: Store, uploads: Uploads, request: Request) -> Response:
-    """The answer to one request; an error is an answer too."""
+    """Return the response to one request; an error is a response as well."""
     request_id = f"{next(_request_ids):016X}"
     try:
         call = _read_call(store, uploads, request)
@@ -139,9 +140,9 @@ def answer(store: Store, uploads: Uploads, request: Request) -> Response:
         response = _refusal(error, request_id)
     except BrokenChunks:
         response = _refusal(S3Error("IncompleteBody"), request_id)
-    except ConnectionError:  # the client has gone: nobody to answer
+    except ConnectionError:  # the client has disconnected
         raise
-    except Exception:  # noqa: BLE001 - one request must not end the server: S3 answers InternalError, the log says why
+    except Exception:  # noqa: BLE001 - one request must not end the server: it answers InternalError and logs the error
         _log.exception("the local S3 server failed at %s %s", request.method, request.path)
         response = _refusal(S3Error("InternalError"), request_id)
     response.headers["x-amz-request-id"] = request_id
@@ -168,7 +169,7 @@ def _find_operation(call: Call) -> Operation:
     for name in call.query:
         if name in _PARTS:
             part = name
-        elif name not in _PARAMETERS and not name.lower().startswith("x-amz-"):  # those sign the request
+        elif name not in _PARAMETERS and not name.lower().startswith("x-amz-"):  # these sign the request
             raise S3Error("NotImplemented", Parameter=name)
     for name in call.request.headers:
         if name.startswith("x-amz-") and name not in _HEADERS and not name.startswith(_HEADER_PREFIXES):

@@ -1,4 +1,4 @@
-"""Bodies as operations receive them: an object's bytes out of a request, or out of another object."""
+"""Receiving an object's bytes, from a request or from another object."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def receive_source(call: Call, algorithm: str) -> tuple[Arrived, Stored]:
 
 
 def receive(call: Call, algorithm: str = "", slot: Slot | None = None) -> Arrived:
-    """Receive the object's bytes, freed of S3's own chunks, and compare them with the length and checksums stated."""
+    """Receive the object's bytes without S3's own chunks, and compare them with the stated length and checksums."""
     headers = call.request.headers
     if "content-length" not in headers and "chunked" not in headers.get("transfer-encoding", ""):
         raise S3Error("MissingContentLength")
@@ -77,14 +77,14 @@ def receive(call: Call, algorithm: str = "", slot: Slot | None = None) -> Arrive
 
 
 def stated_size(call: Call) -> int | None:
-    """The body's bytes as the client states them; with aws-chunked, HTTP's own length does not."""
+    """Return the number of bytes that the client states; with aws-chunked, HTTP's own length differs."""
     header = "x-amz-decoded-content-length" if _is_aws_chunked(call) else "content-length"
     text = call.request.headers.get(header, "")
     return int(text) if text.isascii() and text.isdigit() else None
 
 
 def _is_aws_chunked(call: Call) -> bool:
-    """Whether the body is in S3's own chunks; a Content-Encoding that says so is not enough for S3 either."""
+    """Return whether the body is in S3's own chunks; like S3, ignore Content-Encoding."""
     headers = call.request.headers
     streamed = headers.get("x-amz-content-sha256", "").startswith("STREAMING-")
     return streamed or "x-amz-decoded-content-length" in headers

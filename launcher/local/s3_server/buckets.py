@@ -1,6 +1,6 @@
-"""Operations on buckets: which there are, what is in them, and deleting many objects at once.
+"""Operations on buckets: listing them and their objects, and deleting several objects in one request.
 
-Each takes a `Call` and gives the response; the names are S3's. Failures are S3Errors.
+Each takes a `Call`, returns the response, and raises S3Errors; the names are S3's.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from launcher.local.s3_server.documents import NO_VERSION, Pairs, S3Error, Value
 from launcher.local.s3_server.storage.walker import Page, make_page
 from launcher.local.s3_server.wire import Response
 
-_REGION = "us-east-1"  # whose buckets have no LocationConstraint
-_PAGE = 1000  # keys, S3's own
+_REGION = "us-east-1"  # a bucket there has no LocationConstraint
+_PAGE = 1000  # keys, as in S3
 _OWNER = [("ID", "launcher")]
 
 
 def list_buckets(call: Call) -> Response:
-    """All buckets of both folders."""
+    """List the buckets of both folders."""
     buckets = [
         ("Bucket", [("Name", name), ("CreationDate", timestamp(changed))])
         for name, changed in call.store.buckets().items()
@@ -30,31 +30,31 @@ def list_buckets(call: Call) -> Response:
 
 
 def head_bucket(call: Call) -> Response:
-    """Whether the bucket exists."""
+    """Check that the bucket exists."""
     call.store.require_bucket(call.bucket)
     return Response(200, {"x-amz-bucket-region": _REGION})
 
 
 def get_bucket_location(call: Call) -> Response:
-    """The region."""
+    """Return the region."""
     call.store.require_bucket(call.bucket)
     return xml("LocationConstraint", [])
 
 
 def create_bucket(call: Call) -> Response:
-    """A bucket in the overlay, whatever region the body asks for."""
+    """Make a bucket in the overlay, whichever region the body names."""
     call.store.create_bucket(call.bucket)
     return Response(200, {"Location": f"/{call.bucket}"})
 
 
 def delete_bucket(call: Call) -> Response:
-    """Removes an empty bucket that the job has made."""
+    """Remove an empty bucket that the job has made."""
     call.store.delete_bucket(call.bucket)
     return Response(204)
 
 
 def list_objects(call: Call) -> Response:
-    """ListObjectsV2, or ListObjects where the request does not say `list-type=2`."""
+    """ListObjectsV2, or ListObjects without `list-type=2`."""
     prefix, delimiter = call.query.get("prefix", ""), call.query.get("delimiter", "")
     limit = min(call.number("max-keys", _PAGE), _PAGE)
     second = call.query.get("list-type") == "2"
@@ -88,7 +88,7 @@ def list_objects(call: Call) -> Response:
 
 
 def list_object_versions(call: Call) -> Response:
-    """The objects, each with its only version, as S3 lists a bucket without versioning."""
+    """List the objects, each with its only version, as S3 lists a bucket without versioning."""
     prefix, delimiter, marker = (call.query.get(name, "") for name in ("prefix", "delimiter", "key-marker"))
     limit = min(call.number("max-keys", _PAGE), _PAGE)
     encode = _encoding(call)
@@ -106,7 +106,7 @@ def list_object_versions(call: Call) -> Response:
 
 
 def list_multipart_uploads(call: Call) -> Response:
-    """The uploads under way whose key begins with the prefix; all in one answer, there are never many."""
+    """List the unfinished uploads whose key begins with the prefix, all in one response."""
     encode = _encoding(call)
     prefix = call.query.get("prefix", "")
     uploads = [
@@ -121,7 +121,7 @@ def list_multipart_uploads(call: Call) -> Response:
 
 
 def delete_objects(call: Call) -> Response:
-    """Deletes the keys of the request's body and says of each whether that worked."""
+    """Delete the keys of the request's body and report the result of each."""
     keys, quiet = read_deletions(call.document_body())
     call.store.require_bucket(call.bucket)
     pairs: list[tuple[str, Value]] = []
@@ -159,7 +159,7 @@ def _contents(call: Call, page: Page, encode: Callable[[str], str]) -> list[tupl
 
 
 def _encoding(call: Call) -> Callable[[str], str]:
-    """How keys are written in an answer: as they are, or percent-encoded where the client asked for that."""
+    """Return the encoding of keys in a response: none, or percent-encoding if the client requests it."""
     kind = call.query.get("encoding-type")
     if kind not in (None, "url"):
         raise S3Error("InvalidArgument", Message="Invalid Encoding Method specified in Request")

@@ -1,4 +1,4 @@
-"""What every operation of the embedded S3 server is given, and the forms in which operations answer."""
+"""The argument of every operation of the embedded S3 server, and the forms of their responses."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from launcher.local.s3_server.storage.store import Store
 from launcher.local.s3_server.storage.uploads import Uploads
 from launcher.local.s3_server.wire import Request, Response
 
-_BODY_LIMIT = 8 * 1024 * 1024  # bytes of an XML body; 10,000 parts or 1,000 keys to delete are below it
+_BODY_LIMIT = 8 * 1024 * 1024  # bytes of an XML body; 10,000 parts or 1,000 keys to delete need less
 
 
 @dataclass(frozen=True)
 class Call:
-    """One request, taken apart. `bucket` and `key` are empty where the path does not name them."""
+    """One parsed request. `bucket` and `key` are empty if the path does not name them."""
 
     store: Store
     uploads: Uploads
@@ -25,14 +25,14 @@ class Call:
     query: Mapping[str, str]
 
     def number(self, name: str, default: int) -> int:
-        """A query parameter that is a count. S3Error InvalidArgument."""
+        """Return a query parameter that is a count. Raises S3Error InvalidArgument."""
         text = self.query.get(name) or str(default)
         if not (text.isascii() and text.isdigit()):
             raise S3Error("InvalidArgument", ArgumentName=name, ArgumentValue=text)
         return int(text)
 
     def document_body(self) -> bytes:
-        """The whole body of a request that carries XML. S3Error MalformedXML where it is too large."""
+        """Return the whole XML body of a request. Raises S3Error MalformedXML if it is too large."""
         content = bytearray()
         while block := self.request.body.read(_BODY_LIMIT):
             content += block
@@ -42,5 +42,5 @@ class Call:
 
 
 def xml(root: str, pairs: Pairs) -> Response:
-    """An answer that is an XML document."""
+    """Return a response that is an XML document."""
     return Response(200, {"Content-Type": "application/xml"}, document(root, pairs))

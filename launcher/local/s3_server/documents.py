@@ -1,7 +1,7 @@
-"""S3's XML: the documents and errors the embedded server answers with, and the two request bodies it reads.
+"""S3's XML: the documents and errors of responses, and the two request bodies that are XML.
 
-S3's answers are small and regular, so a document is written from a nested list of (element, value) pairs; a list of
-1,000 keys is the largest there is. Element names and messages are those of the Amazon S3 API reference (2006-03-01).
+S3's documents are small and regular, so each is written from a nested list of (element, value) pairs; a list of 1,000 keys is the
+largest. Element names and messages are those of the Amazon S3 API reference (2006-03-01).
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ Value: TypeAlias = "str | int | Sequence[tuple[str, Value]]"
 Pairs: TypeAlias = "Sequence[tuple[str, Value]]"
 
 _NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
-_SPECIAL = re.compile(r"[&<>\"\x00-\x1f\x7f]")  # S3 writes control characters as references, legal in XML 1.0 or not
+_SPECIAL = re.compile(
+    r"[&<>\"\x00-\x1f\x7f]"
+)  # S3 writes control characters as references, even if XML 1.0 forbids them
 
 _NAMED = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"}
 
 NO_VERSION = "null"  # the version of every object in a bucket without versioning
-_MOST_DELETIONS = 1000  # keys in one request, S3's own
+_MOST_DELETIONS = 1000  # keys in one request, as in S3
 
 # Code -> status and S3's message.
 ERRORS: Mapping[str, tuple[int, str]] = MappingProxyType(
@@ -56,7 +58,7 @@ ERRORS: Mapping[str, tuple[int, str]] = MappingProxyType(
 
 
 class S3Error(Exception):
-    """An answer that is an error: a code of `ERRORS` and what S3 adds to it, such as the Key."""
+    """An error response: a code of `ERRORS` and the details that S3 adds, such as the Key."""
 
     def __init__(self, code: str, **details: str | int) -> None:
         status, message = ERRORS[code]
@@ -66,24 +68,25 @@ class S3Error(Exception):
         self.details = {"Message": message, **details}
 
     def document(self, request_id: str) -> bytes:
-        """The body of the error's answer."""
+        """Return the body of the error response."""
         return _serialise("Error", [("Code", self.code), *self.details.items(), ("RequestId", request_id)], "")
 
 
 def document(root: str, pairs: Pairs) -> bytes:
-    """A whole document: `root` in S3's namespace, its children in the order given; a list as a value nests."""
+    """Return a document: `root` in S3's namespace with its children in this order; a value that is a list is nested."""
     return _serialise(root, pairs, f' xmlns="{_NAMESPACE}"')
 
 
 def timestamp(seconds: float) -> str:
-    """S3's form of a time (in seconds since 1970), such as 2026-01-31T12:00:00.000Z."""
+    """Return a time (in seconds since 1970) as S3 writes it, such as 2026-01-31T12:00:00.000Z."""
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def read_deletions(body: bytes) -> tuple[list[str], bool]:
-    """The keys of a DeleteObjects request, and whether it asked to be told of failures only.
+    """Return the keys of a DeleteObjects request, and whether its response lists failures only.
 
-    Raises S3Error MalformedXML.
+    Raises:
+        S3Error: MalformedXML.
     """
     root = _parse(body)
     entries = root.findall("{*}Object")
@@ -102,7 +105,7 @@ class NamedPart(NamedTuple):
     etag: str
     """Without quotes."""
     checksums: frozenset[str]
-    """The texts of its Checksum elements."""
+    """The text of its Checksum elements."""
 
 
 def read_parts(body: bytes) -> list[NamedPart]:

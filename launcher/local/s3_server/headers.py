@@ -1,4 +1,4 @@
-"""What a request's headers state of an object: attributes to keep, and conditions to meet."""
+"""The headers of a request about an object: attributes to keep, and conditions to meet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from launcher.local.s3_server.storage import checksums
 from launcher.local.s3_server.storage.store import Stored
 from launcher.local.s3_server.storage.uploads import PART_SIZES
 
-# What a client can state of an object when it puts it and gets back with it, beside x-amz-meta-*. Written as S3 answers it.
+# Attributes that a client can put with an object and gets back with it, besides x-amz-meta-*. Spelt as in S3's responses.
 # A GET can override each by a query parameter, `response-content-type` and so on.
 KEPT_HEADERS = (
     "Cache-Control",
@@ -24,7 +24,7 @@ KEPT_HEADERS = (
 )
 OVERRIDES = frozenset(f"response-{name.lower()}" for name in KEPT_HEADERS)
 
-# These are kept and reported like the above, and change nothing: nothing is encrypted here, and every class is as near.
+# These are kept and returned like the above, without effect: nothing is encrypted, and storage classes do not differ.
 _ENCRYPTION = "x-amz-server-side-encryption"
 _STORAGE_CLASS = "x-amz-storage-class"
 KEPT_AMZ = (_ENCRYPTION, f"{_ENCRYPTION}-aws-kms-key-id", f"{_ENCRYPTION}-bucket-key-enabled", _STORAGE_CLASS)
@@ -41,13 +41,13 @@ def kept_headers(call: Call) -> dict[str, str]:
         kept["Content-Encoding"] = coding.strip()
     kept |= {name: headers[name] for name in KEPT_AMZ if name in headers}
     storage_class = kept.get(_STORAGE_CLASS, "STANDARD")
-    if storage_class not in _STORAGE_CLASSES:  # from an archive nothing could be read again
+    if storage_class not in _STORAGE_CLASSES:  # objects in an archive could not be read again
         raise S3Error("NotImplemented", Header=f"{_STORAGE_CLASS}: {storage_class}")
     return kept | {name: value for name, value in headers.items() if name.startswith("x-amz-meta-")}
 
 
 def shown_headers(stored: Stored) -> dict[str, str]:
-    """An object's headers without those that are only shown if asked for."""
+    """Return an object's headers without those that a response contains only on request."""
     hidden = (PART_SIZES, *checksum_headers(stored.headers))
     return {name: value for name, value in stored.headers.items() if name not in hidden}
 
@@ -57,12 +57,12 @@ def checksum_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def encryption_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers about encryption, which S3 repeats in the answer to every write."""
+    """Return the headers about encryption, which S3 repeats in the response to every write."""
     return {name: value for name, value in headers.items() if name.startswith(_ENCRYPTION)}
 
 
 def write_condition(call: Call) -> Callable[[Stored | None], None]:
-    """What the store asks before it replaces an object: the request's If-Match and If-None-Match."""
+    """Return the check before an object is replaced: the request's If-Match and If-None-Match."""
     if_match, if_none_match = (call.request.headers.get(name) for name in ("if-match", "if-none-match"))
 
     def allow(existing: Stored | None) -> None:
@@ -77,7 +77,7 @@ def write_condition(call: Call) -> Callable[[Stored | None], None]:
 
 
 def unchanged(headers: Mapping[str, str], stored: Stored, prefix: str = "") -> bool:
-    """Whether the answer is 304 Not Modified, by the conditions whose headers begin with `prefix`.
+    """Return whether the response is 304 Not Modified, by the conditions whose headers begin with `prefix`.
 
     Order and precedence are those of RFC 9110 (13.2.2).
 
@@ -100,7 +100,7 @@ def _matches(tags: str, etag: str) -> bool:
 
 
 def _seconds(date: str | None) -> float | None:
-    """An HTTP date in seconds since 1970; None for none, and for one that is not a date, which HTTP says to ignore."""
+    """Return an HTTP date in seconds since 1970; None if it is absent or not a date, which HTTP ignores."""
     try:
         parsed = parsedate_to_datetime(date) if date else None
     except ValueError:

@@ -1,4 +1,4 @@
-"""Bodies on their way into the embedded S3: each is a file of its own, or a slot of one, until it is given a key."""
+"""Bodies received by the embedded S3 that have no key yet: each is a file, or a slot of one."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _BUFFER = 256 * 1024  # bytes
 
 @dataclass(frozen=True)
 class Arrived:
-    """A body that has been received whole and has no key yet; its holder passes it to `Store.put` or discards it."""
+    """A completely received body without a key; its owner passes it to `Store.put` or discards it."""
 
     path: Path
     size: int
     md5: str  # hex
-    offset: int = 0  # bytes into the file, for a part that was written straight to its place in the whole
+    offset: int = 0  # in the file, in bytes, if the part was written to its place in the whole object
     checksums: Mapping[str, str] = field(default_factory=dict)  # header name -> base64 text
     modified: float = field(default_factory=time.time)  # seconds since 1970
 
@@ -35,7 +35,7 @@ class Arrived:
 
 @dataclass(frozen=True)
 class Slot:
-    """A place in a file that a body of `size` bytes is to be written to."""
+    """The place in a file to which a body of `size` bytes is written."""
 
     path: Path
     offset: int
@@ -43,13 +43,13 @@ class Slot:
 
 
 class Incoming:
-    """The folder of bodies that have no key yet; made when the first arrives."""
+    """The folder of bodies that have no key yet; made for the first one."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def clear(self) -> None:
-        """Remove everything that was never given a key."""
+        """Remove all bodies that have no key."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def new_path(self) -> Path:
@@ -58,7 +58,7 @@ class Incoming:
         return self._folder / uuid.uuid4().hex
 
     def receive(self, body: io.RawIOBase, slot: Slot | None = None) -> Arrived:
-        """Read a body to its end, into `slot` or a file of its own.
+        """Read a body to its end, into `slot` or a new file.
 
         Raises:
             S3Error: IncompleteBody if the body is longer than its slot.
@@ -68,9 +68,7 @@ class Incoming:
         buffer = memoryview(bytearray(_BUFFER))
         size = 0
         try:
-            descriptor = os.open(
-                path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666
-            )  # of a slot, others are written too
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)  # the file can have other slots
             with os.fdopen(descriptor, "wb") as file:
                 file.seek(offset)
                 while count := body.readinto(buffer):

@@ -1,8 +1,7 @@
-"""An S3 that is far away: the time that passes before the first byte of each answer, for measurements and tests.
+"""Added latency before the first byte of each response, for measurements and tests.
 
-Readers differ in how many requests they have under way at once, and on loopback, where an answer takes a tenth of a
-millisecond, that does not show. At S3 the first byte takes 10 to 100 ms. Not an option of the launcher: a local run has
-nothing to gain from it.
+Readers differ in the number of their concurrent requests. This shows at S3, where the first byte takes 10 to 100 ms, but not on
+loopback, where it takes 0.1 ms. It is not an option of the launcher, since a local run gains nothing from it.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from launcher.local.s3_server.wire import Answer, Request, Response
 
 
 def delayed(seconds: float) -> Callable[[Answer], Answer]:
-    """For `serve`'s `around`: every answer begins `seconds` later. Each connection waits for itself, as at S3."""
+    """Return a value for `serve`'s `around` that delays every response by `seconds`; connections wait independently."""
 
     def around(answer: Answer) -> Answer:
         def late(request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""Multipart uploads as operations: each takes a `Call` and returns the response; the names are S3's. Failures are S3Errors."""
+"""The operations of multipart uploads, by S3's names: each takes a `Call`, returns the response, and raises S3Errors."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from launcher.local.s3_server.headers import checksum_headers, encryption_header
 from launcher.local.s3_server.storage import checksums
 from launcher.local.s3_server.wire import Response
 
-_PART = 1000  # parts in one answer of ListParts
+_PART = 1000  # parts in one response of ListParts
 
 
 def create_multipart_upload(call: Call) -> Response:
-    """Begins an upload."""
+    """Begin an upload."""
     headers = kept_headers(call)
     asked = call.request.headers.get("x-amz-checksum-algorithm", "")
     name = checksums.algorithm(asked) if asked else ""
@@ -31,7 +31,7 @@ def create_multipart_upload(call: Call) -> Response:
 
 
 def upload_part(call: Call) -> Response:
-    """UploadPart, or UploadPartCopy where the request names a source."""
+    """UploadPart, or UploadPartCopy if the request names a source."""
     upload = call.uploads.get(call.bucket, call.key, call.query["uploadId"])
     number = call.number("partNumber", 0)
     if "x-amz-copy-source" in call.request.headers:
@@ -47,7 +47,7 @@ def upload_part(call: Call) -> Response:
 
 
 def list_parts(call: Call) -> Response:
-    """The parts that have arrived, a thousand at a time."""
+    """List the parts received, up to a thousand per response."""
     upload_id = call.query["uploadId"]
     upload = call.uploads.get(call.bucket, call.key, upload_id)
     marker = call.number("part-number-marker", 0)
@@ -71,7 +71,7 @@ def list_parts(call: Call) -> Response:
 
 
 def complete_multipart_upload(call: Call) -> Response:
-    """Makes one object of the parts that the body names."""
+    """Make one object of the parts that the body names."""
     upload = call.uploads.get(call.bucket, call.key, call.query["uploadId"], completed=True)
     expected = call.request.headers.get(checksums.PREFIX + upload.checksum) if upload.checksum else None
     stored = call.uploads.complete(upload, read_parts(call.document_body()), expected, write_condition(call))
@@ -88,7 +88,7 @@ def complete_multipart_upload(call: Call) -> Response:
 
 
 def abort_multipart_upload(call: Call) -> Response:
-    """Ends an upload without an object."""
+    """End an upload without an object."""
     call.uploads.get(call.bucket, call.key, call.query["uploadId"])
     call.uploads.abort(call.query["uploadId"])
     return Response(204)

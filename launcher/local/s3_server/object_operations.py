@@ -1,6 +1,6 @@
 """Operations on one object: reading, writing, copying and deleting it.
 
-Each takes a `Call` and gives the response; the names are S3's. Failures are S3Errors.
+Each takes a `Call`, returns the response, and raises S3Errors; the names are S3's.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _RANGE = re.compile(r"bytes=(\d*)-(\d*)", re.ASCII)
 
 
 def get_object(call: Call) -> Response:
-    """GetObject and HeadObject: the wire leaves the body of the latter away."""
+    """GetObject and HeadObject; wire.py omits the body of the latter."""
     descriptor, stored = call.store.open(call.bucket, call.key)
     try:
         headers = {
@@ -63,7 +63,7 @@ def get_object(call: Call) -> Response:
 
 
 def put_object(call: Call) -> Response:
-    """PutObject, or CopyObject where the request names a source."""
+    """PutObject, or CopyObject if the request names a source."""
     if "x-amz-copy-source" in call.request.headers:
         return _copy_object(call)
     call.store.require_bucket(call.bucket)  # before the body is read
@@ -76,7 +76,7 @@ def put_object(call: Call) -> Response:
 
 
 def delete_object(call: Call) -> Response:
-    """Deletes it; an object that is not there is no error."""
+    """Delete the object; a missing object is not an error."""
     call.store.delete(call.bucket, call.key)
     return Response(204)
 
@@ -87,7 +87,7 @@ def _copy_object(call: Call) -> Response:
     headers = kept_headers(call)
     replaces = call.request.headers.get("x-amz-metadata-directive", "COPY").upper() == "REPLACE"
     if not replaces and source_name(call) == (call.bucket, call.key) and not headers.keys() & set(KEPT_AMZ):
-        os.close(call.store.open(call.bucket, call.key)[0])  # a missing object is the first thing that S3 reports
+        os.close(call.store.open(call.bucket, call.key)[0])  # S3 reports a missing object first
         raise S3Error("InvalidRequest", Message="This copy of an object to itself would change nothing.")
     arrived, source = receive_source(call, checksums.algorithm(asked) if asked else "")
     if not replaces:
@@ -105,9 +105,9 @@ def _copy_object(call: Call) -> Response:
 
 
 def _bounds(call: Call, stored: Stored) -> tuple[int, int] | None:
-    """First byte and the one after the last of the range asked for; None for the whole object.
+    """Return the start and end of the requested range in bytes, the end excluded; None for the whole object.
 
-    As S3, a Range that cannot be read, or names several, is ignored. S3Error InvalidRange.
+    Like S3, ignore a Range that is malformed or names several ranges. Raises S3Error InvalidRange.
     """
     size, part = stored.size, call.number("partNumber", 0)
     if part:

@@ -1,10 +1,10 @@
-"""HTTP/1.1 for the embedded S3 server: requests off a socket, answers onto it, files by sendfile.
+"""HTTP/1.1 for the embedded S3 server: requests from a socket, responses to it, files by sendfile.
 
-Why not http.server: it asks a client for its body before the request has been looked at, knows no chunked bodies, and is slower by
-a fifth (7,100 to 8,500 GETs of 10 KB a second, one connection on a machine of two cores), for no less code.
+http.server would request a client's body before checking the request, does not support chunked bodies, and is slower by a fifth
+(7,100 against 8,500 GETs of 10 KB per second, one connection on a machine of two cores), without less code.
 
-One thread per connection: S3 clients keep theirs open, and reading, sending and hashing all release the GIL. An `Answer` is any
-function from request to response; latency and faults are such functions around the server's own.
+There is one thread per connection: S3 clients keep theirs open, and reading, sending and hashing release the GIL. An `Answer` is
+any function from request to response; latency and faults are such functions around the server's own.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from http import HTTPStatus
 from typing import Any, TypeAlias
 
 _log = logging.getLogger(__name__)
-_BUFFER = 64 * 1024  # bytes; a file up to this size leaves with its headers in one packet
+_BUFFER = 64 * 1024  # bytes; a file up to this size is sent with its headers in one packet
 _LINE_LIMIT = 64 * 1024  # bytes of one header line
-_SENDFILE_LIMIT = 1 << 30  # bytes per call; the kernel itself stops at 2 GB
-_SCRAP = bytearray(_BUFFER)  # takes what nobody wants, from all threads alike
+_SENDFILE_LIMIT = 1 << 30  # bytes per call; the kernel sends at most 2 GB
+_SCRAP = bytearray(_BUFFER)  # for bytes to be discarded, shared by all threads
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
-_CLOSING_SECONDS = 10.0  # how long the end of the server waits for requests under way
+_CLOSING_SECONDS = 10.0  # for which the server waits for running requests at its end
 
 
 @dataclass(frozen=True)
 class FileSlice:
-    """`count` bytes of an open file from `offset` on. Whoever sends it closes the descriptor."""
+    """`count` bytes of an open file from `offset` on. The sender closes the descriptor."""
 
     descriptor: int
     offset: int
@@ -51,26 +51,26 @@ class Response:
 
 @dataclass(frozen=True)
 class Request:
-    """One request. Header names are in lower case; path and query are as they came, still quoted."""
+    """One request. Header names are in lower case; path and query are still percent-encoded."""
 
     method: str
     path: str
     query: str
     headers: Mapping[str, str]
-    body: io.RawIOBase  # freed of HTTP's own chunks, not of S3's
+    body: io.RawIOBase  # without HTTP's own chunks, but with S3's
 
 
 Answer: TypeAlias = Callable[[Request], Response]
 
 
 class _MalformedRequest(Exception):
-    """What came is not HTTP; the connection cannot go on."""
+    """The request is not HTTP, so the connection must end."""
 
 
 class CountedBody(io.RawIOBase):
     """The next `length` bytes of a stream. `start` runs before the first of them is read.
 
-    Raises ConnectionError where the stream ends earlier, so that half an object is never taken for a whole one.
+    Reading raises ConnectionError if the stream ends earlier, so that half an object is never treated as a whole one.
     """
 
     def __init__(self, stream: io.BufferedReader, length: int, start: Callable[[], None] = lambda: None) -> None:
@@ -96,13 +96,13 @@ class CountedBody(io.RawIOBase):
 
 
 class BrokenChunks(ConnectionError):
-    """A chunked body that ends or breaks the form before its last chunk."""
+    """A chunked body that ends early or is malformed."""
 
 
 class ChunkedBody(io.RawIOBase):
     """A stream of chunks, each `<hex size>[;extension]` CRLF data CRLF, the last of size 0 and followed by trailers.
 
-    HTTP's chunked transfer coding and S3's aws-chunked content coding share this form; one can hold the other.
+    HTTP's chunked transfer coding and S3's aws-chunked content coding share this form; one can contain the other.
     `trailers` are complete at the end, with names in lower case. Reading raises BrokenChunks.
     """
 
@@ -131,7 +131,7 @@ class ChunkedBody(io.RawIOBase):
         if not self._chunks:
             self._start()
         elif self._stream.readline(_LINE_LIMIT).strip():
-            raise BrokenChunks("a chunk is longer than it says")
+            raise BrokenChunks("a chunk is longer than its stated size")
         self._chunks += 1
         line = self._stream.readline(_LINE_LIMIT)
         try:
@@ -148,7 +148,7 @@ class ChunkedBody(io.RawIOBase):
 
 @contextmanager
 def listening(answer: Answer) -> Iterator[tuple[str, int]]:
-    """Answers on a free port of 127.0.0.1, which it yields; on leaving, every connection and thread is gone."""
+    """Answer on a free port of 127.0.0.1; yields host and port. On leaving, all connections and threads have ended."""
     server = _Server(answer)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), name="s3-accept", daemon=True)
     thread.start()
@@ -163,7 +163,7 @@ def listening(answer: Answer) -> Iterator[tuple[str, int]]:
 
 class _Server(socketserver.TCPServer):
     allow_reuse_address = True
-    request_queue_size = 1024  # the CRT opens dozens of connections at once
+    request_queue_size = 1024  # the CRT opens dozens of connections together
 
     def __init__(self, answer: Answer) -> None:
         super().__init__(("127.0.0.1", 0), socketserver.BaseRequestHandler)
@@ -171,7 +171,7 @@ class _Server(socketserver.TCPServer):
         self._open: dict[threading.Thread, socket.socket] = {}
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Gives the new connection a thread of its own, known to `hang_up` before it runs."""
+        """Start a thread for the new connection, registered for `hang_up` before it runs."""
         thread = threading.Thread(target=self._converse, args=(request,), name="s3-connection", daemon=True)
         self._open[thread] = request
         thread.start()
@@ -184,14 +184,14 @@ class _Server(socketserver.TCPServer):
                     pass
         except ConnectionError as error:
             _log.debug("a connection ended: %s", error)
-        except Exception:  # noqa: BLE001 - the thread's last stop: into the log, not onto the user's terminal
+        except Exception:  # noqa: BLE001 - the thread ends here: log the error instead of printing it to the user's terminal
             _log.exception("the local S3 server lost a connection")
         finally:
             self.shutdown_request(connection)
             del self._open[threading.current_thread()]
 
     def hang_up(self) -> None:
-        """Ends every connection and waits for what was under way."""
+        """End all connections and wait for running requests."""
         connections = dict(self._open)
         for connection in connections.values():
             with suppress(OSError):
@@ -201,17 +201,17 @@ class _Server(socketserver.TCPServer):
 
 
 def _exchange(stream: io.BufferedReader, connection: socket.socket, answer: Answer) -> bool:
-    """Reads one request and sends its answer; whether the connection goes on."""
-    waiting = False  # the client holds its body back until it is told to go on
+    """Read one request and send its response; return whether the connection stays open."""
+    waiting = False  # the client waits for "100 Continue" before it sends the body
 
-    def tell_to_go_on() -> None:
+    def send_continue() -> None:
         nonlocal waiting
         if waiting:
             waiting = False
             connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     try:
-        request = _read_request(stream, tell_to_go_on)
+        request = _read_request(stream, send_continue)
     except _MalformedRequest as error:
         _send(connection, Response(400, {"Connection": "close"}, str(error).encode()), with_body=True)
         return False
@@ -223,13 +223,13 @@ def _exchange(stream: io.BufferedReader, connection: socket.socket, answer: Answ
     if not keep:
         response.headers["Connection"] = "close"
     _send(connection, response, with_body=request.method != "HEAD")
-    while keep and request.body.readinto(_SCRAP):  # what the answer did not want: the next request begins after it
+    while keep and request.body.readinto(_SCRAP):  # the rest of the body, which precedes the next request
         pass
     return keep
 
 
 def _read_request(stream: io.BufferedReader, start: Callable[[], None]) -> Request | None:
-    """The next request of a connection, None where the client has closed it."""
+    """Return the next request of a connection; None if the client has closed it."""
     line = stream.readline(_LINE_LIMIT)
     if line in (b"\r\n", b"\n"):  # a stray blank line between requests, which HTTP allows
         line = stream.readline(_LINE_LIMIT)
@@ -295,6 +295,6 @@ def _send_file(connection: socket.socket, body: FileSlice) -> int:
 
 
 def _check_whole(sent: int, body: FileSlice) -> None:
-    """A file that shrank while it was sent must end the connection: the client waits for what was promised."""
+    """End the connection if a file became shorter while it was sent: the client waits for the promised bytes."""
     if sent != body.count:
         raise ConnectionError("the file became shorter while it was sent")

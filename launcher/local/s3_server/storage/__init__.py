@@ -1,4 +1,4 @@
 """The state of the embedded S3 server: objects, uploads in parts, checksums, listings.
 
-Not here: HTTP (the modules above).
+HTTP is in the modules of the package above.
 """

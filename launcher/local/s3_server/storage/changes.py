@@ -1,8 +1,7 @@
-"""What was written to and deleted from the embedded S3, so far as files cannot show it.
+"""The changes to the embedded S3 that files cannot show: headers, ETags and deletions.
 
-Kept in memory, and as one JSON line per change in a journal, so that the next server on the same overlay knows it too.
-An object's headers and ETag belong to one file, told by its stamp: a file that somebody has changed by hand since is an
-object without them, never one with a wrong ETag.
+They are in memory and, one JSON line per change, in a journal for the next server on the same overlay. An object's headers and
+ETag belong to one file, identified by its stamp: a file that was changed by hand later has none, never a wrong ETag.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ Stamp = tuple[int, int, int]  # inode, size in bytes, modification time in ns
 
 
 def stamp(state: os.stat_result) -> Stamp:
-    """Tells a file from any other, and from itself once it is changed."""
+    """Return the identity of a file's content: it differs between files, and after a change."""
     return state.st_ino, state.st_size, state.st_mtime_ns
 
 
 @dataclass(frozen=True)
 class Put:
-    """What a client said of an object when it put it, and the file it is in."""
+    """The attributes with which a client put an object, and the file it is in."""
 
     stamp: Stamp
     etag: str  # without quotes
@@ -33,14 +32,14 @@ class Put:
 
 @dataclass
 class Changes:
-    """One bucket's."""
+    """The changes to one bucket."""
 
-    puts: dict[str, tuple[Put, ...]] = field(default_factory=dict)  # the newest, and the one that it replaced
-    odd: set[str] = field(default_factory=set)  # keys whose object lies beside the tree, not in it
-    deleted: set[str] = field(default_factory=set)  # keys whose object in the data folder is not to be seen
+    puts: dict[str, tuple[Put, ...]] = field(default_factory=dict)  # the newest, and the one it replaced
+    odd: set[str] = field(default_factory=set)  # keys whose object is stored beside the tree, not in it
+    deleted: set[str] = field(default_factory=set)  # keys whose object in the data folder is hidden
 
     def put_of(self, key: str, state: os.stat_result) -> Put | None:
-        """What was said when exactly this file was put."""
+        """Return the attributes with which exactly this file was put."""
         return next((put for put in self.puts.get(key, ()) if put.stamp == stamp(state)), None)
 
 
@@ -48,7 +47,7 @@ _NONE = Changes()
 
 
 class Journal:
-    """Every bucket's changes. The caller sees to it that only one thread writes; any may read."""
+    """The changes to all buckets. Only one thread at a time may write; any may read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -58,22 +57,22 @@ class Journal:
                 self._replay(line)
 
     def of(self, bucket: str) -> Changes:
-        """The bucket's changes, to read."""
+        """Return the bucket's changes, for reading."""
         return self._buckets.get(bucket, _NONE)
 
     def announce(self, bucket: str, key: str, put: Put) -> None:
-        """Before the new file takes its place: whichever of the two a reader has opened, it finds that one's ETag."""
+        """Record a put before the new file replaces the old, so that a reader finds the ETag of whichever it has opened."""
         changes = self._buckets.setdefault(bucket, Changes())
         changes.puts[key] = (put, *changes.puts.get(key, ())[:1])
 
     def settle(self, bucket: str, key: str, put: Put, *, odd: bool) -> None:
-        """The new file is in its place."""
+        """Record that the new file is in place."""
         changes = self._buckets.setdefault(bucket, Changes())
         (changes.odd.add if odd else changes.odd.discard)(key)
         self._write({"bucket": bucket, "key": key, "put": [put.stamp, put.etag, dict(put.headers)], "odd": odd})
 
     def delete(self, bucket: str, key: str, *, hide: bool) -> None:
-        """The object is about to go; with `hide`, so is the data folder's, for good."""
+        """Record that the object will be deleted; with `hide`, the object in the data folder as well, permanently."""
         self._apply_delete(bucket, key, hide)
         self._write({"bucket": bucket, "key": key, "hide": hide})
 
@@ -87,14 +86,16 @@ class Journal:
     def _write(self, change: Mapping[str, Any]) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a", encoding="utf-8") as journal:
-            journal.write("\n" + json.dumps(change))  # the break first: a line cut off by a kill spoils no other
+            journal.write(
+                "\n" + json.dumps(change)
+            )  # the line feed first, so that a line truncated by a kill damages no other
 
     def _replay(self, line: str) -> None:
         try:
             change = json.loads(line)
         except (
             json.JSONDecodeError
-        ):  # the first line, empty, or one that was cut off: that change was never answered for
+        ):  # the first line, which is empty, or a truncated one, whose change was not confirmed
             return
         bucket, key = change["bucket"], change["key"]
         if "hide" in change:

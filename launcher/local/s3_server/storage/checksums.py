@@ -1,7 +1,7 @@
 """The checksums that clients send with a body: `x-amz-checksum-*`, as a header or a trailer, and Content-MD5.
 
 CRC32, SHA1 and SHA256 are always compared; CRC32C if the package crc32c or awscrt is installed, CRC64NVME if awscrt is. Without
-them, in Python, they would take minutes for a checkpoint, so that what the client stated is kept unseen.
+these packages the client's value is stored unchecked, since computing it in Python would take minutes for a checkpoint.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BUFFER = 1 << 20  # bytes
 
 
 class Hash(Protocol):
-    """The part of hashlib's objects that is used here."""
+    """The methods of hashlib's objects that this module needs."""
 
     def update(self, data: Any, /) -> None: ...
     def digest(self) -> bytes: ...
@@ -45,7 +45,7 @@ class _Crc:
 
 
 def _optional(size: int, *places: tuple[str, str]) -> Callable[[], Hash] | None:
-    """A CRC whose function is in the first of the modules that is installed; None if none is."""
+    """Return a CRC from the first of the modules that is installed; None if none is."""
     for module, name in places:
         try:
             function = getattr(import_module(module), name)
@@ -67,10 +67,10 @@ _ALGORITHMS: Mapping[str, Callable[[], Hash] | None] = MappingProxyType(
 
 
 def algorithm(name: str) -> str:
-    """The algorithm of that name, in any case.
+    """Return the algorithm's name in lower case.
 
     Raises:
-        S3Error: InvalidRequest for an unknown one.
+        S3Error: InvalidRequest if the algorithm is unknown.
     """
     if name.lower() not in _ALGORITHMS:
         raise S3Error("InvalidRequest", Message=f"Checksum algorithm provided is unsupported: {name}")
@@ -122,7 +122,7 @@ class HashedBody(io.RawIOBase):
 
 
 def stated(headers: Mapping[str, str]) -> set[str]:
-    """The algorithms whose checksum a request states, in its headers or at the end of its body.
+    """Return the algorithms whose checksum a request states, in its headers or at the end of its body.
 
     Raises:
         S3Error: InvalidRequest for more than one header.
@@ -136,7 +136,7 @@ def stated(headers: Mapping[str, str]) -> set[str]:
 
 
 def computable(name: str) -> bool:
-    """Whether the package that computes an algorithm is installed."""
+    """Return whether the package that computes an algorithm is installed."""
     return _ALGORITHMS[name] is not None
 
 
@@ -153,7 +153,7 @@ def check_md5(headers: Mapping[str, str], md5: str) -> None:
     """Compare a body's MD5, in hex, with the request's Content-MD5.
 
     Raises:
-        S3Error: BadDigest if they differ, InvalidDigest if the header holds no MD5.
+        S3Error: BadDigest if they differ, InvalidDigest if the header is not an MD5.
     """
     given = headers.get("content-md5")
     if given is not None and given != base64.b64encode(bytes.fromhex(md5)).decode():
@@ -172,7 +172,7 @@ def _require_digest(header: str, text: str, size: int) -> None:
 
 
 def composite(name: str, parts: list[str]) -> str:
-    """The checksum of an object's parts, which is that of their checksums (base64 texts), with their count."""
+    """Return the checksum of the parts' checksums (base64 texts), followed by their count."""
     make = _ALGORITHMS[name]
     assert make is not None, "the caller's parts have checksums of it"
     whole = make()
@@ -182,7 +182,7 @@ def composite(name: str, parts: list[str]) -> str:
 
 
 def as_pairs(headers: Mapping[str, str]) -> Pairs:
-    """The checksums among an object's headers as elements of an answer: ChecksumCRC32, ChecksumType and so on."""
+    """Return the checksums among an object's headers as elements of a response: ChecksumCRC32, ChecksumType and so on."""
     return [
         ("ChecksumType" if name == TYPE else "Checksum" + name.removeprefix(PREFIX).upper(), value)
         for name, value in headers.items()

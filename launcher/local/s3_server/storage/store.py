@@ -1,8 +1,8 @@
-"""The objects of the embedded S3 server: a data folder that is only read, and an overlay that takes all writes.
+"""The objects of the embedded S3 server: a data folder that is only read, and an overlay for all writes.
 
-Object `<key>` of `<bucket>` is the file `<folder>/<bucket>/<key>`, in the overlay if it is there, else in the data folder.
-So data is served where it lies, and what a run writes can be looked at as files. What files cannot hold stands in
-`<overlay>/.s3`, a name no bucket can have:
+Object `<key>` of `<bucket>` is the file `<folder>/<bucket>/<key>`, in the overlay if it exists there, else in the data folder.
+So data is served in place, and a run's writes are ordinary files. What files cannot represent is in `<overlay>/.s3`, a name that
+no bucket can have:
 
 - `changes.jsonl`: what was put with which headers, and what was deleted (changes.py).
 - `odd/`: objects whose key is no path, or whose path is taken: `a/b` beside `a`, `a/` (a folder's marker), `a//b`, `../a`.
@@ -35,16 +35,16 @@ from launcher.local.s3_server.incoming import Arrived, Incoming
 from launcher.local.s3_server.storage.changes import Journal, Put, stamp
 from launcher.local.s3_server.storage.walker import Walker, is_plain
 
-_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")  # what boto3 lets through
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")  # what boto3 accepts
 _NEW_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
-_KEY_LIMIT = 1024  # bytes of UTF-8, S3's own
+_KEY_LIMIT = 1024  # bytes of UTF-8, as in S3
 _TAKEN = {errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ENAMETOOLONG, errno.ELOOP}
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.ENXIO}
 
 
 @dataclass(frozen=True)
 class Stored:
-    """What S3 says of an object apart from its bytes."""
+    """The attributes of an object in S3."""
 
     size: int
     modified: float  # seconds since 1970
@@ -53,7 +53,7 @@ class Stored:
 
 
 class Store:
-    """Buckets and objects of a data folder under an overlay; either may be missing. Safe to use from many threads."""
+    """Buckets and objects of a data folder below an overlay; either may be missing. Thread-safe."""
 
     def __init__(
         self,
@@ -62,9 +62,13 @@ class Store:
         on_omitted: Callable[[str], None] = lambda text: None,
         elsewhere: Mapping[str, Path] | None = None,
     ) -> None:
-        """`on_omitted` is called with a sentence about each listed folder that holds entries which cannot be objects.
+        """Open the store.
 
-        `elsewhere` are buckets whose folder is not below `data`.
+        Args:
+            data: The folder that is only read.
+            overlay: The folder for writes.
+            on_omitted: Called with a message about each listed folder with entries that cannot be objects.
+            elsewhere: Bucket -> its folder, for buckets that are not below `data`.
         """
         self._data = str(data.absolute())
         self._elsewhere = elsewhere or {}
@@ -72,12 +76,14 @@ class Store:
         self._own = overlay.absolute() / ".s3"
         self.incoming = Incoming(self._own / "incoming")
         self._walker = Walker(on_omitted)
-        self._lock = threading.Lock()  # held while something is moved into place or removed, never while bytes arrive
+        self._lock = (
+            threading.Lock()
+        )  # held while a file is moved into place or removed, never while bytes are received
         self._journal = Journal(self._own / "changes.jsonl")
         self.incoming.clear()
 
     def buckets(self) -> dict[str, float]:
-        """Every bucket's name, in order, and the time its folder changed last."""
+        """Return the name of every bucket, in order, with the time of the last change of its folder."""
         found: dict[str, float] = {}
         for root in (self._overlay, self._data):
             if Path(root).is_dir():
@@ -90,16 +96,16 @@ class Store:
         return dict(sorted(found.items()))
 
     def has_bucket(self, bucket: str) -> bool:
-        """Whether there is such a bucket."""
+        """Return whether the bucket exists."""
         return _BUCKET.fullmatch(bucket) is not None and any(map(os.path.isdir, self._folders(bucket)))
 
     def require_bucket(self, bucket: str) -> None:
-        """Raises S3Error NoSuchBucket where there is no such bucket."""
+        """Raise S3Error NoSuchBucket if the bucket does not exist."""
         if not self.has_bucket(bucket):
             raise S3Error("NoSuchBucket", BucketName=bucket)
 
     def create_bucket(self, bucket: str) -> None:
-        """Makes a bucket in the overlay; one that exists stays as it is, as in us-east-1. S3Error InvalidBucketName."""
+        """Make a bucket in the overlay, unless it exists, as in us-east-1. Raises S3Error InvalidBucketName."""
         if not _NEW_BUCKET.fullmatch(bucket):
             raise S3Error("InvalidBucketName", BucketName=bucket)
         Path(self._overlay, bucket).mkdir(parents=True, exist_ok=True)
@@ -108,7 +114,7 @@ class Store:
         """Remove an empty bucket of the overlay.
 
         Raises:
-            S3Error: BucketNotEmpty, NoSuchBucket; AccessDenied for a bucket of the data folder, which is only read.
+            S3Error: BucketNotEmpty, NoSuchBucket; AccessDenied if it is in the data folder, which is only read.
         """
         with self._lock:
             if next(self.keys(bucket, "", ""), None) is not None:
@@ -119,10 +125,10 @@ class Store:
             shutil.rmtree(overlay)
 
     def open(self, bucket: str, key: str) -> tuple[int, Stored]:
-        """A file descriptor on the object, the caller's to close. S3Error NoSuchKey, NoSuchBucket, AccessDenied."""
+        """Open an object; the caller closes the file descriptor. Raises S3Error NoSuchKey, NoSuchBucket, AccessDenied."""
         for path in self._places(bucket, key):
             try:
-                descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO would block for ever
+                descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # opening a FIFO would block
             except PermissionError as error:
                 raise S3Error("AccessDenied", Message=f"the launcher may not read {path}") from error
             except OSError as error:
@@ -137,7 +143,7 @@ class Store:
         raise S3Error("NoSuchKey", Key=key)
 
     def keys(self, bucket: str, prefix: str, low: str) -> Iterator[tuple[str, str]]:
-        """Key and path of every object that begins with `prefix` and is at least `low`, in S3's order. NoSuchBucket."""
+        """Yield key and path of all objects whose key begins with `prefix` and is at least `low`. Raises S3Error NoSuchBucket."""
         self.require_bucket(bucket)
         changes = self._journal.of(bucket)
         overlay, data = self._folders(bucket)
@@ -148,13 +154,13 @@ class Store:
             (pair for pair in self._walker.walk(data, prefix, low) if pair[0] not in changes.deleted),
         )
         last = None
-        for key, path in heapq.merge(*layers, key=itemgetter(0)):  # of equal keys the overlay's comes first
+        for key, path in heapq.merge(*layers, key=itemgetter(0)):  # of equal keys, the overlay's is first
             if key != last:
                 yield key, path
             last = key
 
     def describe(self, bucket: str, key: str, path: str) -> Stored | None:
-        """What S3 says of an object that `keys` gave; None where it is gone since."""
+        """Return the attributes of an object that `keys` yielded; None if it was removed since."""
         try:
             return self._describe(bucket, key, os.stat(path))  # noqa: PTH116 - a Path costs more than the call itself
         except FileNotFoundError:
@@ -168,10 +174,10 @@ class Store:
         etag: str = "",
         allow: Callable[[Stored | None], None] = lambda existing: None,
     ) -> Stored:
-        """Gives what arrived its bucket and key; takes it over in any case.
+        """Store a received body under its bucket and key; the store owns the body from now on.
 
-        `etag` is the MD5 unless given. `allow` is asked with the object that is there now, while nothing else can
-        change it, and raises to refuse. S3Error NoSuchBucket, KeyTooLongError.
+        `etag` defaults to the MD5. `allow` is called with the existing object, while no other thread can change it, and raises to
+        refuse. Raises S3Error NoSuchBucket, KeyTooLongError.
         """
         bucket, key = name
         try:
@@ -189,15 +195,16 @@ class Store:
                     arrived.path.replace(odd_path)
                 self._journal.settle(bucket, key, put, odd=odd)
                 if not odd:
-                    odd_path.unlink(missing_ok=True)  # where it was while its place was taken
+                    odd_path.unlink(missing_ok=True)  # stored there while its path was occupied
                 return Stored(arrived.size, put.stamp[2] / 1e9, put.etag, headers)
         finally:
             arrived.discard()
 
     def delete(self, bucket: str, key: str) -> None:
-        """Removes an object, or hides it where it lies in the data folder; none there is no error.
+        """Remove an object, or hide it if it is in the data folder; a missing object is not an error.
 
-        S3Error NoSuchBucket; AccessDenied where only a link in the overlay leads to it.
+        Raises:
+            S3Error: NoSuchBucket; AccessDenied if the object is behind a link in the overlay.
         """
         with self._lock:
             self.require_bucket(bucket)
@@ -210,16 +217,16 @@ class Store:
                     "AccessDenied", Message=f"{written} lies behind a link, and nothing is removed through one"
                 )
             hide = plain and (self.data_folder(bucket) / key).is_file()
-            self._journal.delete(bucket, key, hide=hide)  # first, so that no reader sees the data folder's come back
+            self._journal.delete(bucket, key, hide=hide)  # first, so that the data folder's object does not reappear
             self._odd_path(bucket, key).unlink(missing_ok=True)
             if written is not None and written.is_file():
                 written.unlink()
-                for folder in written.parents[: key.count("/")]:  # those that are empty without it
+                for folder in written.parents[: key.count("/")]:  # those that are empty now
                     with suppress(OSError):
                         folder.rmdir()
 
     def data_folder(self, bucket: str) -> Path:
-        """The folder of a bucket's data, whether it exists or not."""
+        """Return the folder of a bucket's data, which need not exist."""
         return self._elsewhere.get(bucket) or Path(self._data, bucket)
 
     def _folders(self, bucket: str) -> tuple[str, str]:
@@ -228,7 +235,7 @@ class Store:
         return f"{self._overlay}/{bucket}", str(self.data_folder(bucket))
 
     def _places(self, bucket: str, key: str) -> Iterator[str]:
-        """Where an object may lie, the first place before the others."""
+        """Yield the paths at which an object can be stored, in the order of precedence."""
         overlay, data = self._folders(bucket)
         changes = self._journal.of(bucket)
         plain = is_plain(key)
@@ -246,7 +253,7 @@ class Store:
         put = self._journal.of(bucket).put_of(key, state)
         if put is not None:
             return Stored(state.st_size, state.st_mtime, put.etag, put.headers)
-        # Not read to be hashed. The `-1` marks it as no MD5 of the content, so that no client compares it with one.
+        # The file is not read for a hash. The `-1` shows that this is not an MD5, so that no client compares it with one.
         etag = hashlib.blake2b(repr(stamp(state)).encode(), digest_size=16).hexdigest() + "-1"
         return Stored(state.st_size, state.st_mtime, etag, {})
 
@@ -261,7 +268,7 @@ class Store:
         return stored
 
     def _move_to_path(self, bucket: str, key: str, source: Path) -> bool:
-        """Whether the file could be moved to where its key says: no file where a folder must be, nor the reverse."""
+        """Move the file to the path of its key; return False if a file is in the place of a folder, or the reverse."""
         target = Path(self._overlay, bucket, key)
         if self._behind_link(target):
             return False

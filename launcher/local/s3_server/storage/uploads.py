@@ -1,9 +1,8 @@
-"""Multipart uploads of the embedded S3: parts arrive in any order and become one object when the client says so.
+"""Multipart uploads of the embedded S3: parts are received in any order and become one object when the client completes them.
 
-Uploads live in memory and their parts in the store's incoming folder, so one that is neither completed nor aborted ends
-with the server and leaves nothing behind. Clients send parts of one size, so each is written straight to its place in one file,
-which then is the object; only parts that turn out to be elsewhere are copied. A completed upload is remembered: a client that
-heard no answer asks again, and gets the same one.
+Uploads are in memory and their parts in the store's incoming folder, so an unfinished upload ends with the server and leaves no
+files. Clients send parts of one size, so each is written to its place in one file, which becomes the object; only parts stored
+elsewhere are copied. A completed upload is remembered: a client that received no response can repeat its request.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from launcher.local.s3_server.incoming import Arrived, Slot
 from launcher.local.s3_server.storage import checksums
 from launcher.local.s3_server.storage.store import Store, Stored
 
-PART_SIZES = "parts"  # beside an object's headers: the sizes of its parts in bytes, with commas between
-_SMALLEST_PART = 5 * 1024 * 1024  # bytes, of every part but the last
+PART_SIZES = "parts"  # among an object's headers: the sizes of its parts in bytes, separated by commas
+_SMALLEST_PART = 5 * 1024 * 1024  # bytes, of every part except the last
 _LAST_NUMBER = 10_000
 _COPY_STEP = 1 << 30  # bytes; the kernel copies
 
 
 @dataclass
 class Upload:
-    """One upload under way, or completed."""
+    """One upload, unfinished or completed."""
 
     bucket: str
     key: str
@@ -39,14 +38,14 @@ class Upload:
     path: Path
     """The file in which the parts are written side by side."""
     checksum: str = ""
-    """The algorithm that the client asked for, in lower case; empty for none."""
+    """The algorithm that the client requested, in lower case; empty for none."""
     started: float = field(default_factory=time.time)
     """Seconds since 1970."""
     parts: dict[int, Arrived] = field(default_factory=dict)
     stride: int = 0
-    """Bytes from one part to the next in `path`: the size of the part that arrived first."""
+    """Bytes from one part to the next in `path`: the size of the part that was received first."""
     placed: set[int] = field(default_factory=set)
-    """The numbers whose place in `path` has been given away."""
+    """The numbers whose place in `path` is in use."""
     stored: Stored | None = None
     """The object, once the upload is completed."""
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -54,7 +53,7 @@ class Upload:
 
 
 class Uploads:
-    """The uploads of one store. Safe to use from many threads."""
+    """The uploads of one store. Thread-safe."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -62,7 +61,7 @@ class Uploads:
         self._uploads: dict[str, Upload] = {}
 
     def create(self, bucket: str, key: str, headers: Mapping[str, str], checksum: str) -> str:
-        """A new upload's id. S3Error NoSuchBucket."""
+        """Begin an upload; return its id. Raises S3Error NoSuchBucket."""
         self._store.require_bucket(bucket)
         upload_id = uuid.uuid4().hex
         with self._lock:
@@ -70,7 +69,7 @@ class Uploads:
         return upload_id
 
     def get(self, bucket: str, key: str, upload_id: str, *, completed: bool = False) -> Upload:
-        """The upload of that id; with `completed`, one that is completed counts. S3Error NoSuchUpload."""
+        """Return the upload of an id; a completed one only with `completed`. Raises S3Error NoSuchUpload."""
         upload = self._uploads.get(upload_id)
         if (
             upload is None
@@ -81,7 +80,7 @@ class Uploads:
         return upload
 
     def slot(self, upload: Upload, number: int, size: int) -> Slot | None:
-        """Where a part of `size` bytes goes; None if it needs a file of its own, as a part does that is sent again."""
+        """Return the place of a part of `size` bytes; None if it needs its own file, as a part that is sent again does."""
         with self._lock:
             upload.stride = upload.stride or size
             if size > upload.stride or number in upload.placed or not 1 <= number <= _LAST_NUMBER:
@@ -90,7 +89,7 @@ class Uploads:
         return Slot(upload.path, (number - 1) * upload.stride, size)
 
     def of_bucket(self, bucket: str) -> list[tuple[str, Upload]]:
-        """Id and upload of all under way in a bucket, by key and then by time. S3Error NoSuchBucket."""
+        """Return id and upload of all unfinished uploads of a bucket, by key, then time. Raises S3Error NoSuchBucket."""
         self._store.require_bucket(bucket)
         with self._lock:
             found = [
@@ -101,7 +100,7 @@ class Uploads:
         return sorted(found, key=lambda pair: (pair[1].key, pair[1].started))
 
     def add_part(self, upload: Upload, number: int, arrived: Arrived) -> None:
-        """Keeps a part, in place of an earlier one of that number. S3Error InvalidArgument."""
+        """Keep a part, replacing an earlier one of its number. Raises S3Error InvalidArgument."""
         if not 1 <= number <= _LAST_NUMBER:
             arrived.discard()
             raise S3Error("InvalidArgument", Message=f"Part number must be between 1 and {_LAST_NUMBER}, inclusive")
@@ -114,13 +113,13 @@ class Uploads:
     def complete(
         self, upload: Upload, named: Sequence[NamedPart], expected: str | None, allow: Callable[[Stored | None], None]
     ) -> Stored:
-        """Make the object out of the named parts, or return the object if that is done already.
+        """Make the object of the named parts, or return the object if it exists already.
 
         Args:
             upload: The upload.
             named: Its parts, in ascending order.
-            expected: The whole object's checksum as the client states it, if it does.
-            allow: Called with the object that is there now; raises to refuse.
+            expected: The whole object's checksum, if the client states it.
+            allow: Called with the existing object; raises to refuse.
 
         Raises:
             S3Error: InvalidPart, InvalidPartOrder, EntityTooSmall, BadDigest, and what `Store.put` and `allow` raise; the
@@ -143,7 +142,7 @@ class Uploads:
             return upload.stored
 
     def abort(self, upload_id: str) -> None:
-        """Ends an upload and removes its parts."""
+        """End an upload and remove its parts."""
         with self._lock:
             upload = self._uploads.pop(upload_id, None)
         if upload is not None:
@@ -155,14 +154,14 @@ class Uploads:
         upload.path.unlink(missing_ok=True)
 
     def _assemble(self, upload: Upload, parts: Sequence[Arrived]) -> Arrived:
-        """One file of the parts: the file that they are in already, if nothing else is, else a copy."""
+        """Return one file of the parts: the file that contains them already, and nothing else, or a copy."""
         *places, total = accumulate((part.size for part in parts), initial=0)
         whole = Arrived(self._store.incoming.new_path(), total, "")
         try:
             with self._lock:
                 in_place = [(part.path, part.offset) for part in parts] == [(upload.path, place) for place in places]
                 if in_place and upload.path.stat().st_size == total and upload.placed <= upload.parts.keys():
-                    upload.placed.update(range(1, _LAST_NUMBER + 1))  # no part is written into the object from now on
+                    upload.placed.update(range(1, _LAST_NUMBER + 1))  # from now on, no part is written into the object
                     whole.path.hardlink_to(upload.path)
                     return whole
             with whole.path.open("xb") as target:
@@ -189,7 +188,7 @@ def _copy(part: Arrived, target: int) -> None:
 def _whole_checksum(
     upload: Upload, parts: Sequence[Arrived], whole: Arrived, expected: str | None
 ) -> Mapping[str, str]:
-    """The headers of the whole object's checksum; empty if the client asked for none."""
+    """Return the headers of the whole object's checksum; empty if the client requested none."""
     name = checksums.PREFIX + upload.checksum
     kind = upload.headers.get(checksums.TYPE)
     if not upload.checksum:

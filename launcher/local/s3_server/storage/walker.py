@@ -1,12 +1,11 @@
-"""Keys in S3's order out of folders on disk.
+"""Walking folders on disk in S3's order of keys.
 
-S3 lists keys in the order of their UTF-8 bytes, which for Python's strings is plain `<`. A folder's entries sorted with a
-slash after each sub-folder's name come out in exactly that order, because all keys below `name/` are neighbours. So a
-listing is a walk that can begin at any key: it opens only the folders on the way to that key and those after it, as far
-as the reader goes on. That is what makes pages and prefixes cheap.
+S3 sorts keys by their UTF-8 bytes, which for Python's strings is plain `<`. A folder's entries, sorted with a slash after each
+subfolder's name, have exactly this order, because all keys below `name/` are neighbours. So a walk can begin at any key and opens
+only the folders on the way to it and those after it, as far as the reader needs them. This makes pages and prefixes cheap.
 
-The sorted names of a folder are kept as long as the folder's modification time stays: a flat folder of 100,000 files is
-read once, not once per page of 1,000. Sizes and times of files are never kept.
+The sorted names of a folder are cached until the folder's modification time changes: a flat folder of 100,000 files is read once,
+not once per page of 1,000. Sizes and times of files are not cached.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-_MAX_NAME = 255  # bytes, on every file system we know
+_MAX_NAME = 255  # bytes, on all common file systems
 _LAST = "\U0010ffff"  # no character sorts after it
-_NAMES_KEPT = 2_000_000  # names in all folders together; some 150 MB
+_NAMES_KEPT = 2_000_000  # names in all folders together; about 150 MB
 _NO_FOLDER = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
-_SETTLED_NS = 2_000_000_000  # a folder changed less long ago may change again without a new time: FAT counts in 2 s
+_SETTLED_NS = 2_000_000_000  # a folder changed more recently may change again at the same time stamp: FAT counts in 2 s
 
 
 def is_plain(key: str) -> bool:
-    """Whether a key can be a path below its bucket's folder as it stands: no way out of it and no other spelling."""
+    """Return whether a key can be a path below its bucket's folder unchanged: it stays inside and has one spelling."""
     parts = key.split("/")
     if "\0" in key or (len(key) * 4 > _MAX_NAME and any(len(part.encode()) > _MAX_NAME for part in parts)):
         return False
@@ -36,12 +35,12 @@ def is_plain(key: str) -> bool:
 
 
 def after(key: str) -> str:
-    """The smallest string that sorts after `key`."""
+    """Return the smallest string that sorts after `key`."""
     return key + "\0"
 
 
 def beyond(prefix: str) -> str | None:
-    """The smallest string that sorts after everything that begins with `prefix`; None where nothing does."""
+    """Return the smallest string that sorts after all strings that begin with `prefix`; None if there is none."""
     head = prefix.rstrip(_LAST)
     return head[:-1] + chr(ord(head[-1]) + 1) if head else None
 
@@ -50,24 +49,26 @@ def beyond(prefix: str) -> str | None:
 class _Names:
     changed: int  # the folder's modification time, ns
     identity: tuple[int, int]  # device and inode
-    names: list[str]  # sorted; a sub-folder's ends in a slash
+    names: list[str]  # sorted; a subfolder's name ends in a slash
 
 
 class Walker:
-    """Walks folders in key order and remembers their sorted names. Safe to use from many threads."""
+    """A walk over folders in the order of keys, with a cache of their sorted names. Thread-safe."""
 
     def __init__(self, on_omitted: Callable[[str], None] = lambda text: None) -> None:
-        """`on_omitted` is called with a sentence about each folder that holds entries which have no key."""
+        """`on_omitted` is called with a message about each folder with entries that cannot have a key."""
         self._on_omitted = on_omitted
         self._kept: dict[str, _Names] = {}
         self._count = 0
         self._lock = threading.Lock()
 
     def walk(self, bucket: str, prefix: str, low: str) -> Iterator[tuple[str, str]]:
-        """Key and path of every file below the folder `bucket` whose key begins with `prefix` and is at least `low`.
+        """Yield key and path of every file below the folder `bucket` whose key begins with `prefix` and is at least `low`.
 
-        Links are followed, except round in circles; names that are not UTF-8 have no key and are reported. Raises
-        PermissionError for a folder that cannot be read, since a listing that lacks keys would pass as complete.
+        Links are followed, except in a circle; names that are not UTF-8 have no key and are reported.
+
+        Raises:
+            PermissionError: A folder cannot be read; a listing without its keys would look complete.
         """
         base = prefix[: prefix.rfind("/") + 1]
         if base and not is_plain(base[:-1]):
@@ -77,7 +78,7 @@ class Walker:
     def _below(
         self, folder: str, prefix: str, span: tuple[str, str], above: tuple[tuple[int, int], ...]
     ) -> Iterator[tuple[str, str]]:
-        base, low = span  # the folder's own key, and where to begin
+        base, low = span  # the folder's own key, and the first key to yield
         listed = self._names(folder)
         if listed is None or listed.identity in above:
             return
@@ -120,7 +121,7 @@ class Walker:
 
 
 def _first(names: list[str], base: str, low: str) -> int:
-    """The index of the first name that is, or may hold, a key of at least `low`."""
+    """Return the index of the first name that is, or may contain, a key of at least `low`."""
     if not low.startswith(base):
         return 0 if low < base else len(names)
     rest = low[len(base) :]
@@ -131,7 +132,7 @@ def _first(names: list[str], base: str, low: str) -> int:
 
 
 def _scan(folder: str) -> tuple[list[str], list[str]]:
-    """The names in a folder that can be keys, sorted; and those that cannot, each with the reason."""
+    """Return the names in a folder that can be keys, sorted; and those that cannot, each with the reason."""
     names, omitted = [], []
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -166,21 +167,21 @@ def _is_utf8(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Page:
-    """One answer's worth of a listing."""
+    """The content of one response of a listing."""
 
     keys: list[tuple[str, str]]  # key and path
     common: list[str]  # common prefixes
-    last: str  # the last of both: the next page begins after it
+    last: str  # the last of both; the next page begins after it
     truncated: bool  # whether there is a next page
 
 
 def make_page(
     keys_from: Callable[[str], Iterator[tuple[str, str]]], prefix: str, delimiter: str, marker: str, limit: int
 ) -> Page:
-    """The first `limit` keys and common prefixes that sort after `marker`.
+    """Return the first `limit` keys and common prefixes that sort after `marker`.
 
-    `keys_from(low)` yields key and path from `low` on, all beginning with `prefix`. Keys that have the delimiter after
-    the prefix are rolled up, and the walk takes up again beyond what was rolled up instead of passing through it.
+    `keys_from(low)` yields key and path from `low` on, all beginning with `prefix`. Keys with the delimiter after the prefix are
+    rolled up, and the walk resumes after the common prefix instead of passing through its keys.
     """
     keys: list[tuple[str, str]] = []
     common: list[str] = []
