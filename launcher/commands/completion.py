@@ -11,7 +11,7 @@ import click
 
 from launcher.errors import LaunchError
 
-_SECONDS = 3.0  # that a person waits for names of jobs
+MAX_SECONDS = 3.0  # that a user waits for the names of jobs
 _Offer = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
@@ -57,6 +57,6 @@ def job_names(context: click.Context, parameter: click.Parameter, typed: str) ->
         return [name for name in found if name.startswith(typed)]
 
     try:
-        return start(ask).result(timeout=_SECONDS)
+        return start(ask).result(timeout=MAX_SECONDS)
     except (TooLate, LaunchError):
         return []

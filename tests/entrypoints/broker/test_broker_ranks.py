@@ -144,7 +144,7 @@ TRAINING = """
         taken = [text for batch in batches for text in batch] if rank == 0 else next(batches)
         Path(f"0-{rank}").write_text(json.dumps(taken))
         state.write_text(json.dumps(loader.state_dict()))
-        wait_for(other.exists)
+        wait_for(lambda: other.exists() and other.read_text())  # torchrun ends this process when the other exits
         sys.exit(1)
     loader.load_state_dict(json.loads(state.read_text()))
     begun = Path(f"begun-{restarts}")
