@@ -10,7 +10,7 @@ import re
 
 import yaml
 
-_Place = tuple[int, int]
+_Position = tuple[int, int]
 _KEY_VALUE = r":([ \t]|$)"
 _COMMENT = r"\s#.*"
 _ODD_SPACE = "\u00a0\u1680\u2000-\u200b\u202f\u205f\u2060\u3000"
@@ -19,7 +19,7 @@ _OPENING = r"(^|[\s:,\[{(])[" + _SMART_QUOTES + "]"
 _BLOCK_TEXT = r"(^|\s)[|>][-+0-9]*\s*$"
 
 
-def explained(error: yaml.MarkedYAMLError, lines: list[str]) -> tuple[_Place, str]:
+def explained(error: yaml.MarkedYAMLError, lines: list[str]) -> tuple[_Position, str]:
     """Return the line and column of the mistake, counted from 1, and the message."""
     at = _place(error.problem_mark or error.context_mark, lines)
     begun = _place(error.context_mark, lines) if error.context_mark else at
@@ -57,7 +57,7 @@ def explained(error: yaml.MarkedYAMLError, lines: list[str]) -> tuple[_Place, st
     return at, f"is not YAML: {' '.join(f'{context} {problem}'.split()) or error}; {remedy}"
 
 
-def _place(mark: yaml.Mark | None, lines: list[str]) -> _Place:
+def _place(mark: yaml.Mark | None, lines: list[str]) -> _Position:
     """Return the mark's place; for a mark after the end, the end of the last line that is not blank."""
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
     if line <= len(lines) and any(map(str.strip, lines[line - 1 :])):
@@ -76,7 +76,7 @@ def _depth(line: str) -> int:
     return found.end() if found else 0
 
 
-def _quoted(problem: str, at: _Place, begun: _Place) -> tuple[_Place, str]:
+def _quoted(problem: str, at: _Position, begun: _Position) -> tuple[_Position, str]:
     if "escape" in problem or "hex" in problem:
         remedy = "write \\\\ for a backslash, or put the text in single quotes"
         if "invalid Unicode" in problem:
@@ -85,7 +85,7 @@ def _quoted(problem: str, at: _Place, begun: _Place) -> tuple[_Place, str]:
     return begun, "begins a quoted text that is not closed; close its quote, and write '' for a ' in single quotes"
 
 
-def _second_colon(at: _Place, lines: list[str]) -> tuple[_Place, str]:
+def _second_colon(at: _Position, lines: list[str]) -> tuple[_Position, str]:
     line = lines[at[0] - 1]
     if at[1] > 1024 and not re.search(_KEY_VALUE, line[: at[1] - 1]):
         return (at[0], 1), "has a key of more than 1,024 characters, which YAML does not allow; shorten it"
@@ -131,7 +131,7 @@ def _without_colon(number: int, lines: list[str]) -> str:
     return f"has no ': ' between key and value; write `key: value`, with a space{_smart(line)}"
 
 
-def _in_brackets(context: str, at: _Place, begun: _Place, lines: list[str]) -> tuple[_Place, str]:
+def _in_brackets(context: str, at: _Position, begun: _Position, lines: list[str]) -> tuple[_Position, str]:
     opening, closing = ("[", "]") if "sequence" in context else ("{", "}")
     line = lines[at[0] - 1]
     character, before = line[at[1] - 1 : at[1]], line[: at[1] - 1]
@@ -149,7 +149,7 @@ def _in_brackets(context: str, at: _Place, begun: _Place, lines: list[str]) -> t
     return at, f"needs a ',' or the closing {closing!r} before this; or put the text in quotes{_smart(line)}"
 
 
-def _out_of_line(context: str, problem: str, at: _Place, lines: list[str]) -> tuple[_Place, str]:
+def _out_of_line(context: str, problem: str, at: _Position, lines: list[str]) -> tuple[_Position, str]:
     """Explain a line that does not belong to the mappings and lists above it."""
     line = lines[at[0] - 1]
     character, before = line[at[1] - 1 : at[1]], line[: at[1] - 1].rstrip()
