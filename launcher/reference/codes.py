@@ -45,14 +45,14 @@ def explanation(code: str) -> str | None:
 
     if code in STORIES:
         more = STORIES[code]
-        return _told(code, "error", f"{OTHER_CODES[code]}\n\n{more.text}", more.wrong, more.right)
+        return _formatted(code, "error", f"{OTHER_CODES[code]}\n\n{more.text}", more.wrong, more.right)
     for severity, table in (("error", OTHER_CODES), ("warning", OTHER_WARNINGS)):
         if code in table:
             return f"{code} ({severity})\n\n{table[code]}\n"
     for rule in RULES:
         if rule.code == code:
             story = "\n".join(line.strip() for line in (rule.find.__doc__ or "").strip().splitlines())
-            return _told(code, rule.severity, story, rule.wrong, rule.right)
+            return _formatted(code, rule.severity, story, rule.wrong, rule.right)
     if code in (asked := preflight_codes()):
         from launcher.preflight import CHECKS
 
@@ -66,7 +66,7 @@ def explanation(code: str) -> str | None:
     return None
 
 
-def _told(code: str, severity: str, story: str, wrong: str, right: str) -> str:
+def _formatted(code: str, severity: str, story: str, wrong: str, right: str) -> str:
     wrong, right = (_indented(_of(example)) for example in (wrong, right))
     return f"{code} ({severity})\n\n{story}\n\nwrong:\n\n{wrong}\nright:\n\n{right}"
 

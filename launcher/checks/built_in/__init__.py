@@ -1,1 +1,4 @@
-"""Rules about AWS's built-in algorithms: their channels, images, hyperparameters and instances."""
+"""Rules on AWS's built-in algorithms: their channels, images, hyperparameters and instances.
+
+Not here: the table of their images' accounts (`data`).
+"""
