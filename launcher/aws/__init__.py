@@ -1,4 +1,4 @@
-"""Requests to AWS: sessions, errors, masking, retries, threads, and the upload of the code.
+"""Calls to AWS: sessions, errors, masking, retries, threads, and the upload of the code.
 
 Not here: what is asked (`preflight`, `jobs`, `cost`).
 """

@@ -1,12 +1,12 @@
-"""The one door to AWS: every question and every order goes through `Account.call`.
+"""The one way to AWS: every call goes through `Account.call`.
 
-So each has the same retries and time limits, each refusal becomes one clear line, and credentials that expire in the middle
-of a day-long job are renewed in one place. boto3 finds credentials, region and endpoints (`AWS_ENDPOINT_URL`,
-`AWS_ENDPOINT_URL_<SERVICE>`) as it always does.
+So all calls have the same retries and time limits, each refusal becomes one clear line, and credentials that expire during a
+day-long job are renewed in one place. boto3 finds credentials, region and endpoints (`AWS_ENDPOINT_URL`,
+`AWS_ENDPOINT_URL_<SERVICE>`) as usual.
 
-Many threads find at the same time that credentials have expired. One of them reads the credentials anew, while the others
-wait: new ones replace all clients; the same ones are tried once more, as AWS may have been mistaken, and after that
-nobody asks any more for a while, so that a preflight of thirty questions fails at once and the same way every time.
+Many threads may find at the same time that credentials have expired. One of them reads the credentials again while the others
+wait. New credentials replace all clients. Unchanged ones are tried once more, in case AWS was wrong; after that every call is
+refused for a while, so that a preflight of thirty questions fails immediately and always in the same way.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from launcher.errors import RefusedError
 
 __all__ = ["Account", "AwsError", "CredentialsError"]
 
-_MOST_RENEWALS = 3  # in one call: a program that gives new credentials each time may give expired ones each time
-_OVER_SECONDS = 10.0  # how long nobody asks with credentials that have expired
-# Where a service's answer says that there is more, and where the next question says from where: (asked, answered).
+_MOST_RENEWALS = 3  # per call: a credential process may return new but expired credentials each time
+_OVER_SECONDS = 10.0  # how long calls are refused after credentials have expired
+# Token members of services that page in their own way: (of the request, of the answer).
 _TOKENS = {
     "s3": ("ContinuationToken", "NextContinuationToken"),
     "efs": ("Marker", "NextMarker"),
@@ -50,57 +50,66 @@ _NEXT_TOKEN = ("NextToken", "NextToken")
 
 
 class _Own(threading.local):
-    """What each thread knows of its own call, botocore's retries included."""
+    """What each thread knows of its current call, botocore's retries included."""
 
-    is_in_doubt = False  # whether an attempt may have had its effect though nothing says so
+    is_in_doubt = False  # whether an attempt may have taken effect although its answer is lost
 
 
 class Account:
-    """The clients of one account and region, made when first asked for; any thread may call.
+    """The clients of one account and region, created on first use. Safe to use from any thread.
 
-    `on_expired` is asked, in the main thread only, when credentials have expired and reading them anew brought the same,
-    whether there are new ones now; without it, the call fails.
+    Args:
+        region: The region; by default that of the environment or the profile.
+        profile: The AWS profile; by default boto3's choice.
+        on_expired: Called with the reason, in the main thread only, if credentials have expired and reading them again brought no
+            new ones. Returns whether there are new ones now. Without it, the call fails.
     """
 
     def __init__(
         self, *, region: str | None = None, profile: str | None = None, on_expired: Callable[[str], bool] | None = None
     ) -> None:
         self.mask = Mask()
-        """What AWS may repeat and nobody is to see; the account's own keys are in it."""
+        """Masks secrets in what AWS repeats; the account's own keys are included."""
         self.silence = ""
-        """Why nothing is answered, as long as nothing has ever been."""
+        """Why no call has been answered so far; empty after the first answer."""
         self.answered = False
-        """Whether there has been an answer; that the credentials have expired is none."""
-        self._wanted_region, self._profile, self._on_expired = region, profile, on_expired
+        """Whether there has been an answer other than that the credentials have expired."""
+        self._requested_region, self._profile, self._on_expired = region, profile, on_expired
         self._lock = threading.RLock()
         self._session: Any = None
         self._clients: dict[str, Any] = {}
         self._generation = 0  # of credentials
         self._keys: tuple[str, str] | None = None
-        self._over: tuple[float, CredentialsError] | None = None  # since when nothing can be asked, and why
+        self._over: tuple[float, CredentialsError] | None = None  # since when calls are refused, and why
         self._own = _Own()
 
     @property
     def region(self) -> str:
-        """The region that is asked. Raises RefusedError where nothing names one."""
+        """The region of the calls. Raises RefusedError if none is configured."""
         name: str | None = self._open().region_name
         if name is None:
             raise RefusedError(
-                "no region is known; set AWS_REGION, write region: in the spec, or give --region to a command that takes no spec"
+                "no AWS region is configured; set AWS_REGION, write region: in the spec, or pass --region if there is no spec"
             )
         return name
 
     def call(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
-        """One answer: `account.call("sagemaker", "describe_training_job", TrainingJobName=name)`. Raises AwsError."""
+        """Return the answer of one call, such as `call("sts", "get_caller_identity")`. Raises AwsError."""
         answer: dict[str, Any] = self.attempt(
             service, operation, lambda client: getattr(client, operation)(**parameters)
         )
         return answer
 
     def attempt(self, service: str, operation: str, do: Callable[[Any], Any]) -> Any:
-        """Return what `do` returns, which gets boto3's client: for more than one call, such as one and reading its body.
+        """Return what `do` returns, for work of more than one call, such as a call and reading its body.
 
-        It is done again from its beginning if the credentials had expired. Raises AwsError.
+        Args:
+            service: The service, as boto3 names it.
+            operation: The operation, as boto3 names it, for messages.
+            do: The work; gets boto3's client, and runs again from its beginning if the credentials had expired.
+
+        Raises:
+            AwsError: AWS refused, or did not answer.
         """
         self._own.is_in_doubt = False
         try:
@@ -128,7 +137,7 @@ class Account:
         raise AssertionError("the last renewal is refused")
 
     def pages(self, service: str, operation: str, **parameters: Any) -> Iterator[dict[str, Any]]:
-        """The answers of an operation that comes in pages, one after the other. Raises AwsError."""
+        """Yield the answers of an operation that returns pages. Raises AwsError."""
         asked, answered = _TOKENS.get(service, _NEXT_TOKEN)
         while True:
             page = self.call(service, operation, **parameters)
@@ -139,7 +148,7 @@ class Account:
             parameters[asked] = token
 
     def client(self, service: str) -> Any:
-        """boto3's client; its refusals are boto3's own, so `call` and `attempt` are the better way to most ends."""
+        """Return boto3's client. It raises boto3's own errors, so prefer `call` and `attempt`."""
         from botocore.config import Config
         from botocore.exceptions import BotoCoreError
 
@@ -160,7 +169,7 @@ class Account:
                     if of_credentials(error):
                         raise no_credentials(error, self.mask) from None
                     raise RefusedError(
-                        f"{service} cannot be reached: {one_line(self.mask.apply(str(error)))}; check AWS's variables"
+                        f"{service} cannot be reached: {one_line(self.mask.apply(str(error)))}; check the AWS environment variables"
                     ) from None
                 answers.refuse_foreign_answers(client)
                 client.meta.events.register("needs-retry", self._hear)
@@ -178,7 +187,7 @@ class Account:
         import botocore.session
         from botocore.exceptions import BotoCoreError
 
-        region = self._wanted_region or os.environ.get("AWS_REGION")
+        region = self._requested_region or os.environ.get("AWS_REGION")
         core = botocore.session.Session()
         core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_moment)
         try:
@@ -187,27 +196,27 @@ class Account:
             raise RefusedError(f"{one_line(error)}; check profile: and the AWS configuration") from None
 
     def _learn_keys(self) -> None:
-        """Know the session's keys: to hide them, and to see whether other ones have come."""
+        """Mask the session's keys, and remember them to recognise new ones."""
         self._keys = _keys_of(self._open(), self.mask)
 
     def _hear(self, response: Any, caught_exception: Exception | None, **_: Any) -> None:
-        """Called by botocore after each attempt of a call, of which it makes several before it returns or raises."""
+        """Record an attempt of a call; botocore calls this for each one before it returns or raises."""
         is_answered = response is not None and not answers.is_foreign(response[1])
         self._own.is_in_doubt |= not is_answered or response[0].status_code >= 500
         if is_answered:
             code = (response[1].get("Error") or {}).get("Code") or ""
             if code == "400":
-                return  # to HEAD: it may be just that
+                return  # an answer to HEAD without details
             if not is_expired(str(code)):
                 self.answered, self.silence = True, ""
             elif not self.answered:
                 self.silence = HAVE_EXPIRED
         elif not self.answered:
             reason = one_line(self.mask.apply(str(caught_exception or answers.FOREIGN)))
-            self.silence = f"AWS cannot be reached: {reason}; look at the network, proxies and AWS_ENDPOINT_URL"
+            self.silence = f"AWS cannot be reached: {reason}; check the network, proxies and AWS_ENDPOINT_URL"
 
     def _named(self, error: AwsError) -> AwsError:
-        """What is wrong where the answer to HEAD did not say: a question whose answer has a body tells."""
+        """Return the real error if an answer to HEAD did not contain it, by a call whose answer has a body."""
         try:
             translated(lambda client: client.list_buckets(), self.client("s3"), error.call, self.mask)
         except AwsError as named:
@@ -215,13 +224,13 @@ class Account:
         return error
 
     def _renew(self, generation: int, error: AwsError, renewals: int) -> bool:
-        """Whether there is a reason to try again: other credentials, or the first time in a call."""
+        """Whether to try again: there are other credentials, or it is the first time in this call."""
         with self._lock:
             self._refuse_if_over()
             if renewals == _MOST_RENEWALS:
                 return False
             if generation != self._generation:
-                return True  # another thread has renewed them meanwhile
+                return True  # another thread has renewed them
             fresh = self._new_session()
             keys = self._keys
             with suppress(CredentialsError):
@@ -254,7 +263,7 @@ class Account:
 
 
 def _keys_of(session: Any, mask: Mask) -> tuple[str, str] | None:
-    """The session's access key and token, which are hidden from now on. Raises CredentialsError."""
+    """Return the session's access key and token, and mask them from now on. Raises CredentialsError."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
@@ -270,18 +279,18 @@ def _keys_of(session: Any, mask: Mask) -> tuple[str, str] | None:
 
 
 def _moment(value: Any) -> datetime:
-    """botocore's own parser guesses among forms, and takes three quarters of the time that a listing takes to read."""
+    """Parse a timestamp. botocore's own parser guesses among formats, which takes three quarters of the time to read a listing."""
     from botocore.utils import parse_timestamp
 
     if isinstance(value, str) and value.endswith("Z"):
-        with suppress(ValueError):  # a form that only the other one knows
+        with suppress(ValueError):  # a format that only botocore parses
             return datetime.fromisoformat(value[:-1] + "+00:00")
     moment: datetime = parse_timestamp(value)
     return moment
 
 
 def _has_own_endpoint() -> bool:
-    """Whether S3 is another's than AWS's: MinIO and the like answer to paths, and their buckets have no host names."""
+    """Whether S3 is an S3-compatible store, such as MinIO: their buckets have paths, not host names."""
     return bool(os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL"))
 
 

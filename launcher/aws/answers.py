@@ -1,8 +1,8 @@
-"""Recognise answers that are not the service's own: a login page, a proxy's error, or half of a JSON document.
+"""Recognise answers that are not from the service itself: a login page, a proxy's error, or half of a JSON document.
 
 botocore reads such an answer, if its status is 200, as one without members. These handlers of botocore's events turn it into
 a 502, the status with which a gateway reports an invalid answer: botocore then retries the call, and raises ClientError if
-no retry helps. The same handlers read pages of S3's objects, which is most of what a long listing costs.
+no retry helps. The same handlers parse pages of S3 objects, which is most of the cost of a long listing.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from html import unescape
 from typing import Any
 from xml.etree import ElementTree
 
-FOREIGN = "the answer is not AWS's; check the endpoint and proxies"
+FOREIGN = "the answer is not from AWS; check the endpoint and proxies"
 _STATUS = 502
 _OBJECT = re.compile(
     r"<Contents><Key>([^<]*)</Key><LastModified>([\d:.T-]+)Z</LastModified>(?:<(?!Size>)\w+>[^<]*</\w+>)*<Size>(\d+)</Size>"
     r"(?:<StorageClass>(\w+)</StorageClass>)?"
 )
-_REQUEST_ID = ("x-amzn-requestid", "x-amz-request-id")  # query and EC2 answers have it in the body, too
+_REQUEST_ID = ("x-amzn-requestid", "x-amz-request-id")  # query and EC2 answers have it in the body
 
 
 def refuse_foreign_answers(client: Any) -> None:
-    """Let a client of boto3 refuse such answers."""
+    """Make a boto3 client refuse such answers."""
     service = client.meta.service_model.service_id.hyphenize()
     # Wildcards come before botocore's own handler of S3's answers, which parses each one as a whole.
     client.meta.events.register("before-parse.*.*", _refuse)
@@ -58,7 +58,7 @@ def _refuse(
 
 
 def _read_objects(response_dict: dict[str, Any], customized_response_dict: dict[str, Any]) -> None:
-    """Read the objects of a page as S3 writes them, in a tenth of botocore's time; it parses the rest, and any other form."""
+    """Parse the objects of a page in the form that S3 writes, in a tenth of botocore's time; botocore parses everything else."""
     text = response_dict["body"].decode("utf-8", "replace")
     objects = _OBJECT.findall(text)
     if len(objects) != text.count("<Contents>") or not objects or "<CommonPrefixes>" in text:
@@ -82,19 +82,19 @@ def _is_whole(operation: Any, body: Any) -> bool:
     if output is None or operation.has_streaming_output:
         return True
     if all("location" in member.serialization for member in output.members.values()):
-        return True  # all of it is in the headers
-    is_policy = output.serialization.get("payload") == "Policy"  # a bucket's, the one JSON document that S3 sends
+        return True  # everything is in the headers
+    is_policy = output.serialization.get("payload") == "Policy"  # a bucket policy: the one JSON document that S3 sends
     try:
         if not is_policy and "json" not in operation.service_model.resolved_protocol:
             return ElementTree.fromstring(body) is not None
-        said = json.loads(body)
+        document = json.loads(body)
     except (ValueError, ElementTree.ParseError):
         return False
     required = {output.members[name].serialization.get("name", name) for name in output.required_members}
-    return isinstance(said, dict) and (not required or not required.isdisjoint(said))
+    return isinstance(document, dict) and (not required or not required.isdisjoint(document))
 
 
 def _pass_status_on(response: tuple[Any, Mapping[str, Any]] | None, **_: Any) -> None:
-    """Let botocore, which looks at the status of HTTP, see the one that the answer was given here."""
+    """Show botocore, which looks at the HTTP status, the status that was set here."""
     if response is not None and is_foreign(response[1]):
         response[0].status_code = _STATUS

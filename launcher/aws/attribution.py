@@ -1,4 +1,4 @@
-"""AWS's refusal of a request -> a problem at the line of the spec that is to blame, with what to do about it.
+"""Turn AWS's refusal of a request into a problem at the line of the spec that caused it, with a remedy.
 
 AWS names the member ("Value 'x' at 'resourceConfig.instanceType'") or repeats the value that it cannot use; both lead back to
 the spec.
@@ -15,37 +15,40 @@ from launcher.errors import AccountError, Problem, SpecPath
 from launcher.planning import Plan
 
 _MEMBER = re.compile(r"\bat '([A-Za-z]\w*(?:\.\w+)*)' failed")
-_SHORTEST_VALUE = 5  # characters; a shorter one stands in a message by chance
-# What AWS says (texts from public reports of CreateTrainingJob's refusals) -> what to do.
+_SHORTEST_VALUE = 5  # characters; a shorter value may occur in a message by chance
+# Texts of AWS (from public reports of CreateTrainingJob's refusals) -> remedy.
 _REMEDIES = (
     (r"assume role|assume the role", "let the role's trust policy name sagemaker.amazonaws.com, and correct role_arn"),
-    (r"No S3 objects found", "correct the URI, or put the data there; the role needs s3:ListBucket on the bucket"),
-    (r"is not authorized to perform: iam:PassRole", "ask for iam:PassRole on this role for yourself"),
+    (r"No S3 objects found", "correct the URI, or upload the data; the role needs s3:ListBucket on the bucket"),
+    (
+        r"is not authorized to perform: iam:PassRole",
+        "ask the account's administrator to allow you iam:PassRole on this role",
+    ),
     (r"is not authorized to perform", "ask the account's administrator for this permission"),
     (
         r"service limit|ResourceLimitExceeded",
-        "ask for a higher limit in Service Quotas, or use another instance type or fewer instances",
+        "request a higher limit in Service Quotas, or use another instance type or fewer instances",
     ),
-    (r"subnet", "name subnets of the job's region and account"),
-    (r"security group", "name security groups of the subnets' VPC"),
-    (r"(?i)\bimage\b.*(exist|find|found|invalid)", "correct image; it must lie in the registry of the job's region"),
-    (r"(?i)bucket", "name a bucket that exists in the job's region, and which the role may use"),
+    (r"subnet", "name subnets in the job's region and account"),
+    (r"security group", "name security groups in the subnets' VPC"),
+    (r"(?i)\bimage\b.*(exist|find|found|invalid)", "correct image; it must be in a registry of the job's region"),
+    (r"(?i)bucket", "name a bucket that exists in the job's region and that the role may use"),
     (r"(?i)capacity", "try again later, or in another zone or with another instance type"),
 )
 
 
 def placed(error: AwsError, plan: Plan) -> AccountError:
-    """The refusal as one problem with its place."""
+    """Return the refusal as one problem with its place in the spec."""
     message = str(error)
-    path = _to_blame(message, error.code, plan.masked_request())  # AWS's words have passed the account's mask
-    remedy = next((text for pattern, text in _REMEDIES if re.search(pattern, message)), None)
+    path = _to_blame(message, error.code, plan.masked_request())  # the account has masked AWS's message
+    remedy = next((each for pattern, each in _REMEDIES if re.search(pattern, message)), None)
     place = plan.origin.place(path) if path else ()
-    said = f"AWS refused: {message}" + (f"; {remedy}" if remedy else "")
-    return AccountError([Problem(place, said, "aws-refused", location=plan.spec.locate(place) if place else None)])
+    text = f"AWS refused: {message}" + (f"; {remedy}" if remedy else "")
+    return AccountError([Problem(place, text, "aws-refused", location=plan.spec.locate(place) if place else None)])
 
 
 def _to_blame(message: str, code: str, request: Mapping[str, Any]) -> SpecPath:
-    """The place in the request that the message speaks of; empty where it tells of none."""
+    """Return the request member that the message is about; empty if it names none."""
     if named := _MEMBER.search(message):
         return _member_path(named[1].split("."), request)
     if code == "ResourceLimitExceeded":
@@ -56,7 +59,7 @@ def _to_blame(message: str, code: str, request: Mapping[str, Any]) -> SpecPath:
 
 
 def _member_path(words: list[str], request: Mapping[str, Any]) -> SpecPath:
-    """`inputDataConfig.1.member.channelName` as a place in the request; lists are counted from 1 there."""
+    """Return `inputDataConfig.1.member.channelName` as a path in the request; AWS counts lists from 1."""
     path: list[str | int] = []
     value: Any = request
     for word in words:

@@ -1,8 +1,8 @@
 """Upload the code to its place in S3 before the request is sent.
 
-The place's name is the code's digest, so an object that is there whole is right. Whether it is whole, S3 says: it keeps the
-SHA-256 of what it received, and we keep beside it, in the object's metadata, the one of what we meant to send. (The archive's
-bytes themselves can differ between versions of zlib.)
+The place is named for the code's digest, so a complete object is a correct one. S3 shows whether an object is complete: it
+stores the SHA-256 of what it received, and the object's metadata holds that of what we sent. (The bytes of the archive can
+differ between versions of zlib.)
 """
 
 from __future__ import annotations
@@ -24,12 +24,17 @@ from launcher.errors import RefusedError
 from launcher.planning import Plan
 from launcher.s3.uri import parse_s3_uri
 
-_MEANT = "launcher-content"  # in the object's metadata: its length and SHA-256 as they were meant to be
+_CONTENT = "launcher-content"  # in the object's metadata: length and SHA-256 of what was sent
 _PIECE = 1 << 20  # bytes
 
 
 def upload_code(plan: Plan, account: Account, console: Console) -> None:
-    """Upload what of the plan's code is not at its place. Raises AwsError or RefusedError; nothing is half there then."""
+    """Upload those parts of the plan's code that are not in S3 yet.
+
+    Raises:
+        AwsError: AWS refused the upload; no incomplete object is left.
+        RefusedError: The code cannot be read, or its bucket cannot be used.
+    """
     if plan.code is None or plan.code_uri is None:
         return
     place = parse_s3_uri(plan.code_uri)
@@ -51,7 +56,7 @@ def upload_code(plan: Plan, account: Account, console: Console) -> None:
 
 
 def _written(code: CodeArchive, file: Path) -> Path:
-    """One of the two objects, as a file to send. Raises RefusedError if the disk is full, or the code has changed."""
+    """Write one of the two objects to a file. Raises RefusedError if the disk is full, or the code has changed."""
     try:
         with file.open("wb") as target:
             if file.name == contract.BOOT_FILE:
@@ -65,28 +70,28 @@ def _written(code: CodeArchive, file: Path) -> Path:
 
 
 def _is_whole(account: Account, bucket: str, key: str) -> bool:
-    """Whether the object is there as it was meant to be; one without a checksum is uploaded again."""
+    """Whether the object exists as it was sent; one without a checksum is uploaded again."""
     try:
         head = account.call("s3", "head_object", Bucket=bucket, Key=key, ChecksumMode="ENABLED")
     except AwsError as error:
         if error.status == 404:
             return False
-        if error.status == 403:  # without s3:ListBucket, S3 says so of what is missing too; the upload will tell
+        if error.status == 403:  # without s3:ListBucket, S3 denies a missing object too; the upload will show it
             return False
         raise _refused(error, bucket) from None
     kept = head.get("ChecksumSHA256")
-    return kept is not None and f"{head['ContentLength']} {kept}" == head.get("Metadata", {}).get(_MEANT)
+    return kept is not None and f"{head['ContentLength']} {kept}" == head.get("Metadata", {}).get(_CONTENT)
 
 
 def _put(
     account: Account, bucket: str, key: str, file: Path, encryption: dict[str, str], advance: Callable[[int], None]
 ) -> None:
-    """One PUT, after which the object is there whole or not at all, in a thread that Ctrl-C need not wait for."""
+    """Send one PUT, after which the object is complete or absent, in a thread that Ctrl-C need not wait for."""
     size, sha256 = file.stat().st_size, _sha256(file)
-    checked = {"ChecksumAlgorithm": "SHA256", "ChecksumSHA256": sha256, "Metadata": {_MEANT: f"{size} {sha256}"}}
+    checked = {"ChecksumAlgorithm": "SHA256", "ChecksumSHA256": sha256, "Metadata": {_CONTENT: f"{size} {sha256}"}}
 
     def send(client: Any, body: _Counted) -> None:
-        body.seek(0)  # an attempt that failed has left it at its end
+        body.seek(0)  # a failed attempt leaves it at its end
         client.put_object(Bucket=bucket, Key=key, Body=body, ContentLength=size, **checked, **encryption)
 
     def upload() -> None:
@@ -100,7 +105,7 @@ def _put(
 
 
 def _sha256(file: Path) -> str:
-    """As S3 writes it."""
+    """Return the SHA-256 as S3 writes it."""
     sha = hashlib.sha256()
     with file.open("rb") as content:
         while piece := content.read(_PIECE):
@@ -109,30 +114,30 @@ def _sha256(file: Path) -> str:
 
 
 class _Counted(io.FileIO):
-    """Tells how far it has been read; back, too, where it is read once for its checksum and again to be sent."""
+    """A file that reports how far it has been read, also after seeking back: it is read for its checksum and again to be sent."""
 
     def __init__(self, file: Path, advance: Callable[[int], None]) -> None:
         super().__init__(file)
-        self._advance, self._told = advance, 0
+        self._advance, self._reported = advance, 0
 
     def read(self, size: int | None = -1, /) -> bytes:
         data = super().read(size)
-        self._tell_progress()
+        self._report()
         return data
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
         place = super().seek(offset, whence)
-        if whence == 0:  # else it is only measured
-            self._tell_progress()
+        if whence == 0:  # otherwise the caller only measures the size
+            self._report()
         return place
 
-    def _tell_progress(self) -> None:
-        self._advance(self.tell() - self._told)
-        self._told = self.tell()
+    def _report(self) -> None:
+        self._advance(self.tell() - self._reported)
+        self._reported = self.tell()
 
 
 def _encryption(plan: Plan) -> dict[str, str]:
-    """The outputs' key is the code's as well: who wants the one encrypted wants the other so."""
+    """Encrypt the code with the key of the outputs, if there is one."""
     key = plan.request.get("OutputDataConfig", {}).get("KmsKeyId")
     return {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": key} if key else {}
 
@@ -142,7 +147,7 @@ def _refused(error: AwsError, bucket: str) -> Exception:
         return error
     if error.status in (403, 404) or error.code == "NoSuchBucket":
         return RefusedError(
-            f"the code cannot be uploaded to bucket {bucket}: {error}; the bucket must exist and let you write,"
-            " or let code.s3_uri name another place"
+            f"the code cannot be uploaded to bucket {bucket}: {error}; create the bucket or ask for write access,"
+            " or set code.s3_uri to another place"
         )
     return error

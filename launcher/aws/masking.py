@@ -1,9 +1,9 @@
-"""What must never be said: the account's own keys, and settings that came from the environment or are named like secrets.
+"""Mask what must never be shown: the account's own keys, and settings from the environment or with names like secrets.
 
-AWS repeats what it was sent: whole, cut, folded into one line, or escaped as JSON, HTML or a URL. So the text and each value
-are compared without white space and escapes, before anything of ours cuts or folds the text, and of a long value its
-parts are hidden as well. Every answer of AWS's that people see passes here: refusals in `account`, the reasons that a job
-gives in `jobs.lookup`. The lines that a job itself has printed are its user's, and are shown as they are.
+AWS repeats what it was sent: whole, cut, folded into one line, or escaped as JSON, HTML or a URL. So texts and values are
+compared without white space and escapes, before our own code cuts or folds the text, and parts of long values are masked too.
+Every answer of AWS that users see passes through here: refusals in `account`, the failure reasons of jobs in `jobs.lookup`.
+Lines that a job printed belong to its user and are shown unchanged.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # of snake_case, kebab-case
 _ONE_UNIT = re.compile(
     r"\s+|\\u[0-9a-fA-F]{4}|\\[nrt\"'\\/]|&(?:#\d+|#x[0-9a-fA-F]+|[a-zA-Z]+);|(?:%[0-9a-fA-F]{2})+|.", re.DOTALL
 )
-_ESCAPES = {"n": "", "r": "", "t": ""}  # white space, which is left out; of others the character stays
-_PART = 12  # characters of a long value that are hidden where they stand alone
-_LONG = 16
-_SHORT = 4  # characters; a shorter value is hidden only where it is a word, since it stands in others by chance
+_ESCAPES = {"n": "", "r": "", "t": ""}  # white space is dropped; other escaped characters are kept
+_PART = 12  # characters; such parts of a long value are masked too
+_LONG = 16  # characters of a long value
+_SHORT = 4  # characters; a shorter value is masked only as a whole word, since it occurs in others by chance
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a setting of this name is likely to hold a secret: `api-key`, `HF_TOKEN`, `dbPassword`; not `max_tokens`."""
+    """Whether a setting with this name probably holds a secret: `api-key`, `HF_TOKEN`, `dbPassword`; not `max_tokens`."""
     return any(word.lower().endswith(_SECRET_WORDS) for word in _WORD.findall(name))
 
 
 def settings_to_hide(request: Mapping[str, Any]) -> dict[tuple[str, str], str]:
-    """Of a job that ran, nobody knows which settings were secrets: all of Environment, and hyperparameters named like them.
+    """Return the settings of a past job that may be secrets, by (member, name).
 
-    (member, name) -> the value.
+    It is not known which were, so these are all of Environment, and the hyperparameters with names like secrets.
     """
     environment, hyperparameters = request.get("Environment") or {}, request.get("HyperParameters") or {}
     return {("Environment", name): str(value) for name, value in environment.items()} | {
@@ -46,18 +46,18 @@ def settings_to_hide(request: Mapping[str, Any]) -> dict[tuple[str, str], str]:
 
 
 class Mask:
-    """Knows what is to be hidden, and what stands in its place."""
+    """The secrets to mask, and the text to show in their place."""
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
 
     def add(self, value: str, shown: str = HIDDEN) -> None:
-        """Hide this value from now on; where it was, `shown` will stand."""
+        """Mask this value from now on, and show `shown` in its place."""
         if value.strip() and value != shown:
             self._known.setdefault(value, shown)
 
     def apply(self, text: str) -> str:
-        """The text without what is hidden."""
+        """Return the text with all secrets masked."""
         if not text or not self._known:
             return text
         found: list[tuple[int, int, str]] = []
@@ -76,7 +76,7 @@ class Mask:
 
 
 def _view(text: str, *, decode: bool) -> tuple[str, list[tuple[int, int]]]:
-    """The text without white space, and where in it each character that is left has stood."""
+    """Return the text without white space, and the span in it that each remaining character came from."""
     characters: list[str] = []
     spans: list[tuple[int, int]] = []
     for unit in _ONE_UNIT.finditer(text) if decode else re.finditer(r"\S", text):
@@ -103,7 +103,7 @@ def _decoded(unit: str) -> str:
 
 
 def _places(text: str, value: str) -> Iterator[tuple[int, int]]:
-    """Where the value stands in the text, or, of a long one, so much that it can be nothing else."""
+    """Yield the spans of a value in the text; of a long value also those of its parts."""
     at = text.find(value)
     while at >= 0:
         yield at, at + len(value)
@@ -117,7 +117,7 @@ def _places(text: str, value: str) -> Iterator[tuple[int, int]]:
 
 
 def _replaced(text: str, found: list[tuple[int, int, str]]) -> str:
-    """The text with each run of what was found, overlapping or touching, replaced by what stands for its longest part."""
+    """Replace each run of overlapping or touching spans by the text for its longest part."""
     pieces, done = [], 0
     found.sort(key=lambda each: (each[0], -each[1]))
     index = 0

@@ -1,4 +1,4 @@
-"""AWS's refusals, and its silence, as errors of ours in one clear line, with nothing in them that is to be hidden."""
+"""AWS's refusals, and missing answers, as our own errors: one clear line each, with secrets masked."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _NO_ANSWER = 0
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired", "InvalidToken")
 _DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403")
 _THROTTLED = ("Throttling", "ThrottlingException", "TooManyRequestsException", "RequestLimitExceeded", "SlowDown")
-_RENEW = "renew them (`aws sso login`, or where else you have them from)"
+_RENEW = "renew them (`aws sso login`, or however you obtained them)"
 HAVE_EXPIRED = f"the AWS credentials have expired; {_RENEW}"
 
 
 def is_expired(code: str) -> bool:
-    """Whether this code of AWS's says that the credentials have expired."""
+    """Whether this AWS code means that the credentials have expired."""
     return code in _EXPIRED
 
 
@@ -29,80 +29,85 @@ class AwsError(RefusedError):
     def __init__(self, message: str, *, call: str, code: str = "", status: int = _NO_ANSWER) -> None:
         super().__init__(message)
         self.call = call  # as IAM writes it: `sagemaker:CreateTrainingJob`
-        self.code = code  # AWS's own: `ResourceInUse`; empty where no answer came
-        self.status = status  # HTTP's; 0 where no answer came
-        self.was_in_doubt = False  # whether an earlier attempt of this call may have had its effect
+        self.code = code  # AWS's own: `ResourceInUse`; empty if there was no answer
+        self.status = status  # HTTP status; 0 if there was no answer
+        self.was_in_doubt = False  # whether an earlier attempt of this call may have taken effect
 
     @property
     def is_denied(self) -> bool:
-        """Whether the caller may not ask this."""
+        """Whether the caller lacks the permission."""
         return self.code in _DENIED
 
     @property
     def is_expired(self) -> bool:
-        """Whether the credentials are no longer good, or not to be had, so that nothing else can be asked either."""
+        """Whether the credentials have expired or cannot be found, so that no other call will be answered either."""
         return self.code in _EXPIRED
 
     @property
     def is_missing(self) -> bool:
-        """Whether there is no such thing; DescribeTrainingJob reports that as a ValidationException."""
+        """Whether the resource does not exist; DescribeTrainingJob reports that as a ValidationException."""
         return self.code in ("ResourceNotFound", "ResourceNotFoundException") or (
             self.code == "ValidationException" and "not found" in str(self)
         )
 
     @property
     def is_nameless(self) -> bool:
-        """Whether an answer to HEAD, which has no body, leaves open what is wrong; expired credentials look so, too."""
+        """Whether an answer to HEAD, which has no body, leaves the cause open; expired credentials look so too."""
         return self.status == 400 and self.code == "400"
 
     @property
     def is_throttled(self) -> bool:
-        """Whether it was asked too often, and may be asked again later."""
+        """Whether there were too many calls; the same call may succeed later."""
         return self.code in _THROTTLED
 
     @property
     def is_unanswered(self) -> bool:
-        """Whether no answer came, or one that the service did not mean."""
+        """Whether there was no answer, or not one from the service."""
         return self.status == _NO_ANSWER or self.status >= 500
 
     @property
     def may_have_happened(self) -> bool:
-        """Whether the call may have had its effect, now or in an earlier attempt whose answer was lost."""
+        """Whether the call may have taken effect, now or in an earlier attempt whose answer was lost."""
         return self.is_unanswered or self.was_in_doubt
 
     @property
     def is_passing(self) -> bool:
-        """Whether the same question may well be answered some time later."""
+        """Whether the same call may well succeed later."""
         return self.is_throttled or self.is_unanswered
 
 
 class CredentialsError(AwsError):
-    """Nothing can be asked: the credentials have expired, or there is none that could be had."""
+    """No call can be made: the credentials have expired, or there are none."""
 
     is_expired = True
     is_unanswered = False
 
 
 def expired(error: AwsError) -> CredentialsError:
-    """The refusal, called what it is."""
-    return CredentialsError(f"{HAVE_EXPIRED}. AWS said: {error}", call=error.call, code=error.code, status=400)
+    """Return the refusal as an error that names expired credentials."""
+    return CredentialsError(f"{HAVE_EXPIRED}. AWS reported: {error}", call=error.call, code=error.code, status=400)
 
 
 def translated(do: Callable[[Any], Any], client: Any, call: str, mask: Mask) -> Any:
-    """What `do` gives, which gets the client. Raises AwsError, and CredentialsError where there are no credentials to sign with."""
+    """Return what `do` returns for the client.
+
+    Raises:
+        AwsError: AWS refused, or did not answer.
+        CredentialsError: There are no credentials to sign with.
+    """
     from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
     from botocore.parsers import ResponseParserError
 
     try:
         return do(client)
     except ClientError as error:
-        said = error.response.get("Error", {})
-        code, status = said.get("Code") or "", error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        text = mask.apply(str(said.get("Message") or code))
+        details = error.response.get("Error", {})
+        code, status = details.get("Code") or "", error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        text = mask.apply(str(details.get("Message") or code))
         if not text or "<?xml" in text or text.lstrip().startswith("<"):
             text, code = f"{FOREIGN} (HTTP {status})", ""
-        said_by = f" [{one_line(code)}]" if code else ""
-        raise AwsError(f"{call}: {one_line(text)}{said_by}", call=call, code=code, status=status) from None
+        suffix = f" [{one_line(code)}]" if code else ""
+        raise AwsError(f"{call}: {one_line(text)}{suffix}", call=call, code=code, status=status) from None
     except ParamValidationError as error:  # it was not sent
         text = one_line(mask.apply(str(error)))
         raise AwsError(f"{call}: {text}", call=call, code="ParamValidation", status=400) from None
@@ -115,7 +120,7 @@ def translated(do: Callable[[Any], Any], client: Any, call: str, mask: Mask) -> 
 
 
 def of_credentials(error: Exception) -> bool:
-    """Whether what botocore says is that there are no credentials to sign with."""
+    """Whether botocore found no credentials to sign with."""
     from botocore import exceptions
 
     kinds = (
@@ -131,14 +136,16 @@ def of_credentials(error: Exception) -> bool:
 
 
 def no_credentials(error: Exception, mask: Mask) -> CredentialsError:
-    """That there are none, in our words."""
+    """Return the error for missing credentials."""
     if type(error).__name__ in ("NoCredentialsError", "PartialCredentialsError"):
-        text = "no AWS credentials found; configure them (`aws configure`, `aws sso login`), or name a profile with profile:"
+        text = (
+            "no AWS credentials found; configure them (`aws configure`, `aws sso login`), or set profile: in the spec"
+        )
         return CredentialsError(text, call="", code="NoCredentials")
     text = one_line(mask.apply(str(error)))
     return CredentialsError(f"there are no AWS credentials: {text}; {_RENEW}", call="", code="CredentialRetrieval")
 
 
 def one_line(text: object) -> str:
-    """On one line, without what a terminal would take for orders."""
+    """Return the text on one line, without characters that control a terminal."""
     return " ".join("".join(char if char.isprintable() else " " for char in str(text)).split()).rstrip(".")

@@ -1,6 +1,6 @@
-"""Work in threads that nobody has to wait for: a question that hangs must not keep the command from ending.
+"""Daemon threads for calls that may hang: a hanging call must not keep the command from ending.
 
-A pool of `concurrent.futures` is waited for when Python ends, whatever its threads hang on; daemon threads are not.
+At exit Python waits for the threads of a `concurrent.futures` pool, whatever they hang on; it does not wait for daemon threads.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _Out = TypeVar("_Out")
 
 
 def start(work: Callable[[], _Out]) -> Future[_Out]:
-    """Do the work in a thread of its own; what it gives or raises comes with the future."""
+    """Run a function in a daemon thread and return a Future."""
     outcome: Future[_Out] = Future()
 
     def run() -> None:
         try:
             outcome.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - raised again where the future is asked
+        except BaseException as error:  # noqa: BLE001 - raised again by Future.result
             outcome.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()
@@ -33,7 +33,13 @@ def start(work: Callable[[], _Out]) -> Future[_Out]:
 
 
 class Turns:
-    """Lets so many threads go on at once; of those that wait, the one of the lowest rank, and of these the first to come."""
+    """Limit how many threads work at the same time.
+
+    Of the waiting threads the one with the lowest rank is next, and among equals the first to come.
+
+    Args:
+        at_once: How many threads may work at the same time.
+    """
 
     def __init__(self, at_once: int) -> None:
         self._free = at_once
@@ -43,7 +49,7 @@ class Turns:
 
     @contextmanager
     def take(self, rank: int) -> Iterator[None]:
-        """Wait for the turn, and have it while inside."""
+        """Wait for a turn and hold it inside the block."""
         with self._changed:
             mine = (rank, next(self._numbers))
             heapq.heappush(self._waiting, mine)
@@ -60,7 +66,7 @@ class Turns:
 
 
 def at_once(work: Callable[[_In], _Out], items: Sequence[_In], threads: int = 32) -> Iterator[tuple[_In, Future[_Out]]]:
-    """Do the work for each item, several at a time; each item with its outcome, as they are done."""
+    """Run `work` for each item in several threads, and yield each item with its future as it is done."""
     outcomes: dict[Future[_Out], _In] = {Future(): item for item in items}
     waiting: queue.SimpleQueue[tuple[Future[_Out], _In]] = queue.SimpleQueue()
     for pair in outcomes.items():
@@ -74,7 +80,7 @@ def at_once(work: Callable[[_In], _Out], items: Sequence[_In], threads: int = 32
                 return
             try:
                 outcome.set_result(work(item))
-            except BaseException as error:  # noqa: BLE001 - raised again where the future is asked
+            except BaseException as error:  # noqa: BLE001 - raised again by Future.result
                 outcome.set_exception(error)
 
     for _ in range(min(threads, len(items))):

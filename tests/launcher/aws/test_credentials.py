@@ -127,7 +127,7 @@ def test_an_input_that_boto3_refuses_was_not_sent(aws: StandIn) -> None:
 def test_refusal_that_is_not_aws_is_named_so(aws: StandIn) -> None:
     for message in ("<?xml version='1.0'?><Error/>", "<html>", ""):
         aws.refuse("sts:GetCallerIdentity", "", message)
-        with pytest.raises(AwsError, match="the answer is not AWS's"):
+        with pytest.raises(AwsError, match="the answer is not from AWS"):
             Account().call("sts", "get_caller_identity")
 
 
@@ -142,7 +142,7 @@ def test_answer_that_is_not_the_services_is_retried_and_then_refused(aws: StandI
     assert {**again, "ResponseMetadata": None} == {**whole, "ResponseMetadata": None}
     aws.fault(kind, f"{service}:*", count=-1)
     # botocore itself recognises half of an XML document, and only of S3's.
-    with pytest.raises(AwsError, match=r"the answer is not AWS's; check the endpoint|\[500\]") as caught:
+    with pytest.raises(AwsError, match=r"the answer is not from AWS; check the endpoint|\[500\]") as caught:
         account.call(service, operation, **parameters)
     assert caught.value.is_passing
 
@@ -151,13 +151,13 @@ def test_answer_that_is_not_the_services_is_retried_and_then_refused(aws: StandI
 def test_login_page_in_place_of_an_object_is_not_believed(aws: StandIn, operation: str) -> None:
     aws.client("s3").create_bucket(Bucket="data")
     aws.fault("html", "s3:*", count=-1)
-    with pytest.raises(AwsError, match="the answer is not AWS's"):
+    with pytest.raises(AwsError, match="the answer is not from AWS"):
         Account().call("s3", operation, Bucket="data", Key="a", **({"Body": b"b"} if "put" in operation else {}))
 
 
 def test_login_page_in_place_of_every_answer_is_nobody_to_ask(aws: StandIn) -> None:
     aws.fault("html", "*", count=-1)
-    with pytest.raises(RefusedError, match="AWS cannot be reached: the answer is not AWS's"):
+    with pytest.raises(RefusedError, match="AWS cannot be reached: the answer is not from AWS"):
         checked(CHANNELS, checks=CHECKS)
 
 

@@ -233,7 +233,7 @@ def test_who_may_not_describe_can_submit(aws: StandIn, plan: launcher.Plan) -> N
             "ValidationException",
             'No S3 objects found under S3 URL "s3://mine/train/" given in input data source.',
             "job.yaml:12:3: channels.train.s3_uri",
-            "put the data there",
+            "upload the data",
         ),
         (
             "ValidationException",
