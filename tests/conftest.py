@@ -45,7 +45,7 @@ def own_listings() -> Iterator[None]:
 
 @pytest.fixture
 def fuse() -> None:
-    """Needs a FUSE tool; where it is missing, CI fails and a laptop skips."""
+    """Require a FUSE tool; without one, CI fails and a laptop skips the test."""
     missing = [what for tool, what in OPTIONAL.items() if shutil.which(tool) is None]
     if not os.path.exists("/dev/fuse"):  # noqa: PTH110 - a device, not a file
         missing.append("/dev/fuse")

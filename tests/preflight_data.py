@@ -52,7 +52,7 @@ def checked(overlay: str, account: Account | None = None, **options: Any) -> Rep
 
 
 def with_data(aws: aws_stand_in.StandIn) -> Any:
-    """Four objects in one bucket, none in another, a bucket elsewhere, and somebody else's; S3's client."""
+    """Create four objects in a bucket, an empty one, one in another region and another account's; return S3's client."""
     s3, west = aws.client("s3"), aws.client("s3", "eu-west-1")
     for bucket in ("data", "out"):
         s3.create_bucket(Bucket=bucket)
@@ -95,7 +95,7 @@ class Broken(NamedTuple):
 
 
 class Altered(Account):
-    """The account, except that the answers of some operations are changed to what the stand-in cannot be told to send."""
+    """The account with some operations' responses changed to ones that the stand-in cannot send."""
 
     def __init__(self, answers: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]]) -> None:
         super().__init__(region="us-east-1")

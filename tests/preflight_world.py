@@ -214,7 +214,7 @@ def a_rule(port: int, last: int, group: str, cidr: str) -> dict[str, Any]:
 
 @contextmanager
 def a_world(stand_in: aws_stand_in.StandIn) -> Iterator[World]:
-    """One account for all tests of a module, since it takes a second to set up; this process finds it where it looks for AWS."""
+    """Set up one account for all tests of a module, since it takes a second; this process uses it as AWS."""
     with pytest.MonkeyPatch.context() as patch:
         for variable in [variable for variable in os.environ if variable.startswith("AWS_")]:
             patch.delenv(variable)

@@ -2,10 +2,10 @@
 
     <python of SDK v2 or v3> sdk_proof.py FOLDER NAME...
 
-Each FOLDER/*.yaml is a spec; each FOLDER/*.json holds InputDataConfig entries, for what no spec says; FOLDER/example.py is run
-as it stands. The specs are handed to every trainer that the SDK has; a ModelTrainer brings code of its own for those NAMEd.
-FOLDER/found then holds what each did: {file: {trainer: {"sent": request} or {"refused": why}}}. A request is the body
-of CreateTrainingJob as it left, caught by botocore's own event: moto answers it, but forgets its Environment.
+Each FOLDER/*.yaml is a spec; each FOLDER/*.json has InputDataConfig entries that no spec can express; FOLDER/example.py is run
+as it is. The specs are passed to every trainer of the SDK; a ModelTrainer has its own code for the specs of each NAME.
+FOLDER/found then has the results: {file: {trainer: {"sent": request} or {"refused": why}}}. A request is the body of
+CreateTrainingJob as it was sent, caught by botocore's event: moto answers it, but loses its Environment.
 
 The SDK uploads code, asks STS at AWS's own address whatever AWS_ENDPOINT_URL says, and sends telemetry. So this process can
 reach nothing but this machine, and starts only in a folder made for it.

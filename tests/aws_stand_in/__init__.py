@@ -8,22 +8,22 @@ By hand: `python -m aws_stand_in --port 0`, from `tests`. Every request that is 
 
 It answers itself, as the AWS API reference and the developer guides describe it (each module names its pages):
 
-- sagemaker: training jobs (create, describe, list, stop, tags), whose life a test moves on by hand or by a script;
+- sagemaker: training jobs (create, describe, list, stop, tags), which a test advances by hand or by a script;
 - logs: DescribeLogStreams, GetLogEvents, FilterLogEvents of `/aws/sagemaker/TrainingJobs`, with late and throttled answers;
 - iam: SimulatePrincipalPolicy, from the policies that moto holds; service-quotas; fsx: DescribeFileSystems; pricing: GetProducts;
-- s3: buckets of other regions (301) and of other people (403); ecr: images of other accounts; kms: keys of other accounts (denied).
+- s3: buckets of other regions (301) and other accounts (403); ecr: images of other accounts; kms: keys of other accounts (denied).
 
-And it does on command what AWS does on a bad day (`faults`), and keeps a record of every call (`calls`).
+It fails on command as AWS can (`faults`), and records every call (`calls`).
 
-Tests order by `StandIn`'s methods; over HTTP the same orders are POST /_stand_in/<order> with JSON: `reset`, `advance`, `calls`,
+Tests call `StandIn`'s methods; over HTTP the same orders are POST /_stand_in/<order> with JSON: `reset`, `advance`, `calls`,
 `calls/clear`, `faults`, `faults/clear`, `rate`, `sagemaker/script`, `sagemaker/jobs/NAME`, `sagemaker/jobs/NAME/step`,
 `sagemaker/requests`, `logs/append`, `logs/delay`, `logs/empty_every`, `s3/bucket`, `s3/objects`, `service-quotas/quota`,
-`fsx/file_system`, `ecr/image`, `pricing/price`, `pricing/product`. `running` shows what each one takes.
+`fsx/file_system`, `ecr/image`, `pricing/price`, `pricing/product`. `running` shows the parameters of each.
 
-Where it differs from AWS: nobody's signature or permission is checked, unless a test says what is denied; one account, and job
-names are unique over all regions; a job does nothing, reads no data and costs nothing; validation is that of single members
-(type, bounds, enumeration, pattern), not of members against each other; quotas and prices are numbers made up, and no quota is
-enforced; listing and describing are consistent at once, where AWS's can lag. Policies are judged by a subset, named in `iam`.
+It differs from AWS: it checks no signature, and no permission unless a test denies one; it has one account, and job names are
+unique over all regions; a job does nothing, reads no data and costs nothing; it validates single members (type, bounds,
+enumeration, pattern), not members against each other; quotas and prices are invented, and no quota is enforced; listing and
+describing are consistent immediately, while AWS's can lag. Policies are evaluated by a subset, described in `iam`.
 """
 
 from aws_stand_in.running import StandIn, running

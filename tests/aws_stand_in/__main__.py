@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def _port_of(lines: IO[str]) -> int:
-    """The port that moto says it listens on. Exits where it says none."""
+    """Return the port that moto reports. Exits if it reports none."""
     said = []
     for line in lines:
         said.append(line)

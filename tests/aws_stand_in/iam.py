@@ -202,7 +202,7 @@ def _applies(statement: Mapping[str, Any], action: str, resource: str) -> bool:
 
 
 def _holds(statement: Mapping[str, Any], context: Mapping[str, list[str]], missing: list[str]) -> bool:
-    """Whether all conditions hold; the keys that nobody gave are added to `missing`."""
+    """Return whether all conditions hold; add the keys that the context lacks to `missing`."""
     holds = True
     for operator, keys in statement.get("Condition", {}).items():
         base = operator.removesuffix("IfExists")
@@ -232,7 +232,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _written(action: str, judged: list[tuple[str, Judged]]) -> str:
-    """One EvaluationResult; missing context stands with the resources where resources were named, else with the action."""
+    """Return one EvaluationResult; missing context is listed per resource if resources were named, else for the action."""
     is_everything = [resource for resource, _ in judged] == ["*"]
     specific = "".join(
         f"<member><EvalResourceName>{escape(resource)}</EvalResourceName><EvalResourceDecision>{decision}"

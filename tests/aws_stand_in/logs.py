@@ -225,7 +225,7 @@ def _limit(said: dict[str, Any]) -> int:
 
 
 def _place(token: str) -> tuple[int, int]:
-    digits = token[2:].partition("/")[0]  # behind it stands what makes two tokens of the same place differ
+    digits = token[2:].partition("/")[0]  # the rest makes two tokens of the same place differ
     if len(digits) != 56 or not digits.isdecimal():
         raise Refusal("InvalidParameterException", "The specified nextToken is invalid.")
     return int(digits[:14]), int(digits[14:])

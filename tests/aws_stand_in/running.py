@@ -137,7 +137,7 @@ class StandIn:
     # What AWS holds
 
     def bucket(self, name: str, *, region: str | None = None, forbidden: bool = False) -> None:
-        """Say where a bucket lies, or that it is somebody else's."""
+        """Set a bucket's region, or make it another account's."""
         self.order("s3/bucket", name=name, region=region, forbidden=forbidden)
 
     def objects(self, bucket: str, **said: Any) -> None:

@@ -1,8 +1,8 @@
-"""What moto's S3 does not do: a bucket that lies in another region than it was asked in, or that is somebody else's.
+"""S3's responses that moto lacks: for a bucket in another region than the request's, or of another account.
 
-HEAD gives 301 or 403 without a body, both with `x-amz-bucket-region`; other methods S3's error with it. A bucket made through
-the stand-in lies where it was made; `bucket` says otherwise.
-A SHA-256 that is sent with an object is compared with the one of its content.
+HEAD returns 301 or 403 without a body, both with `x-amz-bucket-region`; other methods return S3's error with it. A bucket
+created through the stand-in is in the region of the request, unless `bucket` sets another.
+A SHA-256 that is sent with an object is compared with that of its content.
 boto3 follows a 301 to the right region by itself. Objects too many or too big to store: see `s3_listing`.
 
 Source: S3's API reference (HeadBucket, "Error responses": PermanentRedirect, AccessDenied).
@@ -105,7 +105,7 @@ class Buckets:
         return self._listings[bucket].page(bucket, call.parameters)
 
     def seen(self, call: Call, answer: Answer) -> None:
-        """Learn where a new bucket lies."""
+        """Record the region of a new bucket."""
         if call.name == "s3:CreateBucket" and answer.status == 200:
             constraint = _CONSTRAINT.search(call.body)
             self._regions[call.parameters["Bucket"]] = constraint[1].decode() if constraint else "us-east-1"

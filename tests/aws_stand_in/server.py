@@ -108,7 +108,7 @@ class _Handler(BaseHTTPRequestHandler):
                 parts.append(self.rfile.read(size))
                 self.rfile.readline()
             while self.rfile.readline().strip():
-                pass  # trailers, which nobody here reads
+                pass  # trailers, which no service here reads
             return b"".join(parts)
         return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 

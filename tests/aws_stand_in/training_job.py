@@ -53,7 +53,7 @@ class Step:
     message: str | None = None
     reason: str | None = None  # FailureReason
     metrics: dict[str, float] = field(default_factory=dict)  # FinalMetricDataList
-    billable: int | None = None  # BillableTimeInSeconds, where it is not the training time
+    billable: int | None = None  # BillableTimeInSeconds, if it differs from the training time
     describe: dict[str, Any] = field(default_factory=dict)  # members of Describe's answer, as they shall be
 
 
@@ -193,7 +193,7 @@ class Job:
         return said
 
     def _interrupted(self) -> float:
-        """Seconds between a spot interruption and the next training, which nobody pays."""
+        """Return the seconds between spot interruptions and the next training, which are not billed."""
         return sum(
             float(entry.get("EndTime", entry["StartTime"]) - entry["StartTime"])
             for entry in self.transitions

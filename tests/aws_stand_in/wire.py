@@ -78,7 +78,7 @@ def session() -> botocore.session.Session:
 
 
 def read_call(method: str, target: str, headers: Message[str, str], body: bytes) -> Call:
-    """The call that a request is; what nobody knows is taken for S3's, as moto does."""
+    """Return the call of a request; an unknown one is treated as S3's, as by moto."""
     parts = urlsplit(target)
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
     credential = query.get("X-Amz-Credential")

@@ -35,7 +35,7 @@ def measure(megabytes: int = 256) -> list[Row]:
     """Rows of the table for tar of 100 KB members, ours and webdataset's own, and RecordIO of 100 KB, 1 KB and varied lengths.
 
     webdataset's writer puts a pax header before every member, for the fractions of its time.
-    The SDK's loop runs in the environment that LAUNCHER_SDK_V2_PYTHON names, and is left out where it is not set.
+    The SDK's loop runs in the environment that LAUNCHER_SDK_V2_PYTHON names, and is left out if it is not set.
     """
     rows = []
     with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
@@ -96,7 +96,7 @@ def _recordio(folder: Path, work: str, payloads: Iterable[bytes], *, small: bool
 
 
 def _once_open(path: Path, folder: Path, read: Callable[[Any], object]) -> float:
-    """Seconds from when the FIFO is open, as the SDK's loop counts them: starting `cat` is nobody's affair."""
+    """Return the seconds from the opening of the FIFO, as the SDK's loop counts them, without the start of `cat`."""
     seconds = 0.0
 
     def timed(stream: Any) -> None:

@@ -10,7 +10,7 @@ from entrypoints.job.environment import Environment, load_environment
 
 
 def mounted_job(root: Path, content_type: str | None, mode: str = "File") -> Environment:
-    """The job below `root`, whose channel `train` lies in `train_folder(root)`, which is made."""
+    """Return the job below `root`, and create the folder of its channel `train`, `train_folder(root)`."""
     train_folder(root).mkdir(parents=True, exist_ok=True)
     entry = {"TrainingInputMode": mode, **({"ContentType": content_type} if content_type else {})}
     (root / contract.CONFIG_DIR).mkdir(parents=True, exist_ok=True)

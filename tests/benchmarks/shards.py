@@ -19,7 +19,7 @@ SHARDS, MEMBERS, SIZE = 4, 1000, 100_000
 
 
 def measure(folder: Path) -> list[Row]:
-    """One row, or none where there is no `aws`; `folder` takes 400 MB."""
+    """Return one row, or none without the command `aws`; `folder` needs 400 MB."""
     from entrypoints.records.archives.tar_write import write
 
     aws = os.environ.get("AWS_COMMAND") or shutil.which("aws")

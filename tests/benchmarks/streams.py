@@ -37,7 +37,7 @@ def main() -> None:
             import s3torchconnector  # noqa: F401
         samples = open_channel("train", environment=environment, reading=reading)
         step = 1
-    Path("/proc/self/clear_refs").write_text("5")  # the most of all begins anew
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak (VmHWM)
     before = kilobytes("VmHWM:")
     count = 0
     first = 0

@@ -77,7 +77,7 @@ def all_values(tree: Any, key: str) -> Iterator[Any]:
 
 
 def ask(wanted: dict[str, str], region: str, instance_type: str | None) -> str | None:
-    """The SDK's URI, or None where it refuses, asked the way its estimators ask."""
+    """Return the URI that the SDK's estimators get, or None if it refuses."""
     name, version, python = wanted["framework"], wanted.get("version"), wanted.get("py_version")
     if name == "sagemaker-base-python":
         call: Callable[[], str] = lambda: image_uris.get_base_python_image_uri(region, python[2:])  # noqa: E731
@@ -172,7 +172,7 @@ def sample(rows: list[Row]) -> list[Row]:
 
 if __name__ == "__main__":
     logging.disable(logging.CRITICAL)
-    # The SDK reads its tables and botocore's endpoints anew for each image: minutes for a grid.
+    # The SDK reads its tables and botocore's endpoints again for each image, which takes minutes for a grid.
     image_uris.config_for_framework = functools.cache(image_uris.config_for_framework)
     utils._botocore_resolver = functools.cache(utils._botocore_resolver)
     rows = list(grid())

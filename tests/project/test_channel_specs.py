@@ -1,6 +1,6 @@
-"""Every bundled spec plans to exactly the request that is kept in tests/golden, and runs here on the demo's data.
+"""Every bundled spec plans to exactly the request in tests/golden, and runs locally on the demo's data.
 
-`pytest tests/project/test_channel_specs.py --rewrite-golden` writes those files anew.
+`pytest tests/project/test_channel_specs.py --rewrite-golden` rewrites those files.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def test_an_unknown_name_is_told_the_known_ones() -> None:
 
 @dataclass(frozen=True)
 class Reading:
-    """What read_channels told of a channel's epoch, added up over the ranks."""
+    """The report of read_channels on a channel's epoch, added up over the ranks."""
 
     mode: str
     count: int
@@ -121,7 +121,7 @@ def test_a_spec_runs_here(name: str, workplace: Path) -> None:
         told = spec.all_channels[channel].model_dump()
         assert reading.mode == ("S3Connector" if told["source"] == "S3Connector" else told["input_mode"] or "File")
         assert reading.count > 0
-        assert reading == read_here[channel, 0]  # every epoch brings the same samples
+        assert reading == read_here[channel, 0]  # every epoch has the same samples
 
 
 @pytest.mark.usefixtures("fuse")

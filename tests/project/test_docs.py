@@ -90,8 +90,7 @@ def test_every_code_is_documented() -> None:
 
 
 @pytest.mark.parametrize("code", STORIES)
-def test_a_story_is_told_by_its_examples(code: str) -> None:
-    """The wrong one brings the code up at once, the right one does not."""
+def test_wrong_example_of_a_story_has_its_code_and_the_right_one_has_not(code: str) -> None:
     for example, told in ((STORIES[code].wrong, True), (STORIES[code].right, False)):
         try:
             spec = launcher.parse_spec(laid_over_base(example))

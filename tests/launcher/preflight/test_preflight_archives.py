@@ -1,4 +1,4 @@
-"""Preflight of data that lies in an archive of S3: found by its storage class, by its head, and in a manifest."""
+"""Preflight of data in an archive of S3: found by its storage class, by HeadObject, and in a manifest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What preflight says of how much lies in S3: counts, shares, and whether it fits."""
+"""Preflight's notes and problems on the amount of data in S3: counts, shards, and whether it fits the disk."""
 
 from __future__ import annotations
 
