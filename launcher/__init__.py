@@ -8,7 +8,7 @@
     job = launcher.submit(plan)       # uploads the code and creates the job
     launcher.follow(job).status       # shows the job's log until it has ended
 
-`launcher.api` documents each function. Names are imported when they are first used, so importing this package is free.
+`launcher.api` documents each function. Names are imported when they are first used, so that importing this package is fast.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 
 __version__ = "0.1.0"
 
-TYPE_CHECKING = False  # as mypy knows it; to import typing takes 10 ms, in which `launch` could not handle Ctrl-C
+TYPE_CHECKING = False  # known to mypy; importing typing takes 10 ms, during which `launch` could not handle Ctrl-C
 if TYPE_CHECKING:
     from typing import Any
 
@@ -49,10 +49,10 @@ __all__ += ["AccountError", "LaunchError", "Problem", "RefusedError", "SpecError
 
 
 class _OwnEntrypoints:
-    """Finds `entrypoints` beside this package, whatever else of that name there is.
+    """An import hook that finds the `entrypoints` beside this package, not another package of that name.
 
     PyPI has a module entrypoints 0.4, which altair<5 and older Jupyter need. Python would find that one first if this project is
-    installed as editable, and the caller may have imported it already. Our package offers its names, too.
+    installed as editable, and the caller may have imported it already. Our package provides its names, too.
     """
 
     @staticmethod

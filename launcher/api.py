@@ -1,7 +1,7 @@
-"""The launcher's functions, as `import launcher` offers them. The commands call the same ones.
+"""The functions of `import launcher`. The commands call the same ones.
 
-Nothing here asks a question. Progress and warnings go to stderr, and a job's own lines to stdout. The account is the one that
-the spec's `region` and `profile` and boto3's usual settings name, unless `account` is passed.
+No function asks a question. Progress and warnings are printed to stderr, and a job's own lines to stdout. Unless `account` is
+passed, it is the account of the spec's `region` and `profile` and of boto3's usual settings.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def plan(
             what `load` returned.
         name: The job's whole name. By default `training_job_name` is used as it is, and `base_name` gets the time and four
             random characters.
-        set: Keys to change, as with `--set`: {"hyperparameters.epochs": 3}. Not for a spec that is loaded already.
+        set: Keys to change, as with `--set`: {"hyperparameters.epochs": 3}. Not allowed if `spec` is a JobSpec.
         ignore: Codes of warnings to leave out.
         strict: Whether warnings are errors.
 
@@ -90,7 +90,7 @@ def check(
 
     Args:
         plan: What `plan` returned.
-        account: Whom to ask.
+        account: The account to ask.
         console: Where progress is reported if `full` takes long.
         full: Whether prefixes are listed to their end, however long that takes.
         ignore: Codes of problems to leave out.
@@ -99,7 +99,7 @@ def check(
         All problems found; the job can run if `errors` is empty.
 
     Raises:
-        RefusedError: Nothing could be asked: no credentials, no region or no connection.
+        RefusedError: AWS could not be asked: no credentials, no region or no connection.
     """
     from launcher.preflight.runner import DEADLINE, preflight
 
@@ -108,13 +108,13 @@ def check(
 
 
 def upload_code(plan: Plan, *, account: Account | None = None, console: Console | None = None) -> str | None:
-    """Upload the code to where the request says, unless it is there already: all that the request needs besides itself.
+    """Upload the code to its place in the request, unless it is there already. The request needs nothing else.
 
     Returns:
         The code's place in S3; None if the job has no code of its own.
 
     Raises:
-        RefusedError: The code could not be uploaded. Nothing is left half uploaded.
+        RefusedError: The code could not be uploaded. No part of it remains.
     """
     from launcher.aws.code_upload import upload_code
 
@@ -131,13 +131,13 @@ def submit(
         plan: What `plan` returned.
         yes: Whether the job may cost more than `max_cost`, as the spec, LAUNCH_MAX_COST or the user's configuration file sets
             it. If none of them does, no job is refused for its cost: the default of $100 only makes the command ask.
-        account: Where to create it.
-        console: Where progress and warnings go.
+        account: The account to create it in.
+        console: Where progress and warnings are printed.
 
     Raises:
         AccountError: AWS refuses the request; `problems` names the keys to change.
-        RefusedError: The job may cost more than `max_cost`, its price is unknown, or something else outside the spec is in
-            the way. The message says whether the job exists.
+        RefusedError: The job may cost more than `max_cost`, its price is unknown, or something else outside the spec
+            prevents it. The message states whether the job exists.
     """
     from launcher.cost.limit import refuse_above_limit
     from launcher.jobs.submission import submit
@@ -153,8 +153,8 @@ def run_local(plan: Plan, data: str | PathLike[str] | None = None, options: Loca
 
     Args:
         plan: What `plan` returned.
-        data: The folder that stands for the cloud: DATA/s3/<bucket>/..., DATA/efs/<fs-id>/, DATA/fsx/<fs-id>/.
-        options: What else the command's options say.
+        data: The folder with the data: DATA/s3/<bucket>/..., DATA/efs/<fs-id>/, DATA/fsx/<fs-id>/.
+        options: The other options of the command.
 
     Returns:
         The command's exit code: 0 if the training succeeded.
@@ -172,19 +172,19 @@ def run_local(plan: Plan, data: str | PathLike[str] | None = None, options: Loca
 def follow(
     job: Submitted | str, *, account: Account | None = None, console: Console | None = None, view: View | None = None
 ) -> Outcome:
-    """Show what a job does until it has ended. Ctrl-C ends the following and leaves the job running.
+    """Show a job's log and status until it has ended. Ctrl-C stops showing them and leaves the job running.
 
     Args:
         job: What `submit` returned, or the name of a job.
-        account: Whose job it is; by default that of `submit`.
-        console: Where the lines go.
+        account: The account of the job; by default that of `submit`.
+        console: Where the lines are printed.
         view: Which of the job's lines are shown.
 
     Returns:
         How the job ended: `status`, `exit_code`, `metrics` and AWS's whole `description`.
 
     Raises:
-        RefusedError: There is no such job, or AWS may not be asked.
+        RefusedError: There is no such job, or you are not allowed to ask AWS.
     """
     from launcher.aws.account import Account
     from launcher.jobs.follow import follow
@@ -196,7 +196,7 @@ def follow(
 
 
 def _opened(plan: Plan, account: Account | None) -> Account:
-    """The account, which from now on repeats none of the plan's secrets."""
+    """Return the account, which from now on masks the plan's secrets in its messages."""
     from launcher.aws.account import Account
     from launcher.jobs.submission import mask
 

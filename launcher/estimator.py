@@ -1,19 +1,15 @@
-"""The channels of a spec as objects of SageMaker's Python SDK, for people who own an Estimator or a ModelTrainer already.
+"""The channels of a spec as objects of SageMaker's Python SDK, for users who have an Estimator or a ModelTrainer.
 
     inputs = estimator_inputs("job.yaml")
     trainer.train(input_data_config=inputs.input_data_config)     # ModelTrainer (SDK v3)
     estimator.fit(inputs.inputs)                                  # PyTorch and every other Estimator (SDK v2)
 
-The objects hold every member of the planned request's entries, so what the SDK sends is what `--dry-run` shows. That is why
-SDK v3's `InputData` is not among them: it has no place for an input mode, a compression, a wrapper, a shuffle seed, and makes
-each URI a FullyReplicated S3Prefix in File mode. `Channel` has a place for all.
+The objects have every member of the planned request's entries, so the SDK sends what `--dry-run` shows. SDK v3's `InputData` is
+not used, since it has no input mode, compression, wrapper or shuffle seed. `code:` is left out, since a trainer has its own code.
+The settings of S3Connector channels and of augmented manifests are environment variables: `environment`.
 
-`code:` stays behind, since a trainer brings its own code. S3Connector channels are no channels of SageMaker's, and it does not
-tell the attributes' names of augmented manifests: what the container has to know of both is `environment`. What an object
-cannot hold is refused; what only the owner of the trainer can see to is a Python warning.
-
-The SDK's two majors keep their classes in different modules and cannot share an environment, so the modules stand in a table
-and are imported when an object is made. Nothing else of the launcher imports the SDK.
+The SDK's two majors keep their classes in different modules and cannot share an environment; the modules are in a table and are
+imported when an object is made. Nothing else of the launcher imports the SDK.
 """
 
 from __future__ import annotations
@@ -42,7 +38,7 @@ from launcher.spec.model import spec_name
 
 @dataclass(frozen=True)
 class Sdk:
-    """Where a major version of the SDK keeps its classes, and what its trainer does with channels."""
+    """The modules of a major version of the SDK, and how its trainer treats channels."""
 
     major: int
     shapes: str
@@ -52,9 +48,9 @@ class Sdk:
     inputs: str
     """The module of TrainingInput and FileSystemInput."""
     mode_parameter: str
-    """What a trainer calls the mode of the channels that have none of their own."""
+    """The trainer's parameter for the mode of channels that have none of their own."""
     own_channels: tuple[str, ...] = ()
-    """What a trainer with code of its own adds to the channels it is given."""
+    """The channels that a trainer with code of its own adds."""
 
 
 _V2 = Sdk(
@@ -81,17 +77,17 @@ _SDKS = {  # distribution and its major version; v3 can be installed in parts, a
 
 @dataclass(frozen=True)
 class EstimatorInputs:
-    """What a trainer has to be given for the channels of a spec. Every access makes new objects."""
+    """What a trainer needs for the channels of a spec. Every access makes new objects."""
 
     entries: tuple[Mapping[str, Any], ...]
-    """The entries of InputDataConfig, as planned: what travels, and what boto3 takes."""
+    """The entries of InputDataConfig, as planned and as boto3 accepts them."""
     environment: Mapping[str, str]
-    """What the container has to be told besides: where the S3Connector channels lie, and which attributes the channels of
-    augmented manifests send. The trainer's `environment` needs them."""
+    """Variables to add to the trainer's `environment`: the settings of S3Connector channels, and the attribute names of
+    augmented manifests."""
 
     @property
     def sdk(self) -> Sdk:
-        """What the installed SDK is like. Raises ImportError if none is installed, RefusedError if it is of another major."""
+        """The installed SDK. Raises ImportError if there is none, RefusedError if its major version is unknown."""
         return _installed()[0]
 
     @property
@@ -103,29 +99,29 @@ class EstimatorInputs:
     def input_data_config(self) -> list[Any]:
         """Channel objects, for `ModelTrainer(input_data_config=...)`, `.train(...)` and `HyperparameterTuner.tune(...)`.
 
-        Raises RefusedError for a member that the installed SDK's Channel does not have, and for a value that it would drop:
-        SDK 3.27, and v2's ModelTrainer, do not send what is false in Python, such as a shuffle seed of 0.
+        Raises RefusedError for a member that the installed SDK's Channel lacks, and for a value that it drops: SDK 3.27
+        and v2's ModelTrainer do not send values that are false in Python, such as a shuffle seed of 0.
         """
         return [self._channel(entry) for entry in self.entries]
 
     @property
     def inputs(self) -> dict[str, Any] | None:
-        """Channel name -> TrainingInput or FileSystemInput, for `Estimator.fit(...)`; None, as `fit` wants it, for no channel.
+        """Channel name -> TrainingInput or FileSystemInput, for `Estimator.fit(...)`; None if there are none.
 
-        Raises RefusedError for a data source that neither describes. (SDK v3 keeps the two classes, but no trainer of
-        its own takes them.)
+        Raises RefusedError for a data source that neither can describe. (SDK v3 has the two classes, but none of its
+        trainers accepts them.)
         """
         return {entry["ChannelName"]: self._input(entry) for entry in self.entries} or None
 
     def channels(self, *names: str) -> Any:
-        """Just the channels, or those of these names: on SDK v3 `input_data_config`, on SDK v2 `inputs`.
+        """Return the channels, or those of these names: `input_data_config` for SDK v3, `inputs` for SDK v2.
 
-        Raises KeyError for a name that is no channel of SageMaker's.
+        Raises KeyError for a name that SageMaker delivers no channel of.
         """
         known = [entry["ChannelName"] for entry in self.entries]
         for name in names:
             if name not in known:
-                raise KeyError(f"{name!r} is no channel that SageMaker brings{did_you_mean(name, known)}")
+                raise KeyError(f"{name!r} is not a channel that SageMaker delivers{did_you_mean(name, known)}")
         if names:
             return replace(
                 self, entries=tuple(entry for entry in self.entries if entry["ChannelName"] in names)
@@ -144,10 +140,10 @@ class EstimatorInputs:
         return made
 
     def _input(self, entry: Mapping[str, Any]) -> Any:
-        """A TrainingInput or FileSystemInput whose `config` is the entry.
+        """Return a TrainingInput or FileSystemInput whose `config` is the entry.
 
-        `config` is the attribute that both document and that `fit` sends, with the channel's name, as it is. The
-        constructors alone lose: FileSystemInput has no mode, TrainingInput adds a distribution where there is none.
+        Both document the attribute `config`, which `fit` sends unchanged with the channel's name. Their constructors are not
+        enough: FileSystemInput has no mode, and TrainingInput adds a distribution.
         """
         inputs = import_module(self.sdk.inputs)
         if in_s3 := s3_source(entry):
@@ -167,10 +163,12 @@ class EstimatorInputs:
 
 
 def estimator_inputs(spec: JobSpec | str | PathLike[str]) -> EstimatorInputs:
-    """The channels of a spec, or of the file of one, for the SDK that is installed here; `entries` needs none.
+    """Return the channels of a spec, or of a spec's file, for the installed SDK; `entries` needs none.
 
-    Raises SpecError with every problem of the spec. Warns (UserWarning) of what the trainer must be given besides, and of what
-    planning warns about the channels.
+    Warns (UserWarning) about settings that the trainer needs besides, and with planning's warnings about the channels.
+
+    Raises:
+        SpecError: The spec is wrong; `problems` has everything that was found.
     """
     if not isinstance(spec, JobSpec):
         spec = launcher.load(str(spec))
@@ -215,13 +213,13 @@ def _left_to_the_owner(plan: Plan, made: EstimatorInputs) -> Iterator[str]:
     names = [entry["ChannelName"] for entry in made.entries]
     if connectors := [name for name in made.environment if name.startswith(contract.CONNECTOR_VARIABLE)]:
         yield (
-            f"{len(connectors)} channel(s) of source S3Connector travel as environment variables: "
-            "give the trainer environment={**inputs.environment}"
+            f"{len(connectors)} channel(s) of source S3Connector are environment variables: "
+            "pass the trainer environment={**inputs.environment}"
         )
     if len(made.environment) > len(connectors):
         yield (
             "open_channel finds the names of an augmented manifest's attributes, and which Pipes are shuffled, in environment "
-            "variables: give the trainer environment={**inputs.environment}"
+            "variables: pass the trainer environment={**inputs.environment}"
         )
     try:
         sdk = made.sdk
@@ -230,7 +228,7 @@ def _left_to_the_owner(plan: Plan, made: EstimatorInputs) -> Iterator[str]:
     mode = plan.request.get("AlgorithmSpecification", {}).get("TrainingInputMode", "File")
     without = [entry["ChannelName"] for entry in made.entries if "InputMode" not in entry]
     if without and mode != "File":
-        yield f"{', '.join(without)}: no input mode of its own; give the trainer {sdk.mode_parameter}={mode!r}"
+        yield f"{', '.join(without)}: no input mode of its own; pass the trainer {sdk.mode_parameter}={mode!r}"
     own = sdk.own_channels
     if twice := [name for name in names if name in own]:
         yield f"{', '.join(twice)}: ModelTrainer adds a channel of this name for its source_code; choose another name"
@@ -242,7 +240,7 @@ def _left_to_the_owner(plan: Plan, made: EstimatorInputs) -> Iterator[str]:
 
 
 def _lost(entry: Any, sent: Any, place: SpecPath = ()) -> Iterator[tuple[SpecPath, Any]]:
-    """The innermost members of an entry that are not sent as they are, with their values."""
+    """Yield the innermost members of an entry that are not sent unchanged, with their values."""
     if isinstance(entry, Mapping) and entry:
         for member, value in entry.items():
             inner = sent.get(member) if isinstance(sent, Mapping) else None
@@ -252,7 +250,7 @@ def _lost(entry: Any, sent: Any, place: SpecPath = ()) -> Iterator[tuple[SpecPat
 
 
 def _snake_case(value: Any) -> Any:
-    """The request's members as the SDK's shapes name them: `S3DataSource` -> `s3_data_source`."""
+    """Return the request's members with the names of the SDK's shapes: `S3DataSource` -> `s3_data_source`."""
     if isinstance(value, Mapping):
         return {spec_name(member): _snake_case(inner) for member, inner in value.items()}
     return [_snake_case(item) for item in value] if isinstance(value, list) else value

@@ -1,8 +1,8 @@
-"""JobSpec -> Plan: exactly the request that is shown, sent, or run here.
+"""JobSpec -> Plan: exactly the request that is shown, sent, or run locally.
 
-Pure: the clock, chance, files and the environment are the caller's, who hands over the job's name and the code archive.
-The code is added to a request only when nothing else is wrong with it; what the code itself would break is looked at before,
-apart from the request, so that all problems are told at once, each at its own place.
+Pure: the caller passes the job's name and the code archive, so that no clock, randomness, file or environment is read here. The
+code is added to a request only when nothing else is wrong with it; the limits that it would break are checked separately
+before, so that all problems are reported together, each at its own place.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Plan:
     """Where each of its members is written in the spec."""
     spec: JobSpec
     code: CodeArchive | None
-    """What is to lie at `code_uri` before the request is sent; None where no code travels."""
+    """The code to upload to `code_uri` before the request is sent; None if the job has none."""
     code_uri: str | None
     warnings: tuple[Problem, ...]
 
     def masked_request(self) -> dict[str, Any]:
-        """The request with settings that name environment variables as written, `${NAME}`: fit to be shown to anyone."""
+        """The request with settings that name environment variables as written, `${NAME}`: which contains no secret."""
         request = dict(self.request)
         for member, name in self.masked:
             request[member] = {**request[member], name: self.spec.masked[member, name]}
@@ -69,9 +69,16 @@ def make_plan(
 ) -> Plan:
     """Plan one job.
 
-    `job_name` is what `names.job_name` made of the spec, or a name that was given in its place. `code` is required where the
-    spec has `code:`; why it could not be read becomes one of the problems. `ignore` names codes to say nothing of, besides
-    the spec's own; `strict` makes warnings errors. Raises SpecError with every problem found.
+    Args:
+        spec: The spec.
+        job_name: What `names.job_name` returned for the spec, or another name in its place.
+        code: The code archive, required if the spec has `code:`; a CodeError becomes one of the problems.
+        ignore: Codes of warnings to leave out, besides the spec's own.
+        strict: Whether warnings are errors.
+        problems: Problems that the caller found already.
+
+    Raises:
+        SpecError: The spec is wrong; `problems` has everything that was found.
     """
     built = build_request(spec, job_name)
     request, uri = built.request, None
@@ -89,7 +96,7 @@ def make_plan(
             found.append((("code", *error.path), error.code, str(error)))
         told = {problem.path for problem in problems if problem.severity == "error"}
         for path, name, message in found:
-            if path not in told:  # of a wrong file name all the rest follows
+            if path not in told:  # the rest follows from a wrong file name
                 problems.append(Problem(path, message, name, location=spec.locate(path)))
             told |= {path} - {("code",)}
     problems = in_file_order(without_ignored(problems, spec, ignore))
@@ -101,14 +108,14 @@ def make_plan(
 
 
 def _missing_files(code: Code, archive: CodeArchive) -> Iterator[_Found]:
-    """Files that the spec names and the archive lacks."""
+    """Yield a finding for each file that the spec names and the archive lacks."""
     names = archive.names()
     ours = f"{contract.BUNDLE_DIR}/"
     for key in ("entry_point", "requirements"):
         name = getattr(code, key)
         if name is None or name in names or (key == "entry_point" and ours + name in names):
             continue
-        message = f"{name!r} is none of the bundled scripts; name its folder with directory, such as directory: src"
+        message = f"{name!r} is not a bundled script; write its folder, such as directory: src"
         if archive.rules is not None and (why := archive.rules.why_left_out(name)):
             message = f"{name!r} {why}; add it to code.include"
         elif code.directory is not None:
@@ -118,10 +125,10 @@ def _missing_files(code: Code, archive: CodeArchive) -> Iterator[_Found]:
 
 
 def _toolkit_limits(code: Code, archive: CodeArchive) -> Iterator[_Found]:
-    """What the toolkit cannot run as boot.py does: it runs a folder with setup.py as a Python module."""
+    """Yield a finding for code that the toolkit cannot run, since it runs a folder with setup.py as a Python module."""
     remedy = "leave setup.py out with code.exclude, or free a channel for the code"
     if "setup.py" in archive.names() and code.launcher == "torchrun":
-        message = f"the toolkit, which starts this code, does not run a package (setup.py) by torchrun; {remedy}"
+        message = f"the toolkit, which starts this code, cannot run a package (setup.py) by torchrun; {remedy}"
         yield ("code", "launcher"), "code-package-toolkit", message
     elif "setup.py" in archive.names() and not str(code.entry_point).endswith((".py", ".sh")):
         message = f"the toolkit, which starts this code, would run it as a Python module because of setup.py; {remedy}"
@@ -129,40 +136,38 @@ def _toolkit_limits(code: Code, archive: CodeArchive) -> Iterator[_Found]:
 
 
 def _warnings(spec: JobSpec, code: Code, archive: CodeArchive, *, by_toolkit: bool) -> Iterator[Problem]:
-    """What is probably wrong with files that travel."""
-    # The toolkit installs it by itself, and a shell script has to, there as here.
+    """Yield warnings about files that are sent with the code."""
+    # The toolkit installs it itself, and a shell script has to in any case.
     installs = by_toolkit or code.requirements is not None or str(code.entry_point).endswith(".sh")
     if "requirements.txt" in archive.names() and not installs:
-        message = (
-            "requirements.txt travels with the code but is not installed; write code.requirements: requirements.txt"
-        )
+        message = "requirements.txt is sent with the code but not installed; write code.requirements: requirements.txt"
         path: SpecPath = ("code",)
         yield Problem(path, message, "code-requirements-unnamed", "warning", location=spec.locate(path))
     if archive.skipped:
         path = ("code",)
         message = (
-            f"{_first(archive.skipped)} cannot travel with the code; correct or delete what is needed, and leave the rest"
-            " out with code.exclude"
+            f"{_first(archive.skipped)} cannot be sent with the code; correct or delete those that are needed, and leave out the"
+            " rest with code.exclude"
         )
         yield Problem(path, message, "code-skipped", "warning", location=spec.locate(path))
     if archive.aws_keys:
         path = ("code", "directory")
         message = (
-            f"{_first(archive.aws_keys)}: AWS secret access keys seem to be there, and would be stored in S3 with the"
-            " code; delete them, since the job has its role's own credentials, or leave the files out with code.exclude"
+            f"{_first(archive.aws_keys)}: these lines seem to have AWS secret access keys, which would be stored in S3"
+            " with the code; delete them, since the job has its role's own credentials, or leave the files out with code.exclude"
         )
         yield Problem(path, message, "code-aws-keys", "warning", location=spec.locate(path))
 
 
 def _first(names: tuple[str, ...]) -> str:
-    """The first five of the names, and how many more there are."""
+    """Return the first five names, and how many more there are."""
     return ", ".join(names[:5]) + f" and {len(names) - 5:,} more" * (len(names) > 5)
 
 
 def _broken_limits(code: Code, request: dict[str, Any], uri: str) -> Iterator[_Found]:
-    """The model's limits that break by what the code adds: its place, its arguments, its settings.
+    """Yield a finding for each limit of AWS's model that the code's place, arguments or settings break.
 
-    Each is looked at by itself, since the request that they go into can be wrong in any way.
+    Each is checked separately, since the request that they are added to may have any error.
     """
     place: SpecPath = ("code",) if code.s3_uri is None else ("code", "s3_uri")
     if _place(code, request):
@@ -177,21 +182,23 @@ def _broken_limits(code: Code, request: dict[str, Any], uri: str) -> Iterator[_F
         settings = shapes()[shapes()[REQUEST]["members"][member]["shape"]]
         for name, value in added.items():
             for each in violations(value, settings["value"]["shape"]):
-                yield ("code",), each.code, f"makes {member}.{name}, which {each.message}"
+                yield ("code",), each.code, f"adds {member}.{name}, which {each.message}"
         given = _mapping(request, member)
         if len({**given, **added}) > settings["max"] >= len(given):
-            message = f"adds to {member}, which then has more entries than the {settings['max']} that AWS takes"
+            message = (
+                f"adds to {member}, which then has more than the {settings['max']} entries that AWS allows; delete some"
+            )
             yield ("code",), "aws-max", message
 
 
 def _mapping(request: dict[str, Any], member: str) -> dict[str, Any]:
-    """A member that is a mapping, of a request that may hold anything there."""
+    """Return a member of a request if it is a mapping, and else an empty one."""
     given = request.get(member)
     return given if isinstance(given, dict) else {}
 
 
 def _place(code: Code, request: dict[str, Any]) -> str:
-    """The folder in S3 for all versions of the code; empty where the request has no right one, which is told elsewhere."""
+    """Return the folder in S3 for all versions of the code; empty if the request has no valid one, which a rule reports."""
     if code.s3_uri is not None:
         return code.s3_uri
     output = _mapping(request, "OutputDataConfig").get("S3OutputPath")
@@ -199,7 +206,7 @@ def _place(code: Code, request: dict[str, Any]) -> str:
 
 
 def _code_uri(request: dict[str, Any], code: Code, archive: CodeArchive) -> str:
-    """Where the code lies: content-addressed, so that unchanged code is there already."""
+    """Return the code's place in S3, which has its digest, so that unchanged code is uploaded once."""
     return f"{_place(code, request).rstrip('/')}/{archive.digest}/"
 
 
@@ -210,7 +217,7 @@ def _goes_by_toolkit(code: Code, request: dict[str, Any]) -> bool:
 
 
 def _add_code(request: dict[str, Any], code: Code, uri: str) -> None:
-    """Let a request that has nothing wrong with it bring the code."""
+    """Add the code to a request without errors."""
     if not _goes_by_toolkit(code, request):
         _add_channel(request, code, uri)
         return
@@ -219,7 +226,7 @@ def _add_code(request: dict[str, Any], code: Code, uri: str) -> None:
 
 
 def _add_channel(request: dict[str, Any], code: Code, uri: str) -> None:
-    """The code as a channel of its own, started by our own boot.py: any image that has Python will do."""
+    """Add the code as a channel of its own, started by our own boot.py, which works in any image with Python."""
     source: dict[str, Any] = {"S3DataType": "S3Prefix", "S3Uri": uri, "S3DataDistributionType": "FullyReplicated"}
     entries = request.setdefault("InputDataConfig", [])
     if any(groups_of(entry) for entry in entries):
@@ -234,7 +241,7 @@ def _add_channel(request: dict[str, Any], code: Code, uri: str) -> None:
 
 
 def boot_arguments(code: Code) -> list[str]:
-    """What boot.py is told: the entry point, and how to start it where that is not plain."""
+    """Return the arguments of boot.py: the entry point, and how to start it if that is not the default."""
     arguments = [str(code.entry_point)]
     if code.launcher != "python":
         arguments += ["--launcher", code.launcher]
@@ -246,7 +253,7 @@ def boot_arguments(code: Code) -> list[str]:
 
 
 def _toolkit_settings(code: Code, request: dict[str, Any], uri: str) -> dict[str, dict[str, str]]:
-    """The code by the sagemaker-training toolkit's own hyperparameters, for jobs that have no channel left."""
+    """Return the settings by which the sagemaker-training toolkit finds the code, for jobs that have no channel left."""
     program = str(code.entry_point)
     bundle = f"{contract.BASE_DIR}/{contract.CODE_DIR}/{contract.BUNDLE_DIR}"
     if program.startswith(f"{contract.BUNDLED_PACKAGE}/"):

@@ -1,4 +1,4 @@
-"""The rules: what botocore's model limits (`aws_model`) and what fields mean to each other (the tables below).
+"""All problems of a spec: limits of botocore's model (`aws_model`), and rules across fields (the tables below).
 
 A new rule is one function and one row of a subject's `RULES`; a new subject is one file beside this one and one name here.
 """
@@ -27,7 +27,7 @@ from launcher.request.view import Draft
 from launcher.spec.job import JobSpec
 from launcher.spec.names import MadeName, beginning
 
-_SHORT_FORMS = ("RoleArn", "FileSystemId")  # what is too short or too long for these is of another form altogether
+_SHORT_FORMS = ("RoleArn", "FileSystemId")  # a value of a wrong length needs the same remedy as one of a wrong form
 _IMAGE_PLACES: dict[str, SpecPath] = {"region": ("region",), "instance_type": ("resource_config", "instance_type")}
 RULES: tuple[Rule, ...] = (
     *job.RULES,
@@ -84,7 +84,7 @@ def check_spec(
             if violation.code == "aws-max":
                 message += room_elsewhere(violation.path)
             if violation.code == "aws-enum":
-                message += "; what AWS has by now and this botocore has not, --ignore aws-enum lets pass"
+                message += "; if AWS has it by now and this botocore has not, add --ignore aws-enum"
             location = spec.locate(path)
             if given is not None and violation.path == ("TrainingJobName",) and path[0] != "request":
                 path, location = (), Location("--name", 1, 1, given)
@@ -99,7 +99,7 @@ def check_spec(
     wrong.pop((), None)
     draft, asked = Draft(spec, right, given is not None), set[SpecPath]()
     for rule in RULES:
-        if wrong:  # a draft keeps what it has looked at, so each rule gets its own
+        if wrong:  # a draft caches what it has read, so each rule gets its own
             asked = set()
             draft = Draft(spec, watched(right, wrong, asked), given is not None)
         for path, message in rule.find(draft):
@@ -110,7 +110,7 @@ def check_spec(
 
 
 def _without_secret(violation: Violation, request: dict[str, Any], spec: JobSpec) -> str:
-    """The message, in which a setting that came from an environment variable stands as it is written."""
+    """Return the message, with a setting from an environment variable as it is written."""
     written = spec.masked.get((str(violation.path[0]), str(violation.path[-1])))
     if written is None:
         return violation.message
@@ -118,7 +118,7 @@ def _without_secret(violation: Violation, request: dict[str, Any], spec: JobSpec
 
 
 def _of_the_job(violation: Violation, request: dict[str, Any], spec: JobSpec) -> bool:
-    """Whether it is a channel's mode that was taken over from the job's, where it is told once."""
+    """Return whether a wrong mode of a channel is the job's, which is reported there."""
     match violation.path:
         case ("InputDataConfig", int(index), "InputMode") if "InputDataConfig" not in (spec.request or {}):
             channel = spec.all_channels[request["InputDataConfig"][index]["ChannelName"]]
@@ -127,5 +127,5 @@ def _of_the_job(violation: Violation, request: dict[str, Any], spec: JobSpec) ->
 
 
 def _said_better(violation: Violation) -> bool:
-    """Whether a rule of ours says the same with the reason and the remedy."""
+    """Return whether a rule reports the same, with the reason and the remedy."""
     return violation.path == ("InputDataConfig",) and violation.code == "aws-max"

@@ -1,4 +1,4 @@
-"""What the rules see of a request that has errors already: nothing of a wrong type, and a note of what they asked for."""
+"""The request as rules see it if it has errors: without wrong types, and noting which unknown members a rule reads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from launcher.errors import SpecPath
 
 
 class _Watched(dict[str, Any]):
-    """A mapping in which some members are unknown; it notes which of these are asked for."""
+    """A mapping in which some members are unknown; it notes which of these are read."""
 
     def __init__(self, known: dict[str, Any], unknown: Mapping[Any, SpecPath], asked: set[SpecPath]) -> None:
         super().__init__(known)
@@ -29,9 +29,12 @@ class _Watched(dict[str, Any]):
 
 
 def watched(value: Any, unknown: Mapping[SpecPath, SpecPath], asked: set[SpecPath]) -> Any:
-    """A copy of a request, or of a part of it, that adds to `asked` the unknown places that are looked at.
+    """Return a copy of a request, or of a part of it, that notes in `asked` which unknown members are read.
 
-    `unknown` has each place that holds something else than was meant, with its place in the spec, which `asked` gets.
+    Args:
+        value: The request or the part.
+        unknown: Each member whose value is missing or wrong because of an error -> its key in the spec.
+        asked: Gets the keys of those that are read.
     """
     below: dict[str | int, dict[SpecPath, SpecPath]] = {}
     for place, written in unknown.items():
@@ -49,15 +52,15 @@ def watched(value: Any, unknown: Mapping[SpecPath, SpecPath], asked: set[SpecPat
 
 
 def follows(path: SpecPath, unknown: SpecPath) -> bool:
-    """Whether a finding at `path` of a rule that asked for the unknown place may follow from it.
+    """Return whether a finding at `path` of a rule that read the unknown key may follow from it.
 
-    What is not known of one channel says nothing of another.
+    A finding about one channel does not follow from another channel.
     """
     return not path[:1] == unknown[:1] == ("channels",) or path[:2] == unknown[:2]
 
 
 def without(value: Any, paths: list[SpecPath]) -> Any:
-    """A copy of a request without what stands at `paths`, which has the wrong type, so that the rules can rely on the types."""
+    """Return a copy of a request without the members at `paths`, whose type is wrong, so that rules can rely on types."""
     if not paths:
         return value
     wrong = {path[0] for path in paths if len(path) == 1}

@@ -1,8 +1,7 @@
-"""What a rule is: a small function from a draft of the request to what breaks the rule, and the example that proves it.
+"""A rule: a function from a draft of the request to its findings, with an example that breaks it and one that does not.
 
-Rules look at the request, so that what `request:` says counts as well, and name places of the spec (`places` finds those
-in `request:`). Any member can be absent or empty when they run, but none has the wrong type, and none is one that the model
-does not know: what is wrong in this way is taken out before.
+Rules read the request, so that `request:` counts as well, and name keys of the spec; the request's origin finds where these are
+written. Any member can be missing or empty, but none has a wrong type or is unknown to the model: `places` removes those before.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from typing import Literal, NamedTuple
 from launcher.errors import SpecPath
 from launcher.request.view import Draft
 
-Found = tuple[SpecPath, str]  # the place in the spec; what is wrong, why, and what to do
+Found = tuple[SpecPath, str]  # the key; what is wrong, why, and what to do
 
 
 class Rule(NamedTuple):
-    """One row of the table of rules; the function's docstring says why the rule is there and where it is written."""
+    """One row of the table of rules; the function's docstring says why the rule exists and what its source is."""
 
     code: str
     severity: Literal["error", "warning"]

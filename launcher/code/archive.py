@@ -1,11 +1,10 @@
-"""The code that travels with a job: its files, the digest that names it, and the archive that is uploaded.
+"""The code that is sent with a job: its files, the digest that names it, and the archive that is uploaded.
 
 The archive is reproducible: the same files give the same bytes on any machine, whatever their times and owners. The digest
-covers names, modes and contents rather than the compressed bytes, which differ between versions of zlib.
+covers names, modes and contents, not the compressed bytes, which differ between versions of zlib.
 
-No file is ever held in memory as a whole. Sizes come from `stat`, so that what is too large is refused before any of it is
-read; contents are hashed in pieces for the digest, and read a second time for the archive, which is refused if a file
-has changed since then.
+No file is held in memory as a whole. Sizes are read by `stat`, so that too large a folder is refused before any file is read;
+contents are hashed in pieces for the digest and read again for the archive, which is refused if a file has changed.
 """
 
 from __future__ import annotations
@@ -49,14 +48,14 @@ class CodeArchive:
     aws_keys: tuple[str, ...] = ()
     """Where AWS secret access keys seem to be in the user's files: `config.py:12`."""
     left_out: tuple[str, ...] = ()
-    """Files and folders of the user's that were left out since they usually hold secrets."""
+    """The user's files and folders that were left out since they usually have secrets."""
     skipped: tuple[str, ...] = ()
-    """What cannot travel, and why: `data (a broken link)`."""
+    """Names that cannot be sent, with the reason: `data (a broken link)`."""
     rules: FileRules | None = field(default=None, compare=False, repr=False)
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256, in hex, of everything that travels, boot.py included."""
+        """SHA-256, in hex, of all files, boot.py included."""
         sha = hashlib.sha256()
         for file in self.files:
             name = file.name.encode()
@@ -64,11 +63,11 @@ class CodeArchive:
         return sha.hexdigest()
 
     def names(self) -> set[str]:
-        """The paths in the archive."""
+        """Return the paths in the archive."""
         return {file.name for file in self.files}
 
     def boot(self) -> bytes:
-        """The script that starts the container; it travels beside the archive, and in it. Raises CodeError as below."""
+        """Return the script that starts the container, which is uploaded beside the archive too. Raises CodeError as below."""
         name = f"{_BUNDLE}{contract.BUNDLED_PACKAGE}/start/{contract.BOOT_FILE}"
         file = next(file for file in self.files if file.name == name)
         with _opened(file) as opened:
@@ -79,7 +78,7 @@ class CodeArchive:
 
     def write_tar_gz(self, target: BinaryIO) -> None:
         """Write the archive. Raises CodeError if a file is not what it was when the digest was made."""
-        import gzip  # a dry run needs the digest only
+        import gzip  # a dry run needs only the digest
         import tarfile
 
         with (
@@ -91,12 +90,12 @@ class CodeArchive:
                 member.size, member.mode = file.size, 0o755 if file.executable else 0o644
                 with _opened(file) as opened:
                     content = _Hashed(opened, file)
-                    tar.addfile(member, content)  # type: ignore[arg-type]  # of a file, addfile calls read alone
+                    tar.addfile(member, content)  # type: ignore[arg-type]  # addfile calls only read
                     if opened.read(1) or content.sha256.hexdigest() != file.sha256:
                         raise file.changed()
 
     def described(self) -> str | None:
-        """The user's part in a line: how many files, how many bytes before compression; None if nothing of it travels."""
+        """Return the number of the user's files and their bytes before compression, in a line; None if there are none."""
         sizes = [file.size for file in self.files if not file.name.startswith(_BUNDLE)]
         if not sizes:
             return None
@@ -106,7 +105,7 @@ class CodeArchive:
 
 
 class _Hashed:
-    """A file as `tarfile` reads it, which keeps the digest of what has been read. Raises CodeError at an early end."""
+    """A file for `tarfile` that hashes what is read. Raises CodeError at an early end."""
 
     def __init__(self, opened: BinaryIO, file: CodeFile) -> None:
         self._opened, self._file, self.sha256 = opened, file, hashlib.sha256()
@@ -131,16 +130,16 @@ class _Root(NamedTuple):
 def read_code(
     directory: Path | None, include: Sequence[str] = (), exclude: Sequence[str] = (), dependencies: Sequence[Path] = ()
 ) -> CodeArchive:
-    """Find and hash what travels: the user's folder with its dependencies, and the bundled package.
+    """Find and hash the files to send: the user's folder with its dependencies, and the bundled package.
 
     Args:
         directory: The user's folder; None if only the bundled scripts travel.
-        include: Patterns as in a `.gitignore` for what travels although something leaves it out.
-        exclude: Patterns for what is left out.
+        include: Patterns as in a `.gitignore` for files to send although another rule leaves them out.
+        exclude: Patterns for files to leave out.
         dependencies: Files and folders that are put beside the folder's own files, each under its base name.
 
     Raises:
-        CodeError: The folder or a dependency is missing, too large, or holds what cannot travel.
+        CodeError: The folder or a dependency is missing, too large, or has files that cannot be sent.
     """
     roots = [] if directory is None else [_folder(directory, include, exclude)]
     for index, path in enumerate(dependencies):
@@ -168,7 +167,7 @@ def read_code(
 
 @contextmanager
 def _reported_at(*key: str | int) -> Iterator[errors.SpecPath]:
-    """Let a CodeError about the files of one folder name the key that brought them."""
+    """Let a CodeError about the files of one folder name the key of that folder."""
     try:
         yield key
     except CodeError as error:
@@ -180,7 +179,7 @@ def _folder(directory: Path, include: Sequence[str], exclude: Sequence[str]) -> 
     if not os.path.isdir(directory):  # noqa: PTH112 - Path.is_dir raises for a path that is too long
         near = did_you_mean_path(directory, Path.is_dir)
         raise CodeError(
-            f"{directory}: code.directory is no folder{near}; write the path of the folder that holds the entry point"
+            f"{directory}: code.directory is not a folder{near}; write the path of the folder that holds the entry point"
         )
     rules = FileRules(directory, include, exclude)
     return _Root(("directory",), directory, list(islice(rules.walk(), MAX_FILES + 1)), rules)
@@ -188,7 +187,7 @@ def _folder(directory: Path, include: Sequence[str], exclude: Sequence[str]) -> 
 
 def _dependency(path: Path, include: Sequence[str], exclude: Sequence[str], key: errors.SpecPath) -> _Root:
     """A file, or the files of a folder, under the base name of `path`."""
-    base = Path(os.path.abspath(path)).name  # noqa: PTH100 - of `..` too, and the name of a link, not of what it leads to
+    base = Path(os.path.abspath(path)).name  # noqa: PTH100 - resolves `..`, but not links
     if os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises for a path that is too long
         return _Root(key, path, [CodeFile(base, str(path), os.access(path, os.X_OK), path.stat().st_size)])
     if not os.path.isdir(path):  # noqa: PTH112 - as above
@@ -199,13 +198,13 @@ def _dependency(path: Path, include: Sequence[str], exclude: Sequence[str], key:
 
 
 def _refuse_clashes(roots: Sequence[_Root]) -> None:
-    """Refuse two files or folders with one place at the top of the archive: they would be mixed."""
+    """Refuse two files or folders of one name at the top of the archive: they would be mixed."""
     tops: dict[str, Path] = {}
     for root in roots:
         for top in dict.fromkeys(file.name.partition("/")[0] for file in root.files):
             path = root.path if root.key[0] == "dependencies" else root.path / top
             if top == contract.BUNDLE_DIR:
-                message = f"{path}: this name is taken by the launcher's own part of the archive; rename it"
+                message = f"{path}: the launcher's own part of the archive has this name; rename it"
                 raise CodeError(message, path=root.key)
             if tops.setdefault(top, path) is not path:
                 message = (
@@ -221,7 +220,7 @@ def _refuse_too_much(roots: Sequence[_Root]) -> None:
         largest = sorted(found, key=lambda file: -file.size)[:5]
         root = max(roots, key=lambda root: sum(file.size for file in root.files))
         raise CodeError(
-            f"{root.path}: {human_bytes(total)} would travel with the code, and the limit is {human_bytes(MAX_BYTES)}; the largest"
+            f"{root.path}: {human_bytes(total)} would be sent with the code, and the limit is {human_bytes(MAX_BYTES)}; the largest"
             f" files are {', '.join(f'{file.name} ({human_bytes(file.size)})' for file in largest)}; {_REMEDY}",
             "code-too-large",
             root.key,
@@ -230,7 +229,7 @@ def _refuse_too_much(roots: Sequence[_Root]) -> None:
         fullest = Counter(file.name.rpartition("/")[0] or "." for file in found).most_common(5)
         root = max(roots, key=lambda root: len(root.files))
         raise CodeError(
-            f"{root.path}: more than {MAX_FILES:,} files would travel with the code, which is the limit; most of them are in"
+            f"{root.path}: more than {MAX_FILES:,} files would be sent with the code, which is the limit; most of them are in"
             f" {', '.join(f'{folder} ({count:,})' for folder, count in fullest)}; {_REMEDY}",
             "code-too-large",
             root.key,
@@ -238,7 +237,7 @@ def _refuse_too_much(roots: Sequence[_Root]) -> None:
 
 
 def _hashed(found: CodeFile, aws_keys: list[str] | None) -> CodeFile:
-    """The file with its digest; `aws_keys`, if given, gets the places of AWS keys in its first piece."""
+    """Return the file with its digest, and add the places of AWS keys in its first piece to `aws_keys`."""
     sha, size = hashlib.sha256(), 0
     with _opened(found) as opened:
         while piece := _read(opened, found):
@@ -246,7 +245,7 @@ def _hashed(found: CodeFile, aws_keys: list[str] | None) -> CodeFile:
                 aws_keys += [f"{found.name}:{line}" for line in _lines_with_keys(piece)]
             sha.update(piece)
             size += len(piece)
-            if size > found.size:  # it grows, perhaps without an end
+            if size > found.size:  # it is growing, perhaps endlessly
                 break
     if size != found.size:
         raise found.changed()
@@ -268,10 +267,10 @@ def _read(opened: BinaryIO, file: CodeFile) -> bytes:
 
 
 def _lines_with_keys(content: bytes) -> Iterator[int]:
-    """The numbers of the lines that hold an AWS secret access key; none of a binary file.
+    """Yield the numbers of lines with an AWS secret access key; none for a binary file.
 
-    Text that merely looks like one counts only if an access key id is in the same file, or the line itself says "secret". An
-    access key id alone is not a secret: it cannot sign anything, and AWS itself shows it in presigned URLs and CloudTrail.
+    Text in the form of a key counts only if an access key id is in the same file, or if the line has the word "secret". An
+    access key id alone is not a secret: it cannot sign anything, and AWS shows it in presigned URLs and CloudTrail.
     """
     if b"\0" in content or not (b"AKIA" in content or b"ASIA" in content or b"secret" in content.lower()):
         return

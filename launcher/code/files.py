@@ -1,7 +1,7 @@
-"""Which files of a code folder travel with the job, decided by names and `stat` before any content is read.
+"""The choice of files of a code folder that are sent with the job, by names and `stat`, before any content is read.
 
-Left out are caches, what usually holds secrets, what `code.exclude` matches, and what `.launchignore` and `.gitignore` files
-ignore. A `.gitignore` counts if the folder is in a git work tree, from the tree's root down. As in git, the file nearest to
+Caches, files that usually have secrets, and files that `code.exclude`, a `.launchignore` or a `.gitignore` matches are left out. A
+`.gitignore` counts if the folder is in a git work tree, from the tree's root down. As in git, the file nearest to
 a name decides, and a `.launchignore` outranks every `.gitignore`; unlike in git, a file that is tracked although it is
 ignored is left out. `code.include` outranks all of these.
 """
@@ -31,12 +31,12 @@ IGNORE_FILES = (".launchignore", ".gitignore")  # the first decides
 _BY_DEFAULT = "|".join(fnmatch.translate(pattern) for pattern in (*CACHES, *SECRETS))
 _SECRET = "|".join(fnmatch.translate(pattern) for pattern in SECRETS)
 _NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # broken links are skipped
-_BY_RULES, _INCLUDED = "", "included"  # what becomes of what travels
+_BY_RULES, _INCLUDED = "", "included"  # fates of files that are sent
 _LARGEST_IGNORE_FILE = 1_000_000  # bytes
 
 
 class CodeError(errors.RefusedError):
-    """The code cannot travel as it is; `path`, below the spec's `code`, is where to change that."""
+    """The code cannot be sent as it is; `path`, below the spec's `code`, is the key to correct."""
 
     def __init__(self, message: str, code: str = "code-unreadable", path: errors.SpecPath = ("directory",)) -> None:
         super().__init__(message)
@@ -44,7 +44,7 @@ class CodeError(errors.RefusedError):
 
 
 class CodeFile(NamedTuple):
-    """A file that travels, as `stat` sees it."""
+    """A file to send, with facts from `stat`."""
 
     name: str  # below the code folder, with slashes
     path: str
@@ -53,19 +53,19 @@ class CodeFile(NamedTuple):
     sha256: str = ""  # in hex, once the content is read
 
     def changed(self) -> CodeError:
-        """The error for a file that is not what was hashed."""
+        """Return the error for a file that has changed since it was hashed."""
         return CodeError(f"{self.path}: has changed since it was first read; start again when nothing writes to it")
 
 
 class _Patterns:
-    """Lines in the grammar of .gitignore files, asked about single entries while their folders are walked.
+    """Patterns in the syntax of .gitignore files, matched against single entries while their folders are walked.
 
-    `pathspec` translates the lines, but its verdicts are for whole paths: a pattern that matches a folder decides on all
-    below it, which git leaves to the walk. Its expressions have one group, which such a match alone fills.
+    `pathspec` compiles the lines, but it matches whole paths: a pattern that matches a folder also matches everything below it,
+    which git leaves to the walk. Only such a match fills the one group of its expressions.
     """
 
     def __init__(self, lines: Sequence[str]) -> None:
-        """Raises ValueError for what is not a pattern."""
+        """Raises ValueError for a line that is not a pattern."""
         from pathspec import GitIgnoreSpec  # takes 20 ms
 
         lines = [line for line in map(str.rstrip, lines) if line and not line.startswith("#")]
@@ -73,7 +73,7 @@ class _Patterns:
         self._patterns = list(zip(lines, bare, GitIgnoreSpec.from_lines(bare).patterns, strict=True))
 
     def verdict(self, path: str) -> tuple[bool | None, str]:
-        """Whether `path`, with a final slash if it is a folder, is matched itself (None: by no line), and the line that decides."""
+        """Return whether `path`, with a final slash for a folder, is matched itself (None: by no line), and the deciding line."""
         name = path.rstrip("/")
         for line, bare, pattern in reversed(self._patterns):
             if (line == bare or name != path) and (found := pattern.match_file(name)) and not found.match.lastindex:
@@ -85,17 +85,17 @@ class _IgnoreFile(NamedTuple):
     shown: str
     kind: str  # one of IGNORE_FILES
     patterns: _Patterns
-    above: str = ""  # for a file above the code folder: the way from it to the code folder, with a final slash
-    below: int = 0  # for a file in the code folder: how many characters of a name lead to the file's own folder
+    above: str = ""  # for a file above the code folder: the path from it to the code folder, with a final slash
+    below: int = 0  # for a file in the code folder: the length of the path to its own folder
 
     def verdict(self, name: str) -> tuple[bool | None, str]:
         return self.patterns.verdict(self.above + name[self.below :])
 
 
 class FileRules:
-    """What decides whether a file of one code folder travels; pure once `walk` has read the ignore files.
+    """The rules that decide which files of one code folder are sent; pure once `walk` has read the ignore files.
 
-    After the walk, `left_out` has the names that look like secrets, and `skipped` what would travel if it were a file.
+    After the walk, `left_out` has the names that look like secrets, and `skipped` those that are not regular files.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class FileRules:
             directory: The folder.
             include: The patterns of `code.include`.
             exclude: The patterns of `code.exclude`.
-            prefix: What comes before the folder's own names in the archive.
+            prefix: Prefix of the names in the archive.
 
         Raises:
             CodeError: An ignore file cannot be read, or a pattern is not one.
@@ -118,12 +118,12 @@ class FileRules:
         self.left_out: list[str] = []
         self.skipped: list[str] = []
         self._work_tree, above = self._ignore_files_above()
-        self._ignoring: dict[str, tuple[_IgnoreFile, ...]] = {"": above}  # folder -> those that count there
+        self._ignoring: dict[str, tuple[_IgnoreFile, ...]] = {"": above}  # folder -> the files that count in it
 
     def walk(self) -> Iterator[CodeFile]:
-        """Yield every file that travels, in no promised order.
+        """Yield every file to send, in no particular order.
 
-        Links are followed, except into a folder that is being walked. Raises CodeError for what cannot travel.
+        Links are followed, except into a folder that is being walked. Raises CodeError for a file that cannot be sent.
         """
         todo: list[tuple[str, str, tuple[tuple[int, int], ...], str]] = [(str(self._directory), "", (), _BY_RULES)]
         while todo:
@@ -150,16 +150,16 @@ class FileRules:
                     self.left_out.append(self._prefix + path)
 
     def why_left_out(self, name: str) -> str | None:
-        """Why a file of the code folder does not travel; None if no rule leaves it out."""
+        """Return why a file of the code folder is not sent; None if no rule leaves it out."""
         fate = _BY_RULES
         for end in (*(found.end() for found in re.finditer("/", name)), len(name)):
             fate = self._fate(name[:end], fate)
         return None if fate in (_BY_RULES, _INCLUDED) else fate
 
     def _fate(self, path: str, above: str) -> str:
-        """What becomes of a file, or of a folder if `path` ends in a slash: `_BY_RULES`, `_INCLUDED`, or why it is left out.
+        """Return the fate of a file, or of a folder if `path` ends in a slash: `_BY_RULES`, `_INCLUDED`, or why it is left out.
 
-        `above` is what becomes of the folder around it.
+        `above` is the fate of the folder around it.
         """
         included, line = self._include.verdict(path) if self._include else (None, "")
         if included or (above == _INCLUDED and included is None):
@@ -181,7 +181,7 @@ class FileRules:
         return _BY_RULES
 
     def _read_ignore_files(self, name: str, entries: Sequence[os.DirEntry[str]]) -> None:
-        """Find what counts in the folder `name`: what counts in the one above it, behind its own."""
+        """Find the ignore files that count in the folder `name`: its own, and then those that count in the folder above."""
         kinds = IGNORE_FILES if self._work_tree else IGNORE_FILES[:1]
         files = [Path(entry.path) for entry in entries if entry.name in kinds and entry.is_file()]
         own = [_ignore_file(file, below=len(name)) for file in files]
@@ -189,9 +189,9 @@ class FileRules:
         self._ignoring[name] = tuple(sorted([*own, *inherited], key=lambda file: IGNORE_FILES.index(file.kind)))
 
     def _ignore_files_above(self) -> tuple[bool, tuple[_IgnoreFile, ...]]:
-        """Whether the folder is in a git work tree, and the tree's .gitignore files above the folder, the nearest first.
+        """Return whether the folder is in a git work tree, and the tree's .gitignore files above it, the nearest first.
 
-        If they ignore the folder itself, none of them counts: it was named to be sent.
+        If they ignore the folder itself, none of them counts, since the spec asks to send it.
         """
         folder = self._directory.resolve()
         root = next((each for each in (folder, *folder.parents) if (each / ".git").exists()), None)
@@ -215,7 +215,7 @@ class FileRules:
 
 
 def _listed(folder: str) -> tuple[list[os.DirEntry[str]], tuple[int, int]]:
-    """A folder's entries by name, and what identifies it whatever links lead to it."""
+    """Return a folder's entries by name, and its identity, which is the same through every link."""
     try:
         with os.scandir(folder) as found:
             entries, status = sorted(found, key=lambda entry: entry.name), os.stat(folder)  # noqa: PTH116 - as scandir
@@ -234,13 +234,13 @@ def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
 
 
 def unreadable(path: str, error: OSError) -> CodeError:
-    """The error for what would travel and cannot be read."""
+    """Return the error for a file or folder to send that cannot be read."""
     return CodeError(f"{path}: cannot be read: {error.strerror}; make it readable, or leave it out with code.exclude")
 
 
 def _sendable(path: str, folder: str) -> str:
     if not path.isprintable() or any("\ud800" <= letter <= "\udfff" for letter in path):
-        raise CodeError(f"{path!r} in {folder}: is no name for a file that travels; rename it")
+        raise CodeError(f"{path!r} in {folder}: a file of this name cannot be sent; rename it")
     return path
 
 
@@ -264,7 +264,7 @@ def _is_pattern(line: str) -> bool:
 
 
 def _ignore_file(file: Path, *, above: str = "", below: int = 0) -> _IgnoreFile:
-    """The patterns of a file; lines that are no patterns match nothing, as in git."""
+    """Read the patterns of a file; lines that are not patterns match nothing, as in git."""
     try:
         with file.open("rb") as opened:
             text = opened.read(_LARGEST_IGNORE_FILE).decode("utf-8-sig", "surrogateescape")
@@ -279,9 +279,9 @@ def _ignore_file(file: Path, *, above: str = "", below: int = 0) -> _IgnoreFile:
 
 
 def _leads_below(pattern: str, folder: str) -> bool:
-    """Whether a pattern of `code.include` can match something in a folder that is left out.
+    """Return whether a pattern of `code.include` can match a file in a folder that is left out.
 
-    A pattern without a folder, such as `*.json`, does not: it would have every cache searched.
+    A pattern without a folder, such as `*.json`, does not: every cache would be searched.
     """
     steps, parts = pattern.strip("/").split("/"), folder.rstrip("/").split("/")
     for step, part in zip(steps, parts, strict=False):

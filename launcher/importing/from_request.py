@@ -21,7 +21,7 @@ from launcher.nearest import did_you_mean_path
 from launcher.parsing.parser import parse_spec
 from launcher.request import text as show
 from launcher.request.build import build_request, telling_variables
-from launcher.request.forms import Found, find_request
+from launcher.request.forms import FoundRequest, find_request
 from launcher.request.origin import member_of
 from launcher.spec.channels import KINDS, source_of_entry
 from launcher.spec.job import JobSpec
@@ -66,7 +66,7 @@ def import_request(data: Mapping[str, Any]) -> dict[str, Any]:
     return _spec_of(find_request(data))
 
 
-def _spec_of(found: Found) -> dict[str, Any]:
+def _spec_of(found: FoundRequest) -> dict[str, Any]:
     friendly, planned = _sound({**found.keys, **_friendly(found.request)})
     patch = _difference(planned, found.request)
     return dict(_escaped({**friendly, "request": patch} if patch else friendly))

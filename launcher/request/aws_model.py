@@ -1,6 +1,6 @@
-"""What CreateTrainingJob takes, read from botocore's own service model: types, required members, enums, patterns, bounds.
+"""The limits of CreateTrainingJob, read from botocore's service model: types, required members, enums, patterns, bounds.
 
-botocore's validator looks at types, required members and minima only; the service refuses the rest ten minutes later.
+botocore's validator checks types, required members and minima only; the service refuses the rest ten minutes later.
 Reading the model file (0.03 s) needs no import of botocore (0.15 s), and its limits follow AWS without our help.
 """
 
@@ -32,8 +32,8 @@ _JSON_TYPES: dict[str, Any] = {
 }
 LARGEST = 2**63 - 1  # number of 64 bits
 _TYPE_NAMES = {str: "a text", int: "a whole number", bool: "true or false", dict: "a mapping", list: "a list"}
-# The model's patterns are Java's; Python's `re` lacks these classes. Each of these stands inside brackets. \w is wider
-# than \p{L} by digits and the underscore, which the one class that names \p{L} takes as well.
+# The model's patterns are Java's; Python's `re` lacks these classes. All are used inside brackets. \w is wider
+# than \p{L} by digits and the underscore, which the one class with \p{L} allows as well.
 _JAVA_CLASSES = {
     r"\p{Alnum}": "a-zA-Z0-9",
     r"\p{L}": r"\w",
@@ -51,7 +51,7 @@ class Violation(NamedTuple):
 
 
 class _Shapes(Mapping[str, Any]):
-    """Shapes by name, each decoded when it is first asked for: a request has 150 of the 3,200."""
+    """Shapes by name, each decoded when it is first used: a request uses 150 of the 3,200."""
 
     def __init__(self, model: bytes) -> None:
         # In botocore's files, names are indented by four spaces: those of the operations, and then those of the shapes.
@@ -81,18 +81,18 @@ def shapes() -> Mapping[str, Any]:
         raise ImportError("botocore is missing: pip install boto3")
     file = Path(package.submodule_search_locations[0], "data", _SERVICE)
     packed = file.read_bytes()
-    size = int.from_bytes(packed[-4:], "little")  # where gzip keeps it; without it, growing the buffer takes 1 ms
+    size = int.from_bytes(packed[-4:], "little")  # where gzip stores the size; growing the buffer instead takes 1 ms
     return shapes_of(zlib.decompress(packed, wbits=31, bufsize=size))
 
 
 def shapes_of(model: bytes) -> Mapping[str, Any]:
-    """Return the shapes of a service model in JSON; of one without line breaks all are decoded at once, which takes longer."""
+    """Return the shapes of a service model in JSON; if it has no line breaks, all are decoded at once, which takes longer."""
     found = _Shapes(model)
     return found if REQUEST in found else dict(json.loads(model)["shapes"])
 
 
 def violations(value: Any, shape_name: str = REQUEST, path: SpecPath = ()) -> Iterator[Violation]:
-    """Every limit that `value` breaks, in its own order."""
+    """Yield every limit that `value` breaks, in the order of its members."""
     shape = shapes()[shape_name]
     expected = _JSON_TYPES[shape["type"]]
     if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
@@ -116,7 +116,7 @@ def violations(value: Any, shape_name: str = REQUEST, path: SpecPath = ()) -> It
 
 
 def typed(value: Any, shape_name: str) -> Any:
-    """`value` with its unquoted scalars as the shape's type has them; what does not fit stays, for `violations` to name."""
+    """Return `value` with its unquoted scalars converted to the shape's types; those that do not fit stay as they are."""
     shape = shapes().get(shape_name, {})
     if isinstance(value, dict):
         members, inner = shape.get("members", {}), shape.get("value", {}).get("shape", "")
@@ -125,7 +125,7 @@ def typed(value: Any, shape_name: str) -> Any:
         return [typed(item, shape.get("member", {}).get("shape", "")) for item in value]
     if not isinstance(value, Plain):
         return value
-    expected = shape.get("type")  # None where the model knows no such member, so that only the spelling tells
+    expected = shape.get("type")  # None if the model has no such member; then the spelling decides
     if expected in ("integer", "long", None) and INTEGER.fullmatch(value):
         return int(value)
     if expected in ("boolean", None) and value in BOOLEANS:
@@ -142,23 +142,23 @@ def _members(value: dict[str, Any], shape: dict[str, Any], path: SpecPath) -> It
             yield from violations(item, shape["members"][name]["shape"], (*path, name))
         else:
             hint = _instead(name, shape["members"], path)
-            yield Violation((*path, name), f"is no member of the request{hint}", "aws-unknown-member")
+            yield Violation((*path, name), f"is not a member of the request{hint}", "aws-unknown-member")
 
 
 def _instead(name: str, known: dict[str, Any], path: SpecPath) -> str:
-    """What to do with a member that a structure of the request lacks."""
+    """Return what to do with an unknown member of a structure."""
     if not path and name == REQUEST:
         return "; it is the request itself: write its members in its place"
     if elsewhere := [place for place in _places().get(name, ()) if place != path]:
         return f"; it belongs {' or '.join(f'under {dotted(place)}' if place else 'at its top' for place in elsewhere[:2])}"
     if not path and name in shapes()["DescribeTrainingJobResponse"]["members"]:
-        return "; it is read-only, AWS tells it and does not take it: delete it"
+        return "; it is read-only, AWS returns it but does not accept it: delete it"
     return did_you_mean(name, known)
 
 
 @cache
 def _places() -> dict[str, list[SpecPath]]:
-    """The structures of the request, at most two levels down, in which each member stands; items of lists are left out."""
+    """Return the structures of the request that have each member, at most two levels down and without items of lists."""
     found: dict[str, list[SpecPath]] = {}
     todo: list[tuple[SpecPath, str]] = [((), REQUEST)]
     for place, shape in todo:
@@ -178,10 +178,10 @@ def _text(value: str, shape: dict[str, Any], path: SpecPath) -> Iterator[Violati
     for violation in _bounds(len(value), shape, path, "character", "characters"):
         too_long = True
         yield violation
-    # A pattern over an endless text can take minutes, and its length is wrong already.
+    # Matching a very long text can take minutes, and its length is wrong already.
     if not too_long and "pattern" in shape and not _pattern(shape["pattern"]).fullmatch(value):
-        newline = "; it holds a line break" if "\n" in value and "." in shape["pattern"] else ""
-        message = f"{shown(value)} does not match what AWS takes here, {shape['pattern']}{newline}"
+        newline = "; it has a line break" if "\n" in value and "." in shape["pattern"] else ""
+        message = f"{shown(value)} does not match the pattern of AWS, {shape['pattern']}{newline}"
         yield Violation(path, message, "aws-pattern")
 
 
@@ -208,6 +208,6 @@ def _pattern(pattern: str) -> re.Pattern[str]:
 
 
 def shown(value: Any) -> str:
-    """A value as messages quote it."""
+    """Return a value as messages quote it."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

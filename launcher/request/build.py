@@ -16,7 +16,7 @@ from launcher.spec.job import JobSpec
 from launcher.spec.model import as_request
 from launcher.spec.sections import Image, ResourceConfig
 
-_EXAMPLE_REGION = ", so write region: eu-west-1 or the like"
+_EXAMPLE_REGION = ", so write one, such as region: eu-west-1"
 _OURS = {
     "base_name",
     "training_job_name",
@@ -27,7 +27,7 @@ _OURS = {
     "ignore",
     "max_cost",
     "extends",
-}  # no member of their own
+}  # keys without a member of their own
 
 
 class Built(NamedTuple):
@@ -88,8 +88,9 @@ def _merged(
 
 
 def telling_variables(entries: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """The variables that tell the container what SageMaker's own files do not: an augmented manifest's attributes, and which
-    Pipes are shuffled (entrypoints/channel_settings.py).
+    """Return the environment variables with channel settings that SageMaker's config files lack.
+
+    These are an augmented manifest's attribute names, and which Pipes are shuffled; entrypoints reads them.
     """
     known = {entry["ChannelName"]: entry for entry in entries}
     attributes = {name: names for name, entry in known.items() if (names := s3_source(entry).get("AttributeNames"))}
@@ -101,7 +102,7 @@ def telling_variables(entries: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _in_pieces(prefix: str, value: Any) -> dict[str, str]:
-    """Variables that say a value as JSON, as many as it takes; none where it is empty."""
+    """Return variables with a value as JSON, in as many pieces as AWS's limit requires; none if it is empty."""
     text = json.dumps(value) if value else ""
     limit = shapes()["TrainingEnvironmentValue"]["max"]
     pieces = [text[at : at + limit] for at in range(0, len(text), limit)]
@@ -109,18 +110,18 @@ def _in_pieces(prefix: str, value: Any) -> dict[str, str]:
 
 
 def connector_variables(spec: JobSpec) -> dict[str, str]:
-    """The variables of the request's Environment that tell the container of connector channels, each with its channel."""
+    """Return the variables of the request's Environment with the settings of connector channels -> the channel's name."""
     names = [name for name, channel in spec.all_channels.items() if channel.connector(name) is not None]
     return {f"{contract.CONNECTOR_VARIABLE}{index}": name for index, name in enumerate(names)}
 
 
 def _training_image(spec: JobSpec) -> tuple[str, ImageError | None]:
-    """The URI of the spec's image; where none is known, an empty text and what is wrong."""
+    """Return the URI of the spec's image; if none is known, an empty text and the reason."""
     if not isinstance(spec.image, Image):
         return spec.image or "", None
     if spec.region is None:
         return "", ImageError(
-            "region", f"is missing; AWS's images lie in another registry in each region{_EXAMPLE_REGION}"
+            "region", f"is missing; each region has its own registry of AWS's images{_EXAMPLE_REGION}"
         )
     resources = spec.resource_config or ResourceConfig()
     choices: list[Any] = [resources, *(resources.instance_groups or ()), *(resources.instance_preferences or ())]
@@ -133,7 +134,7 @@ def _training_image(spec: JobSpec) -> tuple[str, ImageError | None]:
 
 
 def _needs_no_mode(spec: JobSpec) -> bool:
-    """Whether the default mode stays away: serverless jobs have no AlgorithmSpecification for it to stand in."""
+    """Return whether to leave the default mode out: serverless jobs have no AlgorithmSpecification."""
     return spec.serverless_job_config is not None and "training_input_mode" not in spec.model_fields_set
 
 
@@ -155,7 +156,9 @@ def _add_channels(request: dict[str, Any], spec: JobSpec) -> dict[SpecPath, Spec
     if named and spec.code is not None:
         request.setdefault("Environment", {})[contract.CHANNEL_GROUPS_VARIABLE] = json.dumps(named)
     told = telling_variables(brought)
-    if told and (spec.code is not None or contract.CODE_CHANNEL in channels):  # which an imported request has
+    if told and (
+        spec.code is not None or contract.CODE_CHANNEL in channels
+    ):  # an imported request may have the code channel
         request.setdefault("Environment", {}).update(told)
     connectors = connector_variables(spec)
     for variable, name in connectors.items():

@@ -1,8 +1,8 @@
-"""Where a request is kept, and how it is spelt there -> the request as CreateTrainingJob has it.
+"""A request as other tools store and spell it -> the request as CreateTrainingJob expects it.
 
-A Step Functions state, a SageMaker pipeline's step, an event, a search's result or a Kubernetes resource holds the
-request somewhere inside; DescribeTrainingJob's answer mixes it with what only answers have; property lists and resources write
-`trainingJobName` or `s3URI`. What is known only when some other machine runs (`"S3Uri.$": "$.uri"`) cannot be imported.
+A Step Functions state, a SageMaker pipeline's step, an event, a search's result or a Kubernetes resource contains the request
+somewhere inside; DescribeTrainingJob's answer mixes it with members that only answers have; property lists and resources write
+`trainingJobName` or `s3URI`. Values that are computed only when a workflow runs (`"S3Uri.$": "$.uri"`) cannot be imported.
 """
 
 from __future__ import annotations
@@ -18,27 +18,28 @@ from launcher.request.aws_model import REQUEST, shapes, typed
 
 _READ_ONLY = {"ResourceConfig": ("SelectedInstanceType", "SelectedInstanceCount")}
 _DESCRIBED = {"TrainingJobArn", "TrainingJobStatus", "CreationTime"}  # only an answer has these
-# What belongs to the tool that sends the request: Airflow's uploads, a Kubernetes operator's endpoint.
+# Members for the tool that sends the request: Airflow's uploads, a Kubernetes operator's endpoint.
 _OF_TOOLS = ("S3Operations", "sageMakerEndpoint")
-_WHAT_IS_TRAINED = {"algorithmspecification", "serverlessjobconfig"}  # no other request of SageMaker's has one
+_WHAT_IS_TRAINED = {"algorithmspecification", "serverlessjobconfig"}  # no other SageMaker request has one
 _OF_TUNING = "statichyperparameters"
 _COMPUTED = re.compile(r"Get|Ref|Std:\w+|Fn::\w+|!\w+")  # {"Get": "Parameters.Type"}, {"Ref": "Bucket"}
 _JOB_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9])*")
 
 
 @dataclass(frozen=True)
-class Found:
-    """A request, what else of a spec stood around it, and what is not as it was written."""
+class FoundRequest:
+    """A request, keys of a spec that were found around it, and notes on what was changed."""
 
     request: dict[str, Any]
     keys: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
-def find_request(data: Mapping[str, Any]) -> Found:
-    """The one request in `data`, in CreateTrainingJob's own names, without nulls and without what only answers have.
+def find_request(data: Mapping[str, Any]) -> FoundRequest:
+    """Return the one request in `data`, in CreateTrainingJob's names, without nulls and without members of answers.
 
-    Raises InputError where there is none, where there are several, and where values are known only later.
+    Raises:
+        InputError: There is no request, there are several, or some values are computed only later.
     """
     held, around = _held(data)
     left_out = ", ".join(key for key in _OF_TOOLS if held.get(key) is not None)
@@ -51,31 +52,31 @@ def find_request(data: Mapping[str, Any]) -> Found:
     request = typed(_as_sent(request), REQUEST)
     made_text = ", ".join(_make_text(request))
     notes = {
-        "Left out, as it is no part of the request": left_out,
-        "Made text, as AWS takes nothing else": made_text,
+        "Left out, since it is not part of the request": left_out,
+        "Converted to text, since AWS accepts nothing else": made_text,
     }
     if "TrainingJobName" not in request and _JOB_NAME.fullmatch(around):
         keys["base_name"] = around
-    return Found(request, keys, tuple(f"{why}: {names}" for why, names in notes.items() if names))
+    return FoundRequest(request, keys, tuple(f"{why}: {names}" for why, names in notes.items() if names))
 
 
 def _held(data: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """The request as it is kept, and the name of what keeps it, where that has one."""
+    """Return the request as stored, and the name of the object around it, or an empty text."""
     known = {_bare(member) for member in shapes()[REQUEST]["members"]}
     if not known.isdisjoint(map(_bare, data)):
         return dict(data), ""
     found = list(_candidates(data, (), ""))
     if not found:
-        raise InputError("is not a request: an object with members such as TrainingJobName belongs here")
+        raise InputError("is not a request: expected an object with members such as TrainingJobName")
     if len(found) > 1:
         places = ", ".join(dotted(place) for place, _, _ in found)
-        raise InputError(f"holds {len(found)} requests: {places}; save the one that is wanted in a file of its own")
+        raise InputError(f"has {len(found)} requests: {places}; save the one to import in a file of its own")
     ((_, held, name),) = found
     return held, name
 
 
 def _candidates(value: Any, place: SpecPath, name: str) -> Iterator[tuple[SpecPath, dict[str, Any], str]]:
-    """Every request below `value`, with its place and the name of what is around it."""
+    """Yield every request below `value`, with its place and the name of the object around it."""
     if isinstance(value, dict):
         names = {_bare(key) for key in value}
         if names & _WHAT_IS_TRAINED and len(names) > 1 and _OF_TUNING not in names:
@@ -91,7 +92,7 @@ def _candidates(value: Any, place: SpecPath, name: str) -> Iterator[tuple[SpecPa
 
 
 def _bare(name: Any) -> str:
-    """A member's name without what its spellings differ in: trainingJobName, training_job_name, TrainingJobName.$"""
+    """Return a member's name in a form common to all spellings: trainingJobName, training_job_name, TrainingJobName.$"""
     return str(name).removesuffix(".$").replace("_", "").lower()
 
 
@@ -100,12 +101,12 @@ def _refuse_computed(held: Mapping[str, Any]) -> None:
     if places:
         shown = ", ".join(places[:5]) + (f" and {len(places) - 5} more" if len(places) > 5 else "")
         raise InputError(
-            f"leaves values open until something else runs: {shown}; write the value of each under its plain name"
+            f"has values that are computed only when a workflow runs: {shown}; write the value of each under its plain name"
         )
 
 
 def _computed(value: Any, place: SpecPath) -> Iterator[SpecPath]:
-    """The places whose values are a path, an expression or a reference."""
+    """Yield the places whose values are a path, an expression or a reference."""
     if isinstance(value, dict):
         if len(value) == 1 and place and _COMPUTED.fullmatch(str(next(iter(value)))) and _is_reference(value):
             yield place
@@ -123,13 +124,13 @@ def _computed(value: Any, place: SpecPath) -> Iterator[SpecPath]:
 
 
 def _is_reference(value: Mapping[str, Any]) -> bool:
-    """Whether a mapping of one entry is no setting of the name Get or Ref, whose value would be a plain text."""
+    """Return whether a mapping of one entry is a reference, not a setting named Get or Ref with a plain text."""
     ((key, inner),) = value.items()
     return not isinstance(inner, str) or key != "Get" or "." in inner
 
 
 def _renamed(value: Any, shape_name: str) -> Any:
-    """`value` with the model's spelling of its members; maps as maps where they are written as lists of name and value."""
+    """Return `value` with the model's spelling of its members, and lists of name and value as maps."""
     shape = shapes()[shape_name]
     if shape["type"] == "map" and isinstance(value, list) and all(map(_is_pair, value)):
         return {str(item["name"]): item["value"] for item in value}
@@ -145,7 +146,7 @@ def _renamed(value: Any, shape_name: str) -> Any:
     renamed = {}
     for key, item in value.items():
         member = names.get(_bare(key), key)
-        member = key if member in renamed else member  # said a second time: the plan names it
+        member = key if member in renamed else member  # written twice: the plan reports it
         renamed[member] = _renamed(item, shape["members"][member]["shape"]) if member in shape["members"] else item
     return renamed
 
@@ -155,7 +156,7 @@ def _tags(tags: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _make_text(request: dict[str, Any]) -> Iterator[str]:
-    """Make text of the numbers and booleans where only text can stand; the places of what was made so."""
+    """Convert numbers and booleans to text in members that allow only text; yield their places."""
     for member in ("HyperParameters", "Environment"):
         values = request.get(member)
         for name, value in values.items() if isinstance(values, dict) else ():
@@ -169,7 +170,7 @@ def _is_pair(item: Any) -> bool:
 
 
 def _as_sent(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The request without nulls, and without what only an answer has where it is one."""
+    """Return the request without nulls, and without the members of an answer if it is one."""
     answer = not _DESCRIBED.isdisjoint(data)
     known = shapes()[REQUEST]["members"]
     request = {
@@ -182,7 +183,7 @@ def _as_sent(data: Mapping[str, Any]) -> dict[str, Any]:
             request[member] = {key: value for key, value in request[member].items() if key not in read_only}
     resources = request.get("ResourceConfig")
     if isinstance(resources, dict) and "InstanceGroups" in resources and resources.get("InstanceCount") == 0:
-        del resources["InstanceCount"]  # what an answer says where the groups have counts of their own
+        del resources["InstanceCount"]  # an answer has this although the groups have counts of their own
     if isinstance(request.get("Tags"), dict):  # an event's
         request["Tags"] = _tags(request["Tags"])
     return {key: value for key, value in request.items() if value not in ({}, []) or key not in ("VpcConfig", "Tags")}

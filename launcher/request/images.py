@@ -1,22 +1,12 @@
-"""AWS's own training images: the URI of a framework's or a built-in algorithm's image, worked out without a network.
+"""URIs of AWS's own training images, for `image: {framework: pytorch, version: "2.5"}`, without a network.
 
-`image: {framework: pytorch, version: "2.5"}` says what is meant; CreateTrainingJob wants the URI, whose account differs by
-region, whose domain differs by partition and whose tag differs by processor. AWS publishes these in the SageMaker Python
-SDK only; launcher/data/images.json holds them with the SDK's version and date, and tests/data/sdk_images.json what
-the SDK itself resolves. As in the SDK, the tag has the version as it is written: `2.5` gives the tag that moves along with
-2.5's patches, `2.5.1` the one that stays. Hugging Face's images are named by full versions only.
-
-Where the SDK would answer with an image that cannot be right, this refuses:
-
-- A framework with one version: the SDK takes it whatever version is asked (pytorch 2.5 on Trainium gives 1.11).
-- Hugging Face on Trainium: the SDK takes an inference image.
-- An instance type with an ARM processor: the SDK takes an inference image, or one for x86.
-
-In three places it answers where the SDK does not: without a py_version it takes the newest of the version, without a
-base_framework_version the only one, and a built-in algorithm needs no version.
-
-JumpStart's algorithms (TensorFlow image classification, LightGBM, ...) are no built-ins in this sense: they run in the
-frameworks' images.
+The account differs by region, the domain by partition and the tag by processor. AWS publishes these only in the SageMaker Python
+SDK; launcher/data/images.json has them with the SDK's version and date. As in the SDK, the tag has the version as written: `2.5`
+moves along with 2.5's patches, `2.5.1` stays. Three images are refused that the SDK resolves wrongly: another version of a
+framework with only one (pytorch 2.5 on Trainium gives 1.11), Hugging Face on Trainium (an inference image), and an ARM processor
+(an inference image, or one for x86). Unlike in the SDK, py_version defaults to the newest of the version, base_framework_version
+to the only one, and a built-in algorithm needs no version. JumpStart's algorithms (LightGBM, ...) are not built-in algorithms in
+this sense: they run in the frameworks' images.
 """
 
 from __future__ import annotations
@@ -56,9 +46,9 @@ _REMEDY = "write the image's URI to use another"
 
 
 class ImageError(ValueError):
-    """No image is known for what is wanted.
+    """No image is known for these settings.
 
-    `key` is what to correct: one of WANTED, "region", "instance_type", or an unknown key of `wanted`.
+    `key` is the one to correct: one of WANTED, "region", "instance_type", or an unknown key of `wanted`.
     """
 
     def __init__(self, key: str, message: str) -> None:
@@ -67,12 +57,17 @@ class ImageError(ValueError):
 
 
 def resolve_image(wanted: Mapping[str, str], *, region: str, instance_type: str | None) -> str:
-    """The URI of AWS's training image for `wanted`, such as `{"framework": "pytorch", "version": "2.5.1"}`.
+    """Return the URI of AWS's training image for `wanted`, such as `{"framework": "pytorch", "version": "2.5.1"}`.
 
-    `framework` (or `algorithm`: either name is looked up the same way) and `version` are required, but for what has a
-    single version; `py_version` (`py311`) defaults to the newest; `base_framework_version` (`pytorch2.5.1`) chooses where a
-    Hugging Face version was built on several. The image fits the processor of `instance_type` (`ml.g5.xlarge`), which may be
-    None where there is but one image. Raises ImageError, which names the key to correct and the nearest known name.
+    Args:
+        wanted: The keys of WANTED. `framework` (or `algorithm`, which is looked up in the same way) is required, and so is
+            `version` unless there is only one; `py_version` (`py311`) defaults to the newest; `base_framework_version`
+            (`pytorch2.5.1`) chooses among several that a Hugging Face version was built on.
+        region: Where the job runs.
+        instance_type: The type whose processor the image must support, such as `ml.g5.xlarge`; None if there is only one image.
+
+    Raises:
+        ImageError: No image is known. It names the key to correct and the nearest known name.
     """
     name = _name(wanted)
     versions: dict[str, list[_Build]] = _table()["images"][name]
@@ -87,43 +82,43 @@ def resolve_image(wanted: Mapping[str, str], *, region: str, instance_type: str 
     accounts: dict[str, str] = _table()["registries"][build["registries"]]
     if region not in accounts:
         hint = _hint(region, accounts)
-        raise ImageError("region", f"{_shown(region)} is no region that {_source()} has {what} for{hint}; {_REMEDY}")
+        raise ImageError("region", f"{_shown(region)} is not a region in which {_source()} has {what}{hint}; {_REMEDY}")
     return f"{accounts[region]}.dkr.ecr.{region}.{_suffix(region)}/{_image(build, processor)}"
 
 
 def built_in_algorithm(image: str) -> str | None:
-    """The built-in algorithm whose image this is, `image-classification`, by AWS's account and repository; None for others.
+    """Return the built-in algorithm of an image, such as `image-classification`, by account and repository; None for others.
 
-    `xgboost` also for its newer repository sagemaker-xgboost, which with a script of the user's is a framework.
+    Its newer repository sagemaker-xgboost counts as `xgboost`, although with a user's script it is a framework.
     """
     match = _ECR.fullmatch(image)
     return _algorithms().get((match[1], match[3])) if match else None
 
 
 def image_region(image: str) -> str | None:
-    """The region of an image in ECR, such as `us-east-1`; None for other registries, ECR's public one among them."""
+    """Return the region of an image in ECR, such as `us-east-1`; None for other registries, and for ECR's public one."""
     match = _ECR.fullmatch(image)
     return match[2] if match else None
 
 
 def registry_domain(region: str) -> str:
-    """The end of every host of ECR in a region's partition, such as `amazonaws.com.cn`."""
+    """Return the domain of ECR in a region's partition, such as `amazonaws.com.cn`."""
     return _suffix(region)
 
 
 def is_of_aws(image: str) -> bool:
-    """Whether an image lies in one of the accounts that hold AWS's own images."""
+    """Return whether an image is in one of the accounts of AWS's own images."""
     match = _ECR.fullmatch(image)
     return match is not None and match[1] in _accounts()
 
 
 def known_regions() -> tuple[str, ...]:
-    """Every region that AWS publishes images for."""
+    """Return every region that AWS publishes images for."""
     return tuple(sorted({region for accounts in _table()["registries"] for region in accounts}))
 
 
 def known_names() -> tuple[str, ...]:
-    """Every framework and built-in algorithm that `resolve_image` knows, sorted."""
+    """Return every framework and built-in algorithm that `resolve_image` knows, sorted."""
     return tuple(sorted(_table()["images"]))
 
 
@@ -140,7 +135,7 @@ def _accounts() -> frozenset[str]:
 
 @cache
 def _algorithms() -> dict[tuple[str, str], str]:
-    """Each built-in algorithm's name by account and repository."""
+    """Return each built-in algorithm's name by account and repository."""
     table = _table()
     return {
         (account, image.partition(":")[0]): name
@@ -159,10 +154,10 @@ def _source() -> str:
 def _name(wanted: Mapping[str, str]) -> str:
     for key in wanted:
         if key not in WANTED:
-            raise ImageError(key, f"is not known here{_hint(key, WANTED)}; known are {', '.join(WANTED)}")
+            raise ImageError(key, f"is not a key of image{_hint(key, WANTED)}; its keys are {', '.join(WANTED)}")
     names = [(key, wanted[key]) for key in ("framework", "algorithm") if key in wanted]
     if len(names) > 1:
-        raise ImageError("algorithm", "stands beside framework, but an image is of one of them; delete one")
+        raise ImageError("algorithm", "and framework are both written, but an image has only one of them; delete one")
     if not names:
         raise ImageError("framework", "is missing; write framework: pytorch, or algorithm: image-classification")
     key, name = names[0]
@@ -170,7 +165,7 @@ def _name(wanted: Mapping[str, str]) -> str:
     if name not in known:
         other = _OTHER_NAMES.get(name.casefold())
         hint = f"; did you mean {other}?" if other else _hint(name, known)
-        raise ImageError(key, f"{_shown(name)} is no {key} known to {_source()}{hint}; {_REMEDY}")
+        raise ImageError(key, f"{_shown(name)} is not a {key} in {_source()}{hint}; {_REMEDY}")
     return name
 
 
@@ -179,7 +174,7 @@ def _version(name: str, versions: Mapping[str, Any], wanted: Mapping[str, str]) 
     version = wanted.get("version")
     if version is None:
         if len(versions) > 1:
-            raise ImageError("version", f"is missing; the newest of {name} that {_source()} has is {newest}")
+            raise ImageError("version", f"is missing; the newest of {name} in {_source()} is {newest}")
         return newest
     if version not in versions:
         tables = _table()["images"]
@@ -192,21 +187,21 @@ def _version(name: str, versions: Mapping[str, Any], wanted: Mapping[str, str]) 
             hint = f"; framework: {others[0]} has it" + (f", of {name} there is {meant}" if meant else "")
         raise ImageError(
             "version",
-            f"{_shown(version)} is no version of {name} known to the bundled table "
+            f"{_shown(version)} is not a version of {name} in the bundled table "
             f"(newest {newest}, of {_table()['date']}){hint}; {_REMEDY}",
         )
     return version
 
 
 def _of_base(builds: list[_Build], what: str, wanted: str | None) -> list[_Build]:
-    """The builds on the framework that is wanted as `pytorch2.5.1` or `pytorch2.5`; all of them have one in the end."""
+    """Return the builds on one base framework, wanted as `pytorch2.5.1` or `pytorch2.5`."""
     bases = _distinct(build.get("base_framework_version") for build in builds)
     if wanted is None:
         if len(bases) > 1:
             raise ImageError("base_framework_version", f"is missing; {what} was built on {' and on '.join(bases)}")
         return builds
     if not bases:
-        raise ImageError("base_framework_version", f"does not go with {what}, which has none; delete it")
+        raise ImageError("base_framework_version", f"is not for {what}, which has no base framework; delete it")
     found = [base for base in bases if base == wanted or base.startswith(f"{wanted}.")]
     if len(found) != 1:
         hint = _hint(wanted, bases)
@@ -217,20 +212,22 @@ def _of_base(builds: list[_Build], what: str, wanted: str | None) -> list[_Build
 
 
 def _of_python(builds: list[_Build], what: str, wanted: str | None) -> _Build:
-    """The build of the Python that is wanted, else of the newest."""
+    """Return the build for the wanted Python, by default for the newest."""
     pythons = sorted(_distinct(build.get("py_version") for build in builds), key=_numbers)
     if wanted is None:
         return max(builds, key=lambda build: _numbers(build.get("py_version", "")))
     if not pythons:
-        raise ImageError("py_version", f"does not go with {what}, which has no choice of Python; delete it")
+        raise ImageError("py_version", f"is not for {what}, which has no choice of Python; delete it")
     if wanted not in pythons:
         hint = _hint(wanted, pythons)
-        raise ImageError("py_version", f"{_shown(wanted)} is no Python of {what}, which has {', '.join(pythons)}{hint}")
+        raise ImageError(
+            "py_version", f"{_shown(wanted)} is not a Python of {what}, which has {', '.join(pythons)}{hint}"
+        )
     return next(build for build in builds if build["py_version"] == wanted)
 
 
 def _processor(what: str, builds: list[_Build], instance_type: str | None) -> tuple[str, str]:
-    """(family, processor) to look images up by: the instance type's, or twice the only one that there is."""
+    """Return the (family, processor) to look images up by: those of the instance type, or twice the only processor."""
     known = _distinct(processor for build in builds for processor in build["images"])
     if instance_type is None:
         if len(known) > 1:
@@ -238,7 +235,7 @@ def _processor(what: str, builds: list[_Build], instance_type: str | None) -> tu
         return known[0], known[0]
     match = re.fullmatch(_INSTANCE_TYPE, instance_type)
     if match is None:
-        raise ImageError("instance_type", f"{_shown(instance_type)} is no instance type such as ml.g5.xlarge")
+        raise ImageError("instance_type", f"{_shown(instance_type)} is not an instance type such as ml.g5.xlarge")
     family = match[1]
     if re.match(_ARM, family):
         processor = "ARM"
@@ -256,7 +253,7 @@ def _processor(what: str, builds: list[_Build], instance_type: str | None) -> tu
 
 
 def _image(build: _Build, processor: tuple[str, str]) -> str | None:
-    """A build's `repository:tag`, the most particular that fits."""
+    """Return a build's most specific `repository:tag` for a (family, processor)."""
     family, kind = processor
     images: dict[str, str] = build["images"]
     fits_any = images.get("any") if kind in ("cpu", "gpu", "any") else None
@@ -271,7 +268,7 @@ def _check_p2(name: str, version: str, instance_type: str) -> None:
 
 
 def _hint(name: str, known: Iterable[str]) -> str:
-    return did_you_mean(name[:60], known)  # a text of a megabyte is near to nothing, and slow to tell
+    return did_you_mean(name[:60], known)  # comparing a text of a megabyte would be slow
 
 
 def _shown(text: str) -> str:
@@ -284,12 +281,12 @@ def _suffix(region: str) -> str:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """For sorting: 2.10.0 after 2.9.1, py310 after py39; words like `latest` first."""
+    """Return the key to sort versions by: 2.10.0 after 2.9.1, py310 after py39; words like `latest` first."""
     return tuple(map(int, re.findall(r"\d+", version)))
 
 
 def _release(version: str) -> list[str]:
-    """The first two numbers: 2.5 of 2.5.1, and 1.7 of 1.7-1."""
+    """Return the first two numbers: 2.5 of 2.5.1, and 1.7 of 1.7-1."""
     return re.split("[.-]", version, maxsplit=2)[:2]
 
 

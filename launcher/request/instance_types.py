@@ -1,10 +1,9 @@
-"""What instance types are made of: the facts that rules need, by family.
+"""Facts about instance types that rules need, by family: storage and accelerators.
 
-Offline and without an account there is one source for each: EC2's instance type pages (aws.amazon.com/ec2/instance-types)
-for storage and accelerators, and the SageMaker SDK's `volume_size_supported` (any family with a `d`, g5, g6, p5, trn1: no
-volume can be attached). Of a family that is not in the table only what EC2's naming convention promises is taken as known:
-the first letters say what it is for, a `d` after the generation that it has disks of its own. Where nothing is known, rules
-stay silent.
+The sources are EC2's instance type pages (aws.amazon.com/ec2/instance-types) and, for families to which no volume can be
+attached, the SageMaker SDK's `volume_size_supported` (any family with a `d`, g5, g6, p5, trn1). For a family that is not in the
+table only EC2's naming convention counts: the first letters give the purpose, a `d` after the generation means disks of its own.
+Unknown facts are None, and rules then report nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Literal, NamedTuple
 
 Storage = Literal["EBS", "NVMe"]
 
-# Families with no disk of their own, so that VolumeSizeInGB is all the space there is.
+# Families without disks of their own, whose only space is VolumeSizeInGB.
 _EBS_ONLY = re.compile(r"c4|c5n?|m[45]|r5|t3|p[23]|[cmr][678]i(-flex)?")
 # Families in which every size has NVMe disks of a fixed size.
 _NVME = re.compile(r"r5d|g4dn|g5|g6e?|g7e?|p3dn|p4de?|p5(e|en)?|p6-b[23]00|p6e-gb200|trn1n?|trn2")
@@ -29,12 +28,12 @@ _ULTRA_SERVERS = ("p6e-", "trn2u")
 
 
 class InstanceType(NamedTuple):
-    """One instance type; None stands for what is not known."""
+    """One instance type; unknown facts are None."""
 
     name: str
     storage: Storage | None
     accelerator: str | None
-    """GPU, Trainium or Inferentia; empty where there is none."""
+    """GPU, Trainium or Inferentia; empty if it has none."""
     is_ultra_server: bool | None
 
     @property
@@ -50,7 +49,7 @@ class InstanceType(NamedTuple):
 
 @cache
 def instance_type(name: str) -> InstanceType:
-    """What is known of an instance type such as `ml.g5.xlarge`; nothing, for a name of another form."""
+    """Return the facts about an instance type such as `ml.g5.xlarge`; all are None for a name of another form."""
     match = _NAME.fullmatch(name)
     if match is None:
         return InstanceType(name, None, None, None)

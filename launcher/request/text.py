@@ -1,4 +1,4 @@
-"""Plan -> text: the request as YAML or JSON, exactly as it would be sent."""
+"""The request as YAML or JSON text, exactly as it would be sent."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 import yaml
 
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-# Text that no YAML reader, old or new, takes for anything but text.
+# Text that every YAML reader, old or new, reads as text.
 _PLAINLY_TEXT = re.compile(r"[A-Za-z/][A-Za-z0-9_./:@+-]*[A-Za-z0-9_/-]|[A-Za-z]")
 _WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 
 
 class _RequestDumper(_Dumper):  # type: ignore[misc]
-    """Quotes every text that some reader could take for a number, a date or a boolean: `1e-3`, `012`, `no`."""
+    """A dumper that quotes each text that a reader could treat as a number, a date or a boolean: `1e-3`, `012`, `no`."""
 
 
 def _represent_text(dumper: Any, text: str) -> Any:
@@ -27,10 +27,10 @@ _RequestDumper.add_representer(str, _represent_text)
 
 
 def as_yaml(request: dict[str, Any]) -> str:
-    """The request as YAML that reads back equal."""
+    """Return the request as YAML that reads back equal."""
     return str(yaml.dump(request, Dumper=_RequestDumper, sort_keys=False, allow_unicode=True, width=4096))
 
 
 def as_json(request: dict[str, Any]) -> str:
-    """The request as JSON, which `aws sagemaker create-training-job --cli-input-json` takes as it is."""
+    """Return the request as JSON, which `aws sagemaker create-training-job --cli-input-json` accepts."""
     return json.dumps(request, indent=2, ensure_ascii=False) + "\n"

@@ -334,7 +334,7 @@ def version_3(install: Any) -> None:
 def test_what_travels_is_the_requests_own_without_the_code(tmp_path: Path) -> None:
     code = "code: {directory: nowhere, entry_point: train.py}\nenvironment: {A: b}\n"
     file = write(tmp_path, f"{code}channels: {{b: s3://bucket/b/, {CONNECTOR}, a: s3://bucket/a/}}\n")
-    with pytest.warns(UserWarning, match="1 channel.* of source S3Connector .* give the trainer environment="):
+    with pytest.warns(UserWarning, match="1 channel.* of source S3Connector .* pass the trainer environment="):
         made = estimator_inputs(file)
     entries = made.entries
     assert [entry["ChannelName"] for entry in entries] == ["b", "a"]
@@ -350,7 +350,7 @@ def test_the_attributes_of_an_augmented_manifest_travel_too(tmp_path: Path) -> N
         tmp_path, f"code: {{directory: nowhere, entry_point: train.py}}\nchannels: {{{AUGMENTED}, a: s3://b/a/}}\n"
     )
     with pytest.warns(
-        UserWarning, match="names of an augmented manifest's attributes, .* give the trainer environment="
+        UserWarning, match="names of an augmented manifest's attributes, .* pass the trainer environment="
     ):
         made = estimator_inputs(file)
     assert made.environment == {"LAUNCHER_ATTRIBUTE_NAMES_0": '{"train": ["source-ref", "class"]}'}
@@ -374,7 +374,7 @@ def test_a_name_that_is_no_channel_is_refused(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="S3Connector"):
         made = estimator_inputs(file)
     for name, hint in (("trian", "; did you mean train?"), ("images", "")):
-        with pytest.raises(KeyError, match=re.escape(f"'{name}' is no channel that SageMaker brings{hint}")):
+        with pytest.raises(KeyError, match=re.escape(f"'{name}' is not a channel that SageMaker delivers{hint}")):
             made.channels(name)
 
 
@@ -401,7 +401,7 @@ def prefixes(count: int) -> str:
         ),
         (
             "training_input_mode: FastFile\nchannels: {a: {s3_uri: s3://bucket/a/, input_mode: null}, b: s3://bucket/b/}\n",
-            "a: no input mode of its own; give the trainer training_input_mode='FastFile'",
+            "a: no input mode of its own; pass the trainer training_input_mode='FastFile'",
         ),
         (
             "channels: {a: {s3_uri: s3://bucket/a/, s3_data_distribution_type: ShardedByS3Key}}\n",

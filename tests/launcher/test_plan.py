@@ -401,9 +401,9 @@ def test_what_the_toolkit_has_no_room_for(job: Path) -> None:
     code = CODE.replace("}", ", delivery: submit_directory}")
     full = ", ".join(f"a{index}: b" for index in range(99))
     told = problems_of(job, f"{code}\nhyperparameters: {{{full}}}")
-    assert any("8:1: code: adds to HyperParameters, which then has more entries than the 100" in each for each in told)
+    assert any("8:1: code: adds to HyperParameters, which then has more than the 100 entries" in each for each in told)
     told = problems_of(job, f"{code}\nenvironment: {{PYTHONPATH: {'x' * 510}}}")
-    assert any("8:1: code: makes Environment.PYTHONPATH, which has" in each for each in told)
+    assert any("8:1: code: adds Environment.PYTHONPATH, which has" in each for each in told)
     (message,) = problems_of(job, f"code: {{directory: src, entry_point: train.py, requirements: {'r' * 300}}}")
     assert "code.requirements" in message
 

@@ -208,9 +208,9 @@ def test_wrong_type_hides_no_other_problem() -> None:
         ("base_name: my_job", "hyphens in place of _"),
         (
             "role_arn: arn:aws:sts::123456789012:assumed-role/mine/me",
-            "whose own ARN is arn:aws:iam::123456789012:role/mine",
+            "write the role's, arn:aws:iam::123456789012:role/mine",
         ),
-        ("role_arn: arn:aws:iam::123456789012:user/me", "as a role, not as a user"),
+        ("role_arn: arn:aws:iam::123456789012:user/me", "needs a role, not a user"),
         ("role_arn: training-of-the-vision-team", "such as arn:aws:iam::123456789012:role/training-of"),
         ("output_data_config: {s3_output_path: S3://bucket/out}", "write s3://bucket/out"),
         ("output_data_config: {s3_output_path: bucket/out}", "write s3://bucket/out"),

@@ -100,7 +100,7 @@ def test_aws_keys_are_found_by_file_and_line(job: Path, text: str, lines: list[i
     warnings = launcher.plan(job).warnings
     assert [warning.code for warning in warnings] == ["code-aws-keys"] * bool(lines)
     for warning, line in zip(warnings, lines, strict=True):
-        assert f"code.directory: config.py:{line}: AWS secret access keys seem to be there" in str(warning)
+        assert f"code.directory: config.py:{line}: these lines seem to have AWS secret access keys" in str(warning)
         assert SECRET not in str(warning)
     assert launcher.plan(job, ignore=("code-aws-keys",)).warnings == ()
 
@@ -149,7 +149,7 @@ def test_dependencies_start_at_the_file_that_names_them(tmp_path: Path, job: Pat
         ),
         (["extra/one.py", "libs/sub"], "libs/sub: would be mixed with {0}/src/sub, since both are sub in the code"),
         (["libs/sub", "extra/sub"], "libs/sub, since both are sub in the code; rename one of the two"),
-        (["extra/one.py", "libs/launcher_bundle"], "this name is taken by the launcher's own part"),
+        (["extra/one.py", "libs/launcher_bundle"], "the launcher's own part of the archive has this name"),
         (["extra/one.py", "libs/broken"], "libs/broken/memory: cannot be read: Input/output error; make it readable"),
     ],
 )
@@ -183,7 +183,7 @@ def test_dependency_that_is_too_large_is_reported_at_its_item(job: Path, tmp_pat
             file.truncate(size)
     dependencies = "[small.bin, weights.bin]"
     job.write_text(laid_over_base(f"code: {{directory: src, entry_point: train.py, dependencies: {dependencies}}}"))
-    with pytest.raises(launcher.SpecError, match=r"weights\.bin: 250\.0 MB would travel with the code") as caught:
+    with pytest.raises(launcher.SpecError, match=r"weights\.bin: 250\.0 MB would be sent with the code") as caught:
         launcher.plan(job)
     (problem,) = caught.value.problems
     assert (problem.path, problem.code) == (("code", "dependencies", 1), "code-too-large")

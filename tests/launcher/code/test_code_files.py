@@ -83,7 +83,7 @@ def test_the_limit_counts_all_files_together(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         with (tmp_path / name).open("wb") as file:
             file.truncate(archive.MAX_BYTES // 3 + 1)
-    with pytest.raises(CodeError, match=r"250\.0 MB would travel with the code, and the limit is 250\.0 MB"):
+    with pytest.raises(CodeError, match=r"250\.0 MB would be sent with the code, and the limit is 250\.0 MB"):
         read_code(tmp_path)
     with (tmp_path / "c").open("wb"):
         pass
@@ -242,7 +242,7 @@ def test_broken_links_and_fifos_are_skipped_with_a_warning_and_other_links_follo
     (warning,) = launcher.plan(tmp_path / "job.yaml").warnings
     assert warning.code == "code-skipped"
     assert warning.message.startswith(
-        "'odd\\nname' (a broken link), cache/pipe (not a regular file), gone (a broken link), itself (a broken link) cannot travel"
+        "'odd\\nname' (a broken link), cache/pipe (not a regular file), gone (a broken link), itself (a broken link) cannot be sent"
     )
     excluded = laid_over_base("code: {directory: src, entry_point: train.py, exclude: ['*', '!train.py']}")
     (tmp_path / "job.yaml").write_text(excluded)
@@ -255,5 +255,5 @@ def test_only_the_first_of_many_skipped_names_are_shown(tmp_path: Path) -> None:
         (tmp_path / f"src/link{number}").symlink_to("nowhere")
     (tmp_path / "job.yaml").write_text(laid_over_base("code: {directory: src, entry_point: train.py}"))
     (warning,) = launcher.plan(tmp_path / "job.yaml").warnings
-    assert "link4 (a broken link) and 4 more cannot travel" in warning.message
+    assert "link4 (a broken link) and 4 more cannot be sent" in warning.message
     assert "link5" not in warning.message

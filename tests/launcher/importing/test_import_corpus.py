@@ -56,7 +56,9 @@ def test_members_of_a_tools_own_are_listed_as_left_out(tmp_path: Path) -> None:
 def test_numbers_become_text_where_aws_accepts_only_text(tmp_path: Path) -> None:
     request = {"TrainingJobName": "a", "HyperParameters": {"rows": 3, "on": True, "name": "x"}}
     spec = imported(json.dumps(request), tmp_path)
-    assert spec.startswith("# Made text, as AWS takes nothing else: HyperParameters.rows, HyperParameters.on\n")
+    assert spec.startswith(
+        "# Converted to text, since AWS accepts nothing else: HyperParameters.rows, HyperParameters.on\n"
+    )
     assert import_request(request)["hyperparameters"] == {"rows": "3", "on": "true", "name": "x"}
 
 
@@ -66,9 +68,15 @@ ALGORITHM = '"AlgorithmSpecification": {"TrainingInputMode": "File"}}'
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{"Parameters": {"TrainingJobName.$": "$.name", ' + ALGORITHM + "}", r"open .*: TrainingJobName\.\$; write"),
-        ('{"RoleArn": "{% $states.input.role %}", ' + ALGORITHM, "open .*: RoleArn; write"),
-        ('{"RoleArn": {"Fn::GetAtt": ["Role", "Arn"]}, ' + ALGORITHM, "open .*: RoleArn; write"),
+        (
+            '{"Parameters": {"TrainingJobName.$": "$.name", ' + ALGORITHM + "}",
+            r"computed only when a workflow runs: TrainingJobName\.\$; write",
+        ),
+        ('{"RoleArn": "{% $states.input.role %}", ' + ALGORITHM, "computed only when a workflow runs: RoleArn; write"),
+        (
+            '{"RoleArn": {"Fn::GetAtt": ["Role", "Arn"]}, ' + ALGORITHM,
+            "computed only when a workflow runs: RoleArn; write",
+        ),
         ('{"ResourceConfig": {"InstanceCount": {"Get": "Parameters.Count"}}}', "ResourceConfig.InstanceCount"),
         ('{"A": {"RoleArn": "r", ' + ALGORITHM + ', "B": {"RoleArn": "r", ' + ALGORITHM + "}", "2 requests: A, B"),
         ('{"TrainingJobDefinition": {"StaticHyperParameters": {}, ' + ALGORITHM + "}", "is not a request"),

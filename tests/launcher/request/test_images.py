@@ -107,18 +107,18 @@ SOURCE = f"the bundled table ({TABLE['source']} of {TABLE['date']})"
         (
             {"framework": "pytorch", "version": "2.99"},
             "version",
-            f"'2.99' is no version of pytorch known to the bundled table (newest 2.10.0, of {TABLE['date']}); "
+            f"'2.99' is not a version of pytorch in the bundled table (newest 2.10.0, of {TABLE['date']}); "
             "did you mean 2.9?; write the image's URI to use another",
         ),
         ({"framework": "pytorch", "version": "2.5.0"}, "version", "; did you mean 2.5.1?;"),
         ({"framework": "pytorch", "version": "2.13"}, "version", "; framework: pytorch-amzn2023 has it;"),
         ({"framework": "xgboost", "version": "1.7"}, "version", "; did you mean 1.7-1?;"),
-        ({"framework": "pytorch"}, "version", f"is missing; the newest of pytorch that {SOURCE} has is 2.10.0"),
+        ({"framework": "pytorch"}, "version", f"is missing; the newest of pytorch in {SOURCE} is 2.10.0"),
         ({"algorithm": "kmeans", "version": "2"}, "version", "(newest 1, of "),
         (
             {"framework": "pytoch", "version": "2.5"},
             "framework",
-            f"'pytoch' is no framework known to {SOURCE}; did you mean pytorch?; write the image's URI to use another",
+            f"'pytoch' is not a framework in {SOURCE}; did you mean pytorch?; write the image's URI to use another",
         ),
         ({"algorithm": "deepar"}, "algorithm", "; did you mean forecasting-deepar?;"),
         ({"algorithm": "linear_learner"}, "algorithm", "; did you mean linear-learner?;"),
@@ -128,7 +128,7 @@ SOURCE = f"the bundled table ({TABLE['source']} of {TABLE['date']})"
         (
             {"framework": "pytorch", "version": "2.5", "py_version": "3.11"},
             "py_version",
-            "'3.11' is no Python of pytorch 2.5, which has py311; did you mean py311?",
+            "'3.11' is not a Python of pytorch 2.5, which has py311; did you mean py311?",
         ),
         (
             {"framework": "xgboost", "version": "1.7-1", "py_version": "py3"},
@@ -143,7 +143,7 @@ SOURCE = f"the bundled table ({TABLE['source']} of {TABLE['date']})"
         (
             {"framework": "pytorch", "version": "2.5", "base_framework_version": "pytorch2.5"},
             "base_framework_version",
-            "which has none; delete it",
+            "which has no base framework; delete it",
         ),
     ],
     ids=str,
@@ -165,7 +165,7 @@ def test_what_is_wrong_in_the_image(wanted: dict[str, str], key: str, message: s
         ("ml.p6e-gb200.36xlarge", "needs an image for ARM"),
         ("ml.m7g.large", "needs an image for ARM"),
         ("ml.p2.xlarge", "has a GPU that pytorch from 1.13 on does not support"),
-        ("g5.xlarge", "'g5.xlarge' is no instance type such as ml.g5.xlarge"),
+        ("g5.xlarge", "'g5.xlarge' is not an instance type such as ml.g5.xlarge"),
     ],
 )
 def test_what_is_wrong_with_the_instance_type(instance_type: str, message: str) -> None:
@@ -194,7 +194,7 @@ def test_unknown_region() -> None:
     key, message = refused(framework="pytorch", version="2.5", region="eu-wst-1")
     assert key == "region"
     assert message == (
-        f"'eu-wst-1' is no region that {SOURCE} has pytorch 2.5 for; did you mean eu-west-1?; "
+        f"'eu-wst-1' is not a region in which {SOURCE} has pytorch 2.5; did you mean eu-west-1?; "
         "write the image's URI to use another"
     )
 
