@@ -28,7 +28,7 @@ from launcher.spec.job import Code, JobSpec
 TOOLKIT_PROGRAM = "sagemaker_program"
 TOOLKIT_DIRECTORY = "sagemaker_submit_directory"
 TOOLKIT_TORCHRUN = "sagemaker_torch_distributed_enabled"
-_Found = tuple[SpecPath, str, str]  # where, the code, and what is wrong
+_CodeMistake = tuple[SpecPath, str, str]  # where, the code, and what is wrong
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def make_plan(
     request, uri = built.request, None
     problems = [*problems, *check_spec(spec, job_name, built=built)]
     if spec.code is not None:
-        found: list[_Found] = []
+        found: list[_CodeMistake] = []
         if isinstance(code, CodeArchive):
             uri = _code_uri(request, spec.code, code)
             by_toolkit = _goes_by_toolkit(spec.code, request)
@@ -107,7 +107,7 @@ def make_plan(
     return Plan(request, built.origin, spec, code if isinstance(code, CodeArchive) else None, uri, tuple(problems))
 
 
-def _missing_files(code: Code, archive: CodeArchive) -> Iterator[_Found]:
+def _missing_files(code: Code, archive: CodeArchive) -> Iterator[_CodeMistake]:
     """Yield a finding for each file that the spec names and the archive lacks."""
     names = archive.names()
     ours = f"{contract.BUNDLE_DIR}/"
@@ -124,7 +124,7 @@ def _missing_files(code: Code, archive: CodeArchive) -> Iterator[_Found]:
         yield ("code", key), "code-file-missing", message
 
 
-def _toolkit_limits(code: Code, archive: CodeArchive) -> Iterator[_Found]:
+def _toolkit_limits(code: Code, archive: CodeArchive) -> Iterator[_CodeMistake]:
     """Yield a finding for code that the toolkit cannot run, since it runs a folder with setup.py as a Python module."""
     remedy = "leave setup.py out with code.exclude, or free a channel for the code"
     if "setup.py" in archive.names() and code.launcher == "torchrun":
@@ -164,7 +164,7 @@ def _first(names: tuple[str, ...]) -> str:
     return ", ".join(names[:5]) + f" and {len(names) - 5:,} more" * (len(names) > 5)
 
 
-def _broken_limits(code: Code, request: dict[str, Any], uri: str) -> Iterator[_Found]:
+def _broken_limits(code: Code, request: dict[str, Any], uri: str) -> Iterator[_CodeMistake]:
     """Yield a finding for each limit of AWS's model that the code's place, arguments or settings break.
 
     Each is checked separately, since the request that they are added to may have any error.

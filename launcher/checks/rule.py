@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from launcher.errors import SpecPath
 from launcher.request.view import Draft
 
-Found = tuple[SpecPath, str]  # the key; what is wrong, why, and what to do
+Mistake = tuple[SpecPath, str]  # the key; what is wrong, why, and what to do
 
 
 class Rule(NamedTuple):
@@ -20,6 +20,6 @@ class Rule(NamedTuple):
 
     code: str
     severity: Literal["error", "warning"]
-    find: Callable[[Draft], Iterator[Found]]
+    find: Callable[[Draft], Iterator[Mistake]]
     wrong: str  # YAML laid over `examples.BASE` that breaks this rule and no other
     right: str  # YAML laid over it that keeps this rule

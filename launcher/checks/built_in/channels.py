@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from launcher.checks.built_in.facts import facts
 from launcher.checks.examples import built_in, two_hosts
-from launcher.checks.rule import Found, Rule
+from launcher.checks.rule import Mistake, Rule
 from launcher.request.view import Draft, Entry
 
 
@@ -15,7 +15,7 @@ def is_augmented(entry: Entry | None) -> bool:
     return entry is not None and entry.get("S3DataType") == "AugmentedManifestFile"
 
 
-def channels_that_it_needs(draft: Draft) -> Iterator[Found]:
+def channels_that_it_needs(draft: Draft) -> Iterator[Mistake]:
     """A built-in algorithm needs channels of certain names, `train` always among them.
 
     Image classification and object detection need `validation` too, seq2seq `validation` and `vocab`, and semantic
@@ -41,7 +41,7 @@ def _meant_as(name: str, draft: Draft) -> Entry | None:
     return next((entry for entry in draft.entries if entry.name not in names and entry.name.startswith(name[:5])), None)
 
 
-def channels_that_it_knows(draft: Draft) -> Iterator[Found]:
+def channels_that_it_knows(draft: Draft) -> Iterator[Mistake]:
     """A built-in algorithm knows its channels, and may fail on others: "Extraneous channel found".
 
     Source: developer guide, common-info-all-im-models; aws/sagemaker-xgboost-container, channel_validation.py. It is a
@@ -59,7 +59,7 @@ def channels_that_it_knows(draft: Draft) -> Iterator[Found]:
             yield entry.whole, f"is not a channel that {draft.built_in} is known to read: {names}; rename or delete it"
 
 
-def modes_that_it_reads(draft: Draft) -> Iterator[Found]:
+def modes_that_it_reads(draft: Draft) -> Iterator[Mistake]:
     """Some built-in algorithms read files only, and LDA reads CSV only from files.
 
     Source: developer guide, common-info-all-im-models (DeepAR, IP Insights, Object2Vec, seq2seq: File), ip-insights, lda.
@@ -72,7 +72,7 @@ def modes_that_it_reads(draft: Draft) -> Iterator[Found]:
             yield entry.path("input_mode"), f"is Pipe, but {draft.built_in} {what} in File mode; write File"
 
 
-def fast_file_that_it_may_not_read(draft: Draft) -> Iterator[Found]:
+def fast_file_that_it_may_not_read(draft: Draft) -> Iterator[Mistake]:
     """Built-in algorithms that check the mode may not know FastFile.
 
     The guide states that a program that reads files can read them through FastFile; yet it lists only File for some
@@ -88,7 +88,7 @@ def fast_file_that_it_may_not_read(draft: Draft) -> Iterator[Found]:
             )
 
 
-def distribution_that_it_wants(draft: Draft) -> Iterator[Found]:
+def distribution_that_it_wants(draft: Draft) -> Iterator[Mistake]:
     """Some built-in algorithms need certain channels replicated to every host, or sharded over the hosts.
 
     Random Cut Forest: `train` sharded, `test` replicated. Linear learner: `validation` replicated. NTM: all but `train`
@@ -104,7 +104,7 @@ def distribution_that_it_wants(draft: Draft) -> Iterator[Found]:
             yield entry.path("s3_data_distribution_type"), message
 
 
-def content_type_is_a_mime_type(draft: Draft) -> Iterator[Found]:
+def content_type_is_a_mime_type(draft: Draft) -> Iterator[Mistake]:
     """A built-in algorithm recognises data by its MIME type: text/csv, not csv.
 
     It fails with "No iterator has been registered for ContentType". XGBoost accepts short names too, DeepAR only short ones.
@@ -121,7 +121,7 @@ def content_type_is_a_mime_type(draft: Draft) -> Iterator[Found]:
             )
 
 
-def csv_is_said(draft: Draft) -> Iterator[Found]:
+def csv_is_said(draft: Draft) -> Iterator[Mistake]:
     """Without a content type a built-in algorithm reads CSV as something else, most as RecordIO-protobuf, XGBoost as LibSVM.
 
     Source: developer guide, cdf-training and xgboost ("text/libsvm (default)").
@@ -133,7 +133,7 @@ def csv_is_said(draft: Draft) -> Iterator[Found]:
             yield entry.path("content_type"), f"is missing, and {uri!r} is not read as CSV without it; write text/csv"
 
 
-def csv_without_labels(draft: Draft) -> Iterator[Found]:
+def csv_without_labels(draft: Draft) -> Iterator[Mistake]:
     """Unsupervised algorithms treat the first column of CSV as a label unless the content type has label_size=0.
 
     Source: developer guide, cdf-training ("To run unsupervised learning algorithms that don't have a target, specify the

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from launcher.checks.built_in.channels import is_augmented
 from launcher.checks.examples import built_in, two_hosts
-from launcher.checks.rule import Found, Rule
+from launcher.checks.rule import Mistake, Rule
 from launcher.request.view import Draft, Entry
 
 _IMAGE_TYPES = ("application/x-image", "image/png", "image/jpeg")
@@ -26,7 +26,7 @@ def images_as_files(draft: Draft) -> bool:
     return not other and (lists or any(entry.content_type in _IMAGE_TYPES for entry in channels))
 
 
-def images_need_lists(draft: Draft) -> Iterator[Found]:
+def images_need_lists(draft: Draft) -> Iterator[Mistake]:
     """Images as files need further channels with their labels.
 
     Image classification: train_lst and validation_lst, and all four channels need a content type of images, the lists too;
@@ -51,7 +51,7 @@ def images_need_lists(draft: Draft) -> Iterator[Found]:
             )
 
 
-def recordio_pipes_are_replicated(draft: Draft) -> Iterator[Found]:
+def recordio_pipes_are_replicated(draft: Draft) -> Iterator[Mistake]:
     """Image classification streams RecordIO to every host in full.
 
     Source: developer guide, image-classification ("When using the RecordIO content type in pipe mode, you must set the
@@ -65,7 +65,7 @@ def recordio_pipes_are_replicated(draft: Draft) -> Iterator[Found]:
             )
 
 
-def augmented_images_are_wrapped(draft: Draft) -> Iterator[Found]:
+def augmented_images_are_wrapped(draft: Draft) -> Iterator[Mistake]:
     """The algorithms for images read augmented manifests as RecordIO, the image's attribute before the label's.
 
     Otherwise they fail with "The Record IO header does not start with the magic number", or read the label as an image.

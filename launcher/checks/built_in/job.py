@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from launcher.checks.built_in.facts import facts
 from launcher.checks.examples import built_in, two_hosts
 from launcher.checks.job.network import MARKETPLACE, is_of_marketplace
-from launcher.checks.rule import Found, Rule
+from launcher.checks.rule import Mistake, Rule
 from launcher.request.images import built_in_algorithm
 from launcher.request.view import Draft
 
 AN_HOUR = 3600  # seconds
 
 
-def hyperparameters_that_it_needs(draft: Draft) -> Iterator[Found]:
+def hyperparameters_that_it_needs(draft: Draft) -> Iterator[Mistake]:
     """A built-in algorithm fails without the hyperparameters that its page marks as required.
 
     Source: developer guide, the pages of each algorithm's hyperparameters. It is a warning, since newer versions of some
@@ -33,7 +33,7 @@ def hyperparameters_that_it_needs(draft: Draft) -> Iterator[Found]:
         yield ("hyperparameters", name), f"is missing, and {draft.built_in} requires it; add it"
 
 
-def hyperparameters_are_plain(draft: Draft) -> Iterator[Found]:
+def hyperparameters_are_plain(draft: Draft) -> Iterator[Mistake]:
     """A built-in algorithm reads hyperparameters as they are; JSON's quotes, which script mode sends, would be part of them.
 
     Source: aws/sagemaker-python-sdk: estimators of frameworks send JSON, those of algorithms send plain strings.
@@ -47,7 +47,7 @@ def hyperparameters_are_plain(draft: Draft) -> Iterator[Found]:
                 )
 
 
-def metrics_are_its_own(draft: Draft) -> Iterator[Found]:
+def metrics_are_its_own(draft: Draft) -> Iterator[Mistake]:
     """A built-in algorithm has its own metrics, which a job cannot redefine.
 
     The service answers: "You can't override the metric definitions for Amazon SageMaker algorithms. Please retry the request
@@ -60,7 +60,7 @@ def metrics_are_its_own(draft: Draft) -> Iterator[Found]:
         yield ("metric_definitions",), f"are refused for {algorithm}, which has its own; delete them"
 
 
-def machines_that_it_runs_on(draft: Draft) -> Iterator[Found]:
+def machines_that_it_runs_on(draft: Draft) -> Iterator[Mistake]:
     """Some built-in algorithms train on GPUs only, LDA on a CPU only.
 
     Image classification, object detection, semantic segmentation and seq2seq need a GPU (P2, P3, G4dn, G5).
@@ -80,7 +80,7 @@ def machines_that_it_runs_on(draft: Draft) -> Iterator[Found]:
             )
 
 
-def instances_that_it_takes(draft: Draft) -> Iterator[Found]:
+def instances_that_it_takes(draft: Draft) -> Iterator[Mistake]:
     """Some built-in algorithms train on one instance only: LDA, Object2Vec, semantic segmentation and seq2seq.
 
     Source: developer guide, common-info-all-im-models, lda, object2vec, semantic-segmentation, seq-2-seq.
@@ -90,7 +90,7 @@ def instances_that_it_takes(draft: Draft) -> Iterator[Found]:
         yield ("resource_config", "instance_count"), f"is {count}, but {draft.built_in} trains on one instance; write 1"
 
 
-def spot_wait_within_an_hour(draft: Draft) -> Iterator[Found]:
+def spot_wait_within_an_hour(draft: Draft) -> Iterator[Mistake]:
     """A built-in algorithm that keeps no checkpoints may wait for spot capacity, and run, for an hour at most.
 
     Those that keep checkpoints are image classification, object detection, semantic segmentation and XGBoost.
@@ -105,7 +105,7 @@ def spot_wait_within_an_hour(draft: Draft) -> Iterator[Found]:
         )
 
 
-def marketplace_wait_within_an_hour(draft: Draft) -> Iterator[Found]:
+def marketplace_wait_within_an_hour(draft: Draft) -> Iterator[Mistake]:
     """An algorithm of AWS Marketplace may wait for spot capacity for an hour at most, unless it keeps checkpoints.
 
     Whether it does is not known offline, so this is a warning.

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator
 
 from entrypoints import contract
-from launcher.checks.rule import Found, Rule
+from launcher.checks.rule import Mistake, Rule
 from launcher.request.view import Draft
 
 MAX_CHANNELS = 20
 
 
-def at_most_20(draft: Draft) -> Iterator[Found]:
+def at_most_20(draft: Draft) -> Iterator[Mistake]:
     """The service allows 20 channels; those of source S3Connector are not sent to it, so they do not count.
 
     Source: CreateTrainingJobRequest.InputDataConfig in the service model (at most 20); developer guide, model-train-storage.
@@ -27,7 +27,7 @@ def at_most_20(draft: Draft) -> Iterator[Found]:
         )
 
 
-def names_differ(draft: Draft) -> Iterator[Found]:
+def names_differ(draft: Draft) -> Iterator[Mistake]:
     """Each channel becomes one directory, so no two may have the same name.
 
     A mapping cannot have one key twice, but the list under `request: {InputDataConfig: ...}` can.
@@ -41,7 +41,7 @@ def names_differ(draft: Draft) -> Iterator[Found]:
         seen.add(entry.name)
 
 
-def one_source(draft: Draft) -> Iterator[Found]:
+def one_source(draft: Draft) -> Iterator[Mistake]:
     """A channel has exactly one source: S3, a file system, or a dataset.
 
     The service model neither requires one of the three nor excludes two together.
@@ -55,7 +55,7 @@ def one_source(draft: Draft) -> Iterator[Found]:
             yield entry.path("data_source"), f"has {' and '.join(sources)}, but a channel has one source; keep one"
 
 
-def names_are_no_paths(draft: Draft) -> Iterator[Found]:
+def names_are_no_paths(draft: Draft) -> Iterator[Mistake]:
     """A channel's name is that of its directory, so it cannot be `.` or `..`, which the pattern allows.
 
     Source: Channel.ChannelName in the service model; developer guide, your-algorithms-training-algo-running-container.
@@ -64,7 +64,7 @@ def names_are_no_paths(draft: Draft) -> Iterator[Found]:
         yield ("channels", name), "cannot be the name of a channel's directory; rename it"
 
 
-def names_do_not_collide(draft: Draft) -> Iterator[Found]:
+def names_do_not_collide(draft: Draft) -> Iterator[Mistake]:
     """Names that differ by case share the variable SM_CHANNEL_<NAME>; Pipe channel `x` in epoch 0 is the file `x_0`.
 
     Source: sagemaker-training, params.py and environment.py; developer guide, your-algorithms-training-algo-running-container
@@ -80,7 +80,7 @@ def names_do_not_collide(draft: Draft) -> Iterator[Found]:
             yield ("channels", name), f"is also the name of a FIFO of Pipe channel {epoch[1]}; rename one"
 
 
-def names_readable_from_a_shell(draft: Draft) -> Iterator[Found]:
+def names_readable_from_a_shell(draft: Draft) -> Iterator[Mistake]:
     """A channel `a-b` gives SM_CHANNEL_A-B, which no shell can read.
 
     Source: sagemaker-training, environment.py: names are put in capitals and not changed otherwise.
@@ -94,7 +94,7 @@ def names_readable_from_a_shell(draft: Draft) -> Iterator[Found]:
             )
 
 
-def sharding_needs_hosts(draft: Draft) -> Iterator[Found]:
+def sharding_needs_hosts(draft: Draft) -> Iterator[Mistake]:
     """ShardedByS3Key gives each host a shard of the objects; a single host gets all of them.
 
     Source: S3DataSource.S3DataDistributionType in the service model. The hosts of a channel that names instance groups are
@@ -105,7 +105,7 @@ def sharding_needs_hosts(draft: Draft) -> Iterator[Found]:
             yield entry.path("s3_data_distribution_type"), "'ShardedByS3Key' has no effect on one instance; delete it"
 
 
-def all_or_no_instance_groups(draft: Draft) -> Iterator[Found]:
+def all_or_no_instance_groups(draft: Draft) -> Iterator[Mistake]:
     """If one channel names instance groups, all must; and each name is a group of the job.
 
     The service answers: "Some channels have assigned instance groups: [processing] while others not: [sm_drivers, code]".
@@ -123,7 +123,7 @@ def all_or_no_instance_groups(draft: Draft) -> Iterator[Found]:
                 yield entry.path("instance_group_names"), f"{name!r} is not in resource_config.instance_groups; add it"
 
 
-def connector_reads_a_place(draft: Draft) -> Iterator[Found]:
+def connector_reads_a_place(draft: Draft) -> Iterator[Mistake]:
     """The connector gets its URI unchanged, in an environment variable, so it must be a whole S3 URI.
 
     Source: s3torchconnector, S3Dataset.from_prefix; no service checks it before the training does.

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from launcher.checks.rule import Found, Rule
+from launcher.checks.rule import Mistake, Rule
 from launcher.request.view import Draft
 
 _SHOWS_MOUNT_NAME = "(`aws fsx describe-file-systems` shows it as MountName)"
 _WORDS = ("datasets", "examples", "imagenet", "training")  # names of folders that look like mount names
 
 
-def file_systems_need_a_vpc(draft: Draft) -> Iterator[Found]:
+def file_systems_need_a_vpc(draft: Draft) -> Iterator[Mistake]:
     """EFS and FSx are reached through the job's own network.
 
     Source: developer guide, model-access-training-data (EFS: "Your training job must connect to a VPC"; FSx: "must connect
@@ -28,7 +28,7 @@ def file_systems_need_a_vpc(draft: Draft) -> Iterator[Found]:
                 )
 
 
-def file_systems_use_file_mode(draft: Draft) -> Iterator[Found]:
+def file_systems_use_file_mode(draft: Draft) -> Iterator[Mistake]:
     """Channels of file systems are always in File mode: the directory itself is mounted, and nothing is copied.
 
     The service model describes EFS files as streams (InputDataConfig); the developer guide and the service require File.
@@ -40,7 +40,7 @@ def file_systems_use_file_mode(draft: Draft) -> Iterator[Found]:
             yield entry.path("input_mode"), f"is {mode!r}, but a file system is always File; delete the key"
 
 
-def directory_path_is_absolute(draft: Draft) -> Iterator[Found]:
+def directory_path_is_absolute(draft: Draft) -> Iterator[Mistake]:
     """A directory on a file system is named by its full path; the model's pattern allows any text.
 
     Source: FileSystemDataSource.DirectoryPath in the service model ("The full path to the directory").
@@ -53,7 +53,7 @@ def directory_path_is_absolute(draft: Draft) -> Iterator[Found]:
             yield entry.path("directory_path"), f"{path!r} is not a full path; write {full}"
 
 
-def fsx_mount_name(draft: Draft) -> Iterator[Found]:
+def fsx_mount_name(draft: Draft) -> Iterator[Mistake]:
     """FSx paths begin with the file system's mount name, which is `fsx` on Scratch_1 file systems only.
 
     Others have one chosen by FSx, 8 random lower-case letters and digits such as `2p3fhbmv`, which DescribeFileSystems
@@ -75,7 +75,7 @@ def fsx_mount_name(draft: Draft) -> Iterator[Found]:
             yield entry.path("directory_path"), f"{path!r} does not begin with the file system's mount name; {example}"
 
 
-def shuffling_needs_objects(draft: Draft) -> Iterator[Found]:
+def shuffling_needs_objects(draft: Draft) -> Iterator[Mistake]:
     """ShuffleConfig shuffles objects of S3; it has no meaning on a file system.
 
     Source: ShuffleConfig in the service model, which speaks of S3Prefix, ManifestFile and AugmentedManifestFile only.

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.checks.rule import Found, Rule
+from launcher.checks.rule import Mistake, Rule
 from launcher.request.view import Draft, Entry
 
 
-def gzip_needs_pipe(draft: Draft) -> Iterator[Found]:
+def gzip_needs_pipe(draft: Draft) -> Iterator[Mistake]:
     """The service unzips only what it streams.
 
     It answers: "Invalid compression type for channel training: File mode only supports NONE, got Gzip instead". (In 2019 it
@@ -27,7 +27,7 @@ def gzip_needs_pipe(draft: Draft) -> Iterator[Found]:
             yield entry.path("compression_type"), message
 
 
-def recordio_needs_pipe(draft: Draft) -> Iterator[Found]:
+def recordio_needs_pipe(draft: Draft) -> Iterator[Mistake]:
     """Objects are wrapped as records only in a stream.
 
     Source: Channel.RecordWrapperType in the service model ("In File mode, leave this field unset or set it to None"). Data
@@ -41,7 +41,7 @@ def recordio_needs_pipe(draft: Draft) -> Iterator[Found]:
             yield entry.path("record_wrapper_type"), message
 
 
-def augmented_manifest_needs_pipe(draft: Draft) -> Iterator[Found]:
+def augmented_manifest_needs_pipe(draft: Draft) -> Iterator[Mistake]:
     """The objects of an augmented manifest can only be streamed.
 
     One page of the developer guide (model-access-training-data) lists augmented manifests for File mode; the service model,
@@ -56,7 +56,7 @@ def augmented_manifest_needs_pipe(draft: Draft) -> Iterator[Found]:
             )
 
 
-def attributes_need_boundaries(draft: Draft) -> Iterator[Found]:
+def attributes_need_boundaries(draft: Draft) -> Iterator[Mistake]:
     """Only RecordIO marks where one attribute of an augmented manifest ends and the next begins.
 
     Built-in algorithms have their own rule (built-in-augmented-manifest); the data of a single attribute can have boundaries
@@ -73,7 +73,7 @@ def attributes_need_boundaries(draft: Draft) -> Iterator[Found]:
             )
 
 
-def pipe_order_across_hosts(draft: Draft) -> Iterator[Found]:
+def pipe_order_across_hosts(draft: Draft) -> Iterator[Mistake]:
     """Each host streams all of a FullyReplicated channel, not necessarily in the same order.
 
     So if each of n hosts reads every n-th record, some are read twice and some never. Built-in algorithms handle this.
@@ -89,7 +89,7 @@ def pipe_order_across_hosts(draft: Draft) -> Iterator[Found]:
             )
 
 
-def shuffling_needs_an_order(draft: Draft) -> Iterator[Found]:
+def shuffling_needs_an_order(draft: Draft) -> Iterator[Mistake]:
     """Copied files have no order, so a script sees no difference; only the shards of the hosts are shuffled.
 
     The service accepts ShuffleConfig in every mode. A FastFile channel may be listed in another order, so it gets no warning.
@@ -104,7 +104,7 @@ def shuffling_needs_an_order(draft: Draft) -> Iterator[Found]:
             )
 
 
-def model_comes_as_files(draft: Draft) -> Iterator[Found]:
+def model_comes_as_files(draft: Draft) -> Iterator[Mistake]:
     """The model that incremental training continues from is read as files, in File mode.
 
     The channel is called `model`, or its content type is application/x-sagemaker-model. A user's script can mount a large
@@ -121,7 +121,7 @@ def model_comes_as_files(draft: Draft) -> Iterator[Found]:
             )
 
 
-def model_by_fast_file(draft: Draft) -> Iterator[Found]:
+def model_by_fast_file(draft: Draft) -> Iterator[Mistake]:
     """A channel `model` by FastFile is right for a script that mounts a model, but wrong for incremental training.
 
     Source: as for channel-model-by-file.

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 
 from launcher.checks.channels.uris import bucket, object_key
-from launcher.checks.rule import Found, Rule
+from launcher.checks.rule import Mistake, Rule
 from launcher.request.view import Draft, Entry
 
 
-def attribute_names_belong_to_augmented_manifests(draft: Draft) -> Iterator[Found]:
+def attribute_names_belong_to_augmented_manifests(draft: Draft) -> Iterator[Mistake]:
     """AttributeNames select from the lines of an augmented manifest, which needs at least one; other data allows none.
 
     Without a name that is in the manifest the training gets an empty stream ("Got empty batch from pipe. Please check ... the
@@ -28,7 +28,7 @@ def attribute_names_belong_to_augmented_manifests(draft: Draft) -> Iterator[Foun
             )
 
 
-def fast_file_needs_prefix(draft: Draft) -> Iterator[Found]:
+def fast_file_needs_prefix(draft: Draft) -> Iterator[Mistake]:
     """FastFile mounts a prefix; it cannot read a manifest.
 
     Source: developer guide, your-algorithms-training-algo-running-container ("Channels that use FastFile mode must use a
@@ -40,7 +40,7 @@ def fast_file_needs_prefix(draft: Draft) -> Iterator[Found]:
             yield entry.path("s3_data_type"), message
 
 
-def fast_file_wants_a_folder(draft: Draft) -> Iterator[Found]:
+def fast_file_wants_a_folder(draft: Draft) -> Iterator[Mistake]:
     """FastFile sees folders: a URI that is part of a folder's name finds nothing.
 
     For the key train-01/data.csv neither s3://bucket/train nor s3://bucket/train-01 works, s3://bucket/train-01/ does.
@@ -53,7 +53,7 @@ def fast_file_wants_a_folder(draft: Draft) -> Iterator[Found]:
             yield entry.path("s3_uri"), f"{uri!r} should be a whole folder under FastFile; end it with '/'"
 
 
-def files_have_no_empty_folder_names(draft: Draft) -> Iterator[Found]:
+def files_have_no_empty_folder_names(draft: Draft) -> Iterator[Mistake]:
     """A key with `//` cannot be a path, so neither File nor FastFile can provide it.
 
     In S3 `a//b` is a legal key; in a URI it is most often a mistake. Jobs in File mode have failed with "Data download failed:
@@ -71,7 +71,7 @@ def files_have_no_empty_folder_names(draft: Draft) -> Iterator[Found]:
             )
 
 
-def manifest_is_an_object(draft: Draft) -> Iterator[Found]:
+def manifest_is_an_object(draft: Draft) -> Iterator[Mistake]:
     """A manifest's S3Uri identifies an object, not a folder.
 
     Source: S3DataSource.S3DataType in the service model ("S3Uri identifies an object that is a manifest file").
@@ -86,7 +86,7 @@ def manifest_is_an_object(draft: Draft) -> Iterator[Found]:
             yield entry.path("s3_uri"), f"{uri!r} is a folder, but a manifest is one object; write its whole key"
 
 
-def whole_bucket(draft: Draft) -> Iterator[Found]:
+def whole_bucket(draft: Draft) -> Iterator[Mistake]:
     """A URI without a key selects every object of the bucket.
 
     Source: aws/sagemaker-python-sdk issue 2776, where the key was forgotten; the pattern of S3Uri allows it.

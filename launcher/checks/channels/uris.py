@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from urllib.parse import parse_qs, urlsplit
 
 from entrypoints import contract
-from launcher.checks.rule import Found, Rule
+from launcher.checks.rule import Mistake, Rule
 from launcher.errors import SpecPath
 from launcher.request.view import Draft
 
@@ -52,7 +52,7 @@ def object_key(uri: str) -> str:
     return uri.partition("://")[2].partition("/")[2]
 
 
-def uri_names_a_place(draft: Draft) -> Iterator[Found]:
+def uri_names_a_place(draft: Draft) -> Iterator[Mistake]:
     """A URI that repeats its scheme, contains an ARN, or is that of a web page names no place in S3.
 
     The pattern of S3Uri allows any text after `s3://` or `https://`: the bucket of `s3://s3://bucket/` would be `s3:`, and
@@ -79,7 +79,7 @@ def _shown_in_console(uri: str) -> str:
     return f"s3://{name[1]}/{prefix}" if name else "the place itself, such as s3://bucket/folder/"
 
 
-def bucket_has_a_legal_name(draft: Draft) -> Iterator[Found]:
+def bucket_has_a_legal_name(draft: Draft) -> Iterator[Mistake]:
     """A bucket's name has lower-case letters, digits, dots and hyphens, and begins and ends with a letter or digit.
 
     A placeholder that was not filled in has others. Capitals and underscores were legal in us-east-1 until 2018, so this is a
@@ -105,7 +105,7 @@ def _short(name: str) -> str:
     return repr(name) if len(name) < 64 else f"{name[:40]!r}..."
 
 
-def debugger_knows_no_https(draft: Draft) -> Iterator[Found]:
+def debugger_knows_no_https(draft: Draft) -> Iterator[Mistake]:
     """The debugger treats the host of an https URI as the bucket.
 
     A job whose hook wrote to https://s3-us-west-2.amazonaws.com/bucket/... failed with "Unable to upload file to
@@ -117,7 +117,7 @@ def debugger_knows_no_https(draft: Draft) -> Iterator[Found]:
         yield ("debug_hook_config", "s3_output_path"), f"{uri!r} is not understood by the debugger; write {_plain(uri)}"
 
 
-def documented_as_s3(draft: Draft) -> Iterator[Found]:
+def documented_as_s3(draft: Draft) -> Iterator[Mistake]:
     """A place in S3 is written as s3://bucket/key; the host of an https address may be treated as the bucket's name.
 
     The pattern of S3Uri allows https, but every page of the guide writes s3. The debugger treats the host as the bucket
@@ -140,7 +140,7 @@ def _plain(uri: str) -> str:
     return f"s3://{host['bucket']}/{key}" if host and host["bucket"] else f"s3://{key}"
 
 
-def uri_is_meant_to_the_letter(draft: Draft) -> Iterator[Found]:
+def uri_is_meant_to_the_letter(draft: Draft) -> Iterator[Mistake]:
     """S3Uri is a literal prefix of keys: `*` is not a pattern, and a space at its end is part of it.
 
     Keys can hold stars and spaces, so this is a warning.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from launcher.checks.rule import Found, Rule
+from launcher.checks.rule import Mistake, Rule
 from launcher.errors import SpecPath
 from launcher.request.view import Draft
 from launcher.spec.model import aws_name
 
 
-def machines_said_once(draft: Draft) -> Iterator[Found]:
+def machines_said_once(draft: Draft) -> Iterator[Mistake]:
     """A job needs exactly one of: a type and count, instance groups, or instance preferences.
 
     For type and count with groups the service answers: "InstanceType or InstanceCount cannot be specified with
@@ -39,7 +39,7 @@ def machines_said_once(draft: Draft) -> Iterator[Found]:
         yield ("resource_config", missing[0]), f"is missing; write {' and '.join(missing)}, or instance_groups"
 
 
-def counts_are_positive(draft: Draft) -> Iterator[Found]:
+def counts_are_positive(draft: Draft) -> Iterator[Mistake]:
     """A job, and each of its instance groups and placements, has at least one instance.
 
     Source: TrainingInstanceCount in the service model had a minimum of 1, and has 0 since botocore 1.27; a job with none
@@ -62,7 +62,7 @@ def counts_are_positive(draft: Draft) -> Iterator[Found]:
             yield ("resource_config", *path), "is 0, but a job needs an instance; write at least 1"
 
 
-def group_names_differ(draft: Draft) -> Iterator[Found]:
+def group_names_differ(draft: Draft) -> Iterator[Mistake]:
     """Channels and scripts refer to instance groups by name, so each needs a unique name.
 
     Source: developer guide, train-heterogeneous-cluster: groups are referred to by name.
@@ -78,7 +78,7 @@ def group_names_differ(draft: Draft) -> Iterator[Found]:
         seen.add(name)
 
 
-def placement_needs_ultra_servers(draft: Draft) -> Iterator[Found]:
+def placement_needs_ultra_servers(draft: Draft) -> Iterator[Mistake]:
     """Instances can be placed only on UltraServers, such as those of ml.p6e-gb200.
 
     Source: ResourceConfig.InstancePlacementConfig in the service model ("Only applicable for UltraServer capacity").
@@ -94,7 +94,7 @@ def placement_needs_ultra_servers(draft: Draft) -> Iterator[Found]:
             return
 
 
-def answers_are_not_asked(draft: Draft) -> Iterator[Found]:
+def answers_are_not_asked(draft: Draft) -> Iterator[Mistake]:
     """Some members are only returned by DescribeTrainingJob and cannot be requested.
 
     Source: ResourceConfig.SelectedInstanceType and .SelectedInstanceCount in the service model ("This field is read-only
@@ -108,7 +108,7 @@ def answers_are_not_asked(draft: Draft) -> Iterator[Found]:
             )
 
 
-def types_stand_alone(draft: Draft) -> Iterator[Found]:
+def types_stand_alone(draft: Draft) -> Iterator[Mistake]:
     """Instance preferences exclude a type, groups, placement and spot instances.
 
     Source: ResourceConfig.InstancePreferences in the service model ("mutually exclusive with InstanceType, InstanceGroups,
@@ -125,7 +125,7 @@ def types_stand_alone(draft: Draft) -> Iterator[Found]:
         yield ("enable_managed_spot_training",), message
 
 
-def count_is_said_in_one_place(draft: Draft) -> Iterator[Found]:
+def count_is_said_in_one_place(draft: Draft) -> Iterator[Mistake]:
     """With instance preferences the count is given once for all or for each of them; never for some, both or neither.
 
     Source: InstancePreference.InstanceCount in the service model ("SageMaker rejects requests that set InstanceCount on only
@@ -148,7 +148,7 @@ def count_is_said_in_one_place(draft: Draft) -> Iterator[Found]:
         )
 
 
-def preferences_differ(draft: Draft) -> Iterator[Found]:
+def preferences_differ(draft: Draft) -> Iterator[Mistake]:
     """An instance type may occur once in the preferences.
 
     Source: InstancePreference.InstanceType in the service model ("can appear only once in an InstancePreferences list").
@@ -161,7 +161,7 @@ def preferences_differ(draft: Draft) -> Iterator[Found]:
             seen.add(found.name)
 
 
-def training_plans_in_one_place(draft: Draft) -> Iterator[Found]:
+def training_plans_in_one_place(draft: Draft) -> Iterator[Mistake]:
     """Training plans are given for each instance preference or for the job, not for both.
 
     Source: InstancePreference.TrainingPlanArns in the service model ("mutually exclusive with the job-level TrainingPlanArn").

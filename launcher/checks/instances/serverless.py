@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.checks.rule import Found, Rule
+from launcher.checks.rule import Mistake, Rule
 from launcher.request.view import Draft
 
 
-def volume_is_chosen(draft: Draft) -> Iterator[Found]:
+def volume_is_chosen(draft: Draft) -> Iterator[Mistake]:
     """SageMaker chooses the volume of a serverless job.
 
     Source: ResourceConfig.VolumeSizeInGB in the service model ("SageMaker automatically selects the volume size for
@@ -18,7 +18,7 @@ def volume_is_chosen(draft: Draft) -> Iterator[Found]:
         yield ("resource_config", "volume_size_in_gb"), "cannot be chosen for a serverless job; delete it"
 
 
-def evaluations_have_a_type(draft: Draft) -> Iterator[Found]:
+def evaluations_have_a_type(draft: Draft) -> Iterator[Mistake]:
     """A serverless evaluation needs its type.
 
     Source: ServerlessJobConfig.EvaluationType in the service model ("Required when serverless job type is Evaluation").
@@ -31,7 +31,7 @@ def evaluations_have_a_type(draft: Draft) -> Iterator[Found]:
         )
 
 
-def conversations_are_for_fine_tuning(draft: Draft) -> Iterator[Found]:
+def conversations_are_for_fine_tuning(draft: Draft) -> Iterator[Mistake]:
     """Conversations are data for fine-tunings that SageMaker runs itself; other images may not know their files.
 
     Source: S3DataSource.S3DataType in the service model (Converse: "conversational messages ... used for training and

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.checks.rule import Found, Rule
+from launcher.checks.rule import Mistake, Rule
 from launcher.errors import SpecPath
 from launcher.request.view import Draft
 
@@ -16,7 +16,7 @@ _WAIT: SpecPath = ("stopping_condition", "max_wait_time_in_seconds")
 _PENDING: SpecPath = ("stopping_condition", "max_pending_time_in_seconds")
 
 
-def runtime_is_said(draft: Draft) -> Iterator[Found]:
+def runtime_is_said(draft: Draft) -> Iterator[Mistake]:
     """Without MaxRuntimeInSeconds a job is stopped after one day, finished or not.
 
     Source: StoppingCondition.MaxRuntimeInSeconds in the service model ("The default value is 1 day"). StoppingCondition was
@@ -26,7 +26,7 @@ def runtime_is_said(draft: Draft) -> Iterator[Found]:
         yield _RUNTIME, "is missing, so AWS stops the job after 1 day; write how long it may run, such as 12h"
 
 
-def stopping_within_28_days(draft: Draft) -> Iterator[Found]:
+def stopping_within_28_days(draft: Draft) -> Iterator[Mistake]:
     """A job can run for 28 days at most.
 
     Source: StoppingCondition.MaxRuntimeInSeconds in the service model ("The maximum value is 28 days"), whose shape has no
@@ -37,7 +37,7 @@ def stopping_within_28_days(draft: Draft) -> Iterator[Found]:
         yield _RUNTIME, f"is {seconds}, but AWS stops at 28 days; write {MAX_RUNTIME} or less"
 
 
-def runtime_is_long_enough(draft: Draft) -> Iterator[Found]:
+def runtime_is_long_enough(draft: Draft) -> Iterator[Mistake]:
     """No job trains anything within a minute, since downloading data and image takes longer; hours were probably meant.
 
     Source: StoppingCondition.MaxRuntimeInSeconds in the service model, which allows any number from 1; other launchers
@@ -51,7 +51,7 @@ def runtime_is_long_enough(draft: Draft) -> Iterator[Found]:
         )
 
 
-def pending_time_needs_accelerators(draft: Draft) -> Iterator[Found]:
+def pending_time_needs_accelerators(draft: Draft) -> Iterator[Mistake]:
     """MaxPendingTimeInSeconds takes effect only for jobs on instances with GPUs or other accelerators.
 
     Source: StoppingCondition.MaxPendingTimeInSeconds in the service model ("It has no effect on jobs that request CPU-only
@@ -66,7 +66,7 @@ def pending_time_needs_accelerators(draft: Draft) -> Iterator[Found]:
         yield _PENDING, "has no effect here: it applies only to ml.p, ml.g and ml.trn instances; delete it"
 
 
-def spot_needs_max_wait(draft: Draft) -> Iterator[Found]:
+def spot_needs_max_wait(draft: Draft) -> Iterator[Mistake]:
     """Managed spot training needs MaxWaitTimeInSeconds, at least as long as MaxRuntimeInSeconds.
 
     The wait includes both waiting for capacity and running. The developer guide requires a longer one ("must be larger"); the
@@ -87,7 +87,7 @@ def spot_needs_max_wait(draft: Draft) -> Iterator[Found]:
         )
 
 
-def max_wait_needs_spot(draft: Draft) -> Iterator[Found]:
+def max_wait_needs_spot(draft: Draft) -> Iterator[Mistake]:
     """The service refuses MaxWaitTimeInSeconds on a job that is not on spot instances.
 
     It answers: "Invalid MaxWaitTimeInSeconds. It is only supported when EnableManagedSpotTraining is set to true".
@@ -97,7 +97,7 @@ def max_wait_needs_spot(draft: Draft) -> Iterator[Found]:
         yield _WAIT, "works only with spot instances; delete it or write enable_managed_spot_training: true"
 
 
-def spot_wants_checkpoints(draft: Draft) -> Iterator[Found]:
+def spot_wants_checkpoints(draft: Draft) -> Iterator[Mistake]:
     """An interrupted spot job starts from zero if it keeps no checkpoints in S3.
 
     Source: developer guide, model-managed-spot-training, which recommends checkpoints unless the job is short.

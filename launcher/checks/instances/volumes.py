@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.checks.rule import Found, Rule
+from launcher.checks.rule import Mistake, Rule
 from launcher.errors import SpecPath
 from launcher.request.view import Draft
 
@@ -14,7 +14,7 @@ _BYTES = 2**30  # bytes of a gigabyte
 _SIZE: SpecPath = ("resource_config", "volume_size_in_gb")
 
 
-def volume_for_what_has_no_disk(draft: Draft) -> Iterator[Found]:
+def volume_for_what_has_no_disk(draft: Draft) -> Iterator[Mistake]:
     """An instance type without its own disks needs a volume of at least 1 GB.
 
     Source: ResourceConfig.VolumeSizeInGB in the service model ("you must define the size of EBS volume"); older models
@@ -29,7 +29,7 @@ def volume_for_what_has_no_disk(draft: Draft) -> Iterator[Found]:
             return
 
 
-def volume_beside_disks(draft: Draft) -> Iterator[Found]:
+def volume_beside_disks(draft: Draft) -> Iterator[Mistake]:
     """On an instance type with its own NVMe disks the volume's size has no effect: the storage is that of the disks.
 
     The service accepts it, and published notebooks send it, so it is a warning.
@@ -41,7 +41,7 @@ def volume_beside_disks(draft: Draft) -> Iterator[Found]:
         yield _SIZE, f"has no effect, since {types[0].name} has its own disks of a fixed size; delete it"
 
 
-def volume_within_bounds(draft: Draft) -> Iterator[Found]:
+def volume_within_bounds(draft: Draft) -> Iterator[Mistake]:
     """A volume holds 16 TB at most; larger data has to be streamed, or stored on a file system.
 
     Source: EBS user guide, volume constraints (16 TiB for General Purpose); ProcessingVolumeSizeInGB and
@@ -54,7 +54,7 @@ def volume_within_bounds(draft: Draft) -> Iterator[Found]:
         yield _SIZE, f"is {size}, but a volume holds {MAX_GIGABYTES} GB; stream the data by FastFile or Pipe instead"
 
 
-def disks_have_keys_of_their_own(draft: Draft) -> Iterator[Found]:
+def disks_have_keys_of_their_own(draft: Draft) -> Iterator[Mistake]:
     """An instance's own disks are encrypted by its hardware, so no key can be given for them.
 
     Source: ResourceConfig.VolumeKmsKeyId in the service model ("You can't request a VolumeKmsKeyId when using an instance type

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.checks.rule import Found, Rule
+from launcher.checks.rule import Mistake, Rule
 from launcher.errors import SpecPath
 from launcher.request.aws_model import shapes
 from launcher.request.view import Draft
@@ -16,7 +16,7 @@ def _keep_alive(draft: Draft) -> int:
     return draft.get("ResourceConfig.KeepAlivePeriodInSeconds") or 0
 
 
-def not_on_spot(draft: Draft) -> Iterator[Found]:
+def not_on_spot(draft: Draft) -> Iterator[Mistake]:
     """Spot instances cannot be kept warm.
 
     Source: developer guide, train-warm-pools, considerations ("cannot be used with spot instances"). A period of 0 keeps
@@ -26,7 +26,7 @@ def not_on_spot(draft: Draft) -> Iterator[Found]:
         yield _KEEP_ALIVE, "cannot be used with spot instances; delete it, or enable_managed_spot_training"
 
 
-def not_with_instance_groups(draft: Draft) -> Iterator[Found]:
+def not_with_instance_groups(draft: Draft) -> Iterator[Mistake]:
     """A heterogeneous cluster cannot be kept warm.
 
     Source: developer guide, train-warm-pools, considerations ("cannot be used with heterogeneous cluster training").
@@ -35,7 +35,7 @@ def not_with_instance_groups(draft: Draft) -> Iterator[Found]:
         yield _KEEP_ALIVE, "cannot be used with instance_groups; delete it, or use one instance_type"
 
 
-def within_an_hour(draft: Draft) -> Iterator[Found]:
+def within_an_hour(draft: Draft) -> Iterator[Mistake]:
     """The developer guide allows keeping machines for an hour, the service model for six.
 
     Source: developer guide (2023), train-warm-pools ("limited to 3600 seconds"), as did the model up to botocore 1.40;

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from entrypoints.job.hyperparameters import argument, decoded
 from launcher.checks.job.code import by_toolkit
-from launcher.checks.rule import Found, Rule
+from launcher.checks.rule import Mistake, Rule
 from launcher.request.aws_model import shown
 from launcher.request.view import Draft
 
 
-def toolkit_passes_arguments_in_its_own_style(draft: Draft) -> Iterator[Found]:
+def toolkit_passes_arguments_in_its_own_style(draft: Draft) -> Iterator[Mistake]:
     """The toolkit passes hyperparameters in Python's forms; it does not know `code.argument_style`.
 
     Source: aws/sagemaker-training-toolkit, mapping.py.
@@ -22,7 +22,7 @@ def toolkit_passes_arguments_in_its_own_style(draft: Draft) -> Iterator[Found]:
         yield ("code", "argument_style"), message
 
 
-def hyperparameters_arrive_as_written(draft: Draft) -> Iterator[Found]:
+def hyperparameters_arrive_as_written(draft: Draft) -> Iterator[Mistake]:
     """A script gets hyperparameters as AWS's launchers pass them: parsed as JSON and formatted again, so some texts change.
 
     By default (`code.argument_style: toolkit`) they get Python's forms, as in SDK v2: `1e-3` becomes `0.001`, `["a"]` becomes

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from entrypoints import contract
 from launcher.checks.channels.entries import MAX_CHANNELS
-from launcher.checks.rule import Found, Rule
+from launcher.checks.rule import Mistake, Rule
 from launcher.request.view import Draft
 from launcher.spec.model import aws_name
 
@@ -19,7 +19,7 @@ BOUNDED = (
 )
 
 
-def entry_point_can_be_run(draft: Draft) -> Iterator[Found]:
+def entry_point_can_be_run(draft: Draft) -> Iterator[Mistake]:
     """The entry point is a file inside the folder: a .py file, or a program of any name, such as an executable `train`.
 
     The image's Python runs a .py file, and the program of its `#!` line, or else bash, any other file; binaries run by
@@ -48,7 +48,7 @@ def entry_point_can_be_run(draft: Draft) -> Iterator[Found]:
         yield ("code", "launcher"), "torchrun runs .py files only; use launcher: python or a .py entry point"
 
 
-def code_or_container_entrypoint(draft: Draft) -> Iterator[Found]:
+def code_or_container_entrypoint(draft: Draft) -> Iterator[Mistake]:
     """The launcher's own ContainerEntrypoint starts code that travels with the job, so the spec cannot have another.
 
     The entrypoint unpacks the code, sets the SM_* variables and forwards SIGTERM; your own one is for an image that contains
@@ -60,7 +60,7 @@ def code_or_container_entrypoint(draft: Draft) -> Iterator[Found]:
                 yield (key,), "cannot be used with code, which has its own entrypoint; delete one of them"
 
 
-def code_channel_is_ours(draft: Draft) -> Iterator[Found]:
+def code_channel_is_ours(draft: Draft) -> Iterator[Mistake]:
     """The code travels in its own channel, so no other channel may have that name.
 
     Channels become directories, so two of one name would share one (Channel.ChannelName in the service model).
@@ -69,7 +69,7 @@ def code_channel_is_ours(draft: Draft) -> Iterator[Found]:
         yield ("channels", contract.CODE_CHANNEL), "is the name of the channel that carries the code; choose another"
 
 
-def code_goes_from_here_to_s3(draft: Draft) -> Iterator[Found]:
+def code_goes_from_here_to_s3(draft: Draft) -> Iterator[Mistake]:
     """The code is sent from a folder of this machine to S3, so `directory` is a local path and `s3_uri` is in S3.
 
     For code that is in S3 already, use a channel, or sagemaker_submit_directory of the toolkit in the image.
@@ -92,7 +92,7 @@ def by_toolkit(draft: Draft) -> bool:
     return code is not None and (code.delivery == "submit_directory" or (code.delivery == "auto" and full))
 
 
-def a_channel_is_free_for_code(draft: Draft) -> Iterator[Found]:
+def a_channel_is_free_for_code(draft: Draft) -> Iterator[Mistake]:
     """`delivery: channel` needs one of the 20 channels.
 
     Source: CreateTrainingJobRequest.InputDataConfig in the service model (at most 20). With `delivery: auto` the code is then
@@ -110,7 +110,7 @@ def a_channel_is_free_for_code(draft: Draft) -> Iterator[Found]:
         )
 
 
-def toolkit_brings_the_code(draft: Draft) -> Iterator[Found]:
+def toolkit_brings_the_code(draft: Draft) -> Iterator[Mistake]:
     """Without its own channel, the code is fetched by sagemaker-training, which the image must then contain.
 
     AWS's images for training contain it; others fail immediately, since nothing in them reads `sagemaker_program`. The toolkit
@@ -127,7 +127,7 @@ def toolkit_brings_the_code(draft: Draft) -> Iterator[Found]:
         )
 
 
-def toolkit_installs_requirements_txt(draft: Draft) -> Iterator[Found]:
+def toolkit_installs_requirements_txt(draft: Draft) -> Iterator[Mistake]:
     """The toolkit installs a requirements.txt at the top of the code, and no file of another name.
 
     Source: aws/sagemaker-training-toolkit, modules.py and entry_point.py.
@@ -140,7 +140,7 @@ def toolkit_installs_requirements_txt(draft: Draft) -> Iterator[Found]:
         yield ("code", "requirements"), message
 
 
-def submitted_code_is_an_archive(draft: Draft) -> Iterator[Found]:
+def submitted_code_is_an_archive(draft: Draft) -> Iterator[Mistake]:
     """The toolkit fetches sagemaker_submit_directory as one object, a gzipped tar; it cannot be a folder in S3.
 
     It fails with "An error occurred (404) when calling the HeadObject operation: Not Found". A path in the container is also
@@ -155,7 +155,7 @@ def submitted_code_is_an_archive(draft: Draft) -> Iterator[Found]:
         )
 
 
-def whole_objects_through_a_pipe(draft: Draft) -> Iterator[Found]:
+def whole_objects_through_a_pipe(draft: Draft) -> Iterator[Mistake]:
     """A FIFO joins the objects, and without a record format the bundled scripts cannot find where one ends.
 
     Formats with boundaries are tar, RecordIO, JSON lines, CSV, text, and any data that SageMaker wraps as RecordIO.

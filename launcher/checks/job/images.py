@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from launcher.checks.rule import Found, Rule
+from launcher.checks.rule import Mistake, Rule
 from launcher.errors import SpecPath
 from launcher.nearest import did_you_mean
 from launcher.request.images import image_region, is_of_aws, known_regions, registry_domain
@@ -18,7 +18,7 @@ _REGION = re.compile(r"[a-z]{2,4}(?:-[a-z]+)+-\d")
 _OF_AWS = re.compile(r".*/(?:huggingface-)?(?:pytorch|tensorflow|mxnet)-(training|inference)[a-z0-9-]*:(.*)", re.DOTALL)
 
 
-def image_is_a_registry_path(draft: Draft) -> Iterator[Found]:
+def image_is_a_registry_path(draft: Draft) -> Iterator[Mistake]:
     """An image is written as for `docker pull`: without a scheme or spaces, and not as the ARN of its repository.
 
     The service answers: "Invalid training image. Please provide a valid Amazon Elastic Container Registry path".
@@ -40,7 +40,7 @@ def image_is_a_registry_path(draft: Draft) -> Iterator[Found]:
         yield ("image",), f"{image!r} has a space in it; write {''.join(image.split())}"
 
 
-def image_is_in_the_registry(draft: Draft) -> Iterator[Found]:
+def image_is_in_the_registry(draft: Draft) -> Iterator[Mistake]:
     """SageMaker pulls from private repositories of ECR, and from other registries only through the job's VPC.
 
     Images of public registries have to be copied. An account has twelve digits, and a repository no capitals. A
@@ -67,7 +67,7 @@ def image_is_in_the_registry(draft: Draft) -> Iterator[Found]:
         yield ("image",), f"has capitals in its repository {in_ecr[2]!r}, but ECR has none; write {in_ecr[2].lower()!r}"
 
 
-def image_has_a_tag(draft: Draft) -> Iterator[Found]:
+def image_has_a_tag(draft: Draft) -> Iterator[Mistake]:
     """AWS's images for frameworks have tags of versions only; without a tag `latest` is meant, which does not exist.
 
     Source: aws/deep-learning-containers, available_images.md.
@@ -83,7 +83,7 @@ def image_has_a_tag(draft: Draft) -> Iterator[Found]:
         )
 
 
-def parts_are_of_one_partition(draft: Draft) -> Iterator[Found]:
+def parts_are_of_one_partition(draft: Draft) -> Iterator[Mistake]:
     """China's regions and GovCloud's are separate partitions: a role there is arn:aws-cn:... or arn:aws-us-gov:...
 
     In China the host of a registry ends in .cn, too.
@@ -107,7 +107,7 @@ def parts_are_of_one_partition(draft: Draft) -> Iterator[Found]:
         )
 
 
-def region_is_one(draft: Draft) -> Iterator[Found]:
+def region_is_one(draft: Draft) -> Iterator[Mistake]:
     """A region is named as in us-east-1; us-east-1a is a zone of it.
 
     Source: AWS General Reference, regional endpoints.
@@ -124,7 +124,7 @@ def _short(text: str) -> str:
     return repr(text) if len(text) <= 60 else f"{text[:57]!r}..."
 
 
-def image_of_the_jobs_region(draft: Draft) -> Iterator[Found]:
+def image_of_the_jobs_region(draft: Draft) -> Iterator[Mistake]:
     """A job pulls its image, and the images of its debugger and profiler rules, from its own region's registry.
 
     The service refuses or cannot pull an image of ECR in another region. Checked if the spec has `region`.
@@ -146,7 +146,7 @@ def image_of_the_jobs_region(draft: Draft) -> Iterator[Found]:
             yield path, f"is in {other}, but the job runs in {region}; write the image of {region}, or region: {other}"
 
 
-def resources_of_the_jobs_region(draft: Draft) -> Iterator[Found]:
+def resources_of_the_jobs_region(draft: Draft) -> Iterator[Mistake]:
     """Algorithms, training plans and keys must be in the region of the job.
 
     Their ARNs contain it. Checked if the spec has `region`.
@@ -159,7 +159,7 @@ def resources_of_the_jobs_region(draft: Draft) -> Iterator[Found]:
             yield path, f"is in {other}, but the job runs in {region}; write one of {region}"
 
 
-def resources_of_the_images_region(draft: Draft) -> Iterator[Found]:
+def resources_of_the_images_region(draft: Draft) -> Iterator[Mistake]:
     """If the spec has no `region`, the image's registry implies it, and resources of other regions do not fit.
 
     It is a warning, since the region is inferred: a job pulls its image from the registry of its own region.
@@ -184,7 +184,7 @@ def _elsewhere(draft: Draft, region: str) -> Iterator[tuple[SpecPath, str]]:
             yield path, found[1]
 
 
-def image_is_for_training(draft: Draft) -> Iterator[Found]:
+def image_is_for_training(draft: Draft) -> Iterator[Mistake]:
     """AWS's images for inference have no training toolkit, so a job with one trains nothing.
 
     Source: aws/deep-learning-containers, available_images.md (`pytorch-training`, `pytorch-inference`).
@@ -197,7 +197,7 @@ def image_is_for_training(draft: Draft) -> Iterator[Found]:
         )
 
 
-def image_fits_the_processor(draft: Draft) -> Iterator[Found]:
+def image_fits_the_processor(draft: Draft) -> Iterator[Mistake]:
     """AWS has images for CPUs and for GPUs: one for CPUs leaves the GPUs idle, one for GPUs may not start without a GPU.
 
     Source: aws/deep-learning-containers, available_images.md (`-cpu-` and `-gpu-` in the tags).

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from launcher.checks.rule import Found, Rule
+from launcher.checks.rule import Mistake, Rule
 from launcher.request.view import Draft
 
 # The accounts that own AWS Marketplace's algorithms and model packages, one per region, taken from the ARNs in AWS's own
@@ -30,7 +30,7 @@ MARKETPLACE = {
 }
 
 
-def marketplace_is_isolated(draft: Draft) -> Iterator[Found]:
+def marketplace_is_isolated(draft: Draft) -> Iterator[Mistake]:
     """Algorithms of AWS Marketplace run only without a network.
 
     The service answers: "EnableNetworkIsolation must be true for jobs using SageMaker Marketplace algorithms".
@@ -43,7 +43,7 @@ def marketplace_is_isolated(draft: Draft) -> Iterator[Found]:
         )
 
 
-def strangers_may_be_of_marketplace(draft: Draft) -> Iterator[Found]:
+def strangers_may_be_of_marketplace(draft: Draft) -> Iterator[Mistake]:
     """An algorithm of another account may be of AWS Marketplace, whose algorithms run only without a network.
 
     This tool knows the accounts of some regions only. An algorithm's bare name, or an ARN of the role's account, is the
@@ -70,7 +70,7 @@ def _account(arn: str | None) -> str | None:
     return found[1] if found else None
 
 
-def private_registry_needs_a_vpc(draft: Draft) -> Iterator[Found]:
+def private_registry_needs_a_vpc(draft: Draft) -> Iterator[Mistake]:
     """An image of a private registry is pulled through the job's own network.
 
     Source: TrainingImageConfig in the service model; developer guide, docker-containers-adapt-your-own-private-registry.
@@ -83,7 +83,7 @@ def private_registry_needs_a_vpc(draft: Draft) -> Iterator[Found]:
         )
 
 
-def credentials_are_for_a_private_registry(draft: Draft) -> Iterator[Found]:
+def credentials_are_for_a_private_registry(draft: Draft) -> Iterator[Mistake]:
     """Registry credentials are for private registries, which need the access mode Vpc; ECR uses the job's role.
 
     Source: TrainingImageConfig in the service model ("authentication information for a private Docker registry").
@@ -101,7 +101,7 @@ def _access_mode(draft: Draft) -> str | None:
     return mode
 
 
-def ids_are_of_their_kind(draft: Draft) -> Iterator[Found]:
+def ids_are_of_their_kind(draft: Draft) -> Iterator[Mistake]:
     """Ids of subnets begin with `subnet-`, those of security groups with `sg-`; the patterns allow either for both.
 
     Source: VpcConfig in the service model ("The VPC security group IDs, in the form sg-xxxxxxxx").
@@ -120,7 +120,7 @@ def ids_are_of_their_kind(draft: Draft) -> Iterator[Found]:
                 yield ("vpc_config", key, index), f"{name!r} is not a {right}"
 
 
-def ids_have_their_form(draft: Draft) -> Iterator[Found]:
+def ids_have_their_form(draft: Draft) -> Iterator[Mistake]:
     """Subnets and security groups are given by id, not by their names or a zone.
 
     Placeholders can be filled in later, so this is a warning.
@@ -133,7 +133,7 @@ def ids_have_their_form(draft: Draft) -> Iterator[Found]:
                 yield ("vpc_config", key, index), f"{name!r} is not an id; write one such as {form}0123456789abcdef0"
 
 
-def encryption_between_several(draft: Draft) -> Iterator[Found]:
+def encryption_between_several(draft: Draft) -> Iterator[Mistake]:
     """Only traffic between instances is encrypted, so the key has no effect on one instance.
 
     Source: developer guide, train-encrypt ("doesn't affect training jobs with a single compute instance").
@@ -142,7 +142,7 @@ def encryption_between_several(draft: Draft) -> Iterator[Found]:
         yield ("enable_inter_container_traffic_encryption",), "has no effect on one instance; delete it"
 
 
-def connector_reads_over_the_network(draft: Draft) -> Iterator[Found]:
+def connector_reads_over_the_network(draft: Draft) -> Iterator[Mistake]:
     """A script that reads S3 by itself needs a network and credentials, and an isolated container has neither.
 
     Source: developer guide, mkt-algo-model-internet-free ("the containers can't make any outbound network calls, even to
@@ -158,7 +158,7 @@ def connector_reads_over_the_network(draft: Draft) -> Iterator[Found]:
                 )
 
 
-def requirements_come_over_the_network(draft: Draft) -> Iterator[Found]:
+def requirements_come_over_the_network(draft: Draft) -> Iterator[Mistake]:
     """A requirements file is installed from a package index, which an isolated container cannot reach.
 
     Source: as for connector-needs-network. It is a warning, since a file can name wheels that travel with the code.

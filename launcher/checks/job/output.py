@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from entrypoints import contract
 from launcher.checks.channels.uris import bucket
-from launcher.checks.rule import Found, Rule
+from launcher.checks.rule import Mistake, Rule
 from launcher.request.view import Draft
 
 
-def no_key_in_one_zone(draft: Draft) -> Iterator[Found]:
+def no_key_in_one_zone(draft: Draft) -> Iterator[Mistake]:
     """S3 Express One Zone encrypts its objects itself, and SageMaker accepts no KMS key for it.
 
     Its directory buckets have names that end in `--x-s3`.
@@ -25,7 +25,7 @@ def no_key_in_one_zone(draft: Draft) -> Iterator[Found]:
         )
 
 
-def key_has_a_form_of_kms(draft: Draft) -> Iterator[Found]:
+def key_has_a_form_of_kms(draft: Draft) -> Iterator[Mistake]:
     """A KMS key is given by its id, its ARN, or an alias that begins with `alias/`; the pattern allows any word.
 
     Placeholders can be filled in later, so this is a warning.
@@ -42,7 +42,7 @@ def key_has_a_form_of_kms(draft: Draft) -> Iterator[Found]:
             yield key, f"{name!r} is neither a key's id nor its ARN; if it is an alias, write {'alias/' + name!r}"
 
 
-def checkpoints_have_a_folder_of_their_own(draft: Draft) -> Iterator[Found]:
+def checkpoints_have_a_folder_of_their_own(draft: Draft) -> Iterator[Mistake]:
     """Checkpoints in the model's folder are packed into model.tar.gz too, and those in the input folder mix with the data.
 
     With both in one folder the archive grows until "Artifact upload failed".
@@ -57,7 +57,7 @@ def checkpoints_have_a_folder_of_their_own(draft: Draft) -> Iterator[Found]:
             yield ("checkpoint_config", "local_path"), message
 
 
-def tag_keys_differ(draft: Draft) -> Iterator[Found]:
+def tag_keys_differ(draft: Draft) -> Iterator[Mistake]:
     """A tag's key can be given once.
 
     A mapping cannot have one key twice, but the list under `request: {Tags: ...}` can.
@@ -71,7 +71,7 @@ def tag_keys_differ(draft: Draft) -> Iterator[Found]:
         seen.add(key)
 
 
-def tag_keys_are_ours(draft: Draft) -> Iterator[Found]:
+def tag_keys_are_ours(draft: Draft) -> Iterator[Mistake]:
     """Tag keys that begin with `aws:` are reserved for AWS.
 
     Source: AWS General Reference, tagging conventions ("The aws: prefix is reserved for AWS use").

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from launcher.checks.rule import Found, Rule
+from launcher.checks.rule import Mistake, Rule
 from launcher.errors import SpecPath
 from launcher.request.view import Draft
 
@@ -15,7 +15,7 @@ _LISTS = (
 )
 
 
-def interval_is_one_of_six(draft: Draft) -> Iterator[Found]:
+def interval_is_one_of_six(draft: Draft) -> Iterator[Mistake]:
     """The profiler samples at one of six intervals.
 
     Source: ProfilerConfig.ProfilingIntervalInMilliseconds in the service model ("Available values are 100, 200, 500, 1000 (1
@@ -30,7 +30,7 @@ def interval_is_one_of_six(draft: Draft) -> Iterator[Found]:
         )
 
 
-def rule_names_differ(draft: Draft) -> Iterator[Found]:
+def rule_names_differ(draft: Draft) -> Iterator[Mistake]:
     """Each rule of the debugger and the profiler has a unique name.
 
     Source: DebugRuleConfiguration.RuleConfigurationName and ProfilerRuleConfiguration's in the service model ("It must be
@@ -48,7 +48,7 @@ def rule_names_differ(draft: Draft) -> Iterator[Found]:
             seen.add(name)
 
 
-def rules_need_a_profiler(draft: Draft) -> Iterator[Found]:
+def rules_need_a_profiler(draft: Draft) -> Iterator[Mistake]:
     """Rules of the profiler have no data to evaluate if it is turned off.
 
     Source: aws/sagemaker-python-sdk PR 6189 ("an invalid request shape (a profiler rule with profiling disabled)").
@@ -60,7 +60,7 @@ def rules_need_a_profiler(draft: Draft) -> Iterator[Found]:
         )
 
 
-def debugger_or_checkpoints(draft: Draft) -> Iterator[Found]:
+def debugger_or_checkpoints(draft: Draft) -> Iterator[Mistake]:
     """The debugger does not work in distributed training that keeps checkpoints.
 
     Its library fails in the container: "SMDebug Does Not Currently Support Distributed Training Jobs With Checkpointing
@@ -72,7 +72,7 @@ def debugger_or_checkpoints(draft: Draft) -> Iterator[Found]:
         yield ("debug_hook_config",), "does not work on several instances with checkpoint_config; delete one of them"
 
 
-def parameters_are_named(draft: Draft) -> Iterator[Found]:
+def parameters_are_named(draft: Draft) -> Iterator[Mistake]:
     """Parameters of the debugger and of rules are written as `name: value`.
 
     `{name: save_interval, value: 10}` would be two parameters, called `name` and `value`, which have no meaning.

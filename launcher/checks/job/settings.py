@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from entrypoints import contract
-from launcher.checks.rule import Found, Rule
+from launcher.checks.rule import Mistake, Rule
 from launcher.request.view import Draft
 from launcher.spec.names import MAX_BASE, beginning
 
@@ -17,7 +17,7 @@ _LONGEST_REGEX = 500  # characters that AWS allows; the service model's own chec
 _IN_EVERY_DIALECT = ("missing )", "unbalanced parenthesis", "unterminated character set", "nothing to repeat")
 
 
-def name_given_once(draft: Draft) -> Iterator[Found]:
+def name_given_once(draft: Draft) -> Iterator[Mistake]:
     """A job's name is `training_job_name` as it is, or `base_name` with the time and random characters added.
 
     A job's name can never be used again in an account and region (CreateTrainingJobRequest.TrainingJobName), so a fixed name
@@ -29,7 +29,7 @@ def name_given_once(draft: Draft) -> Iterator[Found]:
         yield ("base_name",), "is missing; write the beginning of the job's name, such as base_name: digits"
 
 
-def base_name_has_room(draft: Draft) -> Iterator[Found]:
+def base_name_has_room(draft: Draft) -> Iterator[Mistake]:
     """A job's name has room for 42 characters of its base name, before the time and the random characters.
 
     Names have 63 characters at most (TrainingJobName in the service model). Jobs whose base names differ only after the 42nd
@@ -43,7 +43,7 @@ def base_name_has_room(draft: Draft) -> Iterator[Found]:
         )
 
 
-def one_of_image_and_algorithm(draft: Draft) -> Iterator[Found]:
+def one_of_image_and_algorithm(draft: Draft) -> Iterator[Mistake]:
     """The service accepts exactly one of TrainingImage and AlgorithmName, and refuses both or neither.
 
     The service model requires neither, since serverless jobs do not use them, so botocore sends a job without both.
@@ -59,7 +59,7 @@ def one_of_image_and_algorithm(draft: Draft) -> Iterator[Found]:
         yield ("algorithm_name",), "cannot be used with image, since AWS accepts only one of them; delete one"
 
 
-def metrics_have_a_group(draft: Draft) -> Iterator[Found]:
+def metrics_have_a_group(draft: Draft) -> Iterator[Mistake]:
     """A metric's value is the match of the first group of its regular expression; without a group it has no value.
 
     Source: developer guide, training-metrics: the expression is searched in the log, and the text inside its parentheses
@@ -74,7 +74,7 @@ def metrics_have_a_group(draft: Draft) -> Iterator[Found]:
             )
 
 
-def metrics_compile(draft: Draft) -> Iterator[Found]:
+def metrics_compile(draft: Draft) -> Iterator[Mistake]:
     """A metric's regular expression must be valid: with an unpaired bracket, for example, it matches nothing.
 
     Only errors in every dialect are reported, since the service's is not Python's.
@@ -109,7 +109,7 @@ def _broken(regex: str) -> str | None:
     return None
 
 
-def keys_stay_out(draft: Draft) -> Iterator[Found]:
+def keys_stay_out(draft: Draft) -> Iterator[Mistake]:
     """A job gets credentials from its role; keys in its settings can be read by everyone who may describe the job.
 
     Source: CreateTrainingJobRequest.Environment and .HyperParameters in the service model ("Do not include any
@@ -124,7 +124,7 @@ def keys_stay_out(draft: Draft) -> Iterator[Found]:
                 )
 
 
-def tensor_board_path_is_free(draft: Draft) -> Iterator[Found]:
+def tensor_board_path_is_free(draft: Draft) -> Iterator[Mistake]:
     """TensorBoard's files cannot be written to folders of SageMaker, the system or the GPU driver.
 
     The service has answered: "LocalPath" of "TensorBoardOutputConfig" cannot start with the following reserved path:
@@ -142,7 +142,7 @@ def tensor_board_path_is_free(draft: Draft) -> Iterator[Found]:
             )
 
 
-def local_paths_are_absolute(draft: Draft) -> Iterator[Found]:
+def local_paths_are_absolute(draft: Draft) -> Iterator[Mistake]:
     """A path in the container that SageMaker copies from or to is a full path; no folder is defined to start from.
 
     Source: CheckpointConfig, DebugHookConfig and TensorBoardOutputConfig in the service model, whose defaults are all full
