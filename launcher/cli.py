@@ -281,8 +281,10 @@ def _is_of_output(error: BaseException) -> bool:
 
 
 def _nobody_reads(error: BaseException) -> int:
-    """`launch list | head -1`: whoever reads has had enough, and that ends a command quietly, as it does others; a full
-    disk is worth a word. What is left in the buffers goes nowhere, or Python would complain of it at its end."""
+    """End quietly if the output's reader has closed it, as in `launch list | head -1`, else report why, such as a full disk.
+
+    What is left in the buffers is discarded, since Python would report an error about it at its exit.
+    """
     cause = error.__cause__ if isinstance(error, _UnwrittenError) else error
     reason = cause.strerror if isinstance(cause, OSError) else None
     if not isinstance(cause, BrokenPipeError):

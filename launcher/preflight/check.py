@@ -65,7 +65,7 @@ class Subject:
     Args:
         draft: The request that would be sent, and the spec it was built from.
         account: The account to ask.
-        code_uri: Where the code will be uploaded; None if the job brings no code.
+        code_uri: Where the code will be uploaded; None if the job has no code.
         full: List prefixes to their end, however long that takes.
         answers: Answers of other checks to share.
     """

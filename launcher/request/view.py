@@ -125,9 +125,9 @@ class Draft:
 
     @cached_property
     def entries(self) -> Sequence[Entry]:
-        """The channels that SageMaker brings.
+        """The channels of the request, at most 200.
 
-        Not more than can be meant: a file of 1 MB can hold ten thousand, and to judge each would take seconds.
+        A file of 1 MB can have ten thousand, and to check each would take seconds.
         """
         job = self.get("AlgorithmSpecification") or {}
         entries = self.request.get("InputDataConfig", ())[:_MANY_CHANNELS]
@@ -153,7 +153,7 @@ class Draft:
         return max(counts, default=None)
 
     def hosts_of(self, entry: Entry) -> int | None:
-        """The hosts that a channel is for: those of its instance groups, where it names any, or all."""
+        """Return the number of hosts that a channel is for: those of its instance groups if it names any, else all."""
         names = entry.get("InstanceGroupNames")
         if names and self.groups:
             return _hosts([group for group in self.groups if group.get("InstanceGroupName") in names])
@@ -182,7 +182,7 @@ class Draft:
 
     @property
     def image(self) -> str:
-        """The training image's URI; empty where there is none."""
+        """The training image's URI; empty if there is none."""
         return self.get("AlgorithmSpecification.TrainingImage") or ""
 
     @cached_property

@@ -192,15 +192,15 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def expected(folder: Path, name: str) -> tuple[list[Any], dict[str, str]]:
-    """The channels and the variables that tell of them, of our own request."""
+    """Return the channels of the launcher's own request, and the variables that describe them."""
     if name in ENTRIES:
         return ENTRIES[name], {}
     request = launcher.plan(folder / f"{'job' if name == 'example' else name}.yaml").request
     entries = [entry for entry in request.get("InputDataConfig", []) if entry["ChannelName"] != "launcher_code"]
     variables = request.get("Environment", {})
-    told = {name: text for name, text in variables.items() if name.startswith(TELLING)}
-    # Without code of ours a job has nobody to tell of its channels; whoever holds a trainer has a script that may ask.
-    return entries, told | telling_variables(entries)
+    described = {name: text for name, text in variables.items() if name.startswith(TELLING)}
+    # A request without code has no such variables, but a trainer has a script that may read them.
+    return entries, described | telling_variables(entries)
 
 
 @pytest.mark.sdk

@@ -220,9 +220,9 @@ AUGMENTED = (
 def test_attribute_names_are_told_by_the_environment(job: Path) -> None:
     code = "code: {directory: src, entry_point: train.py}\nenvironment: {A: b}\n"
     job.write_text(laid_over_base(f"{code}channels: {{{AUGMENTED}, other: s3://b/o/}}"))
-    told = {"LAUNCHER_ATTRIBUTE_NAMES_0": '{"train": ["source-ref", "class"]}'}
-    assert launcher.plan(job, name="one").request["Environment"] == {"A": "b", **told}
-    job.write_text(laid_over_base(f"channels: {{{AUGMENTED}}}"))  # no code of ours to tell it to
+    names = {"LAUNCHER_ATTRIBUTE_NAMES_0": '{"train": ["source-ref", "class"]}'}
+    assert launcher.plan(job, name="one").request["Environment"] == {"A": "b", **names}
+    job.write_text(laid_over_base(f"channels: {{{AUGMENTED}}}"))  # without code no script reads it
     assert "Environment" not in launcher.plan(job, name="one").request
 
 
@@ -353,9 +353,8 @@ def test_what_the_code_makes_wrong_is_told_at_the_code(job: Path, overlay: str, 
         launcher.plan(job, name="one")
     found = {problem.code: problem for problem in caught.value.problems}
     assert found.pop(code).path[0] == "code"
-    assert set(found) == (
-        {"aws-pattern"} if code == "code-unreadable" else set()
-    )  # the role's is told beside the folder's
+    # The role's problem is reported beside the folder's.
+    assert set(found) == ({"aws-pattern"} if code == "code-unreadable" else set())
 
 
 def problems_of(job: Path, overlay: str, name: str | None = "one", **variables: str) -> list[str]:
