@@ -16,9 +16,9 @@ from launcher.checks.channels import file_systems, modes, prefixes, uris
 from launcher.checks.instances import resources, serverless, stopping, volumes, warm_pools
 from launcher.checks.job import arguments, code, images, network, output, profiler
 from launcher.checks.job import settings as job
-from launcher.checks.places import follows, watched, without
 from launcher.checks.remedies import example, remedy, room_elsewhere
 from launcher.checks.rule import Rule
+from launcher.checks.unknown_members import follows, watched, without
 from launcher.errors import Location, Problem, SpecPath
 from launcher.request.aws_model import Violation, shown, violations
 from launcher.request.build import Built, build_request

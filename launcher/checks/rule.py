@@ -1,7 +1,8 @@
 """A rule: a function from a draft of the request to its findings, with an example that breaks it and one that does not.
 
 Rules read the request, so that `request:` counts as well, and name keys of the spec; the request's origin finds where these are
-written. Any member can be missing or empty, but none has a wrong type or is unknown to the model: `places` removes those before.
+written. Any member can be missing or empty, but none has a wrong type or is unknown to the model, since
+those are removed before.
 """
 
 from __future__ import annotations
