@@ -204,7 +204,7 @@ def expected(folder: Path, name: str) -> tuple[list[Any], dict[str, str]]:
 
 
 @pytest.mark.sdk
-def test_a_real_trainer_sends_our_own_channels(trained: Trained) -> None:
+def test_real_trainer_sends_the_planned_channels(trained: Trained) -> None:
     for (name, trainer), request in trained.sent.items():
         entries, variables = expected(trained.folder, name)
         sent = request.get("InputDataConfig", [])
@@ -217,7 +217,7 @@ def test_a_real_trainer_sends_our_own_channels(trained: Trained) -> None:
 
 
 @pytest.mark.sdk
-def test_no_member_of_a_channel_is_left_out(trained: Trained) -> None:
+def test_real_trainer_sends_every_member(trained: Trained) -> None:
     """Every member that botocore knows of was in what one of the trainers sent."""
     model = botocore.session.get_session().get_service_model("sagemaker").shape_for("Channel")
     entries = [entry for request in trained.sent.values() for entry in request.get("InputDataConfig", [])]
@@ -239,7 +239,7 @@ def known(shape: Any, place: str = "") -> set[str]:
 
 
 @pytest.mark.sdk
-def test_what_cannot_be_carried_is_refused(trained: Trained) -> None:
+def test_member_that_the_sdk_drops_is_refused(trained: Trained) -> None:
     trainers = {trainer for _, trainer in trained.sent}
     assert set(trained.refused) == {key for key in REFUSED if key[1] in trainers}
     for key, text in trained.refused.items():
@@ -248,7 +248,7 @@ def test_what_cannot_be_carried_is_refused(trained: Trained) -> None:
 
 @pytest.mark.sdk
 @pytest.mark.parametrize("major", [2, 3])
-def test_objects_are_the_sdks_own(major: int, tmp_path: Path) -> None:
+def test_objects_are_of_the_sdks_classes(major: int, tmp_path: Path) -> None:
     python = os.environ.get(PYTHONS[major])
     if python is None:
         pytest.skip(f"make sdk-test makes SDK v{major}'s environment and sets {PYTHONS[major]}")
@@ -292,7 +292,7 @@ def test_entries_need_no_sdk(tmp_path: Path) -> None:
     assert list(estimator_inputs(file).entries) == launcher.plan(file).request["InputDataConfig"]
 
 
-def test_without_the_sdk_its_extra_is_named(tmp_path: Path) -> None:
+def test_missing_sdk_names_the_extra(tmp_path: Path) -> None:
     with pytest.raises(
         ImportError, match=r"^sagemaker is not installed.*pip install 'sagemaker-launch\[sdk\]'$"
     ) as told:
@@ -331,7 +331,7 @@ def version_3(install: Any) -> None:
 
 
 @pytest.mark.usefixtures("version_3")
-def test_what_travels_is_the_requests_own_without_the_code(tmp_path: Path) -> None:
+def test_entries_equal_the_requests_without_the_code(tmp_path: Path) -> None:
     code = "code: {directory: nowhere, entry_point: train.py}\nenvironment: {A: b}\n"
     file = write(tmp_path, f"{code}channels: {{b: s3://bucket/b/, {CONNECTOR}, a: s3://bucket/a/}}\n")
     with pytest.warns(UserWarning, match="1 channel.* of source S3Connector .* pass the trainer environment="):
@@ -345,7 +345,7 @@ def test_what_travels_is_the_requests_own_without_the_code(tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("version_3")
-def test_the_attributes_of_an_augmented_manifest_travel_too(tmp_path: Path) -> None:
+def test_attribute_names_are_in_the_environment(tmp_path: Path) -> None:
     file = write(
         tmp_path, f"code: {{directory: nowhere, entry_point: train.py}}\nchannels: {{{AUGMENTED}, a: s3://b/a/}}\n"
     )
@@ -363,13 +363,13 @@ def test_a_spec_and_its_path_give_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("version_3")
-def test_a_wrong_spec_says_so(tmp_path: Path) -> None:
+def test_wrong_spec_raises_spec_error(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"channels\.a\.input_mode.*aws-enum"):
         estimator_inputs(write(tmp_path, "channels: {a: {s3_uri: s3://bucket/a/, input_mode: Fastfile}}\n"))
 
 
 @pytest.mark.usefixtures("version_3")
-def test_a_name_that_is_no_channel_is_refused(tmp_path: Path) -> None:
+def test_unknown_channel_name_is_refused(tmp_path: Path) -> None:
     file = write(tmp_path, f"channels: {{train: s3://bucket/a/, {CONNECTOR}}}\n")
     with pytest.warns(UserWarning, match="S3Connector"):
         made = estimator_inputs(file)
@@ -409,7 +409,7 @@ def prefixes(count: int) -> str:
         ),
     ],
 )
-def test_what_the_owner_must_see_to_is_a_warning(tmp_path: Path, overlay: str, expected_warning: str) -> None:
+def test_settings_for_the_trainer_are_a_warning(tmp_path: Path, overlay: str, expected_warning: str) -> None:
     _, found = warned(tmp_path, overlay)
     assert len(found) == 1
     assert re.fullmatch(expected_warning, found[0]), found[0]
@@ -420,7 +420,7 @@ def test_what_the_owner_must_see_to_is_a_warning(tmp_path: Path, overlay: str, e
     "overlay",
     ["", prefixes(18), "training_input_mode: FastFile\n", "channels: {a: {s3_uri: s3://b0/a/, input_mode: null}}\n"],
 )
-def test_nothing_is_said_where_nothing_is_to_be_done(tmp_path: Path, overlay: str) -> None:
+def test_complete_inputs_give_no_warning(tmp_path: Path, overlay: str) -> None:
     assert warned(tmp_path, overlay)[1] == []
 
 
@@ -430,7 +430,7 @@ def test_an_estimator_takes_twenty_channels(install: Any, tmp_path: Path) -> Non
     assert (len(made.entries), found) == (20, [])
 
 
-def test_nothing_else_of_the_launcher_imports_the_sdk() -> None:
+def test_only_the_estimator_imports_the_sdk() -> None:
     importing = re.compile(
         r"""^\s*(import|from) sagemaker\b|import_module\(["']sagemaker|["']sagemaker\.(?!amazonaws)""", re.MULTILINE
     )

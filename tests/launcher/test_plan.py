@@ -39,7 +39,7 @@ def channels(request: dict[str, object]) -> list[str]:
     return [entry["ChannelName"] for entry in entries]
 
 
-def test_what_is_not_said_is_absent() -> None:
+def test_unset_keys_are_absent_from_the_request() -> None:
     request = launcher.plan(launcher.parse_spec(BASE), name="one").request
     assert request == {
         "TrainingJobName": "one",
@@ -78,19 +78,19 @@ def test_null_suppresses_a_default() -> None:
     assert "StoppingCondition" not in request
 
 
-def test_a_channel_takes_the_jobs_mode_where_it_says_none() -> None:
+def test_channel_without_a_mode_has_the_jobs() -> None:
     overlay = "training_input_mode: FastFile\nchannels: {a: s3://b/a/, b: {s3_uri: s3://b/b/, input_mode: Pipe}}"
     request = launcher.plan(launcher.parse_spec(laid_over_base(overlay)), name="one").request
     assert [entry["InputMode"] for entry in request["InputDataConfig"]] == ["FastFile", "Pipe"]
 
 
-def test_empty_things_survive() -> None:
+def test_empty_values_are_sent() -> None:
     spec = launcher.parse_spec(laid_over_base("hyperparameters: {}\ntags: {}\nenvironment: {EMPTY: ''}"))
     request = launcher.plan(spec, name="one").request
     assert (request["HyperParameters"], request["Tags"], request["Environment"]) == ({}, [], {"EMPTY": ""})
 
 
-def test_the_code_takes_a_channel_of_its_own(job: Path) -> None:
+def test_code_has_a_channel_of_its_own(job: Path) -> None:
     plan = launcher.plan(job, name="one")
     assert plan.code is not None
     assert channels(plan.request) == ["train", "launcher_code"]
@@ -109,7 +109,7 @@ def test_argument_style_json_is_an_argument_of_the_container(job: Path) -> None:
     assert algorithm["ContainerArguments"] == ["train.py", "--argument-style", "json"]
 
 
-def test_the_digest_follows_the_content_only(job: Path) -> None:
+def test_digest_depends_on_the_content_only(job: Path) -> None:
     first = launcher.plan(job, name="one").code
     script = job.parent / "src" / "train.py"
     script.touch()
@@ -127,7 +127,7 @@ def test_the_digest_follows_the_content_only(job: Path) -> None:
     assert changed.digest != first.digest
 
 
-def test_with_20_channels_the_toolkit_brings_the_code(job: Path) -> None:
+def test_code_uses_the_toolkit_if_20_channels_are_taken(job: Path) -> None:
     names = "".join(f"  c{index}: s3://bucket/c{index}/\n" for index in range(20))
     overlay = f"code: {{directory: src, entry_point: train.py, launcher: torchrun}}\nchannels:\n{names}"
     job.write_text(laid_over_base(overlay))
@@ -153,7 +153,7 @@ def test_with_20_channels_the_toolkit_brings_the_code(job: Path) -> None:
         ("entry_point: train.py, delivery: submit_directory", False),  # the toolkit installs it
     ],
 )
-def test_a_requirements_file_that_is_not_named_draws_a_warning(job: Path, code: str, warned: bool) -> None:
+def test_unnamed_requirements_file_is_a_warning(job: Path, code: str, warned: bool) -> None:
     for name in ("train", "train.sh", "requirements.txt", "other.txt"):
         (job.parent / "src" / name).write_text("")
     job.write_text(laid_over_base(f"code: {{directory: src, {code}}}"))
@@ -172,7 +172,7 @@ def test_a_requirements_file_that_is_not_named_draws_a_warning(job: Path, code: 
         ("entry_point: train", None),
     ],
 )
-def test_a_package_that_the_toolkit_would_run_otherwise_is_refused(job: Path, code: str, key: str | None) -> None:
+def test_package_that_the_toolkit_cannot_run_is_refused(job: Path, code: str, key: str | None) -> None:
     for name in ("train", "train.sh", "setup.py"):
         (job.parent / "src" / name).write_text("")
     job.write_text(laid_over_base(f"code: {{directory: src, {code}}}"))
@@ -186,7 +186,7 @@ def test_a_package_that_the_toolkit_would_run_otherwise_is_refused(job: Path, co
         assert key is None
 
 
-def test_the_code_channel_joins_the_instance_groups(job: Path) -> None:
+def test_code_channel_has_all_instance_groups(job: Path) -> None:
     job.write_text(
         laid_over_base(
             "code: {directory: src, entry_point: train.py}\n"
@@ -199,7 +199,7 @@ def test_the_code_channel_joins_the_instance_groups(job: Path) -> None:
     assert code["DataSource"]["S3DataSource"]["InstanceGroupNames"] == ["g"]
 
 
-def test_the_connector_is_told_by_the_environment() -> None:
+def test_connector_settings_are_environment_variables() -> None:
     overlay = "channels: {images: {source: S3Connector, s3_uri: s3://b/i/, content_type: application/x-tar}}"
     request = launcher.plan(launcher.parse_spec(laid_over_base(overlay)), name="one").request
     assert "InputDataConfig" not in request
@@ -217,7 +217,7 @@ AUGMENTED = (
 )
 
 
-def test_attribute_names_are_told_by_the_environment(job: Path) -> None:
+def test_attribute_names_are_environment_variables(job: Path) -> None:
     code = "code: {directory: src, entry_point: train.py}\nenvironment: {A: b}\n"
     job.write_text(laid_over_base(f"{code}channels: {{{AUGMENTED}, other: s3://b/o/}}"))
     names = {"LAUNCHER_ATTRIBUTE_NAMES_0": '{"train": ["source-ref", "class"]}'}
@@ -226,7 +226,7 @@ def test_attribute_names_are_told_by_the_environment(job: Path) -> None:
     assert "Environment" not in launcher.plan(job, name="one").request
 
 
-def test_long_attribute_names_come_whole(job: Path, tmp_path: Path) -> None:
+def test_long_attribute_names_are_split_over_variables(job: Path, tmp_path: Path) -> None:
     names = [f"{number:02d}-{'ä' * 40}" for number in range(16)]
     augmented = AUGMENTED.replace("[source-ref, class]", json.dumps(names))
     job.write_text(laid_over_base(f"code: {{directory: src, entry_point: train.py}}\nchannels: {{{augmented}}}"))
@@ -248,7 +248,7 @@ def test_a_missing_entry_point_is_named(job: Path) -> None:
     assert problem.location is not None
 
 
-def test_names_are_legal_and_differ() -> None:
+def test_made_job_names_are_legal_and_unique() -> None:
     spec = launcher.parse_spec(laid_over_base(f"base_name: {'a' * 60}"))
     now = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
     names = {job_name(spec, now) for _ in range(20)}
@@ -284,7 +284,7 @@ def test_yaml_and_json_read_back_equal() -> None:
     assert quoted == "rate: '1e-3'\n"  # plain, a YAML 1.2 reader would make a number of it
 
 
-def test_names_of_members_are_mechanical() -> None:
+def test_member_names_convert_to_keys_and_back() -> None:
     model = botocore.session.get_session().get_service_model("sagemaker")
     shapes = [model.operation_model("CreateTrainingJob").input_shape]
     seen = set()
@@ -299,7 +299,7 @@ def test_names_of_members_are_mechanical() -> None:
         shapes += [inner for inner in (getattr(shape, "member", None), getattr(shape, "value", None)) if inner]
 
 
-def test_the_clis_own_model_takes_the_request(job: Path) -> None:
+def test_aws_cli_accepts_the_request(job: Path) -> None:
     shape = (
         botocore.session.get_session().get_service_model("sagemaker").operation_model("CreateTrainingJob").input_shape
     )
@@ -307,7 +307,7 @@ def test_the_clis_own_model_takes_the_request(job: Path) -> None:
     assert not report.has_errors(), report.generate_report()
 
 
-def test_planning_is_pure(job: Path) -> None:
+def test_planning_reads_no_clock_file_or_environment(job: Path) -> None:
     """A dry run opens no socket, writes no file and imports nothing heavy, with an environment that names nothing."""
     program = """
 import os, sys
@@ -347,7 +347,7 @@ CODE = "code: {directory: src, entry_point: train.py}"
     ],
     ids=["no uri", "too long", "no folder"],
 )  # fmt: skip
-def test_what_the_code_makes_wrong_is_told_at_the_code(job: Path, overlay: str, code: str) -> None:
+def test_limits_broken_by_the_code_are_reported_at_the_code(job: Path, overlay: str, code: str) -> None:
     job.write_text(laid_over_base(overlay))
     with pytest.raises(SpecError) as caught:
         launcher.plan(job, name="one")
@@ -388,7 +388,7 @@ IN_A_GROUP = "channels: {a: {s3_uri: s3://bucket/a/, instance_group_names: [g]}}
         "channels:\n" + "".join(f"  c{index}: s3://bucket/c{index}/\n" for index in range(21)),
     ],
 )
-def test_the_code_changes_nothing_in_what_is_told_of_the_rest(job: Path, overlay: str) -> None:
+def test_code_changes_no_other_problem(job: Path, overlay: str) -> None:
     alone = problems_of(job, overlay, None)
     for more in ("", ", delivery: channel", ", delivery: submit_directory"):
         code = CODE.replace("}", f"{more}}}")
@@ -396,7 +396,7 @@ def test_the_code_changes_nothing_in_what_is_told_of_the_rest(job: Path, overlay
         assert [each for each in told if ": code" not in each] == alone
 
 
-def test_what_the_toolkit_has_no_room_for(job: Path) -> None:
+def test_toolkit_settings_beyond_the_limits_are_refused(job: Path) -> None:
     code = CODE.replace("}", ", delivery: submit_directory}")
     full = ", ".join(f"a{index}: b" for index in range(99))
     told = problems_of(job, f"{code}\nhyperparameters: {{{full}}}")
@@ -408,7 +408,7 @@ def test_what_the_toolkit_has_no_room_for(job: Path) -> None:
 
 
 @pytest.mark.parametrize("entry_point", ["/abs/train.py", "../train.py", "train.ipynb"])
-def test_an_entry_point_outside_is_told_once(job: Path, entry_point: str) -> None:
+def test_entry_point_outside_the_folder_is_reported_once(job: Path, entry_point: str) -> None:
     (message,) = problems_of(job, f"code: {{directory: src, entry_point: {entry_point}}}")
     assert message.endswith("[code-entry-point]")
 
@@ -424,7 +424,7 @@ def test_a_secret_of_a_wrong_form_is_not_shown(job: Path, overlay: str, code: st
     assert "hunter2" not in told[0]
 
 
-def test_a_name_that_is_given_is_blamed_for_itself(job: Path) -> None:
+def test_wrong_name_option_is_reported_at_the_option(job: Path) -> None:
     job.write_text(laid_over_base("base_name: null"))
     assert launcher.plan(job, name="abc").request["TrainingJobName"] == "abc"
     for base in ("base_name: null", "base_name: mine", "base_name: null\ntraining_job_name: mine"):
@@ -432,7 +432,7 @@ def test_a_name_that_is_given_is_blamed_for_itself(job: Path) -> None:
         assert message.startswith("--name: 'x y' does not match")
 
 
-def test_a_base_name_is_quoted_as_it_is_written(job: Path) -> None:
+def test_wrong_base_name_is_quoted_as_written(job: Path) -> None:
     (message,) = problems_of(job, "base_name: my_job", None)
     assert message.startswith("7:1: base_name: 'my_job' does not match")
     with pytest.raises(SpecError) as caught:
@@ -443,7 +443,7 @@ def test_a_base_name_is_quoted_as_it_is_written(job: Path) -> None:
     assert launcher.plan(job, name="one").warnings == ()
 
 
-def test_the_codes_place_follows_the_request(job: Path) -> None:
+def test_code_uri_follows_the_output_path_of_the_request(job: Path) -> None:
     base = "".join(line for line in BASE.splitlines(keepends=True) if not line.startswith("output_data_config"))
     job.write_text(
         base
@@ -452,7 +452,7 @@ def test_the_codes_place_follows_the_request(job: Path) -> None:
     assert str(launcher.plan(job, name="one").code_uri).startswith("s3://other/out/code/")
 
 
-def test_links_in_a_circle_end(tmp_path: Path) -> None:
+def test_circular_links_are_walked_once(tmp_path: Path) -> None:
     for name, other in (("a", "b"), ("b", "a")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file.py").touch()

@@ -28,7 +28,7 @@ def job(tmp_path: Path) -> Path:
     return tmp_path / "job.yaml"
 
 
-def test_a_large_file_is_never_in_memory_as_a_whole(job: Path) -> None:
+def test_large_file_is_read_in_pieces(job: Path) -> None:
     with (job.parent / "src/weights.bin").open("wb") as file:
         file.truncate(MAX_BYTES - 1000)
     code = f"""if True:
@@ -65,7 +65,7 @@ def test_a_file_that_changes_after_it_was_hashed_is_refused(job: Path, content: 
         code.write_tar_gz(io.BytesIO())
 
 
-def test_the_archive_holds_modes_and_contents(job: Path) -> None:
+def test_archive_keeps_modes_and_contents(job: Path) -> None:
     (job.parent / "src/run.sh").write_text("true\n")
     (job.parent / "src/run.sh").chmod(0o700)
     (job.parent / "src/empty").touch()
@@ -105,7 +105,7 @@ def test_aws_keys_are_found_by_file_and_line(job: Path, text: str, lines: list[i
     assert launcher.plan(job, ignore=("code-aws-keys",)).warnings == ()
 
 
-def test_dependencies_travel_beside_the_code_under_their_base_names(job: Path, tmp_path: Path) -> None:
+def test_dependencies_are_sent_beside_the_code_by_base_name(job: Path, tmp_path: Path) -> None:
     for name in (
         "libs/shared/__init__.py",
         "libs/shared/sub/a.py",
@@ -128,7 +128,7 @@ def test_dependencies_travel_beside_the_code_under_their_base_names(job: Path, t
     assert after is not None and after.digest != before
 
 
-def test_dependencies_start_at_the_file_that_names_them(tmp_path: Path, job: Path) -> None:
+def test_dependencies_are_relative_to_the_file_that_names_them(tmp_path: Path, job: Path) -> None:
     (tmp_path / "one.py").write_text("")
     job.write_text(laid_over_base("code: {directory: src, entry_point: train.py, dependencies: [one.py]}"))
     (tmp_path / "below").mkdir()
@@ -153,7 +153,7 @@ def test_dependencies_start_at_the_file_that_names_them(tmp_path: Path, job: Pat
         (["extra/one.py", "libs/broken"], "libs/broken/memory: cannot be read: Input/output error; make it readable"),
     ],
 )
-def test_dependency_that_cannot_travel_is_reported_at_its_item(
+def test_dependency_that_cannot_be_sent_is_reported_at_its_item(
     job: Path, tmp_path: Path, dependencies: list[str], message: str
 ) -> None:
     names = ("libs/train.py", "libs/launcher_bundle/x.py", "libs/sub/a.py", "extra/sub/b.py", "extra/one.py")

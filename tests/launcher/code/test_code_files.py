@@ -130,7 +130,7 @@ def test_secrets_and_caches_are_left_out_by_default(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="compares with git")
 @pytest.mark.parametrize("seed", range(60))
-def test_gitignore_files_mean_what_they_mean_to_git(tmp_path: Path, seed: int) -> None:
+def test_gitignore_files_decide_as_in_git(tmp_path: Path, seed: int) -> None:
     chance = Random(seed)
     folders = ["", *{"/".join(chance.choices(PARTS[:3], k=chance.randint(1, 3))) + "/" for _ in range(4)}]
     for folder in folders:
@@ -159,12 +159,12 @@ def test_a_gitignore_counts_in_a_work_tree_only(tmp_path: Path) -> None:
     assert sent(tmp_path / "src") == {"train.py", "data/b.txt"}
 
 
-def test_a_folder_that_git_ignores_is_sent_when_it_is_named(tmp_path: Path) -> None:
+def test_code_folder_that_git_ignores_is_sent(tmp_path: Path) -> None:
     written(in_git(tmp_path), "build/train.py", "build/x.tmp", _gitignore="build/\n*.tmp\n")
     assert sent(tmp_path / "build") == {"train.py", "x.tmp"}
 
 
-def test_a_negated_folder_does_not_bring_back_what_defaults_leave_out(tmp_path: Path) -> None:
+def test_negated_folder_does_not_include_default_exclusions(tmp_path: Path) -> None:
     """Lists of what git is to keep begin with `*` and `!*/`, which also match .venv and .aws."""
     written(
         in_git(tmp_path), "train.py", "pkg/a.py", "data/a.bin", ".venv/b.py", ".aws/c.py", _gitignore="*\n!*/\n!*.py\n"
@@ -199,7 +199,7 @@ def test_a_launchignore_outranks_gitignore_and_needs_no_git(tmp_path: Path) -> N
         (["train.py"], ["*"], {"train.py"}),
     ],
 )
-def test_include_brings_back_what_exclude_and_ignore_files_leave_out(
+def test_include_outranks_exclude_and_ignore_files(
     tmp_path: Path, include: list[str], exclude: list[str], expected: set[str]
 ) -> None:
     files = ("train.py", "pkg/a.py", ".env", "data/labels.json", "data/raw/1.bin", "data/.env")
@@ -221,7 +221,7 @@ def test_an_entry_point_that_is_left_out_names_the_rule(tmp_path: Path) -> None:
         assert launcher.plan(tmp_path / "job.yaml").code is not None
 
 
-def test_what_is_no_pattern_is_told_at_its_key_and_skipped_in_ignore_files(tmp_path: Path) -> None:
+def test_invalid_pattern_is_reported_at_its_key_and_skipped_in_ignore_files(tmp_path: Path) -> None:
     written(in_git(tmp_path) / "src", "train.py", "a.bin", _gitignore="!\n*.bin\n\\\n.gitignore\n")
     assert sent(tmp_path / "src") == {"train.py"}
     (tmp_path / "job.yaml").write_text(laid_over_base("code: {directory: src, entry_point: train.py, exclude: ['!']}"))

@@ -29,7 +29,7 @@ def refused(region: str = "us-east-1", instance_type: str | None = "ml.g5.xlarge
 
 
 @pytest.mark.parametrize("name", known_names())
-def test_same_as_the_sdk(name: str) -> None:
+def test_image_uri_equals_the_sdks(name: str) -> None:
     rows = [row for row in SAMPLE if row[0]["framework"] == name]
     assert len([row for row in rows if row[3]]) >= 4
     for wanted, region, instance_type, uri in rows:
@@ -40,12 +40,12 @@ def test_same_as_the_sdk(name: str) -> None:
             assert resolve_image(wanted, region=region, instance_type=instance_type) == uri
 
 
-def test_the_sample_reaches_every_partition() -> None:
+def test_sdk_sample_has_every_partition() -> None:
     domains = {row[3].split("/")[0].split(row[1])[1] for row in SAMPLE if row[3]}
     assert domains >= {".amazonaws.com", ".amazonaws.com.cn", ".c2s.ic.gov", ".sc2s.sgov.gov", ".amazonaws.eu"}
 
 
-def test_domains_are_those_of_botocore() -> None:
+def test_domains_equal_botocores() -> None:
     package = importlib.util.find_spec("botocore")
     assert package is not None and package.origin is not None
     partitions = json.loads(Path(package.origin).with_name("data").joinpath("partitions.json").read_text())[
@@ -57,18 +57,18 @@ def test_domains_are_those_of_botocore() -> None:
         assert images._suffix(region) == suffix, region
 
 
-def test_a_version_may_be_short_and_stays_as_written() -> None:
+def test_short_version_gives_a_tag_as_written() -> None:
     assert found(framework="pytorch", version="2.5").endswith("/pytorch-training:2.5-gpu-py311")
     assert found(framework="pytorch", version="2.5.1").endswith("/pytorch-training:2.5.1-gpu-py311")
 
 
-def test_the_newest_python_is_the_default() -> None:
+def test_missing_py_version_gives_the_newest() -> None:
     assert found(framework="pytorch", version="1.4.0").endswith(":1.4.0-gpu-py36")
     assert found(framework="pytorch", version="1.4.0", py_version="py2").endswith(":1.4.0-gpu-py2")
     assert found(framework="sagemaker-base-python").endswith("/sagemaker-base-python-310:1.0")
 
 
-def test_the_processor_is_the_instance_types() -> None:
+def test_instance_type_decides_the_processor() -> None:
     for instance_type, tag in (
         ("ml.m5.large", "1.11-cpu-py38"),
         ("ml.g4dn.xlarge", "1.11-gpu-py38"),
@@ -78,7 +78,7 @@ def test_the_processor_is_the_instance_types() -> None:
         assert found(framework="pytorch", version="1.11", instance_type=instance_type).endswith(f":{tag}")
 
 
-def test_without_an_instance_type_where_there_is_one_image() -> None:
+def test_single_image_needs_no_instance_type() -> None:
     assert found(algorithm="kmeans", instance_type=None).endswith("/kmeans:1")
     assert found(framework="sklearn", version="1.2-1", instance_type=None).endswith(":1.2-1-cpu-py3")
     assert refused(framework="pytorch", version="2.5", instance_type=None) == (
@@ -87,7 +87,7 @@ def test_without_an_instance_type_where_there_is_one_image() -> None:
     )
 
 
-def test_hugging_face_by_full_versions() -> None:
+def test_hugging_face_needs_full_versions() -> None:
     uri = "763104351884.dkr.ecr.us-east-1.amazonaws.com/huggingface-pytorch-training:"
     uri += "1.10.2-transformers4.17.0-gpu-py38-cu113-ubuntu20.04"
     assert found(framework="huggingface", version="4.17", base_framework_version="pytorch1.10") == uri
@@ -148,7 +148,7 @@ SOURCE = f"the bundled table ({TABLE['source']} of {TABLE['date']})"
     ],
     ids=str,
 )
-def test_what_is_wrong_in_the_image(wanted: dict[str, str], key: str, message: str) -> None:
+def test_wrong_image_key_is_named_with_a_remedy(wanted: dict[str, str], key: str, message: str) -> None:
     found_key, found_message = refused(**wanted)
     assert found_key == key
     assert message in found_message
@@ -168,7 +168,7 @@ def test_what_is_wrong_in_the_image(wanted: dict[str, str], key: str, message: s
         ("g5.xlarge", "'g5.xlarge' is not an instance type such as ml.g5.xlarge"),
     ],
 )
-def test_what_is_wrong_with_the_instance_type(instance_type: str, message: str) -> None:
+def test_unsupported_instance_type_is_refused(instance_type: str, message: str) -> None:
     key, found_message = refused(framework="pytorch", version="2.5", instance_type=instance_type)
     assert key == "instance_type"
     assert message in found_message
@@ -180,7 +180,7 @@ def test_built_in_algorithms_and_hugging_face_have_no_image_for_every_processor(
 
 
 @pytest.mark.timeout(5)
-def test_a_text_of_a_megabyte_is_one_short_line() -> None:
+def test_text_of_a_megabyte_gives_a_short_message() -> None:
     long = "1." * 500_000
     for key in images.WANTED[1:]:
         wanted = {"algorithm": "xgboost", "version": "0.90-1", key: long}
@@ -190,7 +190,7 @@ def test_a_text_of_a_megabyte_is_one_short_line() -> None:
     assert image_region(long) is None
 
 
-def test_unknown_region() -> None:
+def test_unknown_region_is_refused_with_the_nearest() -> None:
     key, message = refused(framework="pytorch", version="2.5", region="eu-wst-1")
     assert key == "region"
     assert message == (
@@ -238,18 +238,18 @@ def test_built_in_algorithms_are_known_in_every_region() -> None:
         ("", None, None),
     ],
 )
-def test_the_way_back(image: str, algorithm: str | None, region: str | None) -> None:
+def test_image_uri_gives_its_algorithm_and_region(image: str, algorithm: str | None, region: str | None) -> None:
     assert built_in_algorithm(image) == algorithm
     assert image_region(image) == region
 
 
-def test_the_table_is_small_and_says_where_it_is_from() -> None:
+def test_image_table_is_small_and_has_its_source() -> None:
     assert OUTPUT.stat().st_size < 150_000
     assert re.fullmatch(r"sagemaker-core \d+\.\d+\.\d+", TABLE["source"])
     assert re.fullmatch(r"20\d\d-\d\d-\d\d", TABLE["date"])
 
 
-def test_the_table_is_as_its_script_writes_it(tmp_path: Path) -> None:
+def test_image_table_equals_its_scripts_output(tmp_path: Path) -> None:
     """On two tables in the SDK's shape: an alias, two levels, one processor of its own, images for inference left out."""
     accounts = {"us-east-1": "111111111111"}
 

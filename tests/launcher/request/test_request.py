@@ -83,7 +83,7 @@ def test_every_member_has_a_key() -> None:
     }
 
 
-def test_shapes_are_the_models_however_it_is_written() -> None:
+def test_shapes_are_the_same_without_line_breaks() -> None:
     """They are found by their lines, without decoding the whole model; a model on one line is decoded as a whole."""
     compact = json.dumps({"shapes": dict(shapes())}).encode()
     assert dict(shapes_of(compact)) == dict(shapes())
@@ -99,7 +99,7 @@ def places(value: Any, path: SpecPath = ()) -> Iterator[SpecPath]:
             yield from places(item, (*path, key))
 
 
-def test_every_place_of_a_request_leads_back_into_its_spec() -> None:
+def test_every_member_of_a_request_has_its_place_in_the_spec() -> None:
     text = laid_over_base(
         "tags: {team: vision}\nhyperparameters: {Epochs: 5}\nenvironment: {A_B: c}\n"
         "channels: {train: {s3_uri: s3://bucket/train/, input_mode: Pipe, shuffle_config: {seed: 1}}}"
@@ -124,7 +124,7 @@ def test_every_place_of_a_request_leads_back_into_its_spec() -> None:
         ("{Tags: [{Key: a, Value: 1e-3}]}", {"Tags": [{"Key": "a", "Value": "1e-3"}]}),
     ],
 )
-def test_the_hatch_is_merged_last(hatch: str, expected: dict[str, Any]) -> None:
+def test_request_key_is_merged_last(hatch: str, expected: dict[str, Any]) -> None:
     request = launcher.plan(parse_spec(laid_over_base(f"request: {hatch}")), name="one").request
     for member, value in expected.items():
         assert request.get(member) == value
@@ -147,7 +147,7 @@ def test_the_hatch_is_merged_last(hatch: str, expected: dict[str, Any]) -> None:
          "has no value, but a mapping"),
     ],
 )  # fmt: skip
-def test_the_hatch_is_checked(hatch: str, place: str, words: str) -> None:
+def test_request_key_is_checked_at_its_place(hatch: str, place: str, words: str) -> None:
     (problem,) = map(str, check_spec(parse_spec(laid_over_base(f"request: {hatch}"), "job.yaml")))
     assert problem.startswith(place)
     assert words in problem
@@ -163,7 +163,7 @@ def test_the_hatch_is_checked(hatch: str, place: str, words: str) -> None:
         ),
     ],
 )
-def test_what_an_item_of_the_hatch_lacks_is_missed_in_it(hatch: str, missing: list[str]) -> None:
+def test_missing_member_of_an_item_is_reported_at_the_item(hatch: str, missing: list[str]) -> None:
     problems = check_spec(parse_spec(laid_over_base(f"request: {hatch}"), "job.yaml"))
     assert {dotted(problem.path) for problem in problems} == {f"request.{each}" for each in missing}
     assert {problem.location and problem.location.line for problem in problems} == {8}
@@ -173,17 +173,17 @@ def test_what_an_item_of_the_hatch_lacks_is_missed_in_it(hatch: str, missing: li
     ("written", "seconds"),
     [("3600", 3600), ("90m", 5400), ("12h", 43200), ("1h30m", 5400), ("2d", 172800), ("45s", 45)],
 )
-def test_durations(written: str, seconds: int) -> None:
+def test_durations_become_seconds(written: str, seconds: int) -> None:
     spec = parse_spec(laid_over_base(f"stopping_condition: {{max_runtime_in_seconds: {written}}}"))
     assert build_request(spec, "one").request["StoppingCondition"] == {"MaxRuntimeInSeconds": seconds}
 
 
-def test_sizes() -> None:
+def test_size_in_terabytes_becomes_gigabytes() -> None:
     spec = parse_spec(BASE.replace("volume_size_in_gb: 50", "volume_size_in_gb: 2TB"))
     assert build_request(spec, "one").request["ResourceConfig"]["VolumeSizeInGB"] == 2000
 
 
-def test_a_serverless_job_has_no_mode() -> None:
+def test_serverless_job_has_no_input_mode() -> None:
     spec = JobSpec.model_validate(
         {"base_name": "a", "serverless_job_config": {"base_model_arn": "arn", "job_type": "FineTuning"}}
     )
