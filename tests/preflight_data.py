@@ -1,4 +1,4 @@
-"""An account with data in S3 for the tests of preflight, and what is asked of it."""
+"""An account with data in S3 for the tests of preflight, and helpers to check it."""
 
 from __future__ import annotations
 

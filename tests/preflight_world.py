@@ -1,4 +1,4 @@
-"""An account in which a job runs, for the tests of preflight to add what is broken to."""
+"""A good account for the tests of preflight, to which they add what is broken."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ POLICY = [
 
 
 class World:
-    """An account in which the job of SPEC and CHANNELS runs. Tests add to it, and change nothing of what is there."""
+    """An account in which the job of SPEC and CHANNELS runs. Tests add to it and change nothing that exists."""
 
     def __init__(self, aws: aws_stand_in.StandIn) -> None:
         self.aws = aws
@@ -102,7 +102,7 @@ class World:
         self.fsx(self.ids["fsx"])
 
     def new(self, kind: str = "new") -> str:
-        """A name that nothing has yet."""
+        """Return an unused name."""
         self._number += 1
         return f"{kind}-{self._number}"
 
@@ -115,7 +115,7 @@ class World:
         return name
 
     def lend(self, bucket: str, role: str, *statements: dict[str, Any]) -> None:
-        """Let a bucket's own policy let the role in, and say what else it says."""
+        """Let the bucket's own policy admit the role, with further statements."""
         statement = {"Effect": "Allow", "Principal": {"AWS": ROLE % role}, "Action": "s3:*", "Resource": "*"}
         policy = json.dumps({"Version": "2012-10-17", "Statement": [statement, *statements]})
         self.aws.client("s3").put_bucket_policy(Bucket=bucket, Policy=policy)
@@ -124,7 +124,7 @@ class World:
         return str(self.kms.create_key(**more)["KeyMetadata"]["KeyId"])
 
     def vpc(self) -> tuple[str, str]:
-        """A VPC, and its main route table."""
+        """Create a VPC; return it and its main route table."""
         vpc = self.ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
         tables = self.ec2.describe_route_tables(Filters=[{"Name": "vpc-id", "Values": [vpc]}])["RouteTables"]
         return str(vpc), str(tables[0]["RouteTableId"])
@@ -138,7 +138,7 @@ class World:
         return str(self.ec2.create_subnet(VpcId=vpc, CidrBlock=cidr, AvailabilityZone=zone)["Subnet"]["SubnetId"])
 
     def acl(self, vpc: str, *subnets: str, inbound: str = "", outbound: str = "") -> str:
-        """A network ACL of the subnets; it allows all TCP from and to the ranges that are given."""
+        """Create a network ACL for the subnets that allows all TCP from and to the given ranges."""
         acl = str(self.ec2.create_network_acl(VpcId=vpc)["NetworkAcl"]["NetworkAclId"])
         for cidr, is_out in ((inbound, False), (outbound, True)):
             rules = [(100, cidr, "allow")] if cidr else []
@@ -172,7 +172,7 @@ class World:
         self.ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=[rule])
 
     def file_system(self, *subnets: str, group: str = "") -> str:
-        """An EFS file system with mount targets."""
+        """Create an EFS file system with mount targets."""
         made = str(self.efs.create_file_system(CreationToken=self.new())["FileSystemId"])
         for subnet in subnets:
             groups = [group or self.ids["store_group"]]
@@ -191,7 +191,7 @@ class World:
         return name
 
     def checked(self, overlay: str = "", *, checks: Any = CHECKS, account: Account | None = None, **ids: str) -> Report:
-        """Preflight of SPEC with the keys of `overlay` in place of its own."""
+        """Run preflight on SPEC with the keys of `overlay` in place of its own."""
         plan = launcher.plan(launcher.parse_spec(self.spec(overlay, **ids), "job.yaml"))
         return preflight(plan, account or self.account, checks=checks, deadline=30.0)
 

@@ -1,4 +1,4 @@
-"""The Python side: start the stand-in, set the scene, order faults, ask what was called."""
+"""The Python side: start the stand-in, prepare data, order faults, and read the record of calls."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ FOREVER = -1
 
 
 class StandIn:
-    """A stand-in that runs somewhere, and its orders. An order that is wrong raises ValueError with the reason."""
+    """A running stand-in and its orders. A wrong order raises ValueError with the reason."""
 
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
 
     @property
     def environ(self) -> dict[str, str]:
-        """AWS's variables for a process that is to ask the stand-in: the keys are made up, and no file of a user is read."""
+        """AWS's variables for a process that uses the stand-in: the keys are made up, and no file of the user is read."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_REGION": REGION,
@@ -39,7 +39,7 @@ class StandIn:
         }
 
     def client(self, service: str, region: str = REGION) -> Any:
-        """boto3's client for setting the scene. Its calls are recorded too: `clear_calls` when the scene is set."""
+        """Return boto3's client for preparing data. Its calls are recorded too: use `clear_calls` afterwards."""
         import boto3
 
         keys = {"aws_access_key_id": "stand-in-key-id", "aws_secret_access_key": "stand-in-secret"}
@@ -47,7 +47,7 @@ class StandIn:
         return make(service, endpoint_url=self.endpoint, region_name=region, **keys)
 
     def order(self, name: str, /, **said: Any) -> Any:
-        """Any order, as HTTP has it: POST /_stand_in/<name> with JSON."""
+        """Send any order over HTTP: POST /_stand_in/<name> with JSON."""
         url = f"{self.endpoint}/_stand_in/{quote(name)}"
         try:
             with urllib.request.urlopen(urllib.request.Request(url, json.dumps(said).encode()), timeout=60) as answer:
@@ -57,68 +57,68 @@ class StandIn:
                 raise ValueError(json.load(error)["message"]) from None
 
     def reset(self) -> None:
-        """Forget everything, moto too."""
+        """Forget everything, moto included."""
         self.order("reset")
 
     def advance(self, seconds: float) -> None:
-        """Put the stand-in's clock forward, instead of sleeping."""
+        """Put the stand-in's clock forward instead of sleeping."""
         self.order("advance", seconds=seconds)
 
     def calls(self, pattern: str = "") -> list[dict[str, Any]]:
-        """The calls so far: service, operation, parameters, writes, region, outcome (HTTP's status, or the fault), status, code."""
+        """Return the calls so far: service, operation, parameters, writes, region, outcome (HTTP status or fault), status, code."""
         found: list[dict[str, Any]] = self.order("calls")
         return [call for call in found if pattern in f"{call['service']}:{call['operation']}"]
 
     def writing_calls(self) -> list[str]:
-        """`service:Operation` of each call that changes something, or would have."""
+        """Return `service:Operation` of each call that changes something, or would have."""
         return [f"{call['service']}:{call['operation']}" for call in self.calls() if call["writes"]]
 
     def clear_calls(self) -> None:
-        """Begin a new record."""
+        """Clear the record of calls."""
         self.order("calls/clear")
 
     # Faults
 
     def fault(self, kind: str, operation: str = "*", **more: Any) -> None:
-        """Let a call fail: see `faults` for the kinds; more: nth, count, seconds, containing, key_id, code, message, status."""
+        """Make a call fail: see `faults` for the kinds; more: nth, count, seconds, containing, key_id, code, message, status."""
         self.order("faults", kind=kind, operation=operation, **more)
 
     def deny(self, *operations: str, containing: str = "") -> None:
-        """AccessDenied for these operations (`ec2:*`) until cleared."""
+        """Answer these operations (`ec2:*`) with AccessDenied until cleared."""
         for operation in operations:
             self.fault("denied", operation, count=FOREVER, containing=containing)
 
     def refuse(self, operation: str, code: str, message: str, **more: Any) -> None:
-        """Let AWS refuse with an error of its own: `refuse("sagemaker:CreateTrainingJob", "ResourceLimitExceeded", "...")`."""
+        """Refuse an operation with an AWS error: `refuse("sagemaker:CreateTrainingJob", "ResourceLimitExceeded", "...")`."""
         self.fault("refuse", operation, code=code, message=message, **more)
 
     def limit(self, operation: str, per_second: float) -> None:
-        """At most so many calls of an operation (`logs:*`) a second; 0 lifts the limit."""
+        """Limit the calls of an operation (`logs:*`) per second; 0 lifts the limit."""
         self.order("rate", operation=operation, per_second=per_second)
 
     def clear_faults(self) -> None:
-        """No fault waits any more, and whatever hangs is answered."""
+        """Remove all faults, and answer whatever hangs."""
         self.order("faults/clear")
 
     # Training jobs
 
     def script(self, *steps: dict[str, Any], name: str = "*", on_stop: Sequence[dict[str, Any]] = ()) -> None:
-        """What becomes of jobs, those that are and those to come: steps as in `job`, and `after`: seconds after creation."""
+        """Script the life of jobs, present and future: steps as in `job`, and `after`: seconds after creation."""
         self.order("sagemaker/script", name=name, steps=list(steps), on_stop=list(on_stop))
 
     def job(self, name: str, status: str | None = None, **more: Any) -> dict[str, Any]:
-        """Move a job on (message, reason, metrics, billable, describe, after); without a change, what Describe says of it."""
+        """Change a job (message, reason, metrics, billable, describe, after) and return its description."""
         change = {**({"status": status} if status else {}), **more}
         said: dict[str, Any] = self.order(f"sagemaker/jobs/{name}", **change)
         return said
 
     def step(self, name: str) -> dict[str, Any]:
-        """Let the next step of the job's script happen now."""
+        """Run the next step of the job's script now."""
         said: dict[str, Any] = self.order(f"sagemaker/jobs/{name}/step")
         return said
 
     def requests(self) -> list[dict[str, Any]]:
-        """The requests of the jobs that exist, as they came."""
+        """Return the requests of the existing jobs, as received."""
         found: list[dict[str, Any]] = self.order("sagemaker/requests")
         return found
 
@@ -131,7 +131,7 @@ class StandIn:
         return stream
 
     def delay(self, stream: str, seconds: float) -> None:
-        """Let the stream's lines be there so many seconds after they came; 0 lets all out."""
+        """Delay the stream's lines by so many seconds; 0 releases all."""
         self.order("logs/delay", stream=stream, seconds=seconds)
 
     # What AWS holds
@@ -141,32 +141,32 @@ class StandIn:
         self.order("s3/bucket", name=name, region=region, forbidden=forbidden)
 
     def objects(self, bucket: str, **said: Any) -> None:
-        """Say that objects are there: `sizes={key: bytes}`, or `pattern="train/{:05d}.tar", count=50_000, size=10**8`.
+        """Add virtual objects: `sizes={key: bytes}`, or `pattern="train/{:05d}.tar", count=50_000, size=10**8`.
 
-        From then on the bucket is listed from such objects alone.
+        From then on the bucket's listing contains only such objects.
         """
         self.order("s3/objects", bucket=bucket, **said)
 
     def quota(self, name: str, value: float | None) -> None:
-        """Set a quota: `quota("ml.g5.xlarge for training job usage", 0)`; None takes it off the list."""
+        """Set a quota: `quota("ml.g5.xlarge for training job usage", 0)`; None removes it from the list."""
         self.order("service-quotas/quota", name=name, value=value)
 
     def file_system(self, file_system_id: str, **members: Any) -> None:
-        """Put an FSx file system, with members as DescribeFileSystems gives them."""
+        """Add an FSx file system, with members as in DescribeFileSystems."""
         self.order("fsx/file_system", FileSystemId=file_system_id, **members)
 
     def image(self, registry: str, repository: str, tag: str, **members: Any) -> None:
-        """Put an image into another account's registry, such as 763104351884; our own are put through ECR."""
+        """Add an image to another account's registry, such as 763104351884; use ECR for our own."""
         self.order("ecr/image", registry=registry, repository=repository, tag=tag, **members)
 
     def price(self, instance_type: str, usd: float, **more: Any) -> None:
-        """Put an hour's price on the price list; more: region, component."""
+        """Set the price per hour in the price list; more: region, component."""
         self.order("pricing/price", instance_type=instance_type, usd=usd, **more)
 
 
 @contextmanager
 def running(port: int = 0) -> Iterator[StandIn]:
-    """A stand-in and its moto, in processes of their own, ended at the end, and with this process whatever becomes of it."""
+    """Start a stand-in and its moto in their own processes, which end with the block and with this process."""
     command = [sys.executable, "-m", "aws_stand_in", "--port", str(port), "--with-stdin"]
     process = subprocess.Popen(command, cwd=_FOLDER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None

@@ -1,4 +1,4 @@
-"""The stand-in for AWS, asked by boto3 for jobs and logs: it answers as AWS's references say, since other tests lean on it."""
+"""The stand-in for AWS, tested with boto3 on jobs and logs: other tests rely on answers like those in AWS's references."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aws_stand_in.asking import a_job, once, refused
 REQUEST = a_job(HyperParameters={"empty": ""}, Tags=[{"Key": "team", "Value": "vision"}])
 
 
-def test_a_jobs_life(aws: StandIn) -> None:
+def test_job_passes_its_states_by_hand(aws: StandIn) -> None:
     sagemaker = once(aws, "sagemaker")
     arn = sagemaker.create_training_job(**REQUEST)["TrainingJobArn"]
     assert aws.requests() == [REQUEST]
@@ -94,7 +94,7 @@ def test_jobs_are_listed_filtered_and_paged(aws: StandIn) -> None:
     assert [job["TrainingJobName"] for job in late] == ["dogs-10", "cats-11"]
 
 
-def test_a_request_outside_the_model_is_refused(aws: StandIn) -> None:
+def test_request_outside_the_model_is_refused(aws: StandIn) -> None:
     import boto3
 
     loose = boto3.client("sagemaker", config=Config(parameter_validation=False))
@@ -131,7 +131,7 @@ def test_log_pages_hold_every_line_once(aws: StandIn) -> None:
     assert times == sorted(times)
 
 
-def test_get_log_events_gives_its_token_back_at_the_end(aws: StandIn) -> None:
+def test_get_log_events_returns_its_token_at_the_end(aws: StandIn) -> None:
     logs = once(aws, "logs")
     stream = aws.log("cats-1", [f"line {number}" for number in range(25)], timestamps=list(range(1000, 1025)))
     where = {"logGroupName": "/aws/sagemaker/TrainingJobs", "logStreamName": stream}
@@ -161,7 +161,7 @@ def test_get_log_events_gives_its_token_back_at_the_end(aws: StandIn) -> None:
     )
 
 
-def test_lines_can_come_late(aws: StandIn) -> None:
+def test_delayed_lines_appear_late(aws: StandIn) -> None:
     logs = once(aws, "logs")
     stream = aws.log("cats-1", ["one"])
     aws.delay(stream, 30)
@@ -171,7 +171,7 @@ def test_lines_can_come_late(aws: StandIn) -> None:
     assert [event["message"] for event in logs.filter_log_events(**where)["events"]] == ["one"]
 
 
-def test_its_processes_end_with_it() -> None:
+def test_processes_end_with_the_stand_in() -> None:
     with running() as other:
         other.client("sts").get_caller_identity()
     with pytest.raises(OSError, match="refused"):

@@ -1,4 +1,4 @@
-"""The stand-in for AWS on a bad day: each fault befalls the call it is for, in the form of the service's protocol."""
+"""Faults of the stand-in for AWS: each hits the call it is for, in the form of the service's protocol."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("service", ASKED)
-def test_each_protocol_has_its_own_refusals(aws: StandIn, service: str) -> None:
+def test_each_protocol_writes_its_own_refusals(aws: StandIn, service: str) -> None:
     operation, parameters = ASKED[service]
     ask = getattr(once(aws, service), operation)
     said = []
@@ -39,19 +39,19 @@ def test_each_protocol_has_its_own_refusals(aws: StandIn, service: str) -> None:
     assert said == OTHERS.get(service, JSON)
 
 
-def test_head_has_no_body_to_say_that_a_token_expired(aws: StandIn) -> None:
+def test_head_with_expired_token_has_no_body(aws: StandIn) -> None:
     aws.fault("expired", "s3:HeadBucket")
     assert refused(once(aws, "s3").head_bucket, Bucket="data") == ("400", 400)
 
 
-def test_new_keys_are_good_when_the_old_have_expired(aws: StandIn) -> None:
+def test_new_keys_work_after_the_old_have_expired(aws: StandIn) -> None:
     aws.fault("expired", key_id=aws.environ["AWS_ACCESS_KEY_ID"], count=-1)
     for _ in range(2):
         assert refused(once(aws, "sts").get_caller_identity) == ("ExpiredToken", 403)
     boto3.client("sts", aws_access_key_id="new", aws_secret_access_key="new").get_caller_identity()
 
 
-def test_effects_and_answers_part(aws: StandIn) -> None:
+def test_faults_separate_effect_from_answer(aws: StandIn) -> None:
     sagemaker = once(aws, "sagemaker")
     for number, (kind, happens) in enumerate(
         [("reset", False), ("reset-after", True), ("500-after", True), ("throttle", False)]
@@ -71,7 +71,7 @@ def test_effects_and_answers_part(aws: StandIn) -> None:
     assert aws.writing_calls() == ["sagemaker:CreateTrainingJob"] * 5
 
 
-def test_faults_choose_their_calls(aws: StandIn) -> None:
+def test_faults_match_only_their_calls(aws: StandIn) -> None:
     s3 = once(aws, "s3")
     aws.deny("s3:GetObject", containing="secret")
     aws.refuse("s3:PutObject", "KMS.DisabledException", "the key is disabled", count=2)
@@ -87,7 +87,7 @@ def test_faults_choose_their_calls(aws: StandIn) -> None:
         aws.fault("thunder")
 
 
-def test_a_rate_is_kept(aws: StandIn) -> None:
+def test_calls_above_the_rate_are_throttled(aws: StandIn) -> None:
     aws.log("cats-1", ["a"])
     aws.limit("logs:*", 3)
     logs, said = once(aws, "logs"), []

@@ -1,4 +1,4 @@
-"""The stand-in for AWS, asked by boto3 for what moto lacks of IAM, quotas, FSx, ECR, prices and S3."""
+"""The stand-in for AWS, tested with boto3 on what moto lacks of IAM, quotas, FSx, ECR, prices and S3."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aws_stand_in import StandIn
 from aws_stand_in.asking import once, refused
 
 
-def test_a_simulated_policy(aws: StandIn) -> None:
+def test_policy_simulation_decides_like_iam(aws: StandIn) -> None:
     iam = once(aws, "iam")
     iam.create_role(RoleName="trainer", AssumeRolePolicyDocument=_policy("Allow", "sts:AssumeRole", None))
     document = (
@@ -58,7 +58,7 @@ def _policy(effect: str, action: str, resource: str | None, condition: dict[str,
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
 
 
-def test_quotas_file_systems_images_and_prices(aws: StandIn) -> None:
+def test_quotas_file_systems_images_and_prices_are_returned(aws: StandIn) -> None:
     aws.quota("ml.g5.xlarge for training job usage", 0)
     pages = once(aws, "service-quotas").get_paginator("list_service_quotas").paginate(ServiceCode="sagemaker")
     quotas = {quota["QuotaName"]: quota["Value"] for page in pages for quota in page["Quotas"]}
@@ -90,7 +90,7 @@ def test_quotas_file_systems_images_and_prices(aws: StandIn) -> None:
     assert [next(iter(one.values()))["pricePerUnit"]["USD"] for one in dimensions] == ["1.4080000000"]
 
 
-def test_buckets_elsewhere(aws: StandIn) -> None:
+def test_buckets_in_other_regions_are_redirected(aws: StandIn) -> None:
     s3 = once(aws, "s3")
     s3.create_bucket(Bucket="here")
     constraint = {"LocationConstraint": "eu-west-1"}
@@ -105,7 +105,7 @@ def test_buckets_elsewhere(aws: StandIn) -> None:
     assert refused(s3.head_bucket, Bucket="nobodys") == ("404", 404)
 
 
-def test_objects_that_are_only_said_to_be_there(aws: StandIn) -> None:
+def test_virtual_objects_are_listed_and_headed(aws: StandIn) -> None:
     s3 = once(aws, "s3")
     s3.create_bucket(Bucket="data")
     aws.objects("data", pattern="train/{:05d}.tar", count=2500, size=10**12)
@@ -124,7 +124,7 @@ def test_objects_that_are_only_said_to_be_there(aws: StandIn) -> None:
     assert refused(s3.head_object, Bucket="data", Key="none") == ("404", 404)
 
 
-def test_moto_gets_bytes_as_they_came(aws: StandIn) -> None:
+def test_moto_receives_bytes_unchanged(aws: StandIn) -> None:
     s3 = aws.client("s3")
     s3.create_bucket(Bucket="data")
     body, key = os.urandom(20_000_000), "a//b c+é%41.bin"

@@ -163,7 +163,7 @@ BROKEN = {
     "a role that may not pull the image": Broken(
         a_role(*_without("ecr:BatchGetImage")), "", [("role-denied", "image")], ("ecr:BatchGetImage", "training")
     ),
-    "a role that may make no network interfaces": Broken(
+    "a role that may not create network interfaces": Broken(
         a_role(*_without("ec2:CreateNetworkInterface")),
         "",
         [("role-denied", "vpc_config")],
@@ -175,16 +175,16 @@ BROKEN = {
     "a key that is disabled": Broken(
         a_disabled_key, "", [("key-disabled", "resource_config.volume_kms_key_id")], ("enable-key --key-id {key}",)
     ),
-    "a key that is going": Broken(
+    "a key scheduled for deletion": Broken(
         a_key_that_goes, "", [("key-disabled", "resource_config.volume_kms_key_id")], ("cancel-key-deletion",)
     ),
-    "no such key": Broken(
+    "a missing key": Broken(
         nothing,
         "output_data_config: {{s3_output_path: s3://out/, kms_key_id: alias/main}}",
         [("key-missing", "output_data_config.kms_key_id")],
         ("'alias/main'", "list-aliases"),
     ),
-    "a key of another region": Broken(
+    "a key in another region": Broken(
         nothing,
         "output_data_config: {{s3_output_path: s3://out/, kms_key_id: 'arn:aws:kms:eu-west-1:123456789012:alias/a'}}",
         [("key-region", "output_data_config.kms_key_id")],
@@ -196,7 +196,7 @@ BROKEN = {
         [("key-kind", "resource_config.volume_kms_key_id")],
         ("SIGN_VERIFY", "SYMMETRIC_DEFAULT"),
     ),
-    "a bucket that denies everybody": Broken(
+    "a bucket that denies everyone": Broken(
         a_bucket_that_denies("shut"),
         "channels: {{train: s3://shut/train/}}",
         [("bucket-denies", "channels.train.s3_uri")],
@@ -208,13 +208,13 @@ BROKEN = {
         [("bucket-denies", "channels.train.s3_uri")],
         ("'shut2' denies the role s3:GetObject",),
     ),
-    "a bucket that lets nobody write": Broken(
+    "a bucket that denies writing": Broken(
         a_bucket_that_denies("shut3", {"AWS": "*"}, Action=["s3:Put*"]),
         "output_data_config: {{s3_output_path: s3://shut3/}}",
         [("bucket-denies", "output_data_config.s3_output_path")],
         ("s3:PutObject on s3://shut3/",),
     ),
-    "data of a key that is going": Broken(
+    "data of a key scheduled for deletion": Broken(
         data_of_a_key_that_goes,
         "channels: {{train: s3://data/going/}}",
         [("data-key-disabled", "channels.train.s3_uri")],

@@ -30,19 +30,19 @@ BROKEN = {
         [("name-taken", "training_job_name")],
         ("'digits-0'", "--name", "base_name"),
     ),
-    "a tag that is not there": Broken(
+    "a missing tag": Broken(
         nothing,
         "image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/training:1.6",
         [("image-missing", "image")],
         ("'1.6'", "1.5"),
     ),
-    "a repository that is not there": Broken(
+    "a missing repository": Broken(
         nothing,
         "image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/trainig:1.5",
         [("image-missing", "image")],
         ("'trainig'", "did you mean training?"),
     ),
-    "a digest that is not there": Broken(
+    "a missing digest": Broken(
         nothing,
         f"image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/training@sha256:{'0' * 64}",
         [("image-missing", "image")],

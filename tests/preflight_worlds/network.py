@@ -95,7 +95,7 @@ GONE = "subnet-0123456789abcdef0"
 SUBNETS_AT, GROUPS_AT = "vpc_config.subnets", "vpc_config.security_group_ids"
 
 BROKEN = {
-    "a subnet that is gone": Broken(
+    "a missing subnet": Broken(
         nothing,
         NETWORK % ("{job_group}", "{subnet_a}, " + GONE),
         [("subnet-missing", "vpc_config.subnets[1]")],
@@ -122,13 +122,13 @@ BROKEN = {
         [("zone-lacks-type", SUBNETS_AT)],
         ("ml.p4d.24xlarge", "name a subnet in use1-az"),
     ),
-    "a security group that is gone": Broken(
+    "a missing security group": Broken(
         nothing,
         NETWORK % ("{job_group}, sg-0123456789abcdef0", "{subnet_a}"),
         [("security-group-missing", "vpc_config.security_group_ids[1]")],
         ("sg-0123456789abcdef0", "{vpc}"),
     ),
-    "a security group of another VPC": Broken(
+    "a security group in another VPC": Broken(
         a_group_of_another_vpc,
         NETWORK % ("{job_group}, {other_group}", "{subnet_a}"),
         [("security-group-vpc", "vpc_config.security_group_ids[1]")],
@@ -137,7 +137,7 @@ BROKEN = {
     "hosts that cannot talk": Broken(
         a_group(ports=(22,)), IN_GROUP, [("hosts-cannot-talk", GROUPS_AT)], ("inbound rule to {job_group}",)
     ),
-    "a group that lets out to the VPC only": Broken(
+    "a group that lets out only to the VPC": Broken(
         a_group_out_to_the_vpc_only, IN_GROUP, [("security-group-closed", GROUPS_AT)], ("TCP 443", "{job_group}")
     ),
     "no way to S3": Broken(
@@ -149,7 +149,7 @@ BROKEN = {
     "no way to S3 from one subnet": Broken(
         another_table_for_b, "", [("s3-unreachable-from-some", SUBNETS_AT)], ("{subnet_b} ({table})",)
     ),
-    "a NAT gateway that is gone": Broken(
+    "a deleted NAT gateway": Broken(
         a_vpc(route=a_nat_that_is_gone),
         "",
         [("s3-unreachable", SUBNETS_AT)],
@@ -170,13 +170,13 @@ BROKEN = {
         [("network-acl-closed", SUBNETS_AT)],
         ("{acl} does not let answers in",),
     ),
-    "a network ACL for the VPC only": Broken(
+    "a network ACL only for the VPC": Broken(
         an_acl("a", "b", inbound="10.0.0.0/16", outbound="10.0.0.0/16"),
         "",
         [("network-acl-closed", SUBNETS_AT)],
         ("{acl} does not let TCP 443 out",),
     ),
-    "an internet gateway only": Broken(
+    "only an internet gateway": Broken(
         a_vpc(route=an_internet_gateway),
         "",
         [("s3-by-internet-gateway", SUBNETS_AT)],

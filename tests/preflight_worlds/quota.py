@@ -58,7 +58,7 @@ def a_quota(name: str, value: float) -> Callable[[World], dict[str, str]]:
 RULE = "debug_rule_configurations: [{{rule_configuration_name: a, rule_evaluator_image: a:1, instance_type: ml.c5.xlarge}}]"
 TYPE_AT = "resource_config.instance_type"
 BROKEN = {
-    "a list of preferences, one of which has no quota": Broken(
+    "preferences, one of them above its quota": Broken(
         nothing,
         PREFERENCES % (f"{LARGE % ', instance_count: 21'}, {XLARGE % ', instance_count: 2'}", ""),
         [("quota-exceeded", "resource_config.instance_preferences[0].instance_type")],
@@ -70,13 +70,13 @@ BROKEN = {
         [("quota-exceeded", f"resource_config.instance_preferences[{number}].instance_type") for number in range(2)],
         ("'ml.m5.large for training job usage' is 20", "'ml.m5.xlarge for training job usage' is 20"),
     ),
-    "no such plan": Broken(
+    "a missing plan": Broken(
         nothing,
         ON_PLAN.replace("/big", "/small"),
         [("training-plan-missing", PLAN_AT)],
         ("'small'", "list-training-plans"),
     ),
-    "a plan that is over": Broken(
+    "an expired plan": Broken(
         a_plan(Status="Expired", EndTime=in_hours(-1)), ON_PLAN, [("training-plan-unusable", PLAN_AT)], ("is Expired",)
     ),
     "a plan for clusters": Broken(
@@ -115,7 +115,7 @@ BROKEN = {
         [("quota-exceeded", TYPE_AT)],
         ("'ml.g5.xlarge for training job usage' is 0", "needs 1"),
     ),
-    "a quota of less": Broken(
+    "a quota that is too small": Broken(
         nothing, MACHINES % ("ml.m5.large", 21, ""), [("quota-exceeded", TYPE_AT)], ("is 20", "needs 21")
     ),
     "a quota for spot": Broken(

@@ -25,7 +25,7 @@ BROKEN = {
         [("bucket-missing", TRAIN)],
         ("'datasets'",),
     ),
-    "somebody else's bucket": Broken(
+    "a bucket of another account": Broken(
         lambda s3: None,
         "tensor_board_output_config: {s3_output_path: s3://theirs/boards/}",
         [("bucket-forbidden", "tensor_board_output_config.s3_output_path")],
@@ -61,7 +61,7 @@ BROKEN = {
         [("prefix-only-folders", TRAIN)],
         ("upload the data",),
     ),
-    "prefix of Hadoop's marks only": Broken(
+    "prefix of Hadoop's markers only": Broken(
         lambda s3: put(s3, "new/_SUCCESS", "new/part_$folder$", body=b""),
         "channels: {train: s3://data/new/}",
         [("prefix-only-folders", TRAIN)],
@@ -91,7 +91,7 @@ BROKEN = {
         [("prefix-fast-file-keys", TRAIN)],
         ("1 of the keys have an empty folder name", "'train//5.tar'", "rename"),
     ),
-    "sibling with a name that would clear the screen": Broken(
+    "sibling whose name holds control characters": Broken(
         lambda s3: put(s3, "one.csv", "one.csv\x1b[2J"),
         "channels: {train: s3://data/one.csv}",
         [("prefix-siblings", TRAIN)],
@@ -139,7 +139,7 @@ BROKEN = {
         [("checkpoints-exist", "checkpoint_config.s3_uri")],
         ("2 objects", "the newest of 20", "/opt/ml/checkpoints", "s3://out/checkpoints/digits-1/"),
     ),
-    "said by request:": Broken(
+    "a bucket named under request:": Broken(
         lambda s3: None,
         "request: {OutputDataConfig: {S3OutputPath: 's3://results/'}}",
         [("bucket-missing", "request.OutputDataConfig.S3OutputPath")],

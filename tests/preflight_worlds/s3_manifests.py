@@ -38,7 +38,7 @@ BROKEN = {
         [("manifest-form", TRAIN)],
         ("whole URI", "one bucket"),
     ),
-    "manifest that is no JSON": Broken(
+    "manifest that is not JSON": Broken(
         lambda s3: put(s3, "train.manifest", body=b"1.tar\n2.tar\n"),
         MANIFEST,
         [("manifest-form", TRAIN)],
@@ -56,19 +56,19 @@ BROKEN = {
         [("manifest-form", TRAIN)],
         ("line 1", "not JSON"),
     ),
-    "manifest in no encoding": Broken(
+    "manifest that is not UTF-8": Broken(
         lambda s3: put(s3, "train.manifest", body=b"\xff\xfe["),
         MANIFEST,
         [("manifest-form", TRAIN)],
         ("no JSON",),
     ),
-    "manifest of nothing": Broken(
+    "manifest without entries": Broken(
         lambda s3: put_manifest(s3),
         MANIFEST,
         [("manifest-form", TRAIN)],
         ("names no objects",),
     ),
-    "manifest of objects that are not there": Broken(
+    "manifest of missing objects": Broken(
         lambda s3: put_manifest(s3, "1.tar", "7.tar", "8.tar"),
         MANIFEST,
         [("manifest-keys-missing", TRAIN)],
@@ -106,13 +106,13 @@ BROKEN = {
         [("manifest-attribute-gaps", "channels.train.attribute_names")],
         ("1 of the manifest's first 2 lines", "line 2"),
     ),
-    "augmented manifest, reference to nothing": Broken(
+    "augmented manifest, reference to a missing object": Broken(
         lambda s3: put_lines(s3, {"source-ref": "s3://data/train/9.tar", "class": 1}),
         AUGMENTED,
         [("manifest-keys-missing", TRAIN)],
         ("s3://data/train/9.tar",),
     ),
-    "augmented manifest, reference that is no URI": Broken(
+    "augmented manifest, reference that is not a URI": Broken(
         lambda s3: put_lines(s3, {"source-ref": "train/1.tar", "class": 1}),
         AUGMENTED,
         [("manifest-form", TRAIN)],

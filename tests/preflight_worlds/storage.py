@@ -59,13 +59,13 @@ def a_group_out_to_itself_and_s3(world: World) -> dict[str, str]:
 
 
 BROKEN = {
-    "an EFS that is gone": Broken(
+    "a missing EFS": Broken(
         nothing,
         SHARED % "fs-0123456789abcdef0",
         [("efs-missing", "channels.shared.file_system_id")],
         ("fs-0123456789abcdef0", "describe-file-systems"),
     ),
-    "FSx taken for EFS": Broken(
+    "an FSx file system named as EFS": Broken(
         nothing, SHARED % "{fsx}", [("efs-missing", "channels.shared.file_system_id")], ("source: FSxLustre",)
     ),
     "an EFS without mount targets": Broken(
@@ -80,31 +80,31 @@ BROKEN = {
         [("efs-no-mount-target-in-some", "channels.shared.file_system_id")],
         ("{subnet_b}", "it has some in use1-az"),
     ),
-    "an EFS of another VPC": Broken(
+    "an EFS in another VPC": Broken(
         an_efs_of_another_vpc,
         SHARED % "{efs}",
         [("efs-other-vpc", "channels.shared.file_system_id")],
         ("{other_vpc}", "the job is in {vpc}"),
     ),
-    "an EFS that lets nobody in": Broken(
+    "an EFS that lets no one in": Broken(
         a_closed_efs,
         SHARED % "{efs}",
         [("security-group-closed", "channels.shared.file_system_id")],
         ("inbound rule to {closed}: TCP 2049 from {job_group}", "and 1 more"),
     ),
-    "an EFS that lets in from one zone": Broken(
+    "an EFS that lets in only from one zone": Broken(
         an_efs_closed_in_b,
         SHARED % "{efs}",
         [("security-group-closed-in-some", "channels.shared.file_system_id")],
         ("inbound rule to {closed}: TCP 2049 from {job_group}",),
     ),
-    "an FSx that is gone": Broken(
+    "a missing FSx": Broken(
         nothing,
         FAST % ("fs-0123456789abcdef0", "/fsx1abcd/images"),
         [("fsx-missing", "channels.fast.file_system_id")],
         ("fs-0123456789abcdef0",),
     ),
-    "an FSx that is being made": Broken(
+    "an FSx that is being created": Broken(
         an_fsx(Lifecycle="CREATING"),
         FAST % ("{fsx}", "/fsx1abcd/images"),
         [("fsx-not-ready", "channels.fast.file_system_id")],
@@ -152,31 +152,31 @@ BROKEN = {
         [("fsx-mount-name-wrong", "channels.fast.directory_path")],
         ("'/fsx1abcd/datasets/images' if 'datasets' is a folder, or '/fsx1abcd/images' if",),
     ),
-    "an FSx of another VPC": Broken(
+    "an FSx in another VPC": Broken(
         an_fsx(VpcId="vpc-0aaaaaaaaaaaaaaaa"),
         FAST % ("{fsx}", "/fsx1abcd"),
         [("fsx-other-vpc", "channels.fast.file_system_id")],
         ("vpc-0aaaaaaaaaaaaaaaa", "{vpc}"),
     ),
-    "an FSx of another zone": Broken(
+    "an FSx in another zone": Broken(
         an_fsx_in_one_zone,
         FAST % ("{fsx}", "/fsx1abcd"),
         [("fsx-other-zone", "channels.fast.file_system_id")],
         ("{subnet_b}", "use a subnet such as {subnet_a}"),
     ),
-    "an FSx that lets nobody in": Broken(
+    "an FSx that lets no one in": Broken(
         an_fsx_open_on(1018),
         FAST % ("{fsx}", "/fsx1abcd"),
         [("security-group-closed", "channels.fast.file_system_id")],
         ("inbound rule to {closed}: TCP 988 from {job_group}",),
     ),
-    "an FSx that lets in on one port": Broken(
+    "an FSx that lets in only on one port": Broken(
         an_fsx_open_on(988),
         FAST % ("{fsx}", "/fsx1abcd"),
         [("security-group-ports", "channels.fast.file_system_id")],
         ("TCP 1018-1023",),
     ),
-    "groups that let nothing out to the stores": Broken(
+    "groups that let nothing out to the file systems": Broken(
         a_group_out_to_itself_and_s3,
         IN_GROUP + "\n" + SHARED % "{efs}",
         [("security-group-closed", "channels.shared.file_system_id")],

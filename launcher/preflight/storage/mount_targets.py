@@ -20,7 +20,7 @@ _NFS = 2049
 
 
 def subnets_have_mount_targets(subject: Subject) -> Iterator[Finding]:
-    """Whether the zones of the job's subnets have mount targets in its VPC, open to the job."""
+    """Look for mount targets in the zones of the job's subnets, in its VPC, that let the job in."""
     yield from subject.each(
         file_system_channels(subject, "EFS mount targets"), lambda path, entry: _targets(subject, path, entry)
     )

@@ -1,4 +1,4 @@
-"""Credentials that have expired or cannot be had, and an AWS that cannot be reached: called so, soon, and each time alike."""
+"""Expired or missing credentials, and an unreachable AWS: reported early, and always with the same message."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from submitted_spec import SPEC
 CHANNELS = CHANNEL.replace("}}", "}, more: s3://data/train/deep/}")
 
 
-def test_expired_credentials_end_a_preflight_at_once_and_each_time_alike(aws: StandIn) -> None:
+def test_expired_credentials_end_preflight_early_with_one_message(aws: StandIn) -> None:
     with_data(aws)
     aws.fault("expired", "*", count=-1)
     for _ in range(3):
@@ -35,7 +35,7 @@ def test_expired_credentials_end_a_preflight_at_once_and_each_time_alike(aws: St
         assert len(aws.calls()) < 40
 
 
-def test_an_answer_to_head_without_a_name_is_asked_for_its_name(aws: StandIn) -> None:
+def test_head_without_error_code_is_resolved_by_another_call(aws: StandIn) -> None:
     aws.client("s3").create_bucket(Bucket="data")
     aws.fault("expired", "s3:*", count=-1)
     with pytest.raises(CredentialsError, match="have expired"):
@@ -48,7 +48,7 @@ def test_an_answer_to_head_without_a_name_is_asked_for_its_name(aws: StandIn) ->
     assert "expired" not in str(caught.value)
 
 
-def test_many_threads_renew_once(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_threads_renew_credentials_once(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     account = Account()
     account.call("sts", "get_caller_identity")
     aws.fault("expired", "*", key_id="stand-in-key-id", count=-1)
@@ -69,7 +69,7 @@ def test_many_threads_renew_once(aws: StandIn, monkeypatch: pytest.MonkeyPatch) 
     assert len({id(client) for client in clients} - {id(first)}) == 1
 
 
-def test_a_person_is_asked_once_and_what_failed_is_done_again(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_is_asked_once_and_the_call_is_repeated(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def renew(reason: str) -> bool:
@@ -82,7 +82,7 @@ def test_a_person_is_asked_once_and_what_failed_is_done_again(aws: StandIn, monk
     assert len(asked) == 1
 
 
-def test_a_program_that_gives_expired_credentials_each_time_is_not_asked_for_ever(
+def test_credential_process_with_expired_keys_is_called_a_few_times(
     aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _credential_process(tmp_path, monkeypatch, 'echo x >> count; key=key-$(wc -l < count | tr -d " ")')
@@ -92,7 +92,9 @@ def test_a_program_that_gives_expired_credentials_each_time_is_not_asked_for_eve
     assert len((tmp_path / "count").read_text().splitlines()) < 12
 
 
-def test_expired_at_the_creation_blames_no_line(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expired_credentials_at_creation_name_no_line(
+    aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     aws.fault("expired", "sagemaker:CreateTrainingJob", count=-1)
     plan = launcher.plan(launcher.parse_spec("".join(line for line in SPEC.splitlines(True) if "code:" not in line)))
@@ -101,7 +103,9 @@ def test_expired_at_the_creation_blames_no_line(aws: StandIn, tmp_path: Path, mo
     assert aws.requests() == []
 
 
-def test_nobody_to_ask(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_aws_or_missing_credentials_are_named(
+    aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patch:
         patch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
         with pytest.raises(RefusedError, match=r"AWS cannot be reached: .*127\.0\.0\.1:9.*proxies"):
@@ -118,13 +122,13 @@ def test_nobody_to_ask(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyP
         checked(CHANNEL)
 
 
-def test_an_input_that_boto3_refuses_was_not_sent(aws: StandIn) -> None:
+def test_parameters_refused_by_boto3_were_not_sent(aws: StandIn) -> None:
     with pytest.raises(AwsError, match="Parameter validation failed") as caught:
         Account().call("sagemaker", "describe_training_job", TrainingJobName=1)
     assert not caught.value.may_have_happened
 
 
-def test_refusal_that_is_not_aws_is_named_so(aws: StandIn) -> None:
+def test_refusal_from_elsewhere_is_named_as_such(aws: StandIn) -> None:
     for message in ("<?xml version='1.0'?><Error/>", "<html>", ""):
         aws.refuse("sts:GetCallerIdentity", "", message)
         with pytest.raises(AwsError, match="the answer is not from AWS"):
@@ -133,7 +137,7 @@ def test_refusal_that_is_not_aws_is_named_so(aws: StandIn) -> None:
 
 @pytest.mark.parametrize("kind", ["html", "truncated"])
 @pytest.mark.parametrize("service", ASKED)
-def test_answer_that_is_not_the_services_is_retried_and_then_refused(aws: StandIn, service: str, kind: str) -> None:
+def test_foreign_answer_is_retried_and_then_refused(aws: StandIn, service: str, kind: str) -> None:
     operation, parameters = ASKED[service]
     account = Account()
     whole = account.call(service, operation, **parameters)
@@ -148,14 +152,14 @@ def test_answer_that_is_not_the_services_is_retried_and_then_refused(aws: StandI
 
 
 @pytest.mark.parametrize("operation", ["head_object", "put_object", "get_object"])
-def test_login_page_in_place_of_an_object_is_not_believed(aws: StandIn, operation: str) -> None:
+def test_login_page_in_place_of_an_object_is_refused(aws: StandIn, operation: str) -> None:
     aws.client("s3").create_bucket(Bucket="data")
     aws.fault("html", "s3:*", count=-1)
     with pytest.raises(AwsError, match="the answer is not from AWS"):
         Account().call("s3", operation, Bucket="data", Key="a", **({"Body": b"b"} if "put" in operation else {}))
 
 
-def test_login_page_in_place_of_every_answer_is_nobody_to_ask(aws: StandIn) -> None:
+def test_login_page_in_place_of_every_answer_means_unreachable(aws: StandIn) -> None:
     aws.fault("html", "*", count=-1)
     with pytest.raises(RefusedError, match="AWS cannot be reached: the answer is not from AWS"):
         checked(CHANNELS, checks=CHECKS)

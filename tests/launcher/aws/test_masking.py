@@ -1,4 +1,4 @@
-"""Nothing that is said holds a secret, however AWS repeats it."""
+"""No output contains a secret, in whatever form AWS repeats it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ESCAPES: dict[str, Callable[[str], str]] = {
 
 @pytest.mark.parametrize("escape", ESCAPES.values(), ids=ESCAPES)
 @pytest.mark.parametrize("value", [PEM, TOKEN, "100%41 of &amp; \\n it"])
-def test_a_value_is_hidden_in_whatever_form_it_is_repeated(value: str, escape: Callable[[str], str]) -> None:
+def test_value_is_masked_in_every_form(value: str, escape: Callable[[str], str]) -> None:
     mask = Mask()
     mask.add(value, "${NAME}")
     said = mask.apply(f"Value '{escape(value)}' at 'environment' failed")
@@ -52,7 +52,7 @@ def test_a_value_is_hidden_in_whatever_form_it_is_repeated(value: str, escape: C
         assert value[start : start + 12] not in rest
 
 
-def test_short_values_are_hidden_as_words_only() -> None:
+def test_short_values_are_masked_only_as_words() -> None:
     mask = Mask()
     mask.add("5", "${EPOCHS}")
     mask.add("")
@@ -60,7 +60,7 @@ def test_short_values_are_hidden_as_words_only() -> None:
     assert Mask().apply("nothing is known") == "nothing is known"
 
 
-def test_names_of_secrets() -> None:
+def test_names_of_secrets_are_recognised() -> None:
     secret = ["api-key", "HF_TOKEN", "token", "dbPassword", "AWS_SECRET_ACCESS_KEY", "wandb_apikey", "Credentials"]
     assert [name for name in secret if not is_secret_name(name)] == []
     plain = ["epochs", "tokenizer", "max_tokens", "keypoints", "learning-rate", "authors"]
@@ -86,7 +86,7 @@ def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(("code", "status"), [("ThrottlingException", 400), ("InternalFailure", 500)])
-def test_refusals_that_are_waited_for_hide_values(
+def test_retried_refusals_mask_values(
     aws: StandIn,
     folder: Path,
     code: str,
@@ -103,7 +103,7 @@ def test_refusals_that_are_waited_for_hide_values(
     assert TOKEN not in err + str(caught.value)
 
 
-def test_settings_of_a_job_that_ran_are_hidden_in_rerun_and_diff(aws: StandIn, folder: Path) -> None:
+def test_settings_of_a_past_job_are_masked_in_rerun_and_diff(aws: StandIn, folder: Path) -> None:
     (folder / "job.yaml").write_text(SPEC.replace("{epochs: 5}", '{epochs: 5, api-key: "${TOKEN}", plain: "x y"}'))
     assert launch("job.yaml", "--no-check").returncode == 0
     assert aws.requests()[0]["HyperParameters"]["api-key"] == TOKEN
@@ -142,13 +142,13 @@ def test_settings_of_a_job_that_ran_are_hidden_in_rerun_and_diff(aws: StandIn, f
     assert aws.requests()[1]["HyperParameters"] == aws.requests()[0]["HyperParameters"]
 
 
-def test_short_settings_of_a_job_that_ran_are_no_secrets(aws: StandIn, folder: Path) -> None:
+def test_short_settings_of_a_past_job_are_not_masked_in_words(aws: StandIn, folder: Path) -> None:
     assert launch("job.yaml", "--no-check", "--set", "environment={VERBOSE: 'no', API_KEY: xyz}").returncode == 0
     aws.refuse("sagemaker:CreateTrainingJob", "ValidationException", "there is no such thing as xyz")
     assert "there is no such thing as ***" in launch("rerun", "digits-1", "--no-check").stderr
 
 
-def test_a_failure_that_quotes_the_command_hides_its_secrets(aws: StandIn, folder: Path) -> None:
+def test_failure_that_quotes_the_command_masks_its_secrets(aws: StandIn, folder: Path) -> None:
     assert launch("job.yaml", "--no-check", "--set", "hyperparameters.api-key=${TOKEN}").returncode == 0
     said = f'AlgorithmError: ExecuteUserScriptError: ExitCode 2 Command "python3 train.py --api-key {TOKEN}"'
     aws.job("digits-1", "Training")
@@ -164,7 +164,7 @@ def test_a_failure_that_quotes_the_command_hides_its_secrets(aws: StandIn, folde
         assert TOKEN not in done.stderr
 
 
-def test_the_accounts_keys_are_hidden(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_account_keys_are_masked(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     session = "IQoJb3JpZ2luX2VjEXAMPLE/session+token=="
     monkeypatch.setenv("AWS_SESSION_TOKEN", session)
     said = f"The request signature does not match: 'x-amz-security-token:{session}' 'stand-in-secret' stand-in-key-id"

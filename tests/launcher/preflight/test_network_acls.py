@@ -35,11 +35,11 @@ ALL = {"RuleAction": "deny", "RuleNumber": 32767, "Protocol": "-1", "CidrBlock":
         ([{"RuleNumber": 1, "RuleAction": "allow", "Protocol": "6", "Ipv6CidrBlock": "::/0"}, ALL], True),
     ],
 )
-def test_what_an_acl_surely_keeps_out(entries: list[dict[str, Any]], lets: bool) -> None:
+def test_acl_blocks_only_what_it_surely_blocks(entries: list[dict[str, Any]], lets: bool) -> None:
     assert lets_through(entries, False, (443, 443), private=False) is lets
 
 
-def test_an_acl_that_leaves_some_ports_lets_answers_in() -> None:
+def test_acl_that_leaves_some_ports_lets_answers_in() -> None:
     some = [entry(10, "deny", 1024, 5000), entry(20, "deny", 6001, 65535), entry(30, "allow", 1024, 65535), ALL]
     assert lets_through(some, False, (1024, 65535), private=False)
     assert not lets_through([some[0], entry(11, "deny", 5001, 65535), *some[2:]], False, (1024, 65535), private=False)

@@ -21,7 +21,7 @@ from preflight_data import Altered, checked, only, with_data
         ({"StorageClass": "GLACIER", "Restore": 'ongoing-request="false", expiry-date="Tue, 24 Nov 2026"'}, None),
     ],
 )
-def test_what_lies_in_an_archive(head: dict[str, str], archive: str | None) -> None:
+def test_archive_of_an_object_is_recognised(head: dict[str, str], archive: str | None) -> None:
     assert archives.archive_of(head) == archive
 
 

@@ -1,4 +1,4 @@
-"""The parts of preflight that are judged by themselves: quotas, trust, resources' policies, addresses."""
+"""Parts of preflight that are tested alone: quotas, trust, resource policies, addresses."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class WithCodes(Account):
         return {"Quota": {"QuotaName": meant.replace("g4dn.2xlarge", "gone"), "Value": 7.0}}
 
 
-def test_quotas_are_asked_by_their_codes_and_believed_by_their_names(world: World) -> None:
+def test_quotas_are_asked_by_code_and_verified_by_name(world: World) -> None:
     asked, changed = "ml.g4dn.xlarge for training job usage", "ml.g4dn.2xlarge for training job usage"
     assert service_quotas.codes()[asked] == "L-3F53BF0F"
     account = WithCodes(region="us-east-1")
@@ -55,7 +55,7 @@ def test_quotas_are_asked_by_their_codes_and_believed_by_their_names(world: Worl
     assert world.aws.calls("service-quotas:ListServiceQuotas") != []
 
 
-def test_the_table_of_codes_is_made_from_aws_own_answer(world: World) -> None:
+def test_table_of_quota_codes_is_made_from_aws_answer(world: World) -> None:
     listed = world.aws.client("service-quotas").get_paginator("list_aws_default_service_quotas")
     quotas = [quota for page in listed.paginate(ServiceCode="sagemaker") for quota in page["Quotas"]]
     made = make_quota_codes.table(quotas)
@@ -68,7 +68,7 @@ def test_the_table_of_codes_is_made_from_aws_own_answer(world: World) -> None:
     ]
 
 
-def test_expired_credentials_are_no_answer_to_anything(world: World) -> None:
+def test_expired_credentials_end_preflight(world: World) -> None:
     world.aws.fault("expired", "*", count=-1)
     plan = launcher.plan(launcher.parse_spec(world.spec(CHANNELS)))
     with pytest.raises(AwsError) as caught:
@@ -88,7 +88,7 @@ def test_expired_credentials_are_no_answer_to_anything(world: World) -> None:
         ("Updating", ""),
     ],
 )
-def test_what_state_a_key_is_in(world: World, state: str, says: str) -> None:
+def test_unusable_key_states_are_reported(world: World, state: str, says: str) -> None:
     account = Altered({"describe_key": lambda answer: {"KeyMetadata": answer["KeyMetadata"] | {"KeyState": state}}})
     problems = list(keys_can_encrypt(subject(world.spec(), account)))
     assert [code for _, code, _ in problems] == (["key-disabled", "key-disabled"] if says else [])
@@ -114,7 +114,7 @@ SAGEMAKER = TRUST["Statement"][0]
         ([], False),
     ],
 )
-def test_whether_sagemaker_may_take_the_role(statements: Any, may: bool) -> None:
+def test_trust_policy_decides_whether_sagemaker_may_assume(statements: Any, may: bool) -> None:
     assert may_assume({"Statement": statements}) is may
 
 
@@ -133,7 +133,7 @@ def test_whether_sagemaker_may_take_the_role(statements: Any, may: bool) -> None
         ({"StringEquals": {"aws:PrincipalOrgID": "210987654321"}}, True),
     ],
 )
-def test_whether_sagemaker_may_take_the_role_for_an_account(condition: Any, may: bool) -> None:
+def test_trust_condition_decides_for_the_account(condition: Any, may: bool) -> None:
     conditional = SAGEMAKER | {"Condition": condition}
     assert may_assume({"Statement": [conditional]}, "123456789012") is may
     assert may_assume({"Statement": [conditional, SAGEMAKER]}, "123456789012")
@@ -164,11 +164,11 @@ DENY: dict[str, Any] = {
         ({"Condition": {"Bool": {"aws:SecureTransport": "false"}}}, False),
     ],
 )
-def test_whether_a_policy_surely_denies_the_role(changed: dict[str, Any], denies: bool) -> None:
+def test_only_a_sure_deny_counts(changed: dict[str, Any], denies: bool) -> None:
     assert surely_denies(DENY | changed, "s3:GetObject", "arn:aws:s3:::data/train/1.tar", ROLE % "training") is denies
 
 
-def test_what_a_policy_leaves_out_of_its_deny() -> None:
+def test_deny_with_exclusions_spares_them() -> None:
     role, key = ROLE % "training", "arn:aws:s3:::data/train/1.tar"
     rest = {name: DENY[name] for name in ("Effect", "Principal")}
     all_but = rest | {"NotAction": "s3:List*", "NotResource": ["arn:aws:s3:::data/open/*", "arn:aws:s3:::data"]}
@@ -194,7 +194,7 @@ def test_what_a_policy_leaves_out_of_its_deny() -> None:
         ({"Service": "logging.s3.amazonaws.com"}, False),
     ],
 )
-def test_whether_a_policy_may_name_the_role(principal: Any, may: bool) -> None:
+def test_resource_policy_may_name_the_role(principal: Any, may: bool) -> None:
     assert may_name({"Statement": {"Effect": "Allow", "Principal": principal}}, "training") is may
     assert not may_name({"Statement": [{"Effect": "Deny", "Principal": principal}]}, "training")
 
@@ -212,5 +212,5 @@ def test_whether_a_policy_may_name_the_role(principal: Any, may: bool) -> None:
         ("ml.trn1n.32xlarge", 10),
     ],
 )
-def test_addresses_of_two_machines(kind: str, addresses: int) -> None:
+def test_two_machines_need_addresses_by_type(kind: str, addresses: int) -> None:
     assert Machines((), kind, 2).addresses == addresses

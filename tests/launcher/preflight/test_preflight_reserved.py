@@ -30,7 +30,7 @@ def test_directory_bucket_is_listed_by_its_folder_and_read_by_the_role(world: Wo
     assert report.not_asked == []
 
 
-def test_directory_bucket_that_refuses_the_caller_is_not_called_anothers(world: World) -> None:
+def test_directory_bucket_that_denies_the_caller_is_not_reported_as_foreign(world: World) -> None:
     world.aws.bucket(EXPRESS, forbidden=True)
     checks = (buckets.CHECK, directory_buckets.CHECK, permissions.CHECK)
     report = world.checked(ON_EXPRESS % (EXPRESS, "/"), checks=checks, **a_role_without_a_session(world))

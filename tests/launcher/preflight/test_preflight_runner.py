@@ -1,4 +1,4 @@
-"""How preflight runs its checks: in time, each question once, and what cannot be asked blocks nothing."""
+"""How preflight runs its checks: in time, each question once, and unanswered questions block nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from launcher.errors import RefusedError, dotted
 from preflight_data import BASE, CHANNEL, TRAIN, checked, with_data
 
 
-def test_what_is_denied_to_the_caller_is_not_asked_and_blocks_nothing(aws: aws_stand_in.StandIn) -> None:
+def test_denied_questions_block_nothing(aws: aws_stand_in.StandIn) -> None:
     with_data(aws)
     aws.deny("s3:HeadBucket", "s3:ListObjectsV2", containing="data")
     report = checked(f"checkpoint_config: {{s3_uri: s3://out/checkpoints}}\n{CHANNEL}")
@@ -37,7 +37,7 @@ def test_what_is_denied_to_the_caller_is_not_asked_and_blocks_nothing(aws: aws_s
     assert report.as_data()["checks"][0]["not_asked"][0]["path"] == TRAIN
 
 
-def test_a_store_of_another_maker_that_knows_fewer_calls(aws: aws_stand_in.StandIn) -> None:
+def test_s3_compatible_store_with_fewer_calls_blocks_nothing(aws: aws_stand_in.StandIn) -> None:
     with_data(aws)
     aws.refuse("s3:HeadBucket", "NotImplemented", "no", status=501, count=-1)
     report = checked(CHANNEL)
@@ -49,7 +49,7 @@ def test_a_store_of_another_maker_that_knows_fewer_calls(aws: aws_stand_in.Stand
     assert report.lines()[-2].endswith("s3:HeadBucket: Not Implemented [501] (and 1 more)")
 
 
-def test_one_answer_that_is_missing_hides_no_other(aws: aws_stand_in.StandIn) -> None:
+def test_missing_answer_hides_no_other(aws: aws_stand_in.StandIn) -> None:
     with_data(aws)
     aws.deny("s3:ListObjectsV2", containing="train")
     report = checked("channels: {train: s3://data/train/, other: s3://data/other/}")
@@ -57,7 +57,7 @@ def test_one_answer_that_is_missing_hides_no_other(aws: aws_stand_in.StandIn) ->
     assert {check for check, _ in report.not_asked} == {"prefixes", "archives", "disk"}
 
 
-def test_what_hangs_is_not_waited_for(aws: aws_stand_in.StandIn) -> None:
+def test_hanging_question_ends_at_the_deadline(aws: aws_stand_in.StandIn) -> None:
     with_data(aws)
     aws.fault("hang", "s3:ListObjectsV2", seconds=60, count=-1)
     began = time.monotonic()
@@ -68,7 +68,7 @@ def test_what_hangs_is_not_waited_for(aws: aws_stand_in.StandIn) -> None:
     aws.clear_faults()
 
 
-def test_the_process_ends_in_time_while_a_question_hangs(aws: aws_stand_in.StandIn, tmp_path: Path) -> None:
+def test_process_ends_while_a_question_hangs(aws: aws_stand_in.StandIn, tmp_path: Path) -> None:
     with_data(aws)
     aws.fault("hang", "s3:HeadBucket", seconds=60, count=-1)
     spec = tmp_path / "job.yaml"
@@ -88,9 +88,7 @@ def test_the_process_ends_in_time_while_a_question_hangs(aws: aws_stand_in.Stand
     aws.clear_faults()
 
 
-def test_without_credentials_or_with_expired_ones_there_is_nobody_to_ask(
-    aws: aws_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_or_expired_credentials_raise(aws: aws_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     with_data(aws)
     aws.fault("expired", "*", count=-1)
     with pytest.raises(RefusedError, match="s3:"):
@@ -101,14 +99,14 @@ def test_without_credentials_or_with_expired_ones_there_is_nobody_to_ask(
         checked(CHANNEL)
 
 
-def test_the_same_question_is_asked_once(aws: aws_stand_in.StandIn) -> None:
+def test_same_question_is_asked_once(aws: aws_stand_in.StandIn) -> None:
     with_data(aws)
     checked(f"checkpoint_config: {{s3_uri: s3://out/checkpoints}}\n{CHANNEL}")
     asked = [(call["operation"], json.dumps(call["parameters"], sort_keys=True)) for call in aws.calls()]
     assert len(asked) == len(set(asked))
 
 
-def test_a_plan_waits_for_nothing_of_preflight() -> None:
+def test_plan_imports_nothing_of_preflight() -> None:
     code = (
         "import sys, launcher\n"
         f"launcher.plan(launcher.parse_spec({BASE + CHANNEL!r}, 'job.yaml'), ignore=('channel-whole-bucket',))\n"
@@ -117,7 +115,7 @@ def test_a_plan_waits_for_nothing_of_preflight() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-def test_what_people_read(aws: aws_stand_in.StandIn) -> None:
+def test_report_lines_show_notes_unanswered_questions_and_summary(aws: aws_stand_in.StandIn) -> None:
     with_data(aws)
     aws.deny("s3:ListObjectsV2", containing="out")
     lines = checked(f"checkpoint_config: {{s3_uri: s3://out/checkpoints}}\n{CHANNEL}").lines()

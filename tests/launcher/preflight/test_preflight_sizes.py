@@ -23,7 +23,7 @@ def folder(aws: aws_stand_in.StandIn, tmp_path: Path, monkeypatch: pytest.Monkey
         yield tmp_path / "s3/data"
 
 
-def test_many_small_objects_are_to_be_joined_and_listing_ends(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_small_objects_are_reported_and_listing_ends(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(11_000):
         make(folder / f"train/{number:05}")
     monkeypatch.setattr(listing, "MAX_SECONDS", 60.0)  # a busy machine may take longer than a person is made to wait
@@ -38,7 +38,7 @@ def test_many_small_objects_are_to_be_joined_and_listing_ends(folder: Path, monk
     assert checked(CHANNEL).notes[0][1] == "at least 1,000 objects, 4.0 kB"
 
 
-def test_shares_of_uneven_size(folder: Path) -> None:
+def test_shares_of_uneven_size_are_reported(folder: Path) -> None:
     for number, size in enumerate((300, 20, 300, 20, 300)):
         make(folder / f"train/{number}", size * 10**6)
     spread = CHANNEL.replace("}}", ", s3_data_distribution_type: ShardedByS3Key, input_mode: FastFile}}")
@@ -62,7 +62,7 @@ def test_shares_of_uneven_size(folder: Path) -> None:
         ("ml.g4dn.xlarge, instance_count: 1", 100, "", ()),
     ],
 )
-def test_what_is_copied_has_to_fit(
+def test_copied_data_must_fit_on_the_disk(
     folder: Path, machine: str, gigabytes: int, code: str, words: tuple[str, ...]
 ) -> None:
     make(folder / "train/1", gigabytes * 10**9)
@@ -73,7 +73,7 @@ def test_what_is_copied_has_to_fit(
     assert checked(overlay + CHANNEL.replace("}}", ", input_mode: FastFile}}")).problems == []
 
 
-def test_each_host_needs_space_for_its_share_only_and_each_group_for_its_channels(folder: Path) -> None:
+def test_host_needs_space_only_for_its_shard_and_its_group(folder: Path) -> None:
     for number in range(2):
         make(folder / f"train/{number}", 40 * 10**9)
     assert only(checked(CHANNEL))[0] == "disk-too-small"

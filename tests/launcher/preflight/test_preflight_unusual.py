@@ -1,4 +1,4 @@
-"""Preflight of accounts that are unusual and right, and of those that do not answer: no false alarm, and nothing hidden."""
+"""Preflight of accounts that are unusual but right, and of those that do not answer: no false alarm, and nothing hidden."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ UNUSUAL: dict[str, tuple[Callable[[World], dict[str, str]], str]] = {
 
 
 @pytest.mark.parametrize("case", UNUSUAL)
-def test_what_is_only_unusual_is_no_problem(world: World, case: str) -> None:
+def test_unusual_but_right_account_has_no_problem(world: World, case: str) -> None:
     make, overlay = UNUSUAL[case]
     report = world.checked(overlay, **(world.ids | make(world)))
     assert [str(problem) for problem in report.problems] == []
@@ -230,7 +230,7 @@ def test_what_is_only_unusual_is_no_problem(world: World, case: str) -> None:
 # Not asked
 
 
-def test_an_image_of_another_registry_that_does_not_answer_is_not_asked(world: World) -> None:
+def test_image_in_a_registry_that_does_not_answer_is_not_asked(world: World) -> None:
     report = world.checked("image: 763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.5.1-cpu-py311")
     assert found(report) == []
     assert [check for check, _ in report.not_asked] == ["image"]
@@ -256,7 +256,7 @@ def test_an_image_of_another_registry_that_does_not_answer_is_not_asked(world: W
         ("fsx:*", {"FSx", "FSx network"}),
     ],
 )
-def test_what_the_caller_may_not_ask_is_told_and_blocks_nothing(world: World, denied: str, silent: set[str]) -> None:
+def test_denied_service_is_reported_and_blocks_nothing(world: World, denied: str, silent: set[str]) -> None:
     world.aws.deny(denied)
     report = world.checked(CHANNELS)
     assert found(report) == []
@@ -264,7 +264,7 @@ def test_what_the_caller_may_not_ask_is_told_and_blocks_nothing(world: World, de
     assert all("you may not ask: " in why for _, why in report.not_asked)
 
 
-def test_one_file_system_that_cannot_be_asked_hides_no_other(world: World) -> None:
+def test_unanswered_file_system_hides_no_other(world: World) -> None:
     world.aws.deny("efs:*", containing=world.ids["efs"])
     channels = "one: {{source: EFS, file_system_id: {efs}, directory_path: /a}}, "
     channels += "other: {{source: EFS, file_system_id: fs-0123456789abcdef0, directory_path: /a}}"
@@ -273,16 +273,14 @@ def test_one_file_system_that_cannot_be_asked_hides_no_other(world: World) -> No
     assert all("channels.one.file_system_id" in why for _, why in report.not_asked)
 
 
-def test_a_bucket_policy_that_cannot_be_read_leaves_the_role_in_doubt(world: World) -> None:
+def test_unreadable_bucket_policy_leaves_the_role_unknown(world: World) -> None:
     world.aws.deny("s3:GetBucketPolicy")
     report = world.checked("channels: {{train: s3://lent/train/}}")
     assert found(report) == []
     assert {check for check, _ in report.not_asked} == {"permissions", "bucket policies"}
 
 
-def test_an_endpoint_that_knows_only_s3_is_asked_in_vain(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_endpoint_with_only_s3_blocks_nothing(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serve(tmp_path / "data", tmp_path / "written") as endpoint:
         monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
         plan = launcher.plan(launcher.parse_spec(world.spec(CHANNELS)))

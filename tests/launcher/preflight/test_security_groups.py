@@ -1,4 +1,4 @@
-"""Who gets through security groups."""
+"""Which connections security groups allow."""
 
 from __future__ import annotations
 
@@ -49,40 +49,40 @@ KEEPS_OUT = {
 
 
 @pytest.mark.parametrize("case", LETS_IN)
-def test_a_rule_lets_in(case: str) -> None:
+def test_rule_lets_in(case: str) -> None:
     assert admits([{"IpPermissions": [LETS_IN[case]]}], 2049, OWN, SUBNET)
 
 
 @pytest.mark.parametrize("case", KEEPS_OUT)
-def test_a_rule_keeps_out(case: str) -> None:
+def test_rule_keeps_out(case: str) -> None:
     assert not admits([{"IpPermissions": [KEEPS_OUT[case]]}], 2049, OWN, SUBNET)
 
 
-def test_any_rule_of_any_group_will_do() -> None:
+def test_one_open_rule_of_any_group_suffices() -> None:
     closed, open_ = {"IpPermissions": list(KEEPS_OUT.values())}, {"IpPermissions": [LETS_IN["anybody"]]}
     assert not admits([closed, {}], 2049, OWN, SUBNET)
     assert admits([closed, open_], 2049, OWN, SUBNET)
 
 
-def test_ranges_of_the_newer_family() -> None:
+def test_ipv6_ranges_match_ipv6_peers() -> None:
     groups = [{"IpPermissions": [rule("tcp", 2049, **of_range("2001:db8::/32"))]}]
     assert admits(groups, 2049, OWN, ["10.0.1.0/24", "2001:db8:1::/64"])
     assert not admits(groups, 2049, OWN, ["10.0.1.0/24"])
 
 
-def test_a_direction_has_rules_of_its_own() -> None:
+def test_directions_have_separate_rules() -> None:
     groups = [{"IpPermissions": [rule("-1", **of_group("sg-job"))], "IpPermissionsEgress": []}]
     assert admits(groups, 988, OWN)
     assert not admits(groups, 988, OWN, outbound=True)
 
 
-def test_everything_is_more_than_all_of_tcp() -> None:
+def test_all_traffic_needs_more_than_all_of_tcp() -> None:
     of_itself = of_group("sg-job")
     assert admits([{"IpPermissions": [rule("-1", **of_itself)]}], None, OWN)
     assert not admits([{"IpPermissions": [rule("tcp", 0, 65535, **of_itself)]}], None, OWN)
 
 
-def test_where_https_may_go() -> None:
+def test_https_targets_are_ranges_and_prefix_lists() -> None:
     rules = [
         rule("tcp", 443, PrefixListIds=[{"PrefixListId": "pl-1"}]),
         rule("-1", **of_range("::/0")),
