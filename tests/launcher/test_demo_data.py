@@ -39,20 +39,20 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
-def test_the_splits_are_disjoint(data: Path) -> None:
+def test_splits_are_disjoint(data: Path) -> None:
     keys = [set(contents(digits(data) / name)) for name in ("train", "validation", "test")]
     assert [len(each) for each in keys] == list(SPLIT)
     assert len(set.union(*keys)) == sum(SPLIT)
 
 
-def test_the_images_are_scikit_learns(data: Path) -> None:
+def test_images_equal_scikit_learns(data: Path) -> None:
     images = load_digits().images
     for name, content in contents(digits(data) / "validation").items():
         pixels = np.asarray(Image.open(BytesIO(content)), dtype=float)
         assert np.array_equal(np.round(pixels * 16 / 255), images[int(name.removesuffix(".png"))])
 
 
-def test_every_form_holds_the_same_training_images(data: Path) -> None:
+def test_every_format_contains_the_same_training_images(data: Path) -> None:
     files = contents(digits(data) / "train")
     assert contents(data / "efs" / demo.EFS / "digits/train") == files
     assert contents(data / "fsx" / demo.FSX / demo.FSX_MOUNT_NAME / "digits/train") == files
@@ -67,7 +67,7 @@ def test_every_form_holds_the_same_training_images(data: Path) -> None:
     assert prefix == {"prefix": f"s3://{demo.BUCKET}/digits/train/"} and set(keys) == set(files)
 
 
-def test_every_form_has_the_same_labels(data: Path) -> None:
+def test_every_format_has_the_same_labels(data: Path) -> None:
     lines = read_lst(data / "efs" / demo.EFS / "digits/lists/train/train.lst")
     check_lst(contents(digits(data) / "train"), lines)
     labels = load_digits().target
@@ -86,24 +86,24 @@ def test_every_form_has_the_same_labels(data: Path) -> None:
         assert all(lines[f"{each['index']:05d}.png"].labels[0] == each["class"] for each in written)
 
 
-def test_the_other_lists_name_their_images(data: Path) -> None:
+def test_other_lists_name_their_images(data: Path) -> None:
     check_lst(contents(digits(data) / "test"), read_lst(digits(data) / "lists/test/test.lst"))
     lists = data / "fsx" / demo.FSX / demo.FSX_MOUNT_NAME / "digits/lists"
     check_lst(contents(digits(data) / "validation"), read_lst(lists / "validation/validation.lst"))
 
 
-def test_the_same_split_gives_the_same_bytes(data: Path, tmp_path: Path) -> None:
+def test_same_split_makes_the_same_bytes(data: Path, tmp_path: Path) -> None:
     demo.make_demo(tmp_path / "again", SPLIT)
     assert contents(tmp_path / "again") == contents(data)
 
 
-def test_data_that_is_there_stays(data: Path) -> None:
+def test_existing_data_is_kept(data: Path) -> None:
     before = {file: file.stat().st_mtime_ns for file in data.rglob("*")}
     assert not demo.make_demo(data, SPLIT)
     assert {file: file.stat().st_mtime_ns for file in data.rglob("*")} == before
 
 
-def test_a_folder_with_something_else_is_refused(data: Path, tmp_path: Path) -> None:
+def test_folder_with_other_files_is_refused(data: Path, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(RefusedError, match="contains files other than"):
         demo.make_demo(tmp_path, SPLIT)
@@ -112,7 +112,7 @@ def test_a_folder_with_something_else_is_refused(data: Path, tmp_path: Path) -> 
         demo.make_demo(data, (10, 5, 5))
 
 
-def test_what_an_interruption_left_is_no_obstacle(tmp_path: Path) -> None:
+def test_leftovers_of_an_interruption_are_replaced(tmp_path: Path) -> None:
     unfinished = tmp_path / ".data.unfinished/s3/my-bucket/digits/train"
     unfinished.mkdir(parents=True)
     (unfinished / "00000.png").write_bytes(b"half")
@@ -120,7 +120,7 @@ def test_what_an_interruption_left_is_no_obstacle(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["data"]  # noqa: PTH208
 
 
-def test_the_command(tmp_path: Path) -> None:
+def test_command_makes_the_data_and_prints_the_next_step(tmp_path: Path) -> None:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "launcher.demo", *arguments]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""How FUSE programs are told what to show: where to, and never a key where everybody can read it."""
+"""The command lines and environments of FUSE programs: access keys are never on a command line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def view(environ: dict[str, str], folder: str = "a b/train/") -> View:
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_keys_travel_in_the_environment_only(tool: MountTool) -> None:
+def test_access_keys_are_passed_in_the_environment_only(tool: MountTool) -> None:
     line = " ".join(tool.options(view(MINIO)))
     assert not [value for value in KEYS.values() if value in line]
     inherited = {"PATH": "/bin", "AWS_PROFILE": "other", "AWS_SESSION_TOKEN": "stale", "RCLONE_S3_ENDPOINT": "other"}
@@ -29,7 +29,7 @@ def test_keys_travel_in_the_environment_only(tool: MountTool) -> None:
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_compatible_store_is_reached_by_its_url_and_path_style_and_aws_by_neither(tool: MountTool) -> None:
+def test_compatible_store_uses_its_url_and_path_style_and_aws_neither(tool: MountTool) -> None:
     def told(environ: dict[str, str]) -> str:
         settings = tool_environ(tool, view(environ), {})
         own = [f"{name}={value}" for name, value in settings.items() if not name.startswith("AWS_")]
@@ -44,7 +44,7 @@ def test_compatible_store_is_reached_by_its_url_and_path_style_and_aws_by_neithe
 
 
 @pytest.mark.parametrize("rclone", [tool for tool in TOOLS if tool.program == "rclone"])
-def test_own_certificates_reach_rclone_by_its_own_name(rclone: MountTool) -> None:
+def test_ca_bundle_is_passed_to_rclone_by_its_own_variable(rclone: MountTool) -> None:
     environ = tool_environ(rclone, view(MINIO), {"AWS_CA_BUNDLE": "/ca.pem"})
     assert environ["RCLONE_CA_CERT"] == "/ca.pem"
     assert "AWS_CA_BUNDLE" not in environ
@@ -58,7 +58,7 @@ def test_whole_bucket_has_no_prefix(tool: MountTool) -> None:
     assert {"bucket", ":s3:bucket/", '"train=:s3:bucket/"'} & set(options)
 
 
-def test_folders_are_combined_whatever_their_names_hold() -> None:
+def test_combined_folders_keep_spaces_and_quotes_of_their_names() -> None:
     """rclone reads them as CSV with spaces in place of commas."""
     [rclone] = [tool for tool in TOOLS if tool.can_combine]
     folders = {"train": Place("bucket", 'a "b" c/'), "val": Place("other", "")}

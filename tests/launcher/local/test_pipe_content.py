@@ -54,7 +54,7 @@ PIECES = st.lists(st.one_of(st.just(MAGIC), st.binary(max_size=6)), max_size=8).
 
 @given(payloads=st.lists(PIECES, max_size=4), size=st.integers(1, 9))
 @example(payloads=[b"", MAGIC, MAGIC * 2, b"abc" + MAGIC, MAGIC + b"abc", b"abcd" + MAGIC + b"e"], size=3)
-def test_records_are_read_back_and_show_no_false_magic(
+def test_records_are_read_back_and_contain_no_false_magic(
     payloads: list[bytes], size: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     scratch = tmp_path_factory.getbasetemp()
@@ -66,7 +66,7 @@ def test_records_are_read_back_and_show_no_false_magic(
         assert aligned == inside + 1
 
 
-def test_long_record_with_a_magic_word_at_a_chunk_boundary(tmp_path: Path) -> None:
+def test_long_record_with_a_magic_word_at_a_chunk_boundary_is_split(tmp_path: Path) -> None:
     payload = random.Random(0).randbytes(CHUNK - 4) + MAGIC + random.Random(1).randbytes(5 * CHUNK) + MAGIC + b"end"
     assert list(parse_records(wrapped(payload, tmp_path, 70_001))) == [payload]
     assert list(tmp_path.iterdir()) == []
@@ -90,11 +90,11 @@ def test_record_of_two_to_the_29_bytes_is_refused(tmp_path: Path) -> None:
     ],
     ids=["one", "three members", "padded", "empty object"],
 )
-def test_gzip_of_any_number_of_members_is_undone(zipped: bytes, plain: bytes, size: int) -> None:
+def test_gunzip_unzips_any_number_of_members(zipped: bytes, plain: bytes, size: int) -> None:
     assert b"".join(gunzip(stream(zipped, size), "x")) == plain
 
 
-def test_unzipping_a_small_object_of_huge_content_holds_little() -> None:
+def test_gunzip_of_huge_content_uses_little_memory() -> None:
     zipped = gzip.compress(bytes(64 << 20))
     tracemalloc.start()
     total = sum(len(chunk) for chunk in gunzip(stream(zipped), "x"))
@@ -119,18 +119,18 @@ DAMAGED = DAMAGED[:500] + bytes([DAMAGED[500] ^ 1]) + DAMAGED[501:]
     ],
     ids=["plain", "damaged", "cut", "cut second member", "rubbish behind"],
 )
-def test_what_is_no_whole_gzip_is_refused(data: bytes, message: str) -> None:
+def test_damaged_gzip_is_refused(data: bytes, message: str) -> None:
     with pytest.raises(RefusedError, match=f"s3://b/k: {message}"):
         list(gunzip(stream(data), "s3://b/k"))
 
 
-def test_streams_come_in_order_whichever_is_faster() -> None:
+def test_read_ahead_keeps_the_order_of_streams() -> None:
     streams = (stream(bytes([number]) * (number * 3), 2) for number in range(20))
     with read_ahead(streams, threading.Event()) as chunks:
         assert b"".join(chunks) == b"".join(bytes([number]) * (number * 3) for number in range(20))
 
 
-def test_the_next_stream_is_read_while_the_first_is_not_taken_and_no_further() -> None:
+def test_read_ahead_reads_the_next_streams_within_its_limit() -> None:
     taken: list[tuple[int, int]] = []
     second = threading.Event()
 
@@ -148,7 +148,7 @@ def test_the_next_stream_is_read_while_the_first_is_not_taken_and_no_further() -
     assert max(chunk for _, chunk in taken) < 5
 
 
-def test_error_of_a_stream_comes_in_its_turn_and_nothing_runs_on() -> None:
+def test_error_of_a_stream_is_raised_at_its_turn_and_reading_ends() -> None:
     def failing() -> Stream:
         yield b"half"
         raise RefusedError("gone")
@@ -161,7 +161,7 @@ def test_error_of_a_stream_comes_in_its_turn_and_nothing_runs_on() -> None:
     assert threading.active_count() == before
 
 
-def test_stop_sign_ends_waiting_for_a_stream_that_hangs() -> None:
+def test_stop_event_ends_waiting_for_a_hanging_stream() -> None:
     stop, go_on = threading.Event(), threading.Event()
 
     def hanging() -> Stream:

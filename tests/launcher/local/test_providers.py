@@ -1,87 +1,40 @@
-"""Every way of arriving, with real data from a real endpoint: what is there on entering, and that nothing is on leaving."""
+"""Every provider, with real data from a real endpoint: what exists on entering, and that nothing remains on leaving."""
 
 from __future__ import annotations
 
 import _thread
 import itertools
 import os
-import signal
-import subprocess
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from deliveries import FILES, Deliver, deliveries, leftovers, read_files
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import Delivery
 from launcher.local.data.selection import S3Object
-from launcher.local.data.stores import embedded_store, s3_client
-from launcher.local.providers import copied, mounted, provide
-from launcher.local.providers.fuse_keeper import is_mounted
+from launcher.local.data.stores import s3_client
+from launcher.local.providers import copied, provide
 from launcher.spec.channels import KINDS
 
-FILES = {"a.txt": b"first", "sub dir/b,ü.bin": os.urandom(70_000), "sub dir/deep/c": b"", "z": b"last"}
-FILE_SYSTEM = "fs-0123456789abcdef0"
 # Each way to deliver a channel: the mode for S3, the source for others.
 WAYS = [mode if source == "S3" else source for source, kind in KINDS.items() for mode in kind.PROVIDERS]
-Deliver = Callable[..., Delivery]
-
-
-def write_files(folder: Path, files: dict[str, bytes]) -> None:
-    for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-
-
-def read_files(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.fixture
 def deliver(tmp_path: Path) -> Iterator[Deliver]:
-    """Makes deliveries of channel `train` from FILES in S3 (`s3://bucket/train/`) and in a file system (`/train`)."""
-    write_files(tmp_path / "data/s3/bucket/train", FILES)
-    write_files(tmp_path / "data/fs/train", FILES)
-
-    with embedded_store(tmp_path / "data", tmp_path / "overlay") as store:
-
-        def make(way: str, source: dict[str, Any] | None = None, **changes: Any) -> Delivery:
-            s3 = {"S3DataType": "S3Prefix", "S3Uri": "s3://bucket/train/", "S3DataDistributionType": "FullyReplicated"}
-            files = {"FileSystemId": FILE_SYSTEM, "FileSystemType": way, "DirectoryPath": "/train"}
-            data_source: dict[str, Any] = {"S3DataSource": {**s3, **(source or {})}}
-            if way in ("EFS", "FSxLustre"):
-                data_source = {"FileSystemDataSource": {**files, "FileSystemAccessMode": "ro", **(source or {})}}
-            delivery = Delivery(
-                channel={
-                    "ChannelName": "train",
-                    "InputMode": way if "S3DataSource" in data_source else "File",
-                    "DataSource": data_source,
-                },
-                host="algo-1",
-                hosts=("algo-1",),
-                data_dir=tmp_path / "ml/input/data",
-                scratch=tmp_path / "scratch",
-                store=store,
-                file_systems={FILE_SYSTEM: tmp_path / "data/fs"},
-            )
-            return Delivery(**{**vars(delivery), **changes})
-
+    with deliveries(tmp_path) as make:
         yield make
-
-
-def leftovers(delivery: Delivery) -> list[str]:
-    threads = [each.name for each in threading.enumerate() if each.name.startswith(("pipe-", "copy-"))]
-    return threads + sorted(str(path) for path in delivery.data_dir.glob("**/*"))
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.usefixtures("fuse")
-def test_every_provider_brings_the_channel_and_leaves_nothing(deliver: Deliver, way: str) -> None:
+def test_every_provider_delivers_the_channel_and_leaves_nothing(deliver: Deliver, way: str) -> None:
     delivery = deliver(way)
     with provide(delivery) as binds:
         if way == "Pipe":
@@ -103,7 +56,7 @@ def test_every_provider_leaves_nothing_when_a_later_step_fails(deliver: Deliver,
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_every_provider_refuses_what_is_not_there_in_one_line_and_leaves_nothing(deliver: Deliver, way: str) -> None:
+def test_every_provider_refuses_missing_data_in_one_line_and_leaves_nothing(deliver: Deliver, way: str) -> None:
     delivery = deliver(
         way, {"DirectoryPath": "/gone/gone"} if way in ("EFS", "FSxLustre") else {"S3Uri": "s3://bucket/gone/"}
     )
@@ -213,7 +166,7 @@ def test_one_mount_serves_all_channels_and_hosts(deliver: Deliver, tmp_path: Pat
         assert [read_files(bind.source) for bind in binds] == [dict(list(FILES.items())[:2])] * 4
 
 
-def test_copy_tells_its_bytes_as_they_come(deliver: Deliver) -> None:
+def test_copy_reports_its_bytes_while_copying(deliver: Deliver) -> None:
     counts: list[int] = []
     with provide(deliver("File", on_bytes=counts.append)):
         assert sum(counts) == sum(map(len, FILES.values()))
@@ -235,7 +188,7 @@ def test_interrupted_copy_leaves_nothing(deliver: Deliver) -> None:
     assert leftovers(delivery) == []
 
 
-def test_copy_never_writes_through_a_link_or_over_what_is_there(deliver: Deliver, tmp_path: Path) -> None:
+def test_copy_never_writes_through_a_link_or_over_files(deliver: Deliver, tmp_path: Path) -> None:
     delivery = deliver("File")
     delivery.data_dir.mkdir(parents=True)
     (tmp_path / "outside").mkdir()
@@ -246,7 +199,7 @@ def test_copy_never_writes_through_a_link_or_over_what_is_there(deliver: Deliver
     assert [path.name for path in delivery.data_dir.iterdir()] == ["train"]
 
 
-def test_key_that_no_disk_takes_is_refused_and_leaves_nothing(deliver: Deliver) -> None:
+def test_key_too_long_for_a_file_name_is_refused_and_leaves_nothing(deliver: Deliver) -> None:
     delivery = deliver("File")
     long = "x" * 200
     s3_client(delivery.store.environ).put_object(Bucket="bucket", Key=f"train/{long}/y", Body=b"")
@@ -259,129 +212,3 @@ def test_key_that_no_disk_takes_is_refused_and_leaves_nothing(deliver: Deliver) 
     ):
         pytest.fail("entered")
     assert leftovers(delivery) == []
-
-
-@pytest.mark.usefixtures("fuse")
-def test_mount_is_live_read_only_lazy_and_seen_in_a_namespace(deliver: Deliver) -> None:
-    warnings: list[str] = []
-    delivery = deliver("FastFile", on_warning=warnings.append)
-    with provide(delivery):
-        assert is_mounted(delivery.directory.resolve())
-        with pytest.raises(OSError, match="Read-only"):
-            (delivery.directory / "new").touch()
-        # Written behind its back into a file that was never opened: a copy would show the old content.
-        s3_client(delivery.store.environ).put_object(Bucket="bucket", Key="train/a.txt", Body=b"newer")
-        command = ["unshare", "-Urm", "cat", str(delivery.directory / "a.txt")]
-        inside = subprocess.run(command, capture_output=True, check=False)
-        assert inside.stdout == b"newer" or inside.stderr.startswith(b"unshare: ")  # a machine without namespaces
-    assert not is_mounted(delivery.directory.resolve())
-    assert warnings == []
-
-
-@pytest.mark.usefixtures("fuse")
-def test_mount_goes_although_a_file_in_it_is_open(deliver: Deliver) -> None:
-    delivery = deliver("FastFile")
-    with provide(delivery):
-        opened = os.open(delivery.directory / "a.txt", os.O_RDONLY)
-    assert leftovers(delivery) == []
-    with pytest.raises(OSError, match="not connected"):
-        os.close(opened)
-
-
-@pytest.mark.usefixtures("fuse")
-def test_mount_whose_program_dies_is_no_empty_directory_and_goes(deliver: Deliver) -> None:
-    delivery = deliver("FastFile")
-    with provide(delivery):
-        for process in Path("/proc").glob("[0-9]*"):
-            with suppress(FileNotFoundError, ProcessLookupError):
-                words = (process / "cmdline").read_bytes().split(b"\0")
-                if words[0].endswith(b"rclone") and os.fsencode(delivery.directory.resolve()) in words:
-                    os.kill(int(process.name), signal.SIGKILL)
-        with pytest.raises(OSError, match=r"not connected|connection abort|Input/output error"):
-            while True:  # until the kernel knows it
-                list(delivery.directory.iterdir())
-    assert leftovers(delivery) == []
-
-
-def test_without_a_tool_fast_file_is_a_copy_that_says_what_to_install(deliver: Deliver) -> None:
-    warnings: list[str] = []
-    delivery = deliver("FastFile", on_warning=warnings.append)
-    with mounted.provide(delivery, which=lambda name: None):
-        assert read_files(delivery.directory) == FILES
-        assert not is_mounted(delivery.directory.resolve())
-    assert len(warnings) == 1
-    assert "FastFile is a copy here" in warnings[0]
-    assert "apt-get install fuse3 rclone" in warnings[0]
-    assert leftovers(delivery) == []
-
-
-@pytest.mark.usefixtures("fuse")
-def test_tool_that_fails_gives_way_to_the_copy_and_is_quoted(deliver: Deliver, tmp_path: Path) -> None:
-    broken = tmp_path / "mount-s3"
-    broken.write_text("#!/bin/sh\necho 'no such luck' >&2\nexit 7\n")
-    broken.chmod(0o755)
-    warnings: list[str] = []
-    delivery = deliver("FastFile", on_warning=warnings.append)
-    with mounted.provide(delivery, which=lambda name: str(broken) if name == "mount-s3" else None):
-        assert read_files(delivery.directory) == FILES
-    assert "mount-s3 ended with exit code 7 (no such luck" in warnings[0]
-    assert leftovers(delivery) == []
-
-
-# What mount-s3 is told, done by rclone: no package index has mount-s3, but its command line can be tried.
-MOUNT_S3 = """#!/bin/sh
-while [ $# -gt 2 ]; do
-    case $1 in --prefix) prefix=$2; shift ;; --endpoint-url) url=$2; shift ;; --region) region=$2; shift ;; esac
-    shift
-done
-RCLONE_CONFIG=/dev/null RCLONE_S3_ENV_AUTH=true RCLONE_S3_ENDPOINT=$url RCLONE_S3_REGION=$region \\
-    exec rclone mount --read-only ":s3:$1/$prefix" "$2"
-"""
-
-
-@pytest.mark.usefixtures("fuse")
-def test_tool_that_cannot_select_shows_a_share_as_links(deliver: Deliver, tmp_path: Path) -> None:
-    script = tmp_path / "mount-s3"
-    script.write_text(MOUNT_S3)
-    script.chmod(0o755)
-    warnings: list[str] = []
-    delivery = deliver("FastFile", sample=2, on_warning=warnings.append)
-    with mounted.provide(delivery, which=lambda name: str(script) if name == "mount-s3" else None):
-        assert read_files(delivery.directory) == dict(list(FILES.items())[:2])
-        (delivery.directory / "by the job").touch()
-    assert ["its files are links" in warning for warning in warnings] == [True]
-    assert leftovers(delivery) == []
-
-
-@pytest.mark.usefixtures("fuse")
-def test_name_that_the_tool_would_respell_makes_it_a_copy(deliver: Deliver) -> None:
-    warnings: list[str] = []
-    delivery = deliver("FastFile", on_warning=warnings.append)
-    s3_client(delivery.store.environ).put_object(Bucket="bucket", Key="train/y\n", Body=b"odd")
-    with provide(delivery):
-        assert read_files(delivery.directory) == {**FILES, "y\n": b"odd"}
-    assert "rclone does not show 'y\\n'" in warnings[0]
-
-
-@pytest.mark.parametrize(
-    ("uri", "works"), [("s3://bucket/train", True), ("s3://bucket/tra", False), ("s3://bucket/train/a.txt", False)]
-)
-@pytest.mark.usefixtures("fuse")
-def test_fast_file_takes_folders_only(deliver: Deliver, uri: str, works: bool) -> None:
-    warnings: list[str] = []
-    delivery = deliver("FastFile", {"S3Uri": uri}, on_warning=warnings.append)
-    if works:
-        with provide(delivery):
-            assert read_files(delivery.directory) == FILES
-        assert "end it with '/'" in warnings[0]
-    else:
-        with pytest.raises(RefusedError, match="needs a folder"), provide(delivery):
-            pytest.fail("entered")
-
-
-def test_fast_file_takes_no_manifest(deliver: Deliver) -> None:
-    with (
-        pytest.raises(RefusedError, match="S3Prefix only, not ManifestFile"),
-        provide(deliver("FastFile", {"S3DataType": "ManifestFile"})),
-    ):
-        pytest.fail("entered")

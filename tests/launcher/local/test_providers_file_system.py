@@ -70,7 +70,7 @@ def test_directory_path_is_found(tmp_path: Path, kind: str, path: str, there: st
         ("FSxLustre", "/abcdefgh/gone", r"looked for .*/fs/abcdefgh/gone and .*/fs/gone\)"),
     ],
 )
-def test_directory_that_is_not_there_is_refused(tmp_path: Path, kind: str, path: str, message: str) -> None:
+def test_missing_directory_is_refused(tmp_path: Path, kind: str, path: str, message: str) -> None:
     (tmp_path / "fs/there").mkdir(parents=True)
     (tmp_path / "fs/file").touch()
     (tmp_path / "outside").mkdir()
@@ -87,7 +87,7 @@ def test_file_system_without_a_directory_is_refused(tmp_path: Path) -> None:
         pytest.fail("entered")
 
 
-def test_writable_file_system_is_announced(tmp_path: Path) -> None:
+def test_writable_file_system_causes_a_warning(tmp_path: Path) -> None:
     (tmp_path / "fs").mkdir()
     warnings: list[str] = []
     with provide(delivery_of(tmp_path, "EFS", "/", "rw", on_warning=warnings.append, namespaces=True)) as binds:
@@ -96,7 +96,7 @@ def test_writable_file_system_is_announced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("taken", ["file", "folder"])
-def test_taken_place_is_refused_and_kept(tmp_path: Path, taken: str) -> None:
+def test_existing_channel_directory_is_refused_and_kept(tmp_path: Path, taken: str) -> None:
     (tmp_path / "fs").mkdir()
     place = tmp_path / "ml/lists"
     if taken == "file":
@@ -128,7 +128,7 @@ def test_without_mounts_ro_is_a_copy_that_protects_the_source_and_rw_a_link(tmp_
     assert list((tmp_path / "ml").iterdir()) == []
 
 
-def test_copy_that_fails_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+def test_failing_copy_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "fs").mkdir()
     os.mkfifo(tmp_path / "fs/pipe")
     with pytest.raises(RefusedError, match="fs/pipe: cannot be copied"), provide(delivery_of(tmp_path, "EFS", "/")):

@@ -1,29 +1,23 @@
-"""Which objects a channel means: against a real endpoint (moto, which takes any key)."""
+"""The objects that a channel selects, from a real endpoint (moto, which accepts any key) and from a folder."""
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import urllib.request
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from launcher.errors import RefusedError
-from launcher.local.data.delivery import Delivery, Store
+from launcher.local.data.delivery import Store
 from launcher.local.data.object_stores import Objects, RemoteObjects
 from launcher.local.data.selection import (
     NoObjectsError,
-    S3Object,
-    as_tree,
-    epoch_order,
     list_objects,
     relative_path,
-    shard_of_host,
 )
 from launcher.local.data.stores import embedded_store, s3_client
 from launcher.s3.manifests import AugmentedManifest
@@ -97,11 +91,11 @@ def listed(objects: Objects, uri: str, kind: str = "S3Prefix", sample: int | Non
         ("train", "train//a", "/a"),
     ],
 )
-def test_relative_path(prefix: str, key: str, path: str) -> None:
+def test_relative_path_depends_on_the_end_of_the_prefix(prefix: str, key: str, path: str) -> None:
     assert relative_path(prefix, key) == path
 
 
-def test_prefix_is_the_beginning_of_a_key_and_folder_markers_are_no_objects(source: Source) -> None:
+def test_prefix_selects_keys_that_begin_with_it_except_folder_markers(source: Source) -> None:
     put(source.client, "train/", "train/a", "train/sub/", "train/sub/b", "train_old/c", "other")
     assert listed(source.objects, "s3://bucket/train") == {
         "train/a": "a",
@@ -113,7 +107,7 @@ def test_prefix_is_the_beginning_of_a_key_and_folder_markers_are_no_objects(sour
     assert len(listed(source.objects, "s3://bucket")) == 4
 
 
-def test_every_page_is_read_and_a_sample_is_its_beginning(tmp_path: Path) -> None:
+def test_all_pages_are_read_and_a_sample_is_their_beginning(tmp_path: Path) -> None:
     keys = [f"many/{number:04}" for number in range(1003)]
     (tmp_path / "data/s3/bucket/many").mkdir(parents=True)
     for key in keys:
@@ -123,7 +117,7 @@ def test_every_page_is_read_and_a_sample_is_its_beginning(tmp_path: Path) -> Non
         assert list(listed(store.objects, "s3://bucket/many/", sample=3)) == keys[:3]
 
 
-def test_nothing_there_names_the_nearest(moto_client: Any) -> None:
+def test_prefix_without_objects_names_the_nearest(moto_client: Any) -> None:
     moto_client.create_bucket(Bucket=BUCKET)
     put(moto_client, "data/train/a", "data/test/b")
     with pytest.raises(NoObjectsError, match=r"s3://bucket/data/trian/: no object .*did you mean data/train/\?"):
@@ -146,7 +140,7 @@ def test_nothing_there_names_the_nearest(moto_client: Any) -> None:
         ("s3://bucket/train/empty/", r"s3/bucket/train/empty/ holds no files; put the channel's files there"),
     ],
 )
-def test_nothing_in_the_folder_states_its_path_and_what_is_near(
+def test_folder_without_objects_names_its_path_and_neighbours(
     tmp_path: Path, uri: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # paths are shown from here
@@ -193,7 +187,7 @@ def test_malformed_manifest_is_refused(source: Source, manifest: bytes, message:
 
 
 class Nothing:
-    """A store of one manifest of a million names, and of none of their objects. Counts the chunks of it that are read."""
+    """A store with a manifest of a million names, but without their objects; it counts the chunks that are read."""
 
     read_chunks = 0
 
@@ -218,7 +212,7 @@ def test_first_missing_name_ends_the_reading_of_a_long_manifest() -> None:
     assert store.read_chunks < 20
 
 
-def test_sizes_are_asked_for_as_they_are_taken(source: Source) -> None:
+def test_sizes_are_requested_while_they_are_taken(source: Source) -> None:
     put(source.client, "a")
     asked = 0
 
@@ -232,7 +226,7 @@ def test_sizes_are_asked_for_as_they_are_taken(source: Source) -> None:
     assert asked <= 100
 
 
-def test_augmented_manifest_picks_and_orders_attributes(source: Source) -> None:
+def test_augmented_manifest_selects_and_orders_attributes(source: Source) -> None:
     lines = [
         {"label": 3, "image-ref": "s3://other/a.png", "name": "é\u2028x", "unused": 1},
         {"label": {"a": [1.5, None]}, "image-ref": "s3://bucket/b.png", "name": ""},
@@ -247,7 +241,7 @@ def test_augmented_manifest_picks_and_orders_attributes(source: Source) -> None:
         assert len(manifest) == 1
 
 
-def test_total_bytes_of_an_augmented_manifest_counts_what_it_refers_to(source: Source) -> None:
+def test_total_bytes_of_an_augmented_manifest_counts_its_references(source: Source) -> None:
     put(source.client, "a.png", "b.png")
     put(
         source.client,
@@ -275,68 +269,3 @@ def test_malformed_augmented_manifest_is_refused(source: Source, text: bytes, na
     put(source.client, "m.jsonl", body=text)
     with pytest.raises(RefusedError, match=message):
         AugmentedManifest(source.objects.read, "s3://bucket/m.jsonl", names)
-
-
-def objects(*paths: str) -> list[S3Object]:
-    return [S3Object(BUCKET, f"k/{path}", 1, path) for path in paths]
-
-
-@pytest.mark.parametrize("path", ["../x", "a/../../x", "/x", "a//x", "./x", "a/.", "..", "", "a\0b"])
-def test_key_that_cannot_be_a_file_is_refused_by_name(path: str) -> None:
-    with pytest.raises(RefusedError) as caught:
-        as_tree(objects("good", path))
-    assert f"s3://bucket/k/{path}: this key cannot be" in str(caught.value)
-
-
-@pytest.mark.parametrize("paths", [("a", "a/b"), ("a/b/c", "x", "a"), ("a/b", "a/b/c/d")])
-def test_key_that_is_also_a_folder_is_refused(paths: tuple[str, ...]) -> None:
-    with pytest.raises(RefusedError, match="is an object and also a folder"):
-        as_tree(objects(*paths))
-
-
-def test_two_keys_of_one_path_are_refused_but_one_key_twice_is_one_file() -> None:
-    tree = objects("train_old/a", "..a", "a.", "ä b")
-    assert as_tree([*tree, tree[0]]) == tree
-    with pytest.raises(RefusedError, match="has the same path 'train_old/a'"):
-        as_tree([*tree, replace(tree[0], key="elsewhere")])
-
-
-@pytest.mark.parametrize("count", [2, 3, 5, 40])
-def test_epoch_order_is_a_pure_shuffle_that_differs_from_epoch_to_epoch(count: int) -> None:
-    items = list(range(count))
-    orders = [epoch_order(items, 7, epoch) for epoch in range(6)]
-    assert all(sorted(order) == items for order in orders)
-    assert orders == [epoch_order(items, 7, epoch) for epoch in range(6)]
-    assert all(one != following for one, following in itertools.pairwise(orders))
-    if count == 40:
-        assert epoch_order(items, 7, 0) != epoch_order(items, 8, 0)
-        assert len({tuple(order) for order in orders}) == 6
-
-
-def test_epoch_order_of_nothing_is_nothing() -> None:
-    assert epoch_order([], 1, 5) == []
-
-
-@pytest.mark.parametrize(("items", "hosts"), [(10, 3), (2, 4), (0, 2), (5, 1)])
-def test_host_shares_cover_everything_once_and_evenly(items: int, hosts: int) -> None:
-    shares = [shard_of_host(range(items), index, hosts) for index in range(hosts)]
-    assert sorted(itertools.chain(*shares)) == list(range(items))
-    assert max(map(len, shares)) - min(map(len, shares)) <= 1
-
-
-def deliveries(channel: dict[str, Any], hosts: int) -> list[Delivery]:
-    names = tuple(f"algo-{number + 1}" for number in range(hosts))
-    store: Any = None  # selecting asks no store
-    return [Delivery(channel, name, names, Path("in"), Path("scratch"), store, {}) for name in names]
-
-
-def test_sharded_and_shuffled_hosts_get_other_objects_in_the_next_epoch() -> None:
-    channel = s3_channel("s3://bucket/", S3DataDistributionType="ShardedByS3Key") | {"ShuffleConfig": {"Seed": 3}}
-    epochs = [[one.select(range(20), epoch) for one in deliveries(channel, 2)] for epoch in range(2)]
-    assert all(sorted(first + second) == list(range(20)) for first, second in epochs)
-    assert set(epochs[0][0]) != set(epochs[1][0])
-
-
-def test_unsharded_hosts_get_everything_in_the_listing_order() -> None:
-    channel = s3_channel("s3://bucket/", S3DataDistributionType="FullyReplicated")
-    assert [one.select([3, 1, 2], epoch=4) for one in deliveries(channel, 2)] == [[3, 1, 2], [3, 1, 2]]

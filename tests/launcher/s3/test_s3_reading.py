@@ -45,12 +45,12 @@ def test_uri_names_bucket_and_key(uri: str, place: tuple[str, str]) -> None:
 @pytest.mark.parametrize(
     "uri", ["", "bucket/key", "s3:/b/k", "s3:///k", "S3://b/k", "gs://b/k", "https://s3.amazonaws.com"]
 )
-def test_what_is_no_s3_uri_is_refused(uri: str) -> None:
+def test_malformed_s3_uri_is_refused(uri: str) -> None:
     with pytest.raises(RefusedError, match="is no S3 URI"):
         parse_s3_uri(uri)
 
 
-def test_no_connection_is_explained() -> None:
+def test_refused_connection_names_endpoint_and_remedy() -> None:
     with pytest.raises(RefusedError, match=r"no connection .*AWS_ENDPOINT_URL"):
         list(read_object(connect("http://127.0.0.1:9"), Place("bucket", "a")))
 
@@ -98,7 +98,7 @@ def faulty_client() -> Iterator[Any]:
         thread.join()
 
 
-def test_broken_connection_is_taken_up_where_it_broke() -> None:
+def test_broken_connection_resumes_where_it_broke() -> None:
     with faulty_client() as client:
         assert b"".join(read_object(client, Place("bucket", "cut"))) == BODY
 

@@ -107,7 +107,7 @@ def names_of(answer: dict[str, Any]) -> list[str]:
     return sorted(names + [entry["Prefix"] for entry in answer.get("CommonPrefixes", ())], key=str.encode)
 
 
-def test_reading(s3: Endpoint) -> None:
+def test_get_and_head_return_content_and_headers(s3: Endpoint) -> None:
     s3.store("a/b.bin", BODY)
     s3.store("empty", b"")
     got = s3.client.get_object(Bucket=s3.bucket, Key="a/b.bin")
@@ -121,7 +121,7 @@ def test_reading(s3: Endpoint) -> None:
     assert s3.read("empty") == b""
 
 
-def test_what_is_not_there(s3: Endpoint) -> None:
+def test_missing_keys_and_buckets_are_404(s3: Endpoint) -> None:
     s3.store("a/b", BODY)
     assert s3.error_of("get_object", Key="missing") == ("NoSuchKey", 404)
     assert s3.error_of("get_object", Key="a") == ("NoSuchKey", 404), "a folder is no object"
@@ -150,7 +150,7 @@ def test_what_is_not_there(s3: Endpoint) -> None:
         ("bytes=4-100", b"456789"),
     ],
 )
-def test_ranges(s3: Endpoint, asked: str, expected: bytes) -> None:
+def test_ranges_return_their_bytes(s3: Endpoint, asked: str, expected: bytes) -> None:
     s3.store("k", BODY)
     got = s3.client.get_object(Bucket=s3.bucket, Key="k", Range=asked)
     assert got["Body"].read() == expected and got["ContentLength"] == len(expected)
@@ -161,7 +161,7 @@ def test_ranges(s3: Endpoint, asked: str, expected: bytes) -> None:
     assert head["ContentLength"] == len(expected)
 
 
-def test_ranges_that_cannot_be_had(s3: Endpoint) -> None:
+def test_unsatisfiable_ranges_are_refused(s3: Endpoint) -> None:
     s3.store("k", BODY)
     s3.store("empty", b"")
     for asked in ("bytes=10-", "bytes=10-20", "bytes=-0"):
@@ -171,7 +171,7 @@ def test_ranges_that_cannot_be_had(s3: Endpoint) -> None:
         assert s3.read("k", Range=asked) == BODY, asked
 
 
-def test_conditions(s3: Endpoint) -> None:
+def test_conditional_requests_follow_s3(s3: Endpoint) -> None:
     s3.store("k", BODY)
     head = s3.client.head_object(Bucket=s3.bucket, Key="k")
     tag, changed = head["ETag"], head["LastModified"]
@@ -186,10 +186,12 @@ def test_conditions(s3: Endpoint) -> None:
 
 
 @pytest.mark.parametrize("delimiter", ["", "/", "c"])
-def test_listing(s3: Endpoint, request: pytest.FixtureRequest, delimiter: str) -> None:
+def test_listing_returns_keys_and_prefixes_in_pages(
+    s3: Endpoint, request: pytest.FixtureRequest, delimiter: str
+) -> None:
     for key in KEYS:
         s3.store(key, key.encode())
-    # moto forgets keys between the pages of the first form where there is a delimiter.
+    # moto omits keys between the pages of the first form if there is a delimiter.
     first_form = [] if delimiter and "moto" in request.node.callspec.id else ["list_objects"]
     for prefix in ("", "a", "a/", "a/c", "a/c/", "é/", "nothing", "a/b/"):
         expected = expected_page(prefix, delimiter, "")
@@ -209,14 +211,14 @@ def test_listing(s3: Endpoint, request: pytest.FixtureRequest, delimiter: str) -
                 assert names_of(s3.client.list_objects(**asked, Marker=after)) == later, (prefix, after)
 
 
-def test_listing_nothing(s3: Endpoint) -> None:
+def test_listing_of_an_empty_prefix_is_empty(s3: Endpoint) -> None:
     s3.store("k", BODY)
     none = s3.client.list_objects_v2(Bucket=s3.bucket, MaxKeys=0)
     assert none["KeyCount"] == 0 and not none["IsTruncated"] and "Contents" not in none
 
 
 @pytest.mark.parametrize("key", ["a//b", "/a", "a/", "a/./b", "../a", "..", "a b+c%2F?#&é", "x" * 1024, "<&>'"])
-def test_keys_that_are_no_paths(s3: Endpoint, key: str) -> None:
+def test_keys_that_cannot_be_paths_are_stored(s3: Endpoint, key: str) -> None:
     s3.client.put_object(Bucket=s3.bucket, Key=key, Body=key.encode())
     assert s3.read(key) == key.encode()
     assert names_of(s3.client.list_objects_v2(Bucket=s3.bucket)) == [key]
@@ -224,7 +226,7 @@ def test_keys_that_are_no_paths(s3: Endpoint, key: str) -> None:
     assert s3.error_of("get_object", Key=key) == ("NoSuchKey", 404)
 
 
-def test_keys_that_are_objects_and_folders(s3: Endpoint) -> None:
+def test_key_may_be_object_and_folder(s3: Endpoint) -> None:
     for key in ("a", "a/b", "a/", "a/b/c"):
         s3.client.put_object(Bucket=s3.bucket, Key=key, Body=key.encode())
     assert names_of(s3.client.list_objects_v2(Bucket=s3.bucket)) == ["a", "a/", "a/b", "a/b/c"]
@@ -236,7 +238,7 @@ def test_keys_that_are_objects_and_folders(s3: Endpoint) -> None:
     assert s3.read("a/b") == b"again"
 
 
-def test_buckets(s3: Endpoint) -> None:
+def test_buckets_are_made_and_listed(s3: Endpoint) -> None:
     other = s3.bucket + "-2"
     s3.client.create_bucket(Bucket=other)
     s3.client.create_bucket(Bucket=other)

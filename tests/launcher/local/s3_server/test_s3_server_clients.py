@@ -74,7 +74,7 @@ def served(request: pytest.FixtureRequest, tmp_path: Path, credentials: None) ->
     yield Served(url, bucket)
 
 
-def test_connector_datasets(served: Served) -> None:
+def test_connector_datasets_read_all_objects(served: Served) -> None:
     iterable = S3IterableDataset.from_prefix(f"s3://{served.bucket}/a/", **served.where)
     assert [(entry.key, entry.read()) for entry in iterable] == BELOW_A
     dataset = S3MapDataset.from_prefix(f"s3://{served.bucket}/a/", **served.where)
@@ -85,7 +85,7 @@ def test_connector_datasets(served: Served) -> None:
     assert last.read(500) == OBJECTS["a/é/😀"][1000:1500]
 
 
-def test_connector_in_workers(served: Served) -> None:
+def test_connector_reads_in_workers(served: Served) -> None:
     dataset = S3IterableDataset.from_prefix(
         f"s3://{served.bucket}/a/",
         **served.where,
@@ -97,7 +97,7 @@ def test_connector_in_workers(served: Served) -> None:
 
 
 @pytest.mark.parametrize("count", [10, 3_000_000])  # one part, and two
-def test_connector_checkpoint(served: Served, count: int) -> None:
+def test_connector_checkpoint_is_read_back(served: Served, count: int) -> None:
     checkpoint = S3Checkpoint(**served.where)
     uri = f"s3://{served.bucket}/checkpoints/epoch-1.pt"
     for value in (1.0, 2.0):  # the second time over the first
@@ -145,7 +145,7 @@ def mounted(line: list[str], point: Path) -> Iterator[None]:
             subprocess.run([shutil.which("fusermount3") or "fusermount", "-uz", str(point)], check=True)
 
 
-def test_rclone_mounts(served: Served, tmp_path: Path, fuse: None) -> None:
+def test_rclone_mount_shows_the_objects(served: Served, tmp_path: Path, fuse: None) -> None:
     point = tmp_path / "mount"
     with mounted(rclone(served, tmp_path, "mount", "a", str(point), "--read-only"), point):
         found = {f"a/{path.relative_to(point)}": path.read_bytes() for path in point.rglob("*") if path.is_file()}

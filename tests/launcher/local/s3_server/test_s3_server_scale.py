@@ -47,7 +47,7 @@ def connect(url: str) -> Any:
 
 @contextmanager
 def server_process(root: Path) -> Iterator[tuple[str, Any]]:
-    """A server alone in its process: its endpoint, and a function that tells its greatest memory so far, in bytes."""
+    """A server in its own process: its endpoint, and a function that returns its peak memory in bytes."""
     command = [sys.executable, "-c", SERVER, str(root / "s3"), str(root / "overlay")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
         assert process.stdin is not None and process.stdout is not None
@@ -61,7 +61,7 @@ def server_process(root: Path) -> Iterator[tuple[str, Any]]:
         assert process.wait(20) == 0
 
 
-def test_large_objects_in_flat_memory(tmp_path: Path) -> None:
+def test_large_objects_need_constant_memory(tmp_path: Path) -> None:
     bucket = tmp_path / "s3/bucket"
     bucket.mkdir(parents=True)
     with (bucket / "big").open("wb") as file:
@@ -90,7 +90,7 @@ def test_large_objects_in_flat_memory(tmp_path: Path) -> None:
             assert file.read(12) == b"near the end"
 
 
-def test_a_large_folder_is_read_once_and_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_folder_is_read_once_for_all_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bucket = tmp_path / "s3/bucket"
     for folder in ("a", "b", "b/c", "d"):
         (bucket / folder).mkdir(parents=True)
@@ -112,7 +112,7 @@ def test_a_large_folder_is_read_once_and_alone(tmp_path: Path, monkeypatch: pyte
         assert scanned == ["b", "b/c"]
 
 
-def test_a_listing_is_never_stale(tmp_path: Path) -> None:
+def test_listing_shows_changes_immediately(tmp_path: Path) -> None:
     folder = tmp_path / "s3/bucket"
     folder.mkdir(parents=True)
     store = Store(tmp_path / "s3", tmp_path / "overlay")
@@ -123,7 +123,7 @@ def test_a_listing_is_never_stale(tmp_path: Path) -> None:
         assert len(list(store.keys("bucket", "", ""))) == number + 1
 
 
-def test_names_that_cannot_be_keys_are_left_out_and_reported(tmp_path: Path) -> None:
+def test_names_that_cannot_be_keys_are_skipped_and_reported(tmp_path: Path) -> None:
     folder = tmp_path / "s3/bucket"
     folder.mkdir(parents=True)
     (folder / "a").touch()
@@ -140,7 +140,7 @@ def test_names_that_cannot_be_keys_are_left_out_and_reported(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_pages_are_those_of_the_sorted_keys(tmp_path: Path, seed: int) -> None:
+def test_pages_equal_the_sorted_keys(tmp_path: Path, seed: int) -> None:
     """Random objects in data folder, overlay and beside it, some deleted; pages worked out from the sorted keys."""
     choose = random.Random(seed)
     store = Store(tmp_path / "s3", tmp_path / "overlay")

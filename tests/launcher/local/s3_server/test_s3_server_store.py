@@ -88,7 +88,7 @@ def tree(root: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-def test_data_is_never_changed_and_writes_lie_in_the_overlay(local: Local) -> None:
+def test_writes_go_to_the_overlay_and_never_change_the_data(local: Local) -> None:
     (local.objects / "train").mkdir()
     for name in ("1", "2", "3"):
         (local.objects / "train" / name).write_bytes(b"data")
@@ -109,7 +109,7 @@ def test_data_is_never_changed_and_writes_lie_in_the_overlay(local: Local) -> No
     assert not (local.overlay / BUCKET / "out").exists(), "empty folders go with their last object"
 
 
-def test_a_new_server_knows_what_the_last_one_did(local: Local) -> None:
+def test_new_server_on_an_overlay_keeps_earlier_changes(local: Local) -> None:
     (local.objects / "gone").write_bytes(b"data")
     tag = local.put("a", b"1", Metadata={"k": "v"})
     local.put("a/b", b"2")
@@ -133,7 +133,7 @@ def test_a_new_server_knows_what_the_last_one_did(local: Local) -> None:
     assert head["ETag"] != tag and head["Metadata"] == {} and local.get("a") == b"changed by hand"
 
 
-def test_a_served_etag_follows_the_file_and_is_no_md5(local: Local) -> None:
+def test_etag_of_a_data_file_changes_with_it_and_is_not_an_md5(local: Local) -> None:
     path = local.objects / "k"
     path.write_bytes(b"one")
     tags = [local.client.head_object(Bucket=BUCKET, Key="k")["ETag"] for _ in range(2)]
@@ -145,7 +145,7 @@ def test_a_served_etag_follows_the_file_and_is_no_md5(local: Local) -> None:
 @pytest.mark.parametrize(
     "path", ["/bucket/../secret", "/bucket/%2e%2e/secret", "/bucket/a/..%2f..%2fsecret", "/../secret"]
 )
-def test_no_request_leaves_its_bucket(local: Local, path: str) -> None:
+def test_no_request_reads_outside_its_bucket(local: Local, path: str) -> None:
     for folder in (local.data, local.data.parent, local.overlay):
         folder.mkdir(exist_ok=True)
         (folder / "secret").write_bytes(b"secret")
@@ -159,7 +159,7 @@ def test_no_request_leaves_its_bucket(local: Local, path: str) -> None:
     assert local.send("GET", "/.s3/changes.jsonl")[0] == 404
 
 
-def test_links_are_read_through_and_never_written_through(local: Local, tmp_path: Path) -> None:
+def test_links_are_followed_for_reading_only(local: Local, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "x").write_bytes(b"linked")
@@ -177,7 +177,7 @@ def test_links_are_read_through_and_never_written_through(local: Local, tmp_path
     assert tree(elsewhere) == {"x": b"linked"}
 
 
-def test_what_is_no_file_is_no_object(local: Local) -> None:
+def test_fifos_folders_and_undecodable_names_are_not_objects(local: Local) -> None:
     os.mkfifo(local.objects / "fifo")
     (local.objects / "empty-folder").mkdir()
     (local.objects / "a").write_bytes(b"a")
@@ -186,7 +186,7 @@ def test_what_is_no_file_is_no_object(local: Local) -> None:
     assert "CommonPrefixes" not in local.client.list_objects_v2(Bucket=BUCKET, Delimiter="/")
 
 
-def test_a_cut_upload_leaves_nothing(local: Local) -> None:
+def test_truncated_upload_leaves_nothing(local: Local) -> None:
     for start in (b"Content-Length: 100000\r\n\r\nxyz", b"Transfer-Encoding: chunked\r\n\r\n400\r\nxyz"):
         with socket.create_connection(urlsplit(local.url).netloc.split(":")) as connection:
             connection.sendall(b"PUT /bucket/k HTTP/1.1\r\nHost: x\r\n" + start)
@@ -197,7 +197,7 @@ def test_a_cut_upload_leaves_nothing(local: Local) -> None:
     assert local.get("k") is None and tree(local.overlay) == {}
 
 
-def test_requests_it_does_not_speak(local: Local) -> None:
+def test_unsupported_requests_are_refused(local: Local) -> None:
     (local.objects / "k").write_bytes(b"k")
     connection = http.client.HTTPConnection(urlsplit(local.url).netloc, timeout=20)
     for method, path, body, expected in (
@@ -220,7 +220,7 @@ def test_requests_it_does_not_speak(local: Local) -> None:
     connection.close()
 
 
-def test_many_clients_at_once(local: Local) -> None:
+def test_concurrent_clients_get_their_own_objects(local: Local) -> None:
     def work(number: int) -> bool:
         body = str(number).encode() * 5000
         local.put(f"{number % 7}/{number:03d}", body)
@@ -234,7 +234,7 @@ def test_many_clients_at_once(local: Local) -> None:
     assert local.keys() == sorted([*(f"{number % 7}/{number:03d}" for number in range(200)), "shared"])
 
 
-def test_it_ends_without_a_trace(local: Local) -> None:
+def test_server_ends_without_threads_or_files(local: Local) -> None:
     idle = socket.create_connection(urlsplit(local.url).netloc.split(":"))
     local.get("k")
     local.stop()
@@ -244,7 +244,7 @@ def test_it_ends_without_a_trace(local: Local) -> None:
     assert not local.overlay.exists()
 
 
-def test_a_file_that_shrinks_while_it_is_sent_is_an_error(local: Local) -> None:
+def test_file_that_shrinks_while_it_is_sent_is_an_error(local: Local) -> None:
     path = local.objects / "k"
     with path.open("wb") as file:
         file.truncate(64 << 20)

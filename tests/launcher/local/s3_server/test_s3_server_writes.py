@@ -81,7 +81,7 @@ def s3(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
         yield Target(client, url, bucket, moto)
 
 
-def test_putting_keeps_what_was_said(s3: Target) -> None:
+def test_put_keeps_headers_and_metadata(s3: Target) -> None:
     said = {"Metadata": {"mtime": "12.5"}, "ContentType": "text/plain", "CacheControl": "no-cache"}
     put = s3.client.put_object(Bucket=s3.bucket, Key="a/b", Body=BODY, ContentEncoding="gzip", **said)
     head = s3.client.head_object(Bucket=s3.bucket, Key="a/b")
@@ -107,7 +107,7 @@ def send(
 @pytest.mark.parametrize("size", [0, 10, 200_000])
 @pytest.mark.parametrize("signed", [True, False])
 @pytest.mark.parametrize("twice", [True, False])  # HTTP's own chunks around them
-def test_aws_chunked_bodies(s3: Target, size: int, signed: bool, twice: bool) -> None:
+def test_aws_chunked_bodies_are_decoded(s3: Target, size: int, signed: bool, twice: bool) -> None:
     content = bytes(itertools.islice(itertools.cycle(range(251)), size))
     signature = ";chunk-signature=" + "0" * 64 if signed else ""
     pieces = [content[start : start + 65536] for start in range(0, size, 65536)]
@@ -125,7 +125,7 @@ def test_aws_chunked_bodies(s3: Target, size: int, signed: bool, twice: bool) ->
     assert "ContentEncoding" not in s3.client.head_object(Bucket=s3.bucket, Key="k")
 
 
-def test_multipart(s3: Target) -> None:
+def test_multipart_upload_makes_one_object(s3: Target) -> None:
     name = {"Bucket": s3.bucket, "Key": "a/big"}
     upload = {**name, "UploadId": s3.client.create_multipart_upload(**name, Metadata={"k": "v"})["UploadId"]}
     bodies = {1: os.urandom(PART), 2: os.urandom(PART + 7), 4: b"the end"}
@@ -160,7 +160,7 @@ def test_multipart(s3: Target) -> None:
     assert "Uploads" not in s3.client.list_multipart_uploads(Bucket=s3.bucket)
 
 
-def test_multipart_aborted_and_unknown(s3: Target) -> None:
+def test_aborted_and_unknown_uploads_are_refused(s3: Target) -> None:
     name = {"Bucket": s3.bucket, "Key": "k"}
     upload = {**name, "UploadId": s3.client.create_multipart_upload(**name)["UploadId"]}
     s3.client.upload_part(**upload, PartNumber=1, Body=BODY)
@@ -176,14 +176,14 @@ def test_multipart_aborted_and_unknown(s3: Target) -> None:
         assert s3.error_of(operation, **upload, **more) == ("NoSuchUpload", 404), operation
 
 
-def test_boto3_transfers(s3: Target, tmp_path: Path) -> None:
+def test_boto3_transfers_are_read_back(s3: Target, tmp_path: Path) -> None:
     content = os.urandom(2 * 8 * 1024 * 1024 + 5)  # three parts of its own choosing
     s3.client.upload_fileobj(io.BytesIO(content), s3.bucket, "up")
     s3.client.download_file(s3.bucket, "up", str(tmp_path / "down"))
     assert (tmp_path / "down").read_bytes() == content
 
 
-def test_copying(s3: Target) -> None:
+def test_copy_keeps_or_replaces_metadata(s3: Target) -> None:
     s3.client.put_object(Bucket=s3.bucket, Key="from é", Body=BODY, Metadata={"k": "v"}, ContentType="text/plain")
     s3.put("big", bytes(PART) + BODY)
     for key, more, metadata in (("to", {}, {"k": "v"}), ("new", {"Metadata": {"n": "w"}}, {"n": "w"})):
@@ -205,7 +205,7 @@ def test_copying(s3: Target) -> None:
     assert s3.error_of("copy_object", Key="x", CopySource=missing) == ("NoSuchKey", 404)
 
 
-def test_deleting(s3: Target) -> None:
+def test_deleted_objects_are_gone(s3: Target) -> None:
     for key in ("a/1", "a/2", "a/3", "é&<"):
         s3.put(key, BODY)
     s3.client.delete_object(Bucket=s3.bucket, Key="a/1")

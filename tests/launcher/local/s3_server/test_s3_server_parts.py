@@ -1,0 +1,166 @@
+"""Objects that the embedded S3 server makes of parts."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import threading
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from launcher.local.s3_server import serve
+
+BODY = b"0123456789"
+
+
+PART = 5 * 1024 * 1024
+
+
+NAME = {"Bucket": "bucket", "Key": "key"}
+
+
+@pytest.fixture
+def endpoint(tmp_path: Path) -> Iterator[str]:
+    (tmp_path / "s3" / "data").mkdir(parents=True)
+    with serve(tmp_path / "s3", tmp_path / "overlay") as url:
+        yield url
+
+
+@pytest.fixture
+def s3(endpoint: str) -> Iterator[Any]:
+    config = Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 1})
+    secret = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
+    client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", config=config, **secret)
+    client.create_bucket(Bucket="bucket")
+    yield client
+    client.close()
+
+
+def refusal(operation: Any, **arguments: Any) -> str:
+    with pytest.raises(ClientError) as caught:
+        operation(**arguments)
+    code: str = caught.value.response["Error"]["Code"]
+    return code
+
+
+def text(digest: bytes) -> str:
+    return base64.b64encode(digest).decode()
+
+
+def upload_parts(s3: Any, bodies: dict[int, bytes], **create: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """An upload with its parts sent in the order of `bodies`, and the parts as CompleteMultipartUpload names them."""
+    upload = {**NAME, "UploadId": s3.create_multipart_upload(**NAME, **create)["UploadId"]}
+    named = []
+    for number, body in bodies.items():
+        algorithm = {"ChecksumAlgorithm": create["ChecksumAlgorithm"]} if "ChecksumAlgorithm" in create else {}
+        sent = s3.upload_part(**upload, PartNumber=number, Body=body, **algorithm)
+        kept = {name: value for name, value in sent.items() if name.startswith(("ETag", "Checksum"))}
+        named.append({"PartNumber": number, **kept})
+    return upload, sorted(named, key=lambda part: part["PartNumber"])
+
+
+def complete(s3: Any, upload: dict[str, Any], named: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    done: dict[str, Any] = s3.complete_multipart_upload(**upload, MultipartUpload={"Parts": named}, **more)
+    return done
+
+
+@pytest.mark.parametrize("order", [(1, 2, 3), (3, 1, 2), (2, 3, 1)], ids=str)
+def test_parts_in_any_order_make_one_object(s3: Any, order: tuple[int, ...], tmp_path: Path) -> None:
+    """The first part to arrive decides where the others go; a smaller last part must not displace them."""
+    bodies = {1: os.urandom(PART), 2: os.urandom(PART), 3: os.urandom(1000)}
+    upload, named = upload_parts(s3, {number: bodies[number] for number in order})
+    complete(s3, upload, named)
+    assert s3.get_object(**NAME)["Body"].read() == bodies[1] + bodies[2] + bodies[3]
+    assert not any((tmp_path / "overlay" / ".s3" / "incoming").iterdir()), "parts are removed"
+
+
+@pytest.mark.parametrize("sizes", [(PART, PART + 1, 5), (PART + 5, PART, 5), (PART, PART, PART + 7)], ids=str)
+def test_parts_of_different_sizes_make_one_object(s3: Any, sizes: tuple[int, ...]) -> None:
+    bodies = {number: os.urandom(size) for number, size in enumerate(sizes, 1)}
+    upload, named = upload_parts(s3, bodies)
+    complete(s3, upload, named)
+    assert s3.get_object(**NAME)["Body"].read() == b"".join(bodies.values())
+
+
+def test_part_sent_again_replaces_the_first(s3: Any) -> None:
+    upload, _ = upload_parts(s3, {1: os.urandom(PART), 2: b"wrong"})
+    bodies = {2: b"right", 1: os.urandom(PART + 1)}
+    named = [
+        {"PartNumber": number, "ETag": s3.upload_part(**upload, PartNumber=number, Body=body)["ETag"]}
+        for number, body in bodies.items()
+    ]
+    complete(s3, upload, named[::-1])
+    assert s3.get_object(**NAME)["Body"].read() == bodies[1] + bodies[2]
+
+
+def test_damaged_part_leaves_the_others_whole(s3: Any) -> None:
+    upload, named = upload_parts(s3, {1: bytes(PART)})
+    part = {**upload, "PartNumber": 2}
+    assert refusal(s3.upload_part, **part, Body=b"damaged", ChecksumCRC32="AAAAAA==") == "BadDigest"
+    named.append({"PartNumber": 2, "ETag": s3.upload_part(**part, Body=b"end")["ETag"]})
+    complete(s3, upload, named)
+    assert s3.get_object(**NAME)["Body"].read() == bytes(PART) + b"end"
+
+
+def test_completing_again_returns_the_same_object(s3: Any) -> None:
+    upload, named = upload_parts(s3, {1: bytes(PART), 2: BODY})
+    answers: list[str] = []
+    threads = [threading.Thread(target=lambda: answers.append(complete(s3, upload, named)["ETag"])) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(answers) == 4 and set(answers) == {s3.head_object(**NAME)["ETag"]}
+    assert refusal(s3.list_parts, **upload) == "NoSuchUpload"
+
+
+def test_refused_completion_keeps_the_upload(s3: Any) -> None:
+    s3.put_object(**NAME, Body=BODY)
+    upload, named = upload_parts(s3, {1: bytes(PART), 2: BODY})
+    wrong = [{**named[0], "ETag": "0" * 32}, named[1]]
+    assert refusal(s3.complete_multipart_upload, **upload, MultipartUpload={"Parts": wrong}) == "InvalidPart"
+    condition = {"MultipartUpload": {"Parts": named}, "IfNoneMatch": "*"}
+    assert refusal(s3.complete_multipart_upload, **upload, **condition) == "PreconditionFailed"
+    complete(s3, upload, named)
+    assert s3.get_object(**NAME)["Body"].read() == bytes(PART) + BODY
+
+
+@pytest.mark.parametrize(
+    ("create", "expected"),
+    [
+        ({"ChecksumAlgorithm": "SHA256"}, "COMPOSITE"),
+        ({"ChecksumAlgorithm": "CRC32"}, "COMPOSITE"),
+        ({"ChecksumAlgorithm": "CRC32", "ChecksumType": "FULL_OBJECT"}, "FULL_OBJECT"),
+    ],
+)
+def test_checksum_of_an_object_of_parts_matches_s3(s3: Any, create: dict[str, str], expected: str) -> None:
+    bodies = {1: os.urandom(PART), 2: BODY}
+    whole = b"".join(bodies.values())
+    upload, named = upload_parts(s3, bodies, **create)
+    done = complete(s3, upload, named)
+    member = "Checksum" + create["ChecksumAlgorithm"]
+    if expected == "FULL_OBJECT":
+        assert done[member] == text(zlib.crc32(whole).to_bytes(4, "big"))
+    elif member == "ChecksumSHA256":
+        digests = b"".join(hashlib.sha256(body).digest() for body in bodies.values())
+        assert done[member] == text(hashlib.sha256(digests).digest()) + "-2"
+    head = s3.head_object(**NAME, ChecksumMode="ENABLED")
+    assert head[member] == done[member] and head["ChecksumType"] == expected
+    assert s3.get_object(**NAME)["Body"].read() == whole
+
+
+def test_part_number_returns_that_part(s3: Any) -> None:
+    bodies = {1: os.urandom(PART), 2: os.urandom(PART + 3), 3: BODY}
+    complete(s3, *upload_parts(s3, bodies))
+    for number, body in bodies.items():
+        got = s3.get_object(**NAME, PartNumber=number)
+        assert got["Body"].read() == body and got["PartsCount"] == 3
+    assert refusal(s3.get_object, **NAME, PartNumber=4) == "InvalidPartNumber"

@@ -1,0 +1,160 @@
+"""The output of local runs: lines, progress bars, failures, metrics and JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from local_jobs import command, launch, namespaces, result, write_job
+
+
+def test_progress_bar_is_logged_in_its_last_state_only(here: Path) -> None:
+    script = """
+import sys
+for percent in range(0, 101, 10):
+    print(f"\\r{percent}%", end="", flush=True)
+print()
+for size in range(300):  # longer than a line that is kept
+    sys.stdout.write("\\r" + str(size) * 5000)
+print("\\rno line break", end="")
+"""
+    write_job(here, script)
+    assert re.findall(r"algo-1 \| (.*)", launch(here)) == ["100%", "no line break"]
+    assert (here / ".launch/job/algo-1.log").read_text() == "100%\nno line break\n"
+
+
+def test_stdout_lines_are_not_joined_to_a_progress_bar_on_stderr(here: Path) -> None:
+    script = """
+import sys
+for epoch in range(40):
+    sys.stderr.write("\\r50%\\r100%")
+    sys.stderr.flush()
+    sys.stderr.write("\\n")
+    print("epoch", epoch, flush=True)
+"""
+    write_job(here, script)
+    lines = re.findall(r"algo-1 \| (.*)", launch(here))
+    assert [line for line in lines if line != "100%"] == [f"epoch {epoch}" for epoch in range(40)]
+    assert lines.count("100%") == 40
+    assert sorted((here / ".launch/job/algo-1.log").read_text().splitlines()) == sorted(lines)
+
+
+def test_terminal_shows_all_states_of_a_progress_bar_and_all_lines(here: Path) -> None:
+    script = """
+import os, time
+print("first")
+print("\\r10%\\r50%", end="", flush=True)
+while not os.path.exists("GO"):
+    time.sleep(0.01)
+print("\\r100%")
+for number in range(20_000): print("line", number)
+"""
+    write_job(here, script.replace("GO", str(here / "go")))
+    ours, theirs = pty.openpty()
+    shown = b""
+    environ = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
+    with subprocess.Popen(command(), cwd=here, stdin=theirs, stdout=theirs, stderr=theirs, env=environ):
+        os.close(theirs)
+        with suppress(OSError):  # the terminal has gone
+            while chunk := os.read(ours, 65536):
+                shown += chunk
+                if b"50%" in shown:
+                    (here / "go").touch()
+    os.close(ours)
+    said = re.sub(r"\x1b\[[0-9;]*m", "", shown.decode())
+    lines = re.findall(r"algo-1 \| ([^\r]*)\r\n", said)
+    assert lines == ["first", "100%", *(f"line {number}" for number in range(20_000))]
+
+
+def test_failure_file_becomes_the_failure_reason(here: Path) -> None:
+    write_job(here, "raise ValueError('no such column: label')")
+    output = launch(here, code=4)
+    assert result(here)["TrainingJobStatus"] == "Failed"
+    assert result(here)["FailureReason"].startswith("ValueError: no such column: label")
+    assert "no such column" in output
+    assert not (here / ".launch/job/s3/bucket/out/job/output/model.tar.gz").exists()
+
+
+def test_failure_is_printed_once_with_its_likely_cause(here: Path) -> None:
+    write_job(here, "import no_such_module_of_ours")
+    output = launch(here, code=4)
+    assert output.count("Traceback (most recent call last)") == 1
+    assert "  reason   ModuleNotFoundError: No module named 'no_such_module_of_ours'\n" in output
+    assert (
+        "  likely   the image has no module no_such_module_of_ours, and neither has the code [missing-module]\n"
+        in output
+    )
+    assert "  remedy   name its package in code.requirements" in output
+    assert "Traceback" in result(here)["FailureReason"]
+    assert result(here)["LikelyCause"]["Code"] == "missing-module"
+
+
+@pytest.mark.parametrize("options", [[], ["--no-namespaces"]])
+def test_pipe_opened_as_a_folder_gets_a_hint(options: list[str], here: Path) -> None:
+    if not options:
+        namespaces()
+    overlay = "channels: {train: {s3_uri: s3://bucket/train/, input_mode: Pipe, content_type: text/csv}}"
+    write_job(here, "import os\nos.listdir(os.environ['SM_CHANNEL_TRAIN'])", overlay)
+    output = launch(here, *options, code=4)
+    assert (
+        "  likely   the channel train is a Pipe: it has no folder /opt/ml/input/data/train [pipe-as-folder]\n" in output
+    )
+    assert "read /opt/ml/input/data/train_0 as one stream" in output
+
+
+def test_temporary_files_of_a_failed_job_are_removed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(here / "tmp"))
+    # torchrun's own folder, torchelastic_*, and one of the script's.
+    write_job(here, "import tempfile\nprint('made', tempfile.mkdtemp())\nraise ValueError", code=", launcher: torchrun")
+    assert f"algo-1 | made {here}/tmp/launch-" in launch(here, code=4)
+    assert list((here / "tmp").iterdir()) == []
+
+
+def test_one_failed_host_ends_the_others(here: Path) -> None:
+    script = "import os, sys, time\nif os.environ['SM_CURRENT_HOST'] == 'algo-2': sys.exit(7)\ntime.sleep(100)"
+    overlay = "resource_config: {instance_type: ml.m5.large, instance_count: 2, volume_size_in_gb: 9}"
+    write_job(here, script, overlay)
+    begun = time.monotonic()
+    launch(here, code=4)
+    assert time.monotonic() - begun < 60
+    assert "exit code 7" in result(here)["FailureReason"] or "7" in result(here)["FailureReason"]
+
+
+def test_job_does_not_inherit_the_users_environment(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_SECRET_TOKEN", "hush")
+    write_job(here, "import os\nprint(sorted(os.environ))", "environment: {SAID: 'yes'}")
+    output = launch(here)
+    assert "'SAID'" in output
+    assert "MY_SECRET_TOKEN" not in output
+
+
+def test_json_option_prints_only_json_to_stdout(here: Path) -> None:
+    write_job(here, "print('hello')")
+    done = subprocess.run(command("--json"), cwd=here, capture_output=True, text=True, check=True, timeout=100)
+    assert json.loads(done.stdout)["TrainingJobStatus"] == "Completed"
+    assert "algo-1 | hello" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "regex", ["'loss=([0-9'", "'loss=([0-9]+)?'", "'loss'"], ids=["not a regex", "no group", "no number"]
+)
+def test_malformed_metric_does_not_stop_the_job(here: Path, regex: str) -> None:
+    write_job(here, "print('loss=\\n' * 100_000)", f"metric_definitions: [{{name: loss, regex: {regex}}}]")
+    launch(here)
+    assert result(here)["Metrics"] == {}
+
+
+def test_closed_stdout_does_not_stop_the_job(here: Path) -> None:
+    write_job(here, "for _ in range(100_000): print('line')")
+    words = " ".join(command())
+    subprocess.run(["bash", "-c", f"{words} | head -1"], cwd=here, check=True, capture_output=True, timeout=100)
+    assert result(here)["TrainingJobStatus"] == "Completed"

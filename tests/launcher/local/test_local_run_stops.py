@@ -1,0 +1,124 @@
+"""Ends of local runs: time limit, Ctrl-C, signals, and a launcher that is killed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from local_jobs import assert_nothing_is_left, command, launch, processes_of, result, write_job
+
+
+def test_time_limit_sends_sigterm(here: Path) -> None:
+    script = (
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *a: (print('saving'), sys.exit(0)))\n"
+        "print('ready', flush=True)\ntime.sleep(60)"
+    )
+    write_job(here, script, "stopping_condition: {max_runtime_in_seconds: 3}")
+    output = launch(here, code=5)
+    assert "saving" in output
+    assert result(here)["TrainingJobStatus"] == "Stopped"
+
+
+@pytest.mark.parametrize("options", [[], ["--no-namespaces"]])
+def test_ctrl_c_stops_the_run_and_leaves_nothing(here: Path, options: list[str]) -> None:
+    script = (
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *a: (print('saving'), sys.exit(0)))\n"
+        "print('ready', flush=True)\ntime.sleep(60)"
+    )
+    channels = (
+        "channels: {train: {s3_uri: s3://bucket/train/, input_mode: Pipe},"
+        " v: {s3_uri: s3://bucket/train/, input_mode: FastFile}}"
+    )
+    write_job(here, script, channels)
+    with subprocess.Popen(
+        command(*options), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if "ready" in line:
+                process.send_signal(signal.SIGINT)
+        process.wait(timeout=60)
+    assert process.returncode == 130, lines
+    assert any("saving" in line for line in lines)
+    assert result(here)["TrainingJobStatus"] == "Stopped"
+    assert_nothing_is_left(here)
+
+
+@pytest.mark.parametrize("options", [[], ["--no-namespaces"]])
+def test_second_ctrl_c_kills_the_job(here: Path, options: list[str]) -> None:
+    script = (
+        "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('ready', flush=True)\ntime.sleep(60)"
+    )
+    write_job(here, script)
+    with subprocess.Popen(
+        command(*options), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "ready" in line or "Ctrl-C again kills" in line:
+                process.send_signal(signal.SIGINT)
+        process.wait(timeout=60)
+    assert process.returncode == 130
+    assert_nothing_is_left(here)
+
+
+def test_killed_launcher_leaves_no_process_and_no_mount(here: Path, fuse: None) -> None:
+    # A file that is open in the mount is closed in the moment in which the mount shall go.
+    write_job(
+        here,
+        "import os, time\nopened = open(os.environ['SM_CHANNEL_TRAIN'] + '/0.txt')\nprint('ready', flush=True)\ntime.sleep(60)",
+        "channels: {train: {s3_uri: s3://bucket/train/, input_mode: FastFile}}",
+    )
+    with subprocess.Popen(command(), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "ready" in line:
+                process.kill()
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and (processes_of(here) or str(here) in Path("/proc/self/mounts").read_text()):
+        time.sleep(0.1)
+    assert_nothing_is_left(here)
+
+
+def test_run_of_the_same_name_is_refused(here: Path) -> None:
+    write_job(here, "print('done')")
+    launch(here)
+    before = (here / ".launch/job/algo-1.log").stat()
+    assert "holds an earlier run of this name" in launch(here, code=3)
+    assert (here / ".launch/job/algo-1.log").stat() == before
+
+
+def test_stop_immediately_after_the_start_ends_the_job(here: Path) -> None:
+    write_job(here, "import time\ntime.sleep(60)")
+    begun = time.monotonic()
+    with subprocess.Popen(command(), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        while not (here / ".launch/job/algo-1.log").exists():  # made as the host is started
+            assert process.poll() is None
+            time.sleep(0.001)
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=60)
+    assert process.returncode == 130
+    assert time.monotonic() - begun < 30
+    assert_nothing_is_left(here)
+
+
+def test_sigterm_stops_and_an_ignored_sighup_stays_ignored(here: Path) -> None:
+    script = "import time\nprint('ready', flush=True)\ntime.sleep(2)"
+    for number, ignored, code in ((signal.SIGTERM, False, 5), (signal.SIGHUP, True, 0)):
+        write_job(here, script)
+        words = command("--name", number.name)
+        ignore = (lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) if ignored else None
+        with subprocess.Popen(words, cwd=here, stdout=subprocess.PIPE, text=True, preexec_fn=ignore) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if "ready" in line:
+                    process.send_signal(number)
+        assert process.returncode == code

@@ -1,0 +1,149 @@
+"""FastFile mode: live mounts, copies when no mount is possible, and URIs that are refused."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from deliveries import FILES, Deliver, deliveries, leftovers, read_files
+from launcher.errors import RefusedError
+from launcher.local.data.stores import s3_client
+from launcher.local.providers import mounted, provide
+from launcher.local.providers.fuse_keeper import is_mounted
+
+# A script with mount-s3's command line that runs rclone, since no package index has mount-s3.
+MOUNT_S3 = """#!/bin/sh
+while [ $# -gt 2 ]; do
+    case $1 in --prefix) prefix=$2; shift ;; --endpoint-url) url=$2; shift ;; --region) region=$2; shift ;; esac
+    shift
+done
+RCLONE_CONFIG=/dev/null RCLONE_S3_ENV_AUTH=true RCLONE_S3_ENDPOINT=$url RCLONE_S3_REGION=$region \\
+    exec rclone mount --read-only ":s3:$1/$prefix" "$2"
+"""
+
+
+@pytest.fixture
+def deliver(tmp_path: Path) -> Iterator[Deliver]:
+    with deliveries(tmp_path) as make:
+        yield make
+
+
+@pytest.mark.usefixtures("fuse")
+def test_mount_is_lazy_and_read_only_and_visible_in_a_namespace(deliver: Deliver) -> None:
+    warnings: list[str] = []
+    delivery = deliver("FastFile", on_warning=warnings.append)
+    with provide(delivery):
+        assert is_mounted(delivery.directory.resolve())
+        with pytest.raises(OSError, match="Read-only"):
+            (delivery.directory / "new").touch()
+        # Written behind its back into a file that was never opened: a copy would show the old content.
+        s3_client(delivery.store.environ).put_object(Bucket="bucket", Key="train/a.txt", Body=b"newer")
+        command = ["unshare", "-Urm", "cat", str(delivery.directory / "a.txt")]
+        inside = subprocess.run(command, capture_output=True, check=False)
+        assert inside.stdout == b"newer" or inside.stderr.startswith(b"unshare: ")  # a machine without namespaces
+    assert not is_mounted(delivery.directory.resolve())
+    assert warnings == []
+
+
+@pytest.mark.usefixtures("fuse")
+def test_mount_ends_even_while_a_file_in_it_is_open(deliver: Deliver) -> None:
+    delivery = deliver("FastFile")
+    with provide(delivery):
+        opened = os.open(delivery.directory / "a.txt", os.O_RDONLY)
+    assert leftovers(delivery) == []
+    with pytest.raises(OSError, match="not connected"):
+        os.close(opened)
+
+
+@pytest.mark.usefixtures("fuse")
+def test_mount_of_a_dead_program_fails_to_read_and_is_removed(deliver: Deliver) -> None:
+    delivery = deliver("FastFile")
+    with provide(delivery):
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(FileNotFoundError, ProcessLookupError):
+                words = (process / "cmdline").read_bytes().split(b"\0")
+                if words[0].endswith(b"rclone") and os.fsencode(delivery.directory.resolve()) in words:
+                    os.kill(int(process.name), signal.SIGKILL)
+        with pytest.raises(OSError, match=r"not connected|connection abort|Input/output error"):
+            while True:  # until the kernel knows it
+                list(delivery.directory.iterdir())
+    assert leftovers(delivery) == []
+
+
+def test_fast_file_without_a_tool_is_a_copy_and_warns_what_to_install(deliver: Deliver) -> None:
+    warnings: list[str] = []
+    delivery = deliver("FastFile", on_warning=warnings.append)
+    with mounted.provide(delivery, which=lambda name: None):
+        assert read_files(delivery.directory) == FILES
+        assert not is_mounted(delivery.directory.resolve())
+    assert len(warnings) == 1
+    assert "FastFile is a copy here" in warnings[0]
+    assert "apt-get install fuse3 rclone" in warnings[0]
+    assert leftovers(delivery) == []
+
+
+@pytest.mark.usefixtures("fuse")
+def test_failing_tool_is_replaced_by_a_copy_and_quoted(deliver: Deliver, tmp_path: Path) -> None:
+    broken = tmp_path / "mount-s3"
+    broken.write_text("#!/bin/sh\necho 'no such luck' >&2\nexit 7\n")
+    broken.chmod(0o755)
+    warnings: list[str] = []
+    delivery = deliver("FastFile", on_warning=warnings.append)
+    with mounted.provide(delivery, which=lambda name: str(broken) if name == "mount-s3" else None):
+        assert read_files(delivery.directory) == FILES
+    assert "mount-s3 ended with exit code 7 (no such luck" in warnings[0]
+    assert leftovers(delivery) == []
+
+
+@pytest.mark.usefixtures("fuse")
+def test_tool_that_cannot_select_shows_a_shard_as_links(deliver: Deliver, tmp_path: Path) -> None:
+    script = tmp_path / "mount-s3"
+    script.write_text(MOUNT_S3)
+    script.chmod(0o755)
+    warnings: list[str] = []
+    delivery = deliver("FastFile", sample=2, on_warning=warnings.append)
+    with mounted.provide(delivery, which=lambda name: str(script) if name == "mount-s3" else None):
+        assert read_files(delivery.directory) == dict(list(FILES.items())[:2])
+        (delivery.directory / "by the job").touch()
+    assert ["its files are links" in warning for warning in warnings] == [True]
+    assert leftovers(delivery) == []
+
+
+@pytest.mark.usefixtures("fuse")
+def test_name_that_the_tool_changes_causes_a_copy(deliver: Deliver) -> None:
+    warnings: list[str] = []
+    delivery = deliver("FastFile", on_warning=warnings.append)
+    s3_client(delivery.store.environ).put_object(Bucket="bucket", Key="train/y\n", Body=b"odd")
+    with provide(delivery):
+        assert read_files(delivery.directory) == {**FILES, "y\n": b"odd"}
+    assert "rclone does not show 'y\\n'" in warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("uri", "works"), [("s3://bucket/train", True), ("s3://bucket/tra", False), ("s3://bucket/train/a.txt", False)]
+)
+@pytest.mark.usefixtures("fuse")
+def test_fast_file_accepts_folders_only(deliver: Deliver, uri: str, works: bool) -> None:
+    warnings: list[str] = []
+    delivery = deliver("FastFile", {"S3Uri": uri}, on_warning=warnings.append)
+    if works:
+        with provide(delivery):
+            assert read_files(delivery.directory) == FILES
+        assert "end it with '/'" in warnings[0]
+    else:
+        with pytest.raises(RefusedError, match="needs a folder"), provide(delivery):
+            pytest.fail("entered")
+
+
+def test_fast_file_refuses_manifests(deliver: Deliver) -> None:
+    with (
+        pytest.raises(RefusedError, match="S3Prefix only, not ManifestFile"),
+        provide(deliver("FastFile", {"S3DataType": "ManifestFile"})),
+    ):
+        pytest.fail("entered")

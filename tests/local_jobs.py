@@ -1,0 +1,62 @@
+"""A job in a folder of its own, its local run by the `launch` command, and what must not remain after it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.checks.examples import laid_over_base
+from launcher.local.sandbox import why_no_namespaces
+
+EFS, FSX = "fs-0123456789abcdef0", "fs-0123456789abcdef1"
+
+
+def write_job(here: Path, script: str, overlay: str = "", name: str = "train.py", code: str = "") -> None:
+    (here / "src" / name).write_text(script)
+    (here / "job.yaml").write_text(laid_over_base(f"code: {{directory: src, entry_point: {name}{code}}}\n{overlay}"))
+
+
+def command(*options: str) -> list[str]:
+    return [sys.executable, "-m", "launcher.cli", "job.yaml", "--local", "--data", "data", "--name", "job", *options]
+
+
+def launch(here: Path, *options: str, code: int = 0) -> str:
+    done = subprocess.run(command(*options), cwd=here, capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert_nothing_is_left(here)
+    return done.stdout + done.stderr
+
+
+def result(here: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((here / ".launch/job/result.json").read_text())
+    return loaded
+
+
+def assert_nothing_is_left(here: Path) -> None:
+    """Assert that no mount, FIFO or process of this run exists."""
+    assert str(here) not in Path("/proc/self/mounts").read_text()
+    assert [path for path in (here / ".launch").rglob("*") if path.is_fifo()] == []
+    assert processes_of(here) == []
+
+
+def processes_of(here: Path) -> list[bytes]:
+    """Return the command lines of processes whose arguments or environment name this run."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+            words, environ = (process / "cmdline").read_bytes(), (process / "environ").read_bytes()
+            if f"{here}/.launch".encode() in words + environ:
+                found.append(words)
+    return found
+
+
+def namespaces() -> None:
+    if reason := why_no_namespaces():
+        pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
