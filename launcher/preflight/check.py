@@ -16,7 +16,7 @@ from launcher.aws.account import Account, AwsError
 from launcher.aws.threads import at_once
 from launcher.errors import RefusedError, SpecPath
 from launcher.request.view import Draft
-from launcher.s3.uri import Place
+from launcher.s3.uri import S3Location
 
 _T = TypeVar("_T")
 Finding = tuple[SpecPath, str, str]  # place in the spec; code; what is wrong, why, and what to do
@@ -54,7 +54,7 @@ class _Answers:
     """The answers so far and the time of the first question; shared by all checks."""
 
     by_question: dict[str, Future[Any]] = field(default_factory=dict)
-    progress: dict[Place, Progress] = field(default_factory=dict)
+    progress: dict[S3Location, Progress] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
     started: float = field(default_factory=time.monotonic)
 
@@ -109,7 +109,7 @@ class Subject:
         return self.draft.request
 
     @property
-    def progress(self) -> dict[Place, Progress]:
+    def progress(self) -> dict[S3Location, Progress]:
         """Progress of long listings and manifests; each thread sets its own entry."""
         return self._answers.progress
 

@@ -12,14 +12,14 @@ from launcher.errors import RefusedError, SpecPath
 from launcher.preflight.check import Subject
 from launcher.request.build import connector_variables
 from launcher.request.view import Entry
-from launcher.s3.uri import Place, parse_s3_uri
+from launcher.s3.uri import S3Location, parse_s3_uri
 
 
 class Use(NamedTuple):
     """One place in S3 that the job uses."""
 
     path: SpecPath
-    place: Place
+    place: S3Location
     by: Literal["SageMaker", "script"]  # which of them reads or writes it
 
 
@@ -32,7 +32,7 @@ def uses(subject: Subject) -> Iterator[Use]:
             yield use
 
 
-def place_of(uri: str) -> Place | None:
+def place_of(uri: str) -> S3Location | None:
     """Return the bucket (or the ARN of an access point) and the key of a URI; None if it is not one, which a rule reports."""
     try:
         place = parse_s3_uri(uri)
@@ -40,7 +40,7 @@ def place_of(uri: str) -> Place | None:
         return None
     if place.bucket.startswith("arn:"):
         name, _, key = place.key.partition("/")
-        return Place(f"{place.bucket}/{name}", key)
+        return S3Location(f"{place.bucket}/{name}", key)
     return place
 
 
@@ -50,7 +50,7 @@ def code_path(subject: Subject) -> SpecPath:
     return ("code", "s3_uri") if code is not None and code.s3_uri is not None else ("code",)
 
 
-def channels(subject: Subject, data_type: str) -> Iterator[tuple[Entry, Place]]:
+def channels(subject: Subject, data_type: str) -> Iterator[tuple[Entry, S3Location]]:
     """Yield the channels of one S3DataType that SageMaker reads; not the code channel, whose objects are uploaded later."""
     for entry in subject.draft.entries:
         place = place_of(entry.get("S3Uri") or "")
@@ -63,7 +63,7 @@ def hosts_that_share(subject: Subject, entry: Entry) -> int:
     return (subject.draft.hosts_of(entry) or 1) if entry.is_sharded else 1
 
 
-def connectors(subject: Subject) -> Iterator[tuple[SpecPath, Place]]:
+def connectors(subject: Subject) -> Iterator[tuple[SpecPath, S3Location]]:
     """Yield the channels that the script reads itself."""
     environment = subject.request.get("Environment", {})
     for variable, name in connector_variables(subject.draft.spec).items():
@@ -73,7 +73,7 @@ def connectors(subject: Subject) -> Iterator[tuple[SpecPath, Place]]:
             yield ("channels", name, "s3_uri"), place
 
 
-def prefixes_read(subject: Subject) -> list[tuple[SpecPath, Place]]:
+def prefixes_read(subject: Subject) -> list[tuple[SpecPath, S3Location]]:
     """Return the prefixes that SageMaker or the script reads."""
     return [(entry.path("s3_uri"), place) for entry, place in channels(subject, "S3Prefix")] + [*connectors(subject)]
 

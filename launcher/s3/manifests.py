@@ -18,14 +18,14 @@ from typing import Any
 
 from launcher.errors import RefusedError
 from launcher.s3.reading import Stream
-from launcher.s3.uri import Place, parse_s3_uri
+from launcher.s3.uri import S3Location, parse_s3_uri
 
 REFERENCE = "-ref"  # ends the names of attributes whose value is the S3 URI of an object to send
 _LONGEST = 1 << 16  # minimum characters that an element may have: a key has up to 1,024 bytes
 _FORM = '[{"prefix": "s3://bucket/folder/"}, "key1", "key2"]'
 
 
-def read_manifest(read: Callable[[Place], Stream], uri: str) -> tuple[Place, Iterator[str]]:
+def read_manifest(read: Callable[[S3Location], Stream], uri: str) -> tuple[S3Location, Iterator[str]]:
     """Return the prefix of a ManifestFile, and an iterator over the entries that continue it to whole keys.
 
     The manifest is read and checked while the entries are taken; it is never in memory as a whole.
@@ -91,7 +91,7 @@ def _end(match: re.Match[str] | None) -> int:
     return match.end() if match else 0
 
 
-def _place(value: object, where: str) -> Place:
+def _place(value: object, where: str) -> S3Location:
     """Return the object or prefix that a manifest names. Raises RefusedError, beginning with `where`, if it is not an S3 URI."""
     try:
         return parse_s3_uri(str(value))
@@ -104,7 +104,7 @@ class AugmentedManifest:
 
     def __init__(
         self,
-        read: Callable[[Place], Stream],
+        read: Callable[[S3Location], Stream],
         uri: str,
         names: Sequence[str],
         sample: int | None = None,
@@ -127,7 +127,7 @@ class AugmentedManifest:
             self.close()
             raise
 
-    def _copy(self, read: Callable[[Place], Stream], sample: int | None) -> None:
+    def _copy(self, read: Callable[[S3Location], Stream], sample: int | None) -> None:
         self._file.writelines(read(parse_s3_uri(self._uri)))
         self._file.seek(0)
         start = 0
@@ -142,7 +142,7 @@ class AugmentedManifest:
     def __len__(self) -> int:
         return len(self._starts)
 
-    def values(self, index: int) -> list[bytes | Place]:
+    def values(self, index: int) -> list[bytes | S3Location]:
         """Return the values of line `index` (from 0, without blank lines), in the order of the names. Not thread-safe.
 
         A value of the line itself is bytes: a string's text, or JSON for any other type. A reference is an object in S3.
@@ -150,14 +150,14 @@ class AugmentedManifest:
         self._file.seek(self._starts[index])
         return self._parse(self._file.readline(), f"the line at byte {self._starts[index]}")
 
-    def _parse(self, line: bytes, where: str) -> list[bytes | Place]:
+    def _parse(self, line: bytes, where: str) -> list[bytes | S3Location]:
         try:
             attributes = json.loads(line.decode("utf-8-sig"))
         except ValueError as error:
             raise RefusedError(f"{self._uri}: {where} is not JSON ({error}); write one JSON object per line") from error
         if not isinstance(attributes, dict):
             raise RefusedError(f"{self._uri}: {where} is not a JSON object; write one JSON object per line")
-        values: list[bytes | Place] = []
+        values: list[bytes | S3Location] = []
         for name in self._names:
             if name not in attributes:
                 raise RefusedError(

@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from launcher.errors import RefusedError
-from launcher.s3.uri import Place
+from launcher.s3.uri import S3Location
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -50,7 +50,7 @@ _REFUSALS = {  # error code -> reason, remedy; HEAD answers have no body, so the
 
 
 @contextmanager
-def refusals(client: S3Client, place: Place) -> Iterator[None]:
+def refusals(client: S3Client, place: S3Location) -> Iterator[None]:
     """Turn botocore's exceptions into a RefusedError of one line: object, endpoint, reason, remedy."""
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -78,7 +78,7 @@ def _explained(error: Exception) -> tuple[str, str]:
     return str(error), "check the URI and the AWS settings of the environment"
 
 
-def read_object(client: S3Client, place: Place) -> Stream:
+def read_object(client: S3Client, place: S3Location) -> Stream:
     """Yield the object's bytes, at most CHUNK at a time; resume a broken connection where it broke.
 
     Raises:

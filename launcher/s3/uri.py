@@ -12,7 +12,7 @@ _PATH_STYLE = re.compile(r"s3([.-][a-z0-9.-]+)?\.amazonaws\.com(\.cn)?")
 _HOST_STYLE = re.compile(r"(?P<bucket>.+)\.s3([.-][a-z0-9.-]+)?\.amazonaws\.com(\.cn)?")
 
 
-class Place(NamedTuple):
+class S3Location(NamedTuple):
     """A bucket, and a key or a prefix of keys."""
 
     bucket: str
@@ -22,7 +22,7 @@ class Place(NamedTuple):
         return f"s3://{self.bucket}/{self.key}"
 
 
-def parse_s3_uri(uri: str) -> Place:
+def parse_s3_uri(uri: str) -> S3Location:
     """Return bucket and key (or prefix) of `s3://bucket/key`, or of the `https://` forms that the API accepts as well.
 
     Raises:
@@ -36,4 +36,4 @@ def parse_s3_uri(uri: str) -> Place:
         host, _, key = key.partition("/")
     if not separator or scheme not in ("s3", "https") or not host:
         raise RefusedError(f"{uri!r} is no S3 URI; write s3://bucket/key")
-    return Place(host, key)
+    return S3Location(host, key)

@@ -44,13 +44,13 @@ def far_mount(folder: Path, endpoint: str) -> Iterator[Path]:
     """The bucket's folder `files` by rclone, as a local run of FastFile has it: a request for each file."""
     from launcher.local.providers.fuse import mounted
     from launcher.local.providers.mount_tools import TOOLS, View
-    from launcher.s3.uri import Place
+    from launcher.s3.uri import S3Location
 
     place, scratch = (folder / "mount").resolve(), folder / "scratch"
     place.mkdir(exist_ok=True)
     scratch.mkdir(exist_ok=True)
     environ = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
-    view = View(Place("bucket", "files/"), place, scratch, {**environ, "AWS_ENDPOINT_URL": endpoint})
+    view = View(S3Location("bucket", "files/"), place, scratch, {**environ, "AWS_ENDPOINT_URL": endpoint})
     [tool] = [tool for tool in TOOLS if tool.program == "rclone"]
     with mounted(tool, view, shutil.which, print):
         yield place

@@ -18,7 +18,7 @@ from launcher.console import shown_path
 from launcher.errors import RefusedError
 from launcher.nearest import did_you_mean
 from launcher.s3.reading import CHUNK, Stream, read_object, refusals
-from launcher.s3.uri import Place
+from launcher.s3.uri import S3Location
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -37,22 +37,22 @@ class Objects(Protocol):
 
     where: str  # the folder or endpoint, for messages
 
-    def keys(self, place: Place) -> Iterator[tuple[str, int]]:
+    def keys(self, place: S3Location) -> Iterator[tuple[str, int]]:
         """Yield key and bytes of every object whose key begins with the place's, in S3's order."""
 
-    def sizes(self, places: Iterable[Place]) -> Iterator[int]:
+    def sizes(self, places: Iterable[S3Location]) -> Iterator[int]:
         """Yield the bytes of each object; takes few more places than it has yielded sizes."""
 
-    def read(self, place: Place) -> Stream:
+    def read(self, place: S3Location) -> Stream:
         """Yield one object's bytes, in chunks."""
 
-    def copy(self, place: Place, target: int) -> Iterator[int]:
+    def copy(self, place: S3Location, target: int) -> Iterator[int]:
         """Write one object to a file descriptor; yields the bytes written since the last time."""
 
-    def folder(self, place: Place, count: int) -> Path | None:
+    def folder(self, place: S3Location, count: int) -> Path | None:
         """Return the folder on this disk that holds `count` objects and nothing else, if it can be mounted for a job."""
 
-    def missing(self, place: Place) -> str:
+    def missing(self, place: S3Location) -> str:
         """Return why no object begins with the place's key, and what exists instead."""
 
 
@@ -63,15 +63,15 @@ class RemoteObjects:
         self._client = client
         self.where = client.meta.endpoint_url
 
-    def keys(self, place: Place) -> Iterator[tuple[str, int]]:
+    def keys(self, place: S3Location) -> Iterator[tuple[str, int]]:
         with refusals(self._client, place):
             pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=place.bucket, Prefix=place.key)
             for page in pages:
                 for entry in page.get("Contents", ()):
                     yield entry["Key"], entry["Size"]
 
-    def sizes(self, places: Iterable[Place]) -> Iterator[int]:
-        def size(place: Place) -> int:
+    def sizes(self, places: Iterable[S3Location]) -> Iterator[int]:
+        def size(place: S3Location) -> int:
             with refusals(self._client, place):
                 return int(self._client.head_object(Bucket=place.bucket, Key=place.key)["ContentLength"])
 
@@ -80,21 +80,21 @@ class RemoteObjects:
             while some := list(islice(rest, _HEADS_AHEAD)):
                 yield from pool.map(size, some)
 
-    def read(self, place: Place) -> Stream:
+    def read(self, place: S3Location) -> Stream:
         return read_object(self._client, place)
 
-    def copy(self, place: Place, target: int) -> Iterator[int]:
+    def copy(self, place: S3Location, target: int) -> Iterator[int]:
         for chunk in self.read(place):
             _write(target, chunk)
             yield len(chunk)
 
-    def folder(self, place: Place, count: int) -> Path | None:
+    def folder(self, place: S3Location, count: int) -> Path | None:
         return None
 
-    def missing(self, place: Place) -> str:
+    def missing(self, place: S3Location) -> str:
         parent = place.key.rstrip("/").rpartition("/")[0]
         parent = f"{parent}/" if parent else ""
-        with refusals(self._client, Place(place.bucket, parent)):
+        with refusals(self._client, S3Location(place.bucket, parent)):
             page = self._client.list_objects_v2(Bucket=place.bucket, Prefix=parent, Delimiter="/", MaxKeys=_SIBLINGS)
         names = [entry["Prefix"] for entry in page.get("CommonPrefixes", ())]
         names += [entry["Key"] for entry in page.get("Contents", ())]
@@ -110,7 +110,7 @@ class FolderObjects:
         self._store, self._data, self._written = store, data, written
         self.where = shown_path(data)
 
-    def keys(self, place: Place) -> Iterator[tuple[str, int]]:
+    def keys(self, place: S3Location) -> Iterator[tuple[str, int]]:
         with self._refusals(place):
             if not self._store.has_bucket(place.bucket):
                 return
@@ -118,15 +118,15 @@ class FolderObjects:
                 with suppress(FileNotFoundError):  # removed since it was listed
                     yield key, os.stat(path).st_size  # noqa: PTH116 - a Path costs more than the call itself
 
-    def sizes(self, places: Iterable[Place]) -> Iterator[int]:
+    def sizes(self, places: Iterable[S3Location]) -> Iterator[int]:
         return map(self._size, places)
 
-    def read(self, place: Place) -> Stream:
+    def read(self, place: S3Location) -> Stream:
         with self._opened(place) as descriptor:
             while chunk := os.read(descriptor, CHUNK):
                 yield chunk
 
-    def copy(self, place: Place, target: int) -> Iterator[int]:
+    def copy(self, place: S3Location, target: int) -> Iterator[int]:
         with self._opened(place) as descriptor:
             with suppress(OSError, AttributeError):  # not on this system, or not between these two file systems
                 while count := os.copy_file_range(descriptor, target, _AT_ONCE):  # shares the blocks if the disk can
@@ -135,11 +135,11 @@ class FolderObjects:
                 _write(target, chunk)
                 yield len(chunk)
 
-    def folder(self, place: Place, count: int) -> Path | None:
+    def folder(self, place: S3Location, count: int) -> Path | None:
         path = self._path(place)
         return path if path.is_dir() and _holds_only(path, count) else None
 
-    def missing(self, place: Place) -> str:
+    def missing(self, place: S3Location) -> str:
         path = self._path(place)
         if path.is_relative_to(self._written):  # a run without --data
             return f"it is not on this machine; give --data DIR, with it in DIR/s3/{place.bucket}/{place.key}"
@@ -152,15 +152,15 @@ class FolderObjects:
         listed = ", ".join(names[:_SHOWN]) + f" and {len(names) - _SHOWN} more" * (len(names) > _SHOWN)
         return f"there is no {shown} ({shown_path(folder)} holds {listed or 'nothing'}){near}; put the channel's files there"
 
-    def _path(self, place: Place) -> Path:
+    def _path(self, place: S3Location) -> Path:
         return self._store.data_folder(place.bucket) / place.key
 
-    def _size(self, place: Place) -> int:
+    def _size(self, place: S3Location) -> int:
         with self._opened(place) as descriptor:
             return os.fstat(descriptor).st_size
 
     @contextmanager
-    def _opened(self, place: Place) -> Iterator[int]:
+    def _opened(self, place: S3Location) -> Iterator[int]:
         with self._refusals(place):
             descriptor, _ = self._store.open(*place)
         try:
@@ -169,7 +169,7 @@ class FolderObjects:
             os.close(descriptor)
 
     @contextmanager
-    def _refusals(self, place: Place) -> Iterator[None]:
+    def _refusals(self, place: S3Location) -> Iterator[None]:
         from launcher.local.s3_server.documents import S3Error
 
         try:

@@ -19,7 +19,7 @@ from launcher.errors import RefusedError
 from launcher.local.data.object_stores import Objects
 from launcher.request.view import s3_source
 from launcher.s3.manifests import read_manifest
-from launcher.s3.uri import Place, parse_s3_uri
+from launcher.s3.uri import S3Location, parse_s3_uri
 
 T = TypeVar("T")
 
@@ -38,9 +38,9 @@ class S3Object:
     path: str
 
     @property
-    def place(self) -> Place:
+    def place(self) -> S3Location:
         """The object's bucket and key."""
-        return Place(self.bucket, self.key)
+        return S3Location(self.bucket, self.key)
 
 
 def relative_path(prefix: str, key: str) -> str:
@@ -79,7 +79,7 @@ def list_objects(channel: Mapping[str, Any], objects: Objects, sample: int | Non
         raise NoObjectsError(f"{error}, or read files of your own: --channel {channel['ChannelName']}=PATH") from None
 
 
-def list_prefix(objects: Objects, place: Place) -> Iterator[S3Object]:
+def list_prefix(objects: Objects, place: S3Location) -> Iterator[S3Object]:
     """Yield every object whose key begins with the place's key, except folder markers (keys that end in `/`)."""
     bucket, prefix = place
     for key, size in objects.keys(place):
@@ -99,7 +99,7 @@ def _of_manifest(uri: str, objects: Objects, sample: int | None) -> list[S3Objec
     (bucket, prefix), entries = read_manifest(objects.read, uri)
     keys, asked = tee(islice((prefix + entry for entry in entries if not entry.endswith("/")), sample))
     # Sizes are requested while the manifest is read: of a million names, the first missing object ends it.
-    sizes = objects.sizes(Place(bucket, key) for key in asked)
+    sizes = objects.sizes(S3Location(bucket, key) for key in asked)
     found = [S3Object(bucket, key, size, relative_path(prefix, key)) for key, size in zip(keys, sizes, strict=True)]
     if not found:
         raise NoObjectsError(f"{uri}: the manifest names no objects; list keys after its prefix")

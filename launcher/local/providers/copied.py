@@ -21,7 +21,7 @@ from launcher.local.data.delivery import BindMount, Delivery
 from launcher.local.data.selection import S3Object, as_tree
 from launcher.local.providers.places import empty_directory, occupied, remove_tree
 from launcher.request.view import s3_source
-from launcher.s3.uri import Place, parse_s3_uri
+from launcher.s3.uri import S3Location, parse_s3_uri
 
 _AT_ONCE = 8  # concurrent objects; more gain nothing on one machine's link and cost a connection each
 
@@ -84,7 +84,7 @@ def _folder_of(delivery: Delivery, objects: Sequence[S3Object]) -> Path | None:
     base = place.key if place.key.endswith("/") or not place.key else f"{place.key}/"
     if any(found.key != base + found.path for found in objects):
         return None
-    return delivery.store.objects.folder(Place(place.bucket, base), len(objects))
+    return delivery.store.objects.folder(S3Location(place.bucket, base), len(objects))
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from launcher.s3.uri import Place
+from launcher.s3.uri import S3Location
 
 _DEFAULT_REGION = "us-east-1"
 
@@ -23,14 +23,14 @@ class View:
     A program that cannot combine folders gets one folder and mounts it at `directory` itself.
     """
 
-    folders: Mapping[str, Place]
+    folders: Mapping[str, S3Location]
     directory: Path
     scratch: Path  # for logs and caches
     store_environ: Mapping[str, str]
     only: Path | None = None  # a file with the paths to show, one per line; None shows all
 
     @property
-    def folder(self) -> Place:
+    def folder(self) -> S3Location:
         """The only folder."""
         [folder] = self.folders.values()
         return folder

@@ -26,7 +26,7 @@ from launcher.local.providers.fuse import MountFailedError, Which, mounted
 from launcher.local.providers.mount_tools import TOOLS, MountTool, View
 from launcher.local.providers.places import empty_directory, remove_tree
 from launcher.request.view import s3_source, with_source
-from launcher.s3.uri import Place, parse_s3_uri
+from launcher.s3.uri import S3Location, parse_s3_uri
 
 _FUSE = Path("/dev/fuse")
 _REMEDY = "install a mount program, for example by `apt-get install fuse3 rclone`"
@@ -36,7 +36,7 @@ _REMEDY = "install a mount program, for example by `apt-get install fuse3 rclone
 class _Folder:
     """The folder of a channel, and the objects in it that a host gets."""
 
-    place: Place
+    place: S3Location
     objects: Sequence[S3Object]
     whole: bool  # whether those are all objects of the folder
 
@@ -90,7 +90,7 @@ def _folder(delivery: Delivery) -> _Folder:
         raise RefusedError(f"{what} supports S3DataType S3Prefix only, not {source['S3DataType']}; use Pipe or File")
     place = parse_s3_uri(source["S3Uri"])
     if partial_name := bool(place.key) and not place.key.endswith("/"):
-        place = Place(place.bucket, f"{place.key}/")
+        place = S3Location(place.bucket, f"{place.key}/")
     channel = with_source(delivery.channel, S3Uri=str(place))
     try:
         found = as_tree(delivery.store.listed(channel, delivery.sample))

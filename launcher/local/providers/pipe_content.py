@@ -22,7 +22,7 @@ from launcher.local.data.selection import S3Object
 from launcher.request.view import s3_source
 from launcher.s3.manifests import AugmentedManifest
 from launcher.s3.reading import CHUNK, Stream
-from launcher.s3.uri import Place
+from launcher.s3.uri import S3Location
 
 Epochs = Callable[[int], Iterator[Stream]]  # the epoch's number, from 0 -> its streams, in order
 
@@ -60,7 +60,7 @@ def open_epochs(delivery: Delivery) -> Iterator[Epochs]:
             objects = delivery.store.listed(delivery.channel, delivery.sample)
             _refuse_long_records(delivery, objects)
             joins_lines = _joins_lines(delivery) and len(objects) > 1
-            warned: set[Place] = set()
+            warned: set[S3Location] = set()
 
             def of_objects(epoch: int) -> Iterator[Stream]:
                 for found in delivery.select(objects, epoch):
@@ -83,7 +83,7 @@ def _joins_lines(delivery: Delivery) -> bool:
     return content_type in LINES and not _wrapped(delivery)
 
 
-def _checked_line_end(stream: Stream, delivery: Delivery, place: Place, warned: set[Place]) -> Stream:
+def _checked_line_end(stream: Stream, delivery: Delivery, place: S3Location, warned: set[S3Location]) -> Stream:
     """Yield the stream unchanged; warn, once for all objects, if it does not end with a line feed."""
     is_gzip, last = None, b"\n"
     for chunk in stream:
@@ -114,7 +114,7 @@ def _too_long(what: str) -> RefusedError:
     )
 
 
-def _stream(delivery: Delivery, value: bytes | Place) -> Stream:
+def _stream(delivery: Delivery, value: bytes | S3Location) -> Stream:
     """Return the bytes that the pipe sends for one object, or for one value of a manifest."""
     if isinstance(value, bytes):
         stream, what = _inline(value), "a value of the manifest"

@@ -13,12 +13,12 @@ from launcher.aws.threads import at_once
 from launcher.errors import SpecPath
 from launcher.preflight.check import Subject
 from launcher.preflight.iam.keys import described_key
-from launcher.s3.uri import Place
+from launcher.s3.uri import S3Location
 
 _KMS = ("aws:kms", "aws:kms:dsse")
 
 
-def keys_of_data(subject: Subject, reads: list[tuple[SpecPath, Place]]) -> Iterator[tuple[SpecPath, str]]:
+def keys_of_data(subject: Subject, reads: list[tuple[SpecPath, S3Location]]) -> Iterator[tuple[SpecPath, str]]:
     """Yield the ARN of the key of one object below each prefix, if KMS encrypted it; prefixes that you may not read are skipped."""
     for (path, _), outcome in at_once(lambda read: _key_of_object(subject, read[1]), reads):
         if arn := outcome.result():
@@ -38,13 +38,13 @@ def key_of_bucket(subject: Subject, bucket: str) -> str | None:
     return None
 
 
-def first_keys(subject: Subject, place: Place) -> list[str]:
+def first_keys(subject: Subject, place: S3Location) -> list[str]:
     """Return some keys below a prefix, without folder markers. Raises AwsError."""
     page = subject.ask("s3", "list_objects_v2", Bucket=place.bucket, Prefix=place.key, MaxKeys=10)
     return [each["Key"] for each in page.get("Contents", ()) if not each["Key"].endswith("/")]
 
 
-def _key_of_object(subject: Subject, place: Place) -> str | None:
+def _key_of_object(subject: Subject, place: S3Location) -> str | None:
     try:
         for key in first_keys(subject, place)[:1]:
             head = subject.ask("s3", "head_object", Bucket=place.bucket, Key=key)

@@ -20,7 +20,7 @@ from launcher.preflight.iam.role import ROLE
 from launcher.preflight.image import ecr_image
 from launcher.preflight.s3.directory_buckets import directory_buckets
 from launcher.preflight.uses import channels, code_path, place_of, prefixes_read
-from launcher.s3.uri import Place
+from launcher.s3.uri import S3Location
 
 _PULL = ("ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer", "ecr:BatchCheckLayerAvailability")
 _CREATE_INTERFACES = ("ec2:CreateNetworkInterface", "ec2:CreateNetworkInterfacePermission")
@@ -42,7 +42,7 @@ class Need(NamedTuple):
     resource: str  # its ARN, or "*"
     shown: str  # the resource in messages
     is_vital: bool  # whether the job surely fails without it
-    place: Place | None = None  # in S3; a real key below it can be looked up if a made-up one is refused
+    place: S3Location | None = None  # in S3; a real key below it can be looked up if a made-up one is refused
 
 
 def needs(subject: Subject, partition: str, account: str) -> Iterator[Need]:
@@ -74,7 +74,7 @@ def s3_needs(subject: Subject, partition: str) -> Iterator[Need]:
             yield from _on_object("s3:GetObject", entry.path("s3_uri"), place, partition)
     code = place_of(subject.code_uri or "")
     if code is not None:
-        archive = Place(code.bucket, code.key + contract.CODE_ARCHIVE)
+        archive = S3Location(code.bucket, code.key + contract.CODE_ARCHIVE)
         yield from _on_object("s3:GetObject", code_path(subject), archive, partition)
     checkpoints = place_of(subject.draft.get("CheckpointConfig.S3Uri") or "")
     if checkpoints is not None:
@@ -89,27 +89,27 @@ def s3_needs(subject: Subject, partition: str) -> Iterator[Need]:
     ):
         output = place_of(subject.draft.get(f"{member}.S3OutputPath") or "")
         if output is not None:
-            below = _below(Place(output.bucket, _folder(output.key) + subject.request["TrainingJobName"]))
+            below = _below(S3Location(output.bucket, _folder(output.key) + subject.request["TrainingJobName"]))
             for need in _on_object("s3:PutObject", (key, "s3_output_path"), below, partition):
                 yield need._replace(shown=str(output), is_vital=is_vital)
 
 
-def _list_and_read(path: SpecPath, place: Place, partition: str, *, may_look_up: bool) -> Iterator[Need]:
+def _list_and_read(path: SpecPath, place: S3Location, partition: str, *, may_look_up: bool) -> Iterator[Need]:
     for need in _on_object("s3:GetObject", path, _below(place), partition):
         yield need._replace(shown=f"{place}*", place=place if may_look_up else None)
         bucket = f"arn:{partition}:s3:::{place.bucket}"
         yield Need(path, "s3:ListBucket", bucket, f"the bucket {place.bucket}", True, place)
 
 
-def _on_object(action: str, path: SpecPath, place: Place, partition: str) -> Iterator[Need]:
+def _on_object(action: str, path: SpecPath, place: S3Location, partition: str) -> Iterator[Need]:
     """Yield an action on one key of a bucket; access points and directory buckets have their own ARNs and actions."""
     if not re.match(r"arn:|.*(-s3alias|--x-s3)$", place.bucket):
         yield Need(path, action, f"arn:{partition}:s3:::{place.bucket}/{place.key}", str(place), True)
 
 
-def _below(place: Place) -> Place:
+def _below(place: S3Location) -> S3Location:
     """Return a key that stands for all keys with a prefix: most prefixes are folders, with or without the final '/'."""
-    return Place(place.bucket, _folder(place.key) + _SOME_KEY)
+    return S3Location(place.bucket, _folder(place.key) + _SOME_KEY)
 
 
 def _folder(key: str) -> str:

@@ -14,7 +14,7 @@ from launcher.errors import SpecPath
 from launcher.preflight.check import Check, Finding, Severity, Subject
 from launcher.preflight.s3.listing import ARCHIVES, listing
 from launcher.preflight.uses import prefixes_read
-from launcher.s3.uri import Place
+from launcher.s3.uri import S3Location
 
 ARCHIVED: tuple[Severity, str] = (
     "error",
@@ -35,14 +35,14 @@ def archive_of(head: Mapping[str, Any]) -> str | None:
 def ask_archives(subject: Subject) -> Iterator[Finding]:
     """Look into the listing of each prefix that is read."""
 
-    def look(path: SpecPath, place: Place) -> Iterator[Finding]:
+    def look(path: SpecPath, place: S3Location) -> Iterator[Finding]:
         if wrong := _archived(subject, place):
             yield path, "objects-archived", f"below {place}, {wrong}, and cannot be read; {REMEDY}"
 
     yield from subject.each(prefixes_read(subject), look)
 
 
-def _archived(subject: Subject, place: Place) -> str | None:
+def _archived(subject: Subject, place: S3Location) -> str | None:
     """Return how many objects are archived, as far as known, and where. Raises AwsError."""
     found = listing(subject, place)
     for count, examples in ((found.archived.count, found.archived.examples), (0, found.tiered.examples)):

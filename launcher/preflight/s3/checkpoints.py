@@ -13,7 +13,7 @@ from launcher.errors import SpecPath
 from launcher.preflight.check import Check, Finding, Subject
 from launcher.preflight.s3.listing import Listing, listing
 from launcher.preflight.uses import place_of
-from launcher.s3.uri import Place
+from launcher.s3.uri import S3Location
 
 _URI: SpecPath = ("checkpoint_config", "s3_uri")
 
@@ -44,7 +44,7 @@ def older_state(subject: Subject) -> Listing | None:
     if place is None:
         return None
     folder = place.key if not place.key or place.key.endswith("/") else f"{place.key}/"
-    return listing(subject, Place(place.bucket, folder))
+    return listing(subject, S3Location(place.bucket, folder))
 
 
 CHECK = Check(

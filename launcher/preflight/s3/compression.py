@@ -8,7 +8,7 @@ from launcher.errors import SpecPath
 from launcher.preflight.check import Check, Finding, Subject
 from launcher.preflight.s3.listing import listing, some_bytes
 from launcher.preflight.uses import channels
-from launcher.s3.uri import Place
+from launcher.s3.uri import S3Location
 
 GZIP = b"\x1f\x8b"  # RFC 1952
 
@@ -16,9 +16,9 @@ GZIP = b"\x1f\x8b"  # RFC 1952
 def ask_compression(subject: Subject) -> Iterator[Finding]:
     """Look into each channel that Pipe mode decompresses."""
 
-    def look(path: SpecPath, place: Place) -> Iterator[Finding]:
+    def look(path: SpecPath, place: S3Location) -> Iterator[Finding]:
         keys = listing(subject, place).some
-        if keys and some_bytes(subject, Place(place.bucket, keys[0]), "0-1") != GZIP:
+        if keys and some_bytes(subject, S3Location(place.bucket, keys[0]), "0-1") != GZIP:
             message = f"is Gzip, but {keys[0]!r} is not gzipped, so Pipe cannot decompress it; gzip the objects, or delete this key"
             yield path, "channel-not-gzip", message
 

@@ -14,16 +14,16 @@ from launcher.preflight.check import Check, Finding, Subject
 from launcher.preflight.s3.compression import GZIP
 from launcher.preflight.s3.listing import listing, some_bytes
 from launcher.preflight.uses import channels
-from launcher.s3.uri import Place
+from launcher.s3.uri import S3Location
 
 
 def ask_line_ends(subject: Subject) -> Iterator[Finding]:
     """Look into each channel whose lines go through a Pipe as they are stored."""
 
-    def look(path: SpecPath, place: Place) -> Iterator[Finding]:
+    def look(path: SpecPath, place: S3Location) -> Iterator[Finding]:
         found = listing(subject, place)
         for key in found.some if found.count > 1 else ():
-            named = Place(place.bucket, key)
+            named = S3Location(place.bucket, key)
             if some_bytes(subject, named, "-1") != b"\n" and some_bytes(subject, named, "0-1") != GZIP:
                 message = (
                     f"is Pipe, which joins objects, but {key!r} does not end with a line feed, so its last line and the next"

@@ -16,7 +16,7 @@ from launcher.aws.threads import Turns
 from launcher.console import human_bytes
 from launcher.preflight.check import Subject
 from launcher.preflight.uses import hosts_that_share
-from launcher.s3.uri import Place
+from launcher.s3.uri import S3Location
 
 MAX_KEYS = 20_000
 MAX_SECONDS = 3.0
@@ -49,7 +49,7 @@ class Listing:
     unnoticed.
     """
 
-    place: Place
+    place: S3Location
     host_counts: tuple[int, ...] = ()  # numbers of hosts for which shares are counted
     count: int = 0
     bytes: int = 0
@@ -129,13 +129,13 @@ class Listing:
         return f"{least}{self.count:,} {objects}, {human_bytes(self.bytes)}"
 
 
-def listing(subject: Subject, place: Place) -> Listing:
+def listing(subject: Subject, place: S3Location) -> Listing:
     """Return what is stored below a prefix; listed once for all checks. Raises AwsError."""
     known: Listing = subject.once(repr(("listing", place)), lambda: _list(subject, place))
     return known
 
 
-def _list(subject: Subject, place: Place) -> Listing:
+def _list(subject: Subject, place: S3Location) -> Listing:
     host_counts = {hosts_that_share(subject, entry) for entry in subject.draft.entries}
     turns: Turns = subject.once("turns to list", lambda: Turns(_PAGES_AT_ONCE))
     found = Listing(place, tuple(host_counts - {1}))
@@ -157,14 +157,14 @@ def _list(subject: Subject, place: Place) -> Listing:
     return found
 
 
-def beside(subject: Subject, place: Place) -> list[str]:
+def beside(subject: Subject, place: S3Location) -> list[str]:
     """Return the names that begin with a prefix, folders with their '/', as far as one page contains them. Raises AwsError."""
     page = subject.ask("s3", "list_objects_v2", Bucket=place.bucket, Prefix=place.key, Delimiter="/")
     names = [each["Prefix"] for each in page.get("CommonPrefixes", ())]
     return names + [each["Key"] for each in page.get("Contents", ())]
 
 
-def some_bytes(subject: Subject, place: Place, span: str) -> bytes:
+def some_bytes(subject: Subject, place: S3Location, span: str) -> bytes:
     """Read a range of an object's bytes, such as `0-1`, or `-1` for the last byte. Raises AwsError."""
     get = {"Bucket": place.bucket, "Key": place.key, "Range": f"bytes={span}"}
     data: bytes = subject.account.attempt("s3", "get_object", lambda client: client.get_object(**get)["Body"].read())

@@ -24,7 +24,7 @@ from launcher.preflight.uses import channels, hosts_that_share, place_of
 from launcher.request.view import Entry
 from launcher.s3.manifests import REFERENCE, read_manifest
 from launcher.s3.reading import read_object
-from launcher.s3.uri import Place
+from launcher.s3.uri import S3Location
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -44,8 +44,8 @@ class Named:
     looked_at: int = 0
     bytes: int = 0  # of the objects that were looked at
     host_bytes: list[int] = field(default_factory=list)
-    missing: list[Place] = field(default_factory=list)
-    archived: list[Place] = field(default_factory=list)
+    missing: list[S3Location] = field(default_factory=list)
+    archived: list[S3Location] = field(default_factory=list)
     refused: AwsError | None = None
 
     @property
@@ -61,7 +61,7 @@ class FormError(RefusedError):
 def ask_manifests(subject: Subject) -> Iterator[Finding]:
     """Look at each channel that names a manifest."""
 
-    def look(path: SpecPath, manifest: tuple[Entry, Place]) -> Iterator[Finding]:
+    def look(path: SpecPath, manifest: tuple[Entry, S3Location]) -> Iterator[Finding]:
         entry, place = manifest
         is_augmented = entry.get("S3DataType") == "AugmentedManifestFile"
         try:
@@ -83,19 +83,19 @@ def ask_manifests(subject: Subject) -> Iterator[Finding]:
     yield from subject.each(manifests, look)
 
 
-def named_objects(subject: Subject, entry: Entry, place: Place) -> Named | None:
+def named_objects(subject: Subject, entry: Entry, place: S3Location) -> Named | None:
     """Return what a ManifestFile names; None if it is too large to be read. Raises RefusedError."""
     hosts = hosts_that_share(subject, entry)
     named: Named | None = subject.once(repr(("manifest", place, hosts)), lambda: _read(subject, place, hosts))
     return named
 
 
-def _read(subject: Subject, place: Place, hosts: int) -> Named | None:
+def _read(subject: Subject, place: S3Location, hosts: int) -> Named | None:
     size = subject.ask("s3", "head_object", Bucket=place.bucket, Key=place.key)["ContentLength"]
     if size > _LARGEST and not subject.full:
         return None
     try:
-        places: list[Place] = subject.account.attempt("s3", "get_object", lambda client: _named(client, place))
+        places: list[S3Location] = subject.account.attempt("s3", "get_object", lambda client: _named(client, place))
     except RefusedError as error:
         if _is_from_aws(error):
             raise AwsError(str(error), call="s3:GetObject") from error
@@ -105,9 +105,9 @@ def _read(subject: Subject, place: Place, hosts: int) -> Named | None:
     return _look_at(subject, places, hosts, place)
 
 
-def _named(client: S3Client, place: Place) -> list[Place]:
+def _named(client: S3Client, place: S3Location) -> list[S3Location]:
     (bucket, prefix), entries = read_manifest(partial(read_object, client), str(place))
-    return [Place(bucket, prefix + entry) for entry in entries if not entry.endswith("/")]
+    return [S3Location(bucket, prefix + entry) for entry in entries if not entry.endswith("/")]
 
 
 def _is_from_aws(error: RefusedError) -> bool:
@@ -116,7 +116,7 @@ def _is_from_aws(error: RefusedError) -> bool:
     return isinstance(error.__cause__, BotoCoreError | ClientError)
 
 
-def _look_at(subject: Subject, places: Sequence[Place], hosts: int, manifest: Place) -> Named:
+def _look_at(subject: Subject, places: Sequence[S3Location], hosts: int, manifest: S3Location) -> Named:
     """Ask about each object, or about some of them; the missing ones are returned in their order."""
     named = Named(len(places), host_bytes=[0] * hosts)
     chosen = range(len(places)) if subject.full else _spread(len(places), _LOOKED_AT)
@@ -151,7 +151,7 @@ def _spread(count: int, most: int) -> list[int]:
     return list(range(count)) if count <= most else [index * (count - 1) // (most - 1) for index in range(most)]
 
 
-def _of_manifest(subject: Subject, entry: Entry, place: Place) -> Iterator[Finding]:
+def _of_manifest(subject: Subject, entry: Entry, place: S3Location) -> Iterator[Finding]:
     path = entry.path("s3_uri")
     named = named_objects(subject, entry, place)
     if named is None:
@@ -186,14 +186,14 @@ def _missing(subject: Subject, path: SpecPath, named: Named, what: str) -> Itera
         yield path, "objects-archived", f"{message}; {REMEDY}"
 
 
-def _of_augmented(subject: Subject, entry: Entry, place: Place) -> Iterator[Finding]:
+def _of_augmented(subject: Subject, entry: Entry, place: S3Location) -> Iterator[Finding]:
     path, names = entry.path("s3_uri"), entry.get("AttributeNames") or ()
     size = subject.ask("s3", "head_object", Bucket=place.bucket, Key=place.key)["ContentLength"]
     lines = _beginning(subject, place, size) if size else []
     if not lines:
         raise FormError(f"{place} has no lines; write one JSON object per line")
     subject.note(path, f"an augmented manifest of {human_bytes(size)}; looked at its first {len(lines)} lines")
-    references: list[Place] = []
+    references: list[S3Location] = []
     for name in names:
         yield from _attribute(entry, name, lines)
         if name.endswith(REFERENCE):
@@ -209,7 +209,7 @@ def _of_augmented(subject: Subject, entry: Entry, place: Place) -> Iterator[Find
         yield from _missing(subject, path, _look_at(subject, references, 1, place), f"the first lines of {place} name")
 
 
-def _beginning(subject: Subject, place: Place, size: int) -> list[dict[str, Any]]:
+def _beginning(subject: Subject, place: S3Location, size: int) -> list[dict[str, Any]]:
     """Return the first lines of an augmented manifest, without one that is cut off. Raises FormError, AwsError."""
     text = some_bytes(subject, place, f"0-{_BEGINNING - 1}")
     lines = text.split(b"\n")
@@ -222,7 +222,7 @@ def _beginning(subject: Subject, place: Place, size: int) -> list[dict[str, Any]
     return parsed
 
 
-def _object(place: Place, number: int, line: bytes) -> dict[str, Any]:
+def _object(place: S3Location, number: int, line: bytes) -> dict[str, Any]:
     try:
         value = json.loads(line.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
@@ -250,7 +250,7 @@ def _attribute(entry: Entry, name: str, lines: Sequence[Mapping[str, Any]]) -> I
         yield path, "manifest-attribute-gaps", message
 
 
-def _has_bucket(subject: Subject, place: Place) -> bool:
+def _has_bucket(subject: Subject, place: S3Location) -> bool:
     """Whether the bucket exists, so that a 404 means the object; `buckets` reports a missing bucket."""
     try:
         subject.ask("s3", "head_bucket", Bucket=place.bucket)
@@ -259,10 +259,10 @@ def _has_bucket(subject: Subject, place: Place) -> bool:
     return True
 
 
-def _near(subject: Subject, place: Place) -> str:
+def _near(subject: Subject, place: S3Location) -> str:
     folder = place.key.rpartition("/")[0]
     try:
-        return did_you_mean(place.key, beside(subject, Place(place.bucket, f"{folder}/" if folder else "")))
+        return did_you_mean(place.key, beside(subject, S3Location(place.bucket, f"{folder}/" if folder else "")))
     except AwsError:
         return ""
 

@@ -17,7 +17,7 @@ from launcher.preflight.check import Check, Finding, Subject
 from launcher.preflight.s3.listing import Listing, beside, listing
 from launcher.preflight.uses import channels, connectors, hosts_that_share
 from launcher.request.view import Entry
-from launcher.s3.uri import Place
+from launcher.s3.uri import S3Location
 
 _FEW = 10_000  # objects; fewer are copied in a minute or two, however small
 _SMALL = 50e6  # bytes; below this the request per object decides the time
@@ -30,12 +30,12 @@ _COPIED_BY_FILE = ("have an empty folder name ('//')",)  # odd keys that File co
 
 def ask_prefixes(subject: Subject) -> Iterator[Finding]:
     """Look at each channel that names a prefix, SageMaker's and the connector's."""
-    places: list[tuple[SpecPath, tuple[Place, Entry | None]]] = [
+    places: list[tuple[SpecPath, tuple[S3Location, Entry | None]]] = [
         (entry.path("s3_uri"), (place, entry)) for entry, place in channels(subject, "S3Prefix")
     ]
     places += [(path, (place, None)) for path, place in connectors(subject)]
 
-    def look(path: SpecPath, channel: tuple[Place, Entry | None]) -> Iterator[Finding]:
+    def look(path: SpecPath, channel: tuple[S3Location, Entry | None]) -> Iterator[Finding]:
         place, entry = channel
         yield from _judged(subject, path, listing(subject, place), entry)
 
@@ -78,11 +78,11 @@ def _empty(subject: Subject, path: SpecPath, found: Listing, entry: Entry | None
     return path, "prefix-empty" if entry is not None else "connector-empty", message
 
 
-def _near(subject: Subject, place: Place) -> str:
+def _near(subject: Subject, place: S3Location) -> str:
     """Return words that name what is stored beside a place without objects."""
     parent = place.key.rstrip("/").rpartition("/")[0]
     try:
-        names = beside(subject, Place(place.bucket, f"{parent}/" if parent else ""))
+        names = beside(subject, S3Location(place.bucket, f"{parent}/" if parent else ""))
     except AwsError:
         return ""
     near = did_you_mean(place.key, names)

@@ -12,7 +12,7 @@ from launcher.preflight.s3.listing import listing
 from launcher.preflight.s3.manifests import FormError, named_objects
 from launcher.preflight.uses import channels, hosts_that_share
 from launcher.request.view import Entry
-from launcher.s3.uri import Place
+from launcher.s3.uri import S3Location
 
 _MUCH = 64e6  # bytes; with less, the other hosts hardly wait for the fullest one
 _UNEVEN = 1.5  # times the mean
@@ -21,7 +21,7 @@ _UNEVEN = 1.5  # times the mean
 def ask_shares(subject: Subject) -> Iterator[Finding]:
     """Look at each sharded channel, using what the other checks have listed."""
 
-    def look(_: SpecPath, channel: tuple[Entry, Place]) -> Iterator[Finding]:
+    def look(_: SpecPath, channel: tuple[Entry, S3Location]) -> Iterator[Finding]:
         try:
             yield from _shares(subject, *channel)
         except FormError:
@@ -39,7 +39,7 @@ def ask_shares(subject: Subject) -> Iterator[Finding]:
     yield from subject.each(sharded, look)
 
 
-def _shares(subject: Subject, entry: Entry, place: Place) -> Iterator[Finding]:
+def _shares(subject: Subject, entry: Entry, place: S3Location) -> Iterator[Finding]:
     if entry.get("S3DataType") == "S3Prefix":
         found = listing(subject, place)
         yield from _judged(

@@ -22,7 +22,7 @@ from launcher.preflight.s3.manifests import FormError, named_objects
 from launcher.preflight.uses import channels, hosts_that_share
 from launcher.request.instance_types import instance_type
 from launcher.request.view import Entry
-from launcher.s3.uri import Place
+from launcher.s3.uri import S3Location
 
 _GIB = 2**30  # bytes per GB of VolumeSizeInGB: EBS counts in binary units
 _NEARLY = 0.9  # of the space; outputs and new checkpoints need space too
@@ -65,7 +65,7 @@ def _sizes(subject: Subject) -> _Sizes:
     for entry, place in channels(subject, "S3Prefix"):
         if entry.get("InputMode") == "File":
 
-            def of_prefix(entry: Entry = entry, place: Place = place) -> Copied:
+            def of_prefix(entry: Entry = entry, place: S3Location = place) -> Copied:
                 found = listing(subject, place)
                 return Copied(max(found.host_bytes(hosts_that_share(subject, entry))), found.is_complete)
 
@@ -73,7 +73,7 @@ def _sizes(subject: Subject) -> _Sizes:
     for entry, place in channels(subject, "ManifestFile"):
         if entry.get("InputMode") == "File":
 
-            def of_manifest(entry: Entry = entry, place: Place = place) -> Copied:
+            def of_manifest(entry: Entry = entry, place: S3Location = place) -> Copied:
                 named = named_objects(subject, entry, place)
                 return Copied(max(named.host_bytes), named.is_complete) if named else Copied(0, False)
 

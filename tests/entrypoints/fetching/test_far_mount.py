@@ -21,7 +21,7 @@ from launcher.local.providers.mount_tools import TOOLS, View
 from launcher.local.s3_server import serve
 from launcher.local.s3_server.latency import delayed
 from launcher.local.s3_server.wire import Answer, Request, Response
-from launcher.s3.uri import Place
+from launcher.s3.uri import S3Location
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("rclone") and Path("/dev/fuse").exists()), reason="needs rclone and FUSE"
@@ -57,7 +57,7 @@ def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]
 
     with serve(root / "s3", root / "overlay", silenced) as endpoint:
         keys = {"AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any"}
-        view = View({"data": Place("bucket", "data/")}, root / "mount", root, keys)
+        view = View({"data": S3Location("bucket", "data/")}, root / "mount", root, keys)
         with fuse.mounted(tool, view, shutil.which, lambda text: None):
             yield folder, root / "mount"
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from launcher.local.providers.mount_tools import TOOLS, MountTool, View, tool_environ
-from launcher.s3.uri import Place
+from launcher.s3.uri import S3Location
 
 KEYS = {"AWS_ACCESS_KEY_ID": "key-id", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_SESSION_TOKEN": "token"}
 MINIO = {**KEYS, "AWS_ENDPOINT_URL": "https://minio:9000", "AWS_REGION": "eu-west-1", "AWS_CA_BUNDLE": "/ca.pem"}
 
 
 def view(environ: dict[str, str], folder: str = "a b/train/") -> View:
-    return View({"train": Place("bucket", folder)}, Path("/data/train"), Path("/scratch"), environ)
+    return View({"train": S3Location("bucket", folder)}, Path("/data/train"), Path("/scratch"), environ)
 
 
 @pytest.mark.parametrize("tool", TOOLS)
@@ -61,6 +61,6 @@ def test_whole_bucket_has_no_prefix(tool: MountTool) -> None:
 def test_combined_folders_keep_spaces_and_quotes_of_their_names() -> None:
     """rclone reads them as CSV with spaces in place of commas."""
     [rclone] = [tool for tool in TOOLS if tool.can_combine]
-    folders = {"train": Place("bucket", 'a "b" c/'), "val": Place("other", "")}
+    folders = {"train": S3Location("bucket", 'a "b" c/'), "val": S3Location("other", "")}
     told = rclone.environ(View(folders, Path("/data"), Path("/scratch"), KEYS))["RCLONE_COMBINE_UPSTREAMS"]
     assert told == '"train=:s3:bucket/a ""b"" c/" "val=:s3:other/"'

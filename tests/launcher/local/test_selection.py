@@ -21,7 +21,7 @@ from launcher.local.data.selection import (
 )
 from launcher.local.data.stores import embedded_store, s3_client
 from launcher.s3.manifests import AugmentedManifest
-from launcher.s3.uri import Place
+from launcher.s3.uri import S3Location
 
 BUCKET = "bucket"
 
@@ -191,14 +191,14 @@ class Nothing:
 
     read_chunks = 0
 
-    def read(self, place: Place) -> Iterator[bytes]:
+    def read(self, place: S3Location) -> Iterator[bytes]:
         yield b'[{"prefix": "s3://bucket/p/"}'
         for number in range(1000):
             self.read_chunks += 1
             yield b"".join(b', "%09d.jpg"' % name for name in range(number * 1000, (number + 1) * 1000))
         yield b"]"
 
-    def sizes(self, places: Iterable[Place]) -> Iterator[int]:
+    def sizes(self, places: Iterable[S3Location]) -> Iterator[int]:
         for place in places:
             raise RefusedError(f"{place}: there is no such object")
         yield 0
@@ -216,11 +216,11 @@ def test_sizes_are_requested_while_they_are_taken(source: Source) -> None:
     put(source.client, "a")
     asked = 0
 
-    def places() -> Iterator[Place]:
+    def places() -> Iterator[S3Location]:
         nonlocal asked
         while True:
             asked += 1
-            yield Place(BUCKET, "a")
+            yield S3Location(BUCKET, "a")
 
     assert next(iter(source.objects.sizes(places()))) == 5
     assert asked <= 100
@@ -234,8 +234,8 @@ def test_augmented_manifest_selects_and_orders_attributes(source: Source) -> Non
     put(source.client, "m.jsonl", body="\n\n".join(json.dumps(line, ensure_ascii=False) for line in lines).encode())
     with AugmentedManifest(source.objects.read, "s3://bucket/m.jsonl", ["image-ref", "label", "name"]) as manifest:
         assert [manifest.values(index) for index in (1, 0)] == [
-            [Place("bucket", "b.png"), b'{"a": [1.5, null]}', b""],
-            [Place("other", "a.png"), b"3", "é\u2028x".encode()],
+            [S3Location("bucket", "b.png"), b'{"a": [1.5, null]}', b""],
+            [S3Location("other", "a.png"), b"3", "é\u2028x".encode()],
         ]
     with AugmentedManifest(source.objects.read, "s3://bucket/m.jsonl", ["label"], sample=1) as manifest:
         assert len(manifest) == 1

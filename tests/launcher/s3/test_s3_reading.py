@@ -12,7 +12,7 @@ import pytest
 
 from launcher.errors import RefusedError
 from launcher.s3.reading import read_object
-from launcher.s3.uri import Place, parse_s3_uri
+from launcher.s3.uri import S3Location, parse_s3_uri
 
 
 def connect(endpoint: str) -> Any:
@@ -52,7 +52,7 @@ def test_malformed_s3_uri_is_refused(uri: str) -> None:
 
 def test_refused_connection_names_endpoint_and_remedy() -> None:
     with pytest.raises(RefusedError, match=r"no connection .*AWS_ENDPOINT_URL"):
-        list(read_object(connect("http://127.0.0.1:9"), Place("bucket", "a")))
+        list(read_object(connect("http://127.0.0.1:9"), S3Location("bucket", "a")))
 
 
 BODY = bytes(range(256)) * 8192
@@ -100,7 +100,7 @@ def faulty_client() -> Iterator[Any]:
 
 def test_broken_connection_resumes_where_it_broke() -> None:
     with faulty_client() as client:
-        assert b"".join(read_object(client, Place("bucket", "cut"))) == BODY
+        assert b"".join(read_object(client, S3Location("bucket", "cut"))) == BODY
 
 
 @pytest.mark.parametrize(
@@ -113,4 +113,4 @@ def test_broken_connection_resumes_where_it_broke() -> None:
 )
 def test_object_that_cannot_be_read_to_its_end_is_refused(key: str, message: str) -> None:
     with faulty_client() as client, pytest.raises(RefusedError, match=f"s3://bucket/{key} at http.*: {message}"):
-        list(read_object(client, Place("bucket", key)))
+        list(read_object(client, S3Location("bucket", key)))
