@@ -34,7 +34,6 @@ from entrypoints.errors import ChannelError
 from entrypoints.job.process_identity import Processes, torchrun_ranks
 from entrypoints.order.sharding import Share
 from entrypoints.readers import fifo
-from entrypoints.records import name_of
 
 POLL_SECONDS = 0.2  # between two checks of whether the job still runs and whether readers wait in vain
 CENSUS_SECONDS = (
@@ -190,8 +189,7 @@ class Coordinator:
             self._first = request
             return
         if (request.format, request.record_wrapper) != (self._first.format, self._first.record_wrapper):
-            here, there = (name_of(wire.referred_format(each.format)) for each in (self._first, request))
-            reason = f"channel {request.channel!r} is being read as {here!r}, not as {there!r}"
+            reason = f"channel {request.channel!r} is being read as {self._first.format!r}, not as {request.format!r}"
             self._refuse(connection, f"{reason}; every reader must ask for one format, in every epoch")
             return
         for epoch in self._epochs:

@@ -100,7 +100,7 @@ def _request(
         channel.name,
         str(channel.path.absolute()),
         channel.record_wrapper,
-        wire.format_reference(form),
+        str(form),
         epoch,
         share.index,
         share.count,

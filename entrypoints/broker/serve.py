@@ -21,6 +21,7 @@ from entrypoints.broker.coordinator import POLL_SECONDS, Coordinator, JobOverErr
 from entrypoints.broker.framing import split_stream
 from entrypoints.fetching.silence import WARN_SECONDS, Silence, warn
 from entrypoints.readers import fifo
+from entrypoints.records import format_of
 from entrypoints.sample import Sample
 
 ROOM = 64 << 20  # bytes for all readers together, before the FIFO is left to fill
@@ -53,8 +54,7 @@ def _read_epoch(coordinator: Coordinator, request: wire.Request) -> bytes:
         descriptor, who = _open(coordinator, request)
         stream = _Stream(coordinator, descriptor, Silence(who, request.wait_seconds))
         try:
-            form = wire.referred_format(request.format)
-            for sample in split_stream(stream, form, request.record_wrapper == "RecordIO"):
+            for sample in split_stream(stream, format_of(request.format), request.record_wrapper == "RecordIO"):
                 stream.made.append(sample)
         finally:
             stream.assign()  # before an error, too: the samples before it are good

@@ -9,7 +9,6 @@ Unpickling runs code, so both ends check that the other one belongs to the same 
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import os
@@ -20,22 +19,17 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
-from typing import cast
 
 from entrypoints.errors import ChannelError, CorruptError
 from entrypoints.job.environment import Channel
 from entrypoints.order.sharding import Share
-from entrypoints.records import Format
 from entrypoints.sample import Sample
 
 WELCOME, SAMPLES, BLOCK, END, ERROR = b"W", b"S", b"B", b"E", b"X"
 HEADER = struct.Struct("<cIQ")  # kind, number of fields beside the pickle, bytes of the pickle
 LENGTH = struct.Struct("<Q")  # one per field beside the pickle, between the header and the pickle
 LARGE = 1 << 14  # bytes from which a field is sent beside the pickle; a system call costs as much as copying some KiB
-_PICKLED = "pickle:"
 # Requested for a socket's buffer: reader and broker wait for each other less often. Linux grants less.
 SEND_BYTES = 1 << 22
 # Errors that are raised in the reader with their own type.
@@ -49,7 +43,7 @@ class Request:
     channel: str
     path: str  # the channel's, from which the FIFO's path is made
     record_wrapper: str
-    format: str  # see format_reference
+    format: str  # what names it: see entrypoints.records
     epoch: int
     index: int  # for this and the next three see Share
     count: int
@@ -79,21 +73,6 @@ class Request:
     def as_channel(self) -> Channel:
         """Return the channel, with what is needed to read its FIFO."""
         return Channel(self.channel, "Pipe", None, "", self.record_wrapper, Path(self.path))
-
-
-def format_reference(form: Format) -> str:
-    """Return a text that names a format to the broker: its module's name, or the pickled format with its options."""
-    if isinstance(form, ModuleType):
-        return form.__name__
-    return _PICKLED + base64.b64encode(pickle.dumps(form)).decode()
-
-
-def referred_format(reference: str) -> Format:
-    """Return the format that `format_reference` named."""
-    if reference.startswith(_PICKLED):
-        form: Format = pickle.loads(base64.b64decode(reference[len(_PICKLED) :]))
-        return form
-    return cast(Format, import_module(reference))
 
 
 def address(channel: Channel) -> str:

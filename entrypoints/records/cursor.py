@@ -1,10 +1,10 @@
-"""Where reading begins and how far it has come: what it takes to go on in the middle of an object.
+"""The position of a reader in an object, for resuming in its middle.
 
-A caller that wants to go on later hands a Cursor to a format's `split`. Before each sample the format writes down where the
-next one begins, and `split(the same object, key, Cursor(that position))` goes on with it: no sample again, none left out.
+A caller that may resume later passes a Cursor to a format's `split`. Before each sample, the format sets `position` to that of
+the next one, and `split(the same object, key, Cursor(that position))` resumes there, without repeating or losing a sample.
 
-What the number counts is each format's own affair: bytes of the stream for most. 0 is the beginning of all. Nobody else
-should reckon with it: tar and TFRecord, for one, write down negative numbers where a place cannot be sought.
+Each format decides what the number counts: bytes of the stream for most. 0 is the beginning in all of them. Callers must not
+compute with it: tar and TFRecord, for example, use negative numbers for a position that cannot be sought.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from entrypoints.sample import ByteStream
 
 
 class Cursor:
-    """`start` is where to begin, as a cursor's position said earlier; `position`, before each sample, where the next begins."""
+    """The position to start at, `start`, and before each sample that of the next one, `position`."""
 
     __slots__ = ("position", "start")
 
@@ -28,7 +28,7 @@ class Cursor:
 
 @runtime_checkable
 class Seekable(Protocol):
-    """A stream that may be sought; it says itself whether it can."""
+    """A stream with `seek`, if `seekable` returns True."""
 
     def seekable(self) -> bool: ...
 
@@ -36,15 +36,16 @@ class Seekable(Protocol):
 
 
 def go_to(stream: ByteStream, start: int, key: str | None) -> None:
-    """Leaves out the first `start` bytes of a stream that stands at its beginning: by seeking where it can, else by reading.
+    """Skip the first `start` bytes of a stream at its beginning: by seeking if it can, else by reading.
 
-    Raises CorruptError where the stream is shorter: it is not the one that the position was noted for.
+    Raises:
+        CorruptError: The stream is shorter, so it is not the one that the position belongs to.
     """
     if start <= 0:
         return
     missing = start
     if isinstance(stream, Seekable) and stream.seekable():
-        # Files let one seek beyond their end, so the last of the bytes to leave out is read.
+        # Seeking beyond a file's end is not an error, so the last of these bytes is read.
         stream.seek(start - 1)
         missing = 1
     scratch = memoryview(bytearray(min(missing, CHUNK)))
@@ -54,5 +55,5 @@ def go_to(stream: ByteStream, start: int, key: str | None) -> None:
         raise corrupt(
             key,
             start,
-            "reading should go on here, but the object is shorter: it is not the one that was read before; begin the epoch anew",
+            "reading should resume here, but the object is shorter: it is not the one that was read before; start the epoch again",
         )

@@ -1,10 +1,10 @@
-"""The content of a gzip stream, as a stream: for formats that may come compressed.
+"""The content of a gzip stream, as a stream, for formats that may be compressed.
 
-gzip's own file object takes 8 KiB at a time, through several layers of Python; here zlib is given bigger pieces. A gzip
-stream has one or more members (joined objects, parallel compressors), perhaps with zeros behind; what is in one may go
-on in the next. zlib checks each member's CRC and length.
+gzip's own file object reads 8 KiB at a time through several layers of Python; here zlib gets larger pieces. A gzip
+stream has one or more members (joined objects, parallel compressors), perhaps followed by zeros; a record may span
+members. zlib checks each member's CRC and length.
 
-A stream is gzip where it begins as one, whatever its name: no object of the formats that use `split_either` does so by itself.
+A stream that begins as gzip does is gzip, whatever its name: uncompressed data of the formats that use `split_either` never does.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from entrypoints.sample import ByteStream, Sample
 
 MAGIC = b"\x1f\x8b\x08"  # the third byte is the method, of which there is one
 _WITH_HEADER = 16 + zlib.MAX_WBITS
-_PIECE = 1 << 16  # bytes given to zlib: what follows a member in them is copied, once for each member
+_PIECE = 1 << 16  # bytes for zlib: those after a member are copied, once for each member
 
 
 class Gunzip(Source):
-    """The uncompressed bytes of what a window shows; CorruptError, naming the compressed byte, for what is cut or damaged."""
+    """The uncompressed bytes of a window. Reading damaged or cut data raises CorruptError, which names the compressed byte."""
 
     def __init__(self, window: Window, key: str | None) -> None:
         self._window = window
         self._key = key
         self._member = zlib.decompressobj(_WITH_HEADER)
-        self._rest = b""  # compressed bytes that have been taken from the window and not been used
-        self._inside = False  # of a member, whose end is still to come
+        self._rest = b""  # compressed bytes taken from the window and not used yet
+        self._inside = False  # a member, whose end has not been read yet
 
     def readinto(self, buffer: memoryview, /) -> int:
         """See ByteStream."""
@@ -55,7 +55,7 @@ class Gunzip(Source):
             try:
                 content = self._member.decompress(data, size)
                 if not data and not content:
-                    raise zlib.error("it ends inside of a member")
+                    raise zlib.error("it ends inside a member")
             except zlib.error as error:
                 raise corrupt(self._key, self._window.offset, f"the gzip stream is damaged or cut: {error}") from error
             self._inside = not self._member.eof
@@ -67,11 +67,11 @@ class Gunzip(Source):
                 return content
 
     def close(self) -> None:
-        """Nothing is held: the stream below is its opener's."""
+        """Do nothing: the caller closes the stream below."""
 
 
 class _Begun:
-    """A stream whose first bytes have been read: they come again."""
+    """A stream that returns its first bytes again after a look at them."""
 
     def __init__(self, stream: ByteStream | Gunzip) -> None:
         self._stream = stream
@@ -105,10 +105,10 @@ Split = Callable[[ByteStream, "str | None", Cursor], Iterator[Sample]]
 
 
 def split_either(split: Split, stream: ByteStream, key: str | None, cursor: Cursor | None) -> Iterator[Sample]:
-    """What `split` gives of a stream, or of its content where that is gzip-compressed.
+    """Yield what `split` yields for a stream, or for its content if it is gzip-compressed.
 
-    Positions of a compressed stream are below 0: it must be read from its beginning to get there. Offsets in the errors of the
-    format are of the content then.
+    Positions in a compressed stream are negative: they are reached by reading from its beginning. Offsets in the format's errors
+    are then those of the content.
     """
     cursor = cursor or Cursor()
     if cursor.start > 0:
@@ -117,14 +117,14 @@ def split_either(split: Split, stream: ByteStream, key: str | None, cursor: Curs
     if begun.is_gzip:
         return _content(split, begun, key, cursor)
     if cursor.start < 0:
-        raise corrupt(key, 0, "a gzip stream was read before, and here is none; begin the epoch anew")
+        raise corrupt(key, 0, "a gzip stream was read before, but this is not one; start the epoch again")
     return split(begun, key, cursor)
 
 
 def _content(split: Split, stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
     content = _Begun(Gunzip(Window(stream), key))
     if content.is_gzip:
-        raise corrupt(key, 0, "a gzip stream inside of another: it was compressed twice; unzip it once")
+        raise corrupt(key, 0, "a gzip stream inside another: it was compressed twice; unzip it once")
     inner = Cursor(-cursor.start)
     for sample in split(content, key, inner):
         cursor.position = -inner.position

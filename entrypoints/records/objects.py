@@ -5,16 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from entrypoints.records.cursor import Cursor
+from entrypoints.records.format import Format
 from entrypoints.sample import ByteStream, Sample, whole_object
-
-BOUNDARIES = False  # once joined, nothing tells where one object ends and the next begins
 
 
 def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
-    """The one sample of an object; an empty object is a sample too. The position is 1 once it has been read."""
+    """Yield the object as one sample, also if it is empty. The position is 1 once it has been read."""
     if cursor is None:
         yield whole_object(stream.read(), key)
     elif cursor.start == 0:
         data = stream.read()
         cursor.position = 1
         yield whole_object(data, key)
+
+
+FORMAT = Format(
+    name="objects",
+    sample="a whole object's bytes in `data`; for a channel without a content type, or with any other",
+    split=split,
+    write=None,
+    ending=None,
+    boundaries=False,  # nothing marks the end of one object in a joined stream
+)

@@ -1,8 +1,8 @@
-"""Protocol buffers' wire format, as much as the records of TensorFlow and SageMaker need, without the protobuf package.
+"""The part of protocol buffers' wire format that records of TensorFlow and SageMaker use, without the protobuf package.
 
-A message is a row of fields, each a tag (number << 3 | wire type) and a value: a varint (0), 8 bytes (1), a length and as
-many bytes (2: text, bytes, messages, packed numbers), or 4 bytes (5). Groups (3, 4) are long gone and count as damage. What
-is wrong is a ValueError here; formats make it a CorruptError with the record's place.
+A message is a sequence of fields, each a tag (number << 3 | wire type) and a value: a varint (0), 8 bytes (1), a length and as
+many bytes (2: text, bytes, messages, packed numbers), or 4 bytes (5). Groups (3, 4) are obsolete and treated as damage. Errors
+are ValueErrors; formats turn them into CorruptErrors with the record's offset.
 
 Source: protobuf.dev, "Encoding".
 """
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-_FEW_BYTES = 128  # of numbers, up to which plain Python is faster than numpy
+_FEW_BYTES = 128  # up to which plain Python decodes numbers faster than numpy
 _MASK = (1 << 64) - 1
 _CONTINUED = bytes(range(128, 256))  # bytes of a varint that are not its last
 _CUT = "a message or a number in it is cut off or damaged"
 
 
 def fields(data: bytes, place: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """The fields of the message in data[place:end]: tag, and where the value (of BYTES: its content) begins and ends."""
+    """Yield the fields of the message in data[place:end]: tag, and begin and end of the value (for BYTES, of its content)."""
     while place < end:
         tag = data[place]
         place += 1
@@ -48,14 +48,14 @@ def fields(data: bytes, place: int, end: int) -> Iterator[tuple[int, int, int]]:
             start = place
             place += 4 if wire == FIXED32 else 8
         else:
-            raise ValueError(f"a field of wire type {wire}, which there is not")
+            raise ValueError(f"a field has the unknown wire type {wire}")
         if place > end or tag < 8:
             raise ValueError(_CUT)
         yield tag, start, place
 
 
 def varint(data: bytes, place: int) -> tuple[int, int]:
-    """The number that begins at a place, without sign, and where it ends."""
+    """Return the unsigned number that begins at a place, and its end."""
     try:
         byte, second = data[place], data[place + 1] if data[place] > 127 else 0
         if byte < 128:
@@ -75,14 +75,14 @@ def varint(data: bytes, place: int) -> tuple[int, int]:
 
 @cache
 def arrays() -> Any:
-    """numpy, imported when it is first needed: a look into the cache costs less than an import statement's."""
+    """Return numpy, imported when it is first needed: the cache is faster than an import statement."""
     import numpy
 
     return numpy
 
 
 def varints(data: bytes) -> npt.NDArray[np.uint64]:
-    """Packed numbers, which `.view(np.int64)` gives their sign."""
+    """Decode packed numbers as unsigned; `.view(np.int64)` makes them signed."""
     np = arrays()
     array: npt.NDArray[Any]
     if data and data[-1] > 127:
@@ -93,8 +93,8 @@ def varints(data: bytes) -> npt.NDArray[np.uint64]:
     if len(data) <= _FEW_BYTES:
         array = np.array(_few(data), np.uint64)
         return array
-    # A byte before the first number, as if one ended there, makes every number begin where one has ended; those behind the
-    # last are there to be looked at.
+    # A byte before the first number, as if one ended there, makes every number begin after the end of one; those after the
+    # last number can be read without a check.
     padded = b"\0" + data + bytes(9)
     raw = np.frombuffer(padded, np.uint8)
     ends = (raw[: len(data) + 1] < 128).nonzero()[0]
@@ -105,8 +105,8 @@ def varints(data: bytes) -> npt.NDArray[np.uint64]:
         raise ValueError(_CUT)
     if longest * len(starts) == len(data):
         return _of_one_width(raw[: len(data)].reshape(-1, longest))
-    # As many bytes as the longest takes, from the first of each number on, are an integer of the machine's. Adding 1 to it, the
-    # lower bits of its bytes being ones, changes all up to the number's last byte, and nothing behind that.
+    # From the first byte of each number, as many bytes as the longest takes are one machine integer. Adding 1 to it, with the
+    # lower bits of its bytes set, changes all bits up to the number's last byte and none after it.
     wide, digits, joints = _masks(2 if longest <= 2 else 4 if longest <= 4 else 8)
     found = np.ndarray((len(data),), wide, padded, 1, (1,)).take(starts)
     own = found | digits
@@ -123,7 +123,7 @@ def varints(data: bytes) -> npt.NDArray[np.uint64]:
 
 
 def _few(data: bytes) -> list[int]:
-    """The same in plain Python; the data ends where a number does."""
+    """Do the same in plain Python; the data ends with a whole number."""
     found = []
     value = shift = 0
     for byte in data:
@@ -139,9 +139,9 @@ def _few(data: bytes) -> list[int]:
 
 @cache
 def _masks(size: int) -> tuple[Any, Any, list[tuple[Any, Any, Any]]]:
-    """For numbers in integers of `size` bytes: their type, the 7 bits of each byte that count, how to close the gaps between.
+    """Return for integers of `size` bytes: their type, a mask of the 7 used bits of each byte, and how to close the gaps.
 
-    That is done for pairs of bytes, then of pairs, and so on: which bits stay, and which move down by how much.
+    Gaps are closed for pairs of bytes, then for pairs of pairs, and so on: which bits stay, and which move down by how much.
     """
     wide = arrays().dtype(f"<u{size}").type
     joints = []
@@ -152,7 +152,7 @@ def _masks(size: int) -> tuple[Any, Any, list[tuple[Any, Any, Any]]]:
 
 
 def _of_one_width(rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
-    """Numbers that take as many bytes each, which are a row's."""
+    """Decode numbers of one width, each in a row."""
     np = arrays()
     array: npt.NDArray[Any] = rows[:, -1].astype(np.uint64)
     for place in range(rows.shape[1] - 2, -1, -1):
@@ -162,23 +162,23 @@ def _of_one_width(rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
 
 
 def joined(data: bytes, regions: Iterable[tuple[int, int, int]], wire: int) -> bytes:
-    """The numbers of a repeated field as if packed, from its regions as `fields` gives them: packed, one by one, or both.
+    """Return the numbers of a repeated field as if packed, from its regions in `fields`: packed, one by one, or both.
 
-    `wire` is the type of one number.
+    `wire` is the wire type of one number.
     """
     pieces = []
     for tag, start, stop in regions:
         if tag & 7 not in (wire, BYTES):
-            raise ValueError(f"a list of numbers as wire type {tag & 7}")
+            raise ValueError(f"a list of numbers has wire type {tag & 7}")
         pieces.append(data[start:stop])
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def numbers(data: bytes, dtype: str) -> npt.NDArray[Any]:
-    """The numbers of a packed field: `dtype` is "<f4" or "<f8", or a type of integers, whose wire form is varints."""
+    """Decode a packed field: `dtype` is "<f4" or "<f8", or a type of integers, which are varints on the wire."""
     array: npt.NDArray[Any]
     if dtype in ("<f4", "<f8"):
-        array = arrays().frombuffer(data, dtype).copy()  # a copy can be written to, as torch wants it
+        array = arrays().frombuffer(data, dtype).copy()  # a copy is writable, as torch wants it
     elif len(data) == 1 and data[0] < 128:
         array = arrays().array((data[0],), dtype)
     else:
@@ -187,11 +187,11 @@ def numbers(data: bytes, dtype: str) -> npt.NDArray[Any]:
 
 
 def count_of(data: bytes, dtype: str) -> int:
-    """How many numbers a packed field has; raises ValueError where the last one is cut off."""
+    """Return how many numbers a packed field has. Raises ValueError if the last one is cut off."""
     size = {"<f4": 4, "<f8": 8}.get(dtype)
     if size is not None:
         if len(data) % size:
-            raise ValueError(f"{len(data)} bytes are no numbers of {size} bytes")
+            raise ValueError(f"{len(data)} bytes are not a whole count of {size}-byte numbers")
         return len(data) // size
     if data and data[-1] > 127:
         raise ValueError("a number is cut off")
@@ -199,7 +199,7 @@ def count_of(data: bytes, dtype: str) -> int:
 
 
 def encode_varint(value: int) -> bytes:
-    """A number that is not negative, as a varint."""
+    """Encode a number that is not negative as a varint."""
     encoded = bytearray()
     while value > 127:
         encoded.append(value & 127 | 128)
@@ -209,7 +209,7 @@ def encode_varint(value: int) -> bytes:
 
 
 def encode_varints(values: npt.NDArray[Any]) -> bytes:
-    """Integers of one dimension, packed; negative ones take ten bytes each."""
+    """Encode integers of one dimension as packed varints; negative ones take ten bytes each."""
     np = arrays()
     column = values.astype(np.int64).view(np.uint64)[:, None]
     digits = (column >> (np.arange(10, dtype=np.uint64) * np.uint64(7))) & np.uint64(127)
@@ -222,5 +222,5 @@ def encode_varints(values: npt.NDArray[Any]) -> bytes:
 
 
 def encode(number: int, content: bytes) -> bytes:
-    """A field of text, bytes, a message or packed numbers."""
+    """Encode a field of text, bytes, a message or packed numbers."""
     return encode_varint(number << 3 | BYTES) + encode_varint(len(content)) + content

@@ -1,14 +1,14 @@
-"""Samples that a format cannot hold: one error for all writers. It says which sample, which field and what is expected.
+"""Errors of samples that a format cannot hold. They name the sample, its field and what is expected.
 
-What would be lost, or could not be read back, is refused when it is written, where the one who knows the samples is there.
+What would be lost, or not read back the same, is refused when it is written, where the author of the samples sees it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
-from entrypoints.sample import DATA, KEY
+from entrypoints.sample import DATA, KEY, Sample
 
 
 class SampleError(ValueError):
@@ -23,30 +23,39 @@ class SampleError(ValueError):
 
 
 def refusal(number: int, sample: Mapping[str, Any], reason: object) -> SampleError:
-    """The error of a sample."""
+    """Return the error of a sample."""
     return SampleError(number, sample.get(KEY), str(reason))
 
 
 def content(number: int, sample: Mapping[str, Any], field: str) -> bytes:
-    """A field's bytes. Raises SampleError where the field is not there or something else."""
+    """Return a field's bytes. Raises SampleError if the field is missing or is not bytes."""
     value = sample.get(field)
     if isinstance(value, bytes):
         return value
     if isinstance(value, (bytearray, memoryview)):
         return bytes(value)
     if field not in sample:
-        raise refusal(number, sample, f"it lacks field {field!r}; it has {', '.join(map(repr, sample)) or 'none'}")
+        raise refusal(
+            number, sample, f"field {field!r} is missing; the sample has {', '.join(map(repr, sample)) or 'none'}"
+        )
     remedy = "; encode the text: .encode()" if isinstance(value, str) else ""
-    raise refusal(number, sample, f"field {field!r} is {type(value).__name__}, and bytes are expected{remedy}")
+    raise refusal(number, sample, f"field {field!r}: expected bytes, got {type(value).__name__}{remedy}")
 
 
 def refuse_others(number: int, sample: Mapping[str, Any], known: Container[str] = (DATA,)) -> None:
-    """Raises SampleError where a sample has fields that the format leaves out. A `__key__` may be there: it is the object's."""
+    """Raise SampleError if a sample has fields that the format leaves out, except for a `__key__`, which names its object."""
     for field in sample:
         if field not in known and field != KEY:
             raise refusal(
-                number,
-                sample,
-                f"field {field!r} would be lost: this format has no place for it; leave it out, or "
-                "choose another format",
+                number, sample, f"field {field!r} would be lost in this format; leave it out, or choose another format"
             )
+
+
+def payloads(samples: Iterable[Sample], most: int | None = None) -> Iterator[bytes]:
+    """Yield the `data` of samples with no other field. Raises SampleError for other samples, and for more than `most` bytes."""
+    for number, sample in enumerate(samples):
+        data = content(number, sample, DATA)
+        refuse_others(number, sample)
+        if most is not None and len(data) > most:
+            raise refusal(number, sample, f"field {DATA!r} has {len(data)} bytes; a record holds at most {most}")
+        yield data

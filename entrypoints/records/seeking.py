@@ -1,10 +1,10 @@
-"""An object as a file in which one can go anywhere: for zip and Parquet, whose table of contents stands at the end.
+"""An object as a seekable file, for zip and Parquet, whose table of contents is at the end.
 
-Files and the connector's streams can be sought. What cannot, though it is one whole object, is copied to a temporary file
-first. A Pipe joins objects, so these formats have no boundaries there and are refused before anything is read.
+Files and the connector's streams are seekable. Any other stream of one whole object is first copied to a temporary file.
+A Pipe joins objects, so these formats have no boundaries there and are refused before anything is read.
 
-A stream that is read ahead from its beginning has most of a small object at hand when the format first goes to the end, and
-would fetch it again. So a small object is read in one go, unless only parts of it are wanted.
+A prefetching stream has read most of a small object before the format first seeks to the end, and would fetch it
+again. So a small object is read in one go, unless the format needs only parts of it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any, cast
 from entrypoints.errors import ChannelError, no_room
 from entrypoints.sample import ByteStream
 
-_IN_MEMORY = 32 << 20  # bytes of an object that is held whole
+_IN_MEMORY = 32 << 20  # bytes: the largest object to hold in memory
 
 
 class SeekableFile(io.RawIOBase):
-    """A stream's bytes, `size` of them; `read` gives as many as are asked for, where the object has them.
+    """The `size` bytes of a stream; `read` returns as many as asked for, fewer only at the end.
 
-    Closing gives back the copy, if there is one; the stream is the caller's.
+    Closing removes the copy, if there is one; the caller closes the stream.
     """
 
     def __init__(self, stream: ByteStream, key: str | None, *, at_once: bool = True) -> None:
@@ -35,7 +35,7 @@ class SeekableFile(io.RawIOBase):
                 source = self._copy
             source.seek(0, io.SEEK_END)
             self.size: int = source.tell()
-            # Going to the end has fetched nothing yet, of a file as of a stream that is read ahead.
+            # Seeking to the end has fetched nothing yet.
             small = at_once and self._copy is None and self.size <= _IN_MEMORY
             if small and not isinstance(source, (io.FileIO, io.BytesIO)):
                 source.seek(0)
@@ -47,7 +47,7 @@ class SeekableFile(io.RawIOBase):
             self.close()
             raise
         source.seek(0)
-        # Whether going to a place costs no request.
+        # Whether seeking costs no request.
         self.is_near = self._copy is not None or isinstance(source, (io.FileIO, io.BytesIO))
         self._source = source
         self._place = 0
@@ -62,7 +62,7 @@ class SeekableFile(io.RawIOBase):
         return self._place
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Goes to a place by io's rules; nothing is fetched."""
+        """Seek, with the meaning of `io`; this fetches nothing."""
         target = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self.size}[whence]
         if target != self._place:
             self._source.seek(target)
@@ -70,7 +70,7 @@ class SeekableFile(io.RawIOBase):
         return target
 
     def readinto(self, buffer: Any, /) -> int:
-        """Fills the buffer, but for the object's end."""
+        """Fill the buffer, except at the object's end."""
         view = memoryview(buffer).cast("B")
         done = 0
         while done < len(view) and (count := self._readinto(view[done:])):
@@ -79,7 +79,7 @@ class SeekableFile(io.RawIOBase):
         return done
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """The next `size` bytes; fewer at the object's end only."""
+        """Return the next `size` bytes, fewer only at the object's end."""
         left = max(0, self.size - self._place)
         wanted = left if size is None or size < 0 else min(size, left)
         pieces = []
@@ -90,7 +90,7 @@ class SeekableFile(io.RawIOBase):
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def close(self) -> None:
-        """Removes the copy, if there is one."""
+        """Remove the copy, if there is one."""
         if self._copy is not None:
             self._copy.close()
             self._copy = None

@@ -1,7 +1,7 @@
-"""How large a sample may be, and how large one is, about.
+"""The limit of a sample's size, and the approximate size of a sample.
 
-A damaged length, a quote that is not closed or a small object that unpacks to gigabytes must not take all memory. So a format
-refuses a sample beyond a limit before it holds more than that. Whole objects (`objects`) have no limit: their size is known.
+A damaged length, a quote that is not closed or a small object that unpacks to gigabytes must not use all memory. So a format
+refuses a sample beyond a limit before it has read more than that. Whole objects (`objects`) have no limit: their size is known.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from entrypoints.contract import MAX_SAMPLE_VARIABLE
 from entrypoints.errors import ChannelError, CorruptError, corrupt
 from entrypoints.records.window import CHUNK
 
-MAX_TEXT_BYTES = 64 << 20  # a line or a row: nothing at its beginning says how long it is
+MAX_TEXT_BYTES = 64 << 20  # a line or a row, whose length is unknown until its end
 MAX_SAMPLE_BYTES = 1 << 30  # in the other formats
 
 
 def max_sample_bytes(default: int = MAX_SAMPLE_BYTES) -> int:
-    """Return the limit that the environment sets, or else the default.
+    """Return the limit in bytes: that of the environment, else the default.
 
     Raises:
-        ChannelError: The variable is not a number of bytes, or less than formats read at a time.
+        ChannelError: The variable is not a number of bytes, or is less than formats read at a time.
     """
     text = os.environ.get(MAX_SAMPLE_VARIABLE)
     if not text:
@@ -32,13 +32,13 @@ def max_sample_bytes(default: int = MAX_SAMPLE_BYTES) -> int:
 
 
 def too_large(key: str | None, offset: int, what: str, most: int) -> CorruptError:
-    """Return the error of a sample beyond the limit `most`; `what` says how large it is."""
+    """Return the error of a sample beyond the limit `most`; `what` states its size."""
     remedy = f"if it is not damaged, set {MAX_SAMPLE_VARIABLE} to more bytes"
     return corrupt(key, offset, f"{what}, and a sample may have {most:,}; {remedy}")
 
 
 def size_of(value: Any) -> int:
-    """Bytes that a field or a sample takes when it is written, about: texts by their letters, a number as 8."""
+    """Return about how many bytes a field or a sample takes when it is written: one for a character, 8 for a number."""
     if isinstance(value, (bytes, bytearray, memoryview, str)):
         return len(value)
     if isinstance(value, dict):

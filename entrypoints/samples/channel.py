@@ -18,8 +18,8 @@ from entrypoints.order.sampling import Order, Reading, Samples
 from entrypoints.order.sharding import Place, Share, place_from, share_for
 from entrypoints.readers import mounted, reader_of
 from entrypoints.readers.remote_file import is_remote
-from entrypoints.records import Format, format_of, name_of, objects
-from entrypoints.records.text.augmented import Augmented
+from entrypoints.records import Format, format_of, objects
+from entrypoints.records.text import augmented
 from entrypoints.samples.object_cache import ObjectCache
 from entrypoints.samples.pipeline import Source
 
@@ -54,11 +54,11 @@ def open_channel(
     expect(share is None or isinstance(share, Share), "share", share, "a Share, or leave it out")
     reader = reader_of(channel)
     form = _form(channel, format)
-    if isinstance(form, Augmented):
+    if augmented.is_augmented(form):
         channel = replace(channel, record_wrapper="None")  # it takes the records apart itself: they are of attributes
-    if reader.JOINED and not form.BOUNDARIES and channel.record_wrapper != "RecordIO":
-        if form is not objects:
-            reason = f"{name_of(form)} is read from its end, which a Pipe does not let one do; use input_mode: FastFile"
+    if reader.JOINED and not form.boundaries and channel.record_wrapper != "RecordIO":
+        if form != objects.FORMAT:
+            reason = f"{form} is read from its end, which a Pipe does not let one do; use input_mode: FastFile"
             raise ChannelError(f"channel {name!r}: {reason}")
         raise ChannelError(
             f"channel {name!r}: whole objects lose their boundaries in a Pipe; set record_wrapper_type: RecordIO, or "
@@ -69,7 +69,7 @@ def open_channel(
         share = default_share(channel, place_of(environment))
     reading = reading or Reading()
     source = Source(channel, epoch, reader, form, share, reading, _cache(channel, reading))
-    about = {"channel": name, "format": name_of(form)}
+    about = {"channel": name, "format": str(form)}
     return Samples(source.samples, Order(epoch, share, reading, source.is_dealt, channel.shuffled), about)
 
 
@@ -77,9 +77,9 @@ def _form(channel: Channel, format: str | None) -> Format:
     """The format asked for, else an augmented manifest's where its attributes are known, else the content type's."""
     names = channel.attribute_names
     if format is None and names and channel.record_wrapper == "RecordIO":
-        return Augmented(names)
+        return augmented.of_attributes(names)
     form = format_of(format if format is not None else channel.content_type)
-    return form.named(names) if isinstance(form, Augmented) else form
+    return augmented.for_channel(form, names) if augmented.is_augmented(form) else form
 
 
 def _cache(channel: Channel, reading: Reading) -> ObjectCache | None:

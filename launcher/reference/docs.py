@@ -18,6 +18,7 @@ import click
 import yaml
 
 import channel_specs
+from entrypoints.records import FORMATS
 from launcher.api import plan
 from launcher.checks import RULES
 from launcher.checks.codes import OTHER_CODES, OTHER_WARNINGS
@@ -182,6 +183,17 @@ def preflight_table() -> str:
     return "\n".join(["| code | severity | why |", "|---|---|---|", *rows])
 
 
+def formats_table() -> str:
+    """Every format of a container's samples, a row each."""
+    rows = [
+        f"| `{form.name}` | {', '.join(f'`{each}`' for each in form.content_types)} | {form.sample} "
+        f"| {'yes' if form.boundaries else 'wrapped'} | {f'`{form.ending}`' if form.ending else ''} |"
+        for form in FORMATS
+    ]
+    headings = "| short name | selected by the content type | a sample | Pipe | shards |"
+    return "\n".join([headings, "|---|---|---|---|---|", *rows])
+
+
 def _in_cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
@@ -221,6 +233,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "preflight": preflight_table,
     "codes": codes_table,
     "unpriced": unpriced_line,
+    "formats": formats_table,
 }
 
 

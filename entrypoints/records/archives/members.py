@@ -1,8 +1,8 @@
-"""What the names of an archive's members say: which sample's they are and which field; the same in a tar and in a zip.
+"""From the names of an archive's members to samples and fields, the same in a tar and in a zip.
 
-Members that share their name up to the first dot of the base name are one sample, and what follows the dot is the field. A
-base name that begins with a dot has no such name: it is hidden, as macOS's `._1.jpg` beside `1.jpg` and `.DS_Store` are, and
-left out, as webdataset does. A member without a dot, which webdataset leaves out too, is field `data`.
+Members that share their name up to the first dot of the base name are one sample, and the field is what follows the dot. A
+base name that begins with a dot is hidden, as macOS's `._1.jpg` beside `1.jpg` and `.DS_Store` are, and
+left out, as webdataset does. A member without a dot, which webdataset also leaves out, is field `data`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ from collections.abc import Iterator
 from entrypoints.records.refusing import content, refusal
 from entrypoints.sample import KEY, Sample
 
+MACOS_FOLDER = "__MACOSX/"  # what macOS adds to a zip: not samples, but its own attributes of the files
+
 
 def members_of(number: int, sample: Sample) -> Iterator[tuple[str, bytes]]:
-    """The members that make up a sample, the `number`-th: names and contents.
+    """Yield the members of the `number`-th sample: names and contents.
 
-    Raises SampleError where the sample would not come back: without a key or fields, or with names that say something else.
+    Raises:
+        SampleError: The sample would not be read back: it has no key, no fields, or names that mean something else.
     """
     key = sample.get(KEY)
     last = key.rpartition("/")[2] if isinstance(key, str) and "\0" not in key else ""
@@ -24,14 +27,18 @@ def members_of(number: int, sample: Sample) -> Iterator[tuple[str, bytes]]:
         raise refusal(
             number,
             sample,
-            "the name of its files in the archive is its __key__, which must be a text, with something and no dot behind the "
-            "last slash (what follows a dot is the field), without zero bytes",
+            "its __key__ names its files in the archive: expected a text without zero bytes, with something but no dot after "
+            "the last slash (the field follows a dot)",
         )
     if len(sample) == 1:
-        raise refusal(number, sample, "it has no fields, so no files: it would be lost; give it a field, empty perhaps")
+        raise refusal(
+            number, sample, "it has no fields, so no files, and would be lost; add a field, even an empty one"
+        )
     for field in sample:
         if field == KEY:
             continue
         if "/" in field or "\0" in field:
-            raise refusal(number, sample, f"field {field!r} is no file's ending: write a text without / and zero bytes")
+            raise refusal(
+                number, sample, f"field {field!r} cannot be a file's ending; use a text without / and zero bytes"
+            )
         yield f"{key}.{field}", content(number, sample, field)

@@ -1,15 +1,14 @@
-"""tar, read as it streams by: groups of members, as WebDataset has them, are the samples.
+"""tar as a stream: groups of members, as in WebDataset, are the samples.
 
-Members that share their name up to the first dot of the base name, neighbours in the archive, are one sample; what follows
-the dot is the field (`a/1.seg.png` is field `seg.png` of sample `a/1`; more in `members.py`). Names stay as they are written,
-case included. What is no file (directories, links, devices) is passed over. Of links that is said once on stderr: they
-have no bytes in a stream, only the name of a file, which may have passed long ago (tarfile and webdataset pass them over too,
-and say nothing). GNU tar's `--hard-dereference` and `--dereference` write the files themselves.
+Neighbouring members that share their name up to the first dot of the base name are one sample; the field is what follows
+the dot (`a/1.seg.png` is field `seg.png` of sample `a/1`; more in `members.py`). Names keep their case. Directories, links and
+devices are skipped. The first skipped link is logged: it has no bytes in a stream, only the name of a file, which may have passed
+long ago. GNU tar's `--hard-dereference` and `--dereference` write the files themselves.
 
-Python's tarfile is not used: it costs four times what a FIFO delivers, reads only the first of joined archives (a Pipe
-joins them) and ends quietly where an archive is cut or damaged. Here every header's checksum is verified, an archive
-ends with its end marker or is an error, and further archives may follow. Read: ustar, pax (path, size), GNU long
-names, gzip around it all; refused: sparse files and volumes, which a stream cannot give back whole.
+Python's tarfile is not used: it is four times slower than a FIFO, reads only the first of joined archives (a Pipe
+joins them) and stops silently at damage. Here every header's checksum is verified, and an archive
+without its end marker is an error. Read: ustar, pax (path, size), GNU long
+names, gzip around all of it; refused: sparse files and volumes, which a stream cannot restore.
 
 Source: POSIX.1-2017 pax; GNU tar manual, "Basic Tar Format". Writing is in `tar_write.py`.
 """
@@ -21,23 +20,23 @@ from collections.abc import Iterator
 
 from entrypoints.errors import corrupt
 from entrypoints.records import gunzip
+from entrypoints.records.archives import tar_write
 from entrypoints.records.archives.tar_header import BLOCK, SPARSE, parse, pax, text
 from entrypoints.records.cursor import Cursor, go_to
+from entrypoints.records.format import Format
 from entrypoints.records.sizes import max_sample_bytes, too_large
 from entrypoints.records.window import Window
 from entrypoints.sample import DATA, KEY, ByteStream, Sample
 
-BOUNDARIES = True
-
 _log = logging.getLogger(__name__)
-_told_of: set[str] = set()  # the link that has been told of
+_logged: set[str] = set()  # the link that has been logged
 _ZEROS = bytes(BLOCK)
 _LINKS = b"12"
-_NO_DATA = b"123456V"  # links, devices, directories, FIFOs, a volume's label: nothing follows, whatever their size says
+_NO_DATA = b"123456V"  # links, devices, directories, FIFOs, a volume's label: no content follows, whatever their size
 _EXTENDED = b"xX"  # pax records; the second as Solaris writes them
 _DESCRIBING_ONE = _EXTENDED + b"LK"  # their content describes the next member
 _DESCRIBING = b"g" + _DESCRIBING_ONE  # or all that follow
-_LONE = "a single block of zeros, where an archive's end has two: a header was overwritten"
+_LONE = "a single block of zeros, but an archive ends with two: a header was overwritten"
 _NO_MEMBER = "the archive ends after an extended header: the member it describes is missing"
 _DUMP_DIR = b"D"  # GNU: a directory's listing
 _REFUSED = {
@@ -47,16 +46,19 @@ _REFUSED = {
 
 
 def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
-    """The samples of a stream of one or more archives, gzip-compressed or not; see the module for what a sample is.
+    """Yield the samples of one or more joined archives, gzip-compressed or not; see the module for what a sample is.
 
-    Raises CorruptError, naming the offset (of the uncompressed stream), for what is cut or damaged and for what a stream
-    cannot give back. Positions are bytes, below 0 where one must read from the beginning to get there.
+    Positions are bytes, negative if they can be reached only by reading from the beginning.
+
+    Raises:
+        CorruptError: The stream is damaged, cut, or has members that a stream cannot restore; the message names the
+            offset in the uncompressed stream.
     """
     cursor = cursor or Cursor()
     sample: Sample = {}
     most, held = max_sample_bytes(), 0
     for name, data, offset, position in members(stream, key, cursor.start):
-        if name is None:  # the end of an archive: groups do not reach into the next
+        if name is None:  # the end of an archive, and of its last group
             if sample:
                 cursor.position = position
                 yield sample
@@ -78,14 +80,14 @@ def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = No
         if held > most:
             raise too_large(key, offset, f"sample {group!r} has {held:,} bytes or more", most)
         if field in sample:
-            raise corrupt(key, offset, f"member {name!r} gives field {field!r} of sample {group!r} a second time")
+            raise corrupt(key, offset, f"member {name!r} repeats field {field!r} of sample {group!r}")
         sample[field] = data
 
 
 def members(stream: ByteStream, key: str | None = None, start: int = 0) -> Iterator[tuple[str | None, bytes, int, int]]:
-    """Every file of a stream of archives: name, content, offset of its header, and the position that leads back to it.
+    """Yield every file of a stream of archives: name, content, offset of its header, and its position.
 
-    After each archive comes a name of None, with the position of what follows. `start` is such a position.
+    A name of None marks the end of an archive, with the position of what follows. `start` is a position.
     """
     if start > 0:
         go_to(stream, start, key)
@@ -94,13 +96,12 @@ def members(stream: ByteStream, key: str | None = None, start: int = 0) -> Itera
     if compressed:
         window = Window(gunzip.Gunzip(window, key))
     every: dict[str, str] = {}  # pax records for the rest of the archive
-    own: dict[str, str] = {}  # for the next member; GNU's long name is put here too
+    own: dict[str, str] = {}  # for the next member, with GNU's long name
     inside = False  # of an archive: its end marker is still to come
     is_lone = False  # the last block was zeros, and the one before was not: the first half of an end marker
     begin = -1  # of the headers that describe the next member
-    extended: bytes | None = (
-        None  # the last extended header: most are equal to the one before, and then known to be good
-    )
+    # The last extended header: most are equal to the one before, and need no second check.
+    extended: bytes | None = None
     extended_size = 0
     kind = b""
     offset, take, most = window.offset, window.take, max_sample_bytes()
@@ -133,7 +134,7 @@ def members(stream: ByteStream, key: str | None = None, start: int = 0) -> Itera
             begin = offset
         if kind in _NO_DATA:
             if kind in _LINKS:
-                _tell_of_link(key, offset, own.get("path") or name)
+                _log_link(key, offset, own.get("path") or name)
             own, begin = {}, -1
             offset += BLOCK
             continue
@@ -147,9 +148,7 @@ def members(stream: ByteStream, key: str | None = None, start: int = 0) -> Itera
         data = take(size, padding)
         header, offset = offset, offset + BLOCK + size + padding
         if window.before + window.position != offset:
-            raise corrupt(
-                key, header, f"the stream ends at byte {window.offset}, inside of this member of {size} bytes"
-            )
+            raise corrupt(key, header, f"the stream ends at byte {window.offset}, inside this member of {size} bytes")
         if describes:
             if kind in _EXTENDED:
                 if records := pax(data, key, header):
@@ -161,9 +160,9 @@ def members(stream: ByteStream, key: str | None = None, start: int = 0) -> Itera
             continue
         if name.endswith("/"):  # so archives older than ustar mark directories
             if size and kind != _DUMP_DIR:
-                raise corrupt(key, header, f"member {name!r} has a directory's name and {size} bytes: it is damaged")
+                raise corrupt(key, header, f"member {name!r} has a directory's name, but {size} bytes: it is damaged")
         elif kind != _DUMP_DIR and begin >= -start:
-            # Who begins in the middle does not see what has been said for the rest of the archive.
+            # A reader that starts in the middle would miss the records for the rest of the archive.
             yield name, data, header, -begin if compressed or every else begin
         if own:
             own = {}
@@ -171,25 +170,36 @@ def members(stream: ByteStream, key: str | None = None, start: int = 0) -> Itera
 
 
 def _check_end(rest: bytes, offset: int, inside: bool, least: int, key: str | None) -> None:
-    """Raises CorruptError where a stream must not end with this, less than a block, `least` bytes being expected of it."""
+    """Raise CorruptError if a stream of at least `least` bytes must not end here, with `rest`, less than a block."""
     if inside:
         raise corrupt(key, offset, "the stream ends without the archive's end marker: it is cut off")
     if rest and not offset:
-        raise corrupt(key, offset, f"{len(rest)} bytes are no tar: it has at least {BLOCK}")
+        raise corrupt(key, offset, f"{len(rest)} bytes are not a tar: it has at least {BLOCK}")
     if rest.strip(b"\0"):
-        raise corrupt(key, offset, f"{len(rest)} bytes follow the archive's end that are no tar header")
+        raise corrupt(key, offset, f"{len(rest)} bytes follow the archive's end that are not a tar header")
     if offset < least:
-        raise corrupt(key, offset, f"the stream is shorter than {least} bytes, where reading should go on")
+        raise corrupt(key, offset, f"the stream is shorter than {least} bytes, where reading should resume")
 
 
-def _tell_of_link(key: str | None, offset: int, name: str) -> None:
-    """Says that a link was passed over, of the first one that this process meets: a set that has one has many."""
-    if not _told_of:
-        _told_of.add(name)
+def _log_link(key: str | None, offset: int, name: str) -> None:
+    """Log the first link that this process skips: data with one link has many."""
+    if not _logged:
+        _logged.add(name)
         _log.warning(
-            "%sbyte %d: %r is a link, which holds no bytes: this and all other links are passed over; to have the files "
-            "in their place, write the archive with tar --dereference --hard-dereference",
+            "%sbyte %d: %r is a link, which holds no bytes: this and all other links are skipped; to store the files "
+            "instead, write the archive with tar --dereference --hard-dereference",
             "" if key is None else f"object {key!r}, ",
             offset,
             name,
         )
+
+
+FORMAT = Format(
+    name="tar",
+    content_types=("application/x-tar",),
+    sample="a field for each extension of a group of members",
+    split=split,
+    write=tar_write.write,
+    ending=".tar",
+    example=lambda number, data: {KEY: f"{number:06d}", "bin": data},
+)

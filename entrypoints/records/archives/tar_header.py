@@ -1,7 +1,7 @@
-"""What a tar header says of its member: the fields of a block of 512 bytes, checked, and the records of a pax header.
+"""Tar headers: the checked fields of a block of 512 bytes, and the records of a pax header.
 
-webdataset and Python's tarfile write a pax header before every member, to say its time in fractions of a second; so a
-member is two headers, and what is done here for each is most of what reading small members costs.
+webdataset and Python's tarfile write a pax header before every member, with its time in fractions of a second; so a
+member has two headers, and parsing them is most of the cost of reading small members.
 
 Source: POSIX.1-2017 pax; GNU tar manual, "Basic Tar Format".
 """
@@ -20,30 +20,31 @@ _FIELDS = struct.Struct("100s24x12s12x8ss100x6s82x155s12x")
 _USTAR = b"ustar\x00"
 _MODULO = 65521  # Adler-32's
 _WANTED = {b"path", b"size"}
-_MAX_DIGITS = 20  # of a size and its line feed: more than there are bytes in the world, and int() has a limit
+_MAX_DIGITS = 20  # of a size and its line feed: int() has a limit
 SPARSE = "a sparse file, which cannot be read from a stream: write it as a plain file"
 
 
 def parse(block: bytes, key: str | None, offset: int) -> tuple[bytes, int, str]:
-    """A block of 512 bytes that is not zeros, as a header: the member's kind, size and name.
+    """Parse a header of 512 bytes, not all zeros: the member's kind, size and name.
 
-    Raises CorruptError where it is none, or a damaged one.
+    Raises:
+        CorruptError: It is not a header, or is damaged.
     """
     name, size, checksum, kind, magic, prefix = _FIELDS.unpack(block)
     # Summing in Python costs by the byte; Adler-32 is in its lower half 1 + the sum, modulo 65,521.
     if zlib.adler32(block) & 0xFFFF != _adler(checksum) and not _is_signed_sum(block, checksum):
         raise corrupt(key, offset, "not a tar header, or a damaged one: its checksum is wrong")
     path = text(name)
-    if prefix[0] and magic == _USTAR:  # GNU's own layout keeps other things in the prefix's place
+    if prefix[0] and magic == _USTAR:  # GNU's own layout has other fields instead of the prefix
         path = f"{text(prefix)}/{path}"
     return kind, _number(size, key, offset), path
 
 
 @lru_cache(1024)
 def _adler(checksum: bytes) -> int:
-    """The lower half of the Adler-32 of a header that has this in its field for the sum of its bytes; -1 for no number.
+    """Return the lower half of the Adler-32 of a header whose checksum field has this content; -1 if it is not a number.
 
-    The sum is that of the header with blanks in this field.
+    The checksum is the sum of the header's bytes with blanks in this field.
     """
     try:
         stored = int(checksum.strip(b" \0") or b"-1", 8)
@@ -53,32 +54,32 @@ def _adler(checksum: bytes) -> int:
 
 
 def _is_signed_sum(block: bytes, checksum: bytes) -> bool:
-    """Whether the checksum is that of some old writers, who summed signed bytes."""
+    """Return whether the checksum is a sum of signed bytes, as some old writers computed it."""
     high = sum(byte > 127 for byte in block[:148] + block[156:])
     return (zlib.adler32(block) - 256 * high) & 0xFFFF == _adler(checksum)
 
 
 def _number(field: bytes, key: str | None, offset: int) -> int:
-    """A size: octal digits, or binary where the first bit is set (GNU, for 8 GiB and more)."""
+    """Return a size: octal digits, or binary if the first bit is set (GNU, for 8 GiB and more)."""
     if field[0] & 0x80:
         return int.from_bytes(field, "big") & (1 << (8 * len(field) - 1)) - 1
     digits = field.strip(b" \0")
     if digits.strip(b"01234567"):
-        raise corrupt(key, offset, f"the size {field!r} is no octal number")
+        raise corrupt(key, offset, f"the size {field!r} is not an octal number")
     return int(digits or b"0", 8)
 
 
 def text(field: bytes) -> str:
-    """A field that ends with its first zero, if it has one."""
+    """Decode a field, which ends at its first zero byte, if it has one."""
     return field.partition(b"\0")[0].decode("utf-8", "surrogateescape")
 
 
 def pax(data: bytes, key: str | None, offset: int) -> dict[str, str]:
-    """The records of an extended header, each `<length> <name>=<value>\\n`, that matter here: path and size."""
+    """Return `path` and `size` of an extended header, whose records are `<length> <name>=<value>\\n`."""
     records: dict[str, str] = {}
     size = len(data)
     if data.startswith(b"%d mtime=" % size) and data.endswith(b"\n"):
-        return records  # one record, of the time: what nearly all of them are
+        return records  # one record, the time: as nearly all of them
     position = 0
     while position < size:
         blank = data.find(b" ", position, position + 24)
@@ -86,10 +87,10 @@ def pax(data: bytes, key: str | None, offset: int) -> dict[str, str]:
         stop = position + int(digits) if digits.isdigit() else 0
         name, equals, value = data[blank + 1 : stop].partition(b"=")
         if stop > size or not equals or not value.endswith(b"\n"):
-            raise corrupt(key, offset, f"damaged extended header at its byte {position}")
+            raise corrupt(key, offset, f"this extended header is damaged at its byte {position}")
         if name in _WANTED:
             if name == b"size" and not (value[:-1].isdigit() and len(value) <= _MAX_DIGITS):
-                raise corrupt(key, offset, f"the size {value[:-1]!r} is no number")
+                raise corrupt(key, offset, f"the size {value[:-1]!r} is not a number")
             records[name.decode()] = value[:-1].decode("utf-8", "surrogateescape")
         elif name.startswith(b"GNU.sparse."):
             raise corrupt(key, offset, SPARSE)

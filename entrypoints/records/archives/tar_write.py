@@ -1,7 +1,7 @@
-"""Writing tar shards that every reader of WebDataset shards takes: ours, webdataset's, tarfile and GNU tar.
+"""The writer of tar shards, for every reader of WebDataset shards: ours, webdataset's, tarfile and GNU tar.
 
-Plain ustar headers with fixed owner, mode and time, so that the same samples give the same bytes; a pax header before
-them only where a name or a size does not fit.
+Plain ustar headers with fixed owner, mode and time, so that the same samples become the same bytes; a pax header before
+them only if a name or a size does not fit.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ _MAX_OCTAL_SIZE = 8**11
 
 
 def write(stream: BinaryIO, samples: Iterable[Sample]) -> int:
-    """Writes samples as one archive with its end marker; how many. Each field becomes the member `<__key__>.<field>`.
+    """Write samples as one archive with its end marker, and return their number.
 
-    Raises SampleError, a ValueError, for a sample that would not come back as it is: see `members.py`; or that has the key of
-    the one before, whose fields it would join.
+    Each field becomes the member `<__key__>.<field>`.
+
+    Raises:
+        SampleError: A sample would not be read back the same (see `members.py`), or has the same key as the one before.
     """
     count = 0
     before = None
     for sample in samples:
         members = [*members_of(count, sample)]
         if sample[KEY] == before:
-            raise refusal(
-                count, sample, "the sample before has this __key__, and both would be read as one; give each its own"
-            )
+            reason = "the sample before has the same __key__, and both would be read as one; give each its own"
+            raise refusal(count, sample, reason)
         before = sample[KEY]
         for name, data in members:
             try:
@@ -44,7 +45,7 @@ def write(stream: BinaryIO, samples: Iterable[Sample]) -> int:
 
 
 def write_member(stream: BinaryIO, name: str, data: bytes) -> None:
-    """Writes one file into an archive."""
+    """Write one file into an archive."""
     encoded = name.encode("utf-8", "surrogateescape")
     records = b""
     if len(encoded) > 100 or not encoded.isascii():
@@ -68,7 +69,7 @@ def _header(name: bytes, size: int, kind: bytes) -> bytes:
 
 
 def _pax_record(name: bytes, value: bytes) -> bytes:
-    """`<length> <name>=<value>\\n`, whose length counts its own digits."""
+    """Return `<length> <name>=<value>\\n`, whose length counts its own digits."""
     rest = b" %s=%s\n" % (name, value)
     length = len(rest)
     while len(b"%d" % length) + len(rest) != length:

@@ -1,15 +1,14 @@
 """zip, read member by member: groups of members are the samples, by the same rule as in a tar.
 
-Members that share their name up to the first dot of the base name are one sample, and what follows the dot is the field, so
-that a zip and a tar of the same files are the same samples (see `members.py`). A zip has a table of contents, and tools write
-members in the order in which a file system lists them: so members of one sample need not be neighbours here; a sample
-stands where its first member does. Directories, hidden files (`members.py`) and what macOS adds (`__MACOSX/`) are passed over.
+The same files yield the same samples from a zip and a tar (see `members.py`). But tools write the members of a zip in the order in
+which a file system lists them, so those of one sample need not be neighbours here; the order of samples is that of
+their first members. Directories, hidden files and what macOS adds (`__MACOSX/`) are skipped.
 
-The table stands at the end, so a zip is read from files and through the connector; a Pipe joins objects and cannot bring
-it, unless it wraps them as RecordIO. Stored, deflated and bzip2 members are read; encrypted ones, other methods and
-symbolic links are refused. Python's zipfile is not used: it takes an archive that lies inside of another, or the last of
-joined ones, for the whole, and keeps a kilobyte for each member. Here each member's header must agree with the table in name,
-size and CRC, also where the member is passed over: one damaged bit in the table could hide any file.
+The table of contents is at the end, so a zip is read from files and through the connector, and from a Pipe only if it wraps objects
+as RecordIO. Stored, deflated and bzip2 members are read; encrypted ones, other methods and symbolic links are refused.
+Python's zipfile is not used: it treats an archive inside another, or the last of joined ones, as the whole, and
+keeps a kilobyte for each member. Here each member's header must agree with the table in name, size and CRC, even if the member
+is skipped: one damaged bit in the table could hide any file.
 
 Source: PKWARE APPNOTE.TXT 6.3. Writing is in `zip_write.py`; the table is read by `zip_table.py`.
 """
@@ -28,17 +27,17 @@ from itertools import pairwise
 from typing import Any
 
 from entrypoints.errors import corrupt
+from entrypoints.records.archives import zip_write
+from entrypoints.records.archives.members import MACOS_FOLDER
 from entrypoints.records.archives.zip_table import Entry, Table, name_of, read_table
 from entrypoints.records.cursor import Cursor
+from entrypoints.records.format import Format
 from entrypoints.records.seeking import SeekableFile
 from entrypoints.records.sizes import max_sample_bytes, too_large
 from entrypoints.records.window import CHUNK, Window
 from entrypoints.sample import DATA, KEY, ByteStream, Sample
 
-BOUNDARIES = False  # the table of joined archives is the last one's
-
-NO_DATA = "__MACOSX/"  # what macOS knows of the files
-_NO_DATA = NO_DATA.encode()
+_MACOS_FOLDER = MACOS_FOLDER.encode()
 _LOCAL = struct.Struct("<4sHHHHHIIIHH")
 _SIZES_FOLLOW = 0x8  # flag: the CRC and the sizes are in a descriptor after the content, not in the header
 _IN_EXTRA = 0xFFFFFFFF  # a size of zip64
@@ -47,14 +46,16 @@ _METHODS = {1: "shrunk", 6: "imploded", 9: "deflate64", 14: "LZMA", 93: "Zstanda
 
 
 def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
-    """The samples of an archive; see the module for what a sample is.
+    """Yield the samples of an archive; see the module for what a sample is.
 
-    Positions are bytes of the table; where the samples' order is not the table's they count members, below 0. Raises
-    CorruptError, naming the offset, for what is cut or damaged and for what is refused.
+    Positions are bytes of the table; if the samples' order differs from the table's, they count members and are negative.
+
+    Raises:
+        CorruptError: The archive is damaged, cut, or has members that are refused; the message names the offset.
     """
     cursor = cursor or Cursor()
     with closing(SeekableFile(stream, key)) as file:
-        if not file.size and not cursor.start:  # a marker such as `_SUCCESS`: no members, as of an empty tar
+        if not file.size and not cursor.start:  # a marker such as `_SUCCESS`: no members
             return
         table = read_table(file, key)
         reader = _Members(file, key)
@@ -64,7 +65,7 @@ def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = No
         for place, position in _places(table, cursor.start):
             entry = table.entry(place)
             if not _is_file(entry.raw_name):
-                reader.go_to_content(entry)  # or a damaged name in the table would hide a file
+                reader.go_to_content(entry)  # else a damaged name in the table could hide a file
                 continue
             group, field = _sample_of(entry.name)
             if sample and sample[KEY] != group:
@@ -79,9 +80,7 @@ def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = No
                 what = f"sample {group!r} has {held:,} bytes or more, with member {entry.name!r}"
                 raise too_large(key, entry.offset, what, most)
             if field in sample:
-                raise corrupt(
-                    key, entry.offset, f"member {entry.name!r} gives field {field!r} of sample {group!r} a second time"
-                )
+                raise corrupt(key, entry.offset, f"member {entry.name!r} repeats field {field!r} of sample {group!r}")
             sample[field] = reader.read(entry)
             end = table.size if position == place else position - 1
         if sample:
@@ -95,11 +94,11 @@ def _sample_of(name: str) -> tuple[str, str]:
 
 
 def _places(table: Table, start: int) -> Iterator[tuple[int, int]]:
-    """Yield where in the table each entry is, those of a sample beside each other, and its position.
+    """Yield the offset of each entry in the table, those of a sample together, and its position.
 
-    What is passed over (`_is_file`) is among them; where the order is not the table's, it comes last.
+    Skipped members (`_is_file`) are included; if the order is not the table's, they come last.
     """
-    if start > 0:  # noted when the order was the table's, so there is no need to work it out again
+    if start > 0:  # a position from when the order was the table's: no need to compute the order again
         for place, _ in table.names(start):
             yield place, place
         return
@@ -128,7 +127,7 @@ def _places(table: Table, start: int) -> Iterator[tuple[int, int]]:
 
 
 def _is_file(name: bytes) -> bool:
-    return not (name.endswith(b"/") or name.startswith(b".", name.rfind(b"/") + 1) or name.startswith(_NO_DATA))
+    return not (name.endswith(b"/") or name.startswith(b".", name.rfind(b"/") + 1) or name.startswith(_MACOS_FOLDER))
 
 
 class _Members:
@@ -141,15 +140,16 @@ class _Members:
         file.seek(0)
 
     def go_to_content(self, entry: Entry) -> int:
-        """Go to where a member's content begins, and return the flags in its header.
+        """Go to the beginning of a member's content, and return the flags in its header.
 
-        Raises CorruptError unless the header says of the member what the table says.
+        Raises:
+            CorruptError: The header and the table differ.
         """
         self._go_to(entry.offset)
         take = self._window.take
         header = take(_LOCAL.size)
         if len(header) < _LOCAL.size or not header.startswith(b"PK\3\4"):
-            raise corrupt(self._key, entry.offset, f"here should be the header of member {entry.name!r}")
+            raise corrupt(self._key, entry.offset, f"expected the header of member {entry.name!r} here")
         fields: tuple[int, ...] = _LOCAL.unpack(header)
         _, _, flags, method, _, _, crc, packed_size, size, name_size, extra_size = fields
         name, extra = take(name_size), take(extra_size)
@@ -170,27 +170,29 @@ class _Members:
         return flags
 
     def read(self, entry: Entry) -> bytes:
-        """Return a member's content, which must agree with its CRC; the archive's `entry` says what it is."""
+        """Return a member's content. Raises CorruptError if it is damaged or cannot be read."""
         flags = self.go_to_content(entry)
         if (flags | entry.flags) & 0x41:
-            raise corrupt(self._key, entry.offset, f"member {entry.name!r} is encrypted: write it without a password")
+            raise corrupt(self._key, entry.offset, f"member {entry.name!r} is encrypted; write it without a password")
         if entry.is_link:
             raise corrupt(
                 self._key,
                 entry.offset,
-                f"member {entry.name!r} is a symbolic link: write the file itself (zip without -y)",
+                f"member {entry.name!r} is a symbolic link; write the file itself (zip without -y)",
             )
         if entry.method not in (_STORED, _DEFLATED, _BZIP2):
             raise corrupt(
                 self._key,
                 entry.offset,
                 f"member {entry.name!r} is compressed by method {entry.method} ({_METHODS.get(entry.method, 'unknown')}), "
-                "which is not read here: write it stored or deflated",
+                "which is not supported; write it stored or deflated",
             )
         data = self._window.take(entry.packed_size) if entry.method == _STORED else self._unpacked(entry)
         if len(data) != entry.size:
             raise corrupt(
-                self._key, entry.offset, f"member {entry.name!r} has {len(data)} bytes, and the table says {entry.size}"
+                self._key,
+                entry.offset,
+                f"member {entry.name!r} has {len(data)} bytes, but the table states {entry.size}",
             )
         if zlib.crc32(data) != entry.crc:
             raise corrupt(self._key, entry.offset, f"the CRC of member {entry.name!r} is wrong: it is damaged")
@@ -199,7 +201,7 @@ class _Members:
         return data
 
     def _is_described(self, entry: Entry) -> bool:
-        """Whether a descriptor follows that agrees with the table; its signature may be left out."""
+        """Return whether the next bytes are a descriptor, with or without signature, that agrees with the table."""
         take = self._window.take
         crc = take(4)
         if crc == b"PK\7\x08":
@@ -212,7 +214,7 @@ class _Members:
         return sizes + take(8) == struct.pack("<QQ", entry.packed_size, entry.size)
 
     def _unpacked(self, entry: Entry) -> bytes:
-        """Return what a member unpacks to, at most one byte more than the table says; never held twice."""
+        """Return a member's unpacked content, at most one byte more than the table states; held in memory only once."""
         deflated = entry.method == _DEFLATED
         unpack: Any = zlib.decompressobj(-zlib.MAX_WBITS) if deflated else bz2.BZ2Decompressor()
         content = BytesIO()
@@ -242,3 +244,15 @@ class _Members:
         elif gap:
             self._file.seek(offset)
             self._window = Window(self._file, offset)
+
+
+FORMAT = Format(
+    name="zip",
+    content_types=("application/zip",),
+    sample="the same, wherever a sample's members are in the archive",
+    split=split,
+    write=zip_write.write,
+    ending=".zip",
+    boundaries=False,  # the table at the end of joined archives is that of the last one
+    example=lambda number, data: {KEY: f"{number:06d}", "bin": data},
+)

@@ -1,8 +1,8 @@
-"""The table of contents of a zip, which stands at its end: found, checked and read entry by entry.
+"""The table of contents at the end of a zip: found, checked and read entry by entry.
 
 The table is kept as it is written, some 80 bytes a member, and an entry is decoded when its member is read. Archives of
-4 GiB and more have a second end record (zip64). Bytes before the first member are allowed, as self-extracting archives have
-them, but not another archive: of joined or cut ones a part would be taken for the whole.
+4 GiB and more have a second end record (zip64). Bytes before the first member are allowed, as in self-extracting archives,
+but not another archive: a part of joined or cut archives would look like the whole.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LINK = 0o120000
 
 
 class Entry(NamedTuple):
-    """What the table says of one member."""
+    """The table's entry of one member."""
 
     name: str
     raw_name: bytes
@@ -41,34 +41,36 @@ class Entry(NamedTuple):
 
 
 class Table:
-    """The entries of an archive; a place is where in the table's bytes an entry begins."""
+    """The entries of an archive; a place is the offset of an entry in the table's bytes."""
 
     def __init__(self, data: bytes, count: int, before: int, start: int, key: str | None) -> None:
         self._data = data
         self._count = count
-        self._before = before  # bytes of the object that come before what the archive counts from
+        self._before = before  # bytes of the object before the archive, whose offsets do not count them
         self._start = start  # the table's own offset in the object
         self._key = key
 
     @property
     def size(self) -> int:
-        """Bytes of the table: the place behind the last entry."""
+        """The table's size in bytes: the place after the last entry."""
         return len(self._data)
 
     def check_start(self, start: int, end: int) -> None:
-        """Raises CorruptError where reading should go on behind the archive's end."""
+        """Raise CorruptError if reading should resume after the archive's end."""
         if start > end:
             raise self._corrupt(
                 len(self._data),
-                f"reading should go on at {start}, and this ends at {end}: it is not the archive that was read before; "
-                "begin the epoch anew",
+                f"reading should resume at {start}, but this ends at {end}: it is not the archive that was read before; "
+                "start the epoch again",
             )
 
     def names(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
-        """Every entry's place and name as it is written, from that place on.
+        """Yield the place of each entry from `start` on, and its name as it is written.
 
-        Raises CorruptError where there are not as many as the archive says. All of them are asked for before the first
-        sample, so this does little for each.
+        All names are read before the first sample, so this does little for each.
+
+        Raises:
+            CorruptError: The number of entries differs from the one at the archive's end.
         """
         self.check_start(start, len(self._data))
         data, lengths, fixed = self._data, _LENGTHS.unpack_from, _ENTRY.size
@@ -76,7 +78,7 @@ class Table:
         end = len(data)
         while place < end:
             if place + fixed > end or data[place : place + 4] != b"PK\1\2":
-                raise self._corrupt(place, "here should be an entry of the table")
+                raise self._corrupt(place, "expected an entry of the table here")
             name_size, extra_size, comment_size = lengths(data, place + 28)
             after = place + fixed + name_size
             name = data[place + fixed : after]
@@ -84,22 +86,22 @@ class Table:
             place = after + extra_size + comment_size
             count += 1
         if place > end:
-            raise self._corrupt(end, "the table ends inside of its last entry")
+            raise self._corrupt(end, "the table ends inside its last entry")
         if start == 0 and count != self._count:
-            raise self._corrupt(place, f"the table has {count} entries, and the archive's end says {self._count}")
+            raise self._corrupt(place, f"the table has {count} entries, but the archive's end states {self._count}")
 
     def entry(self, place: int) -> Entry:
-        """One entry. Raises CorruptError where it is damaged."""
+        """Return one entry. Raises CorruptError if it is damaged."""
         fields = self._fields(place)
         _, system, _, flags, method, _, _, crc, packed, size, name_size, *_, attributes, offset = self._widened(
             place, fields
         )
-        if offset + self._before + packed >= self._start:  # its header takes some, too
+        if offset + self._before + packed >= self._start:  # a member also has a header, so it must end before
             raise self._corrupt(place, "this entry's member would reach into the table")
         start = place + _ENTRY.size
         raw_name = self._data[start : start + name_size]
         if size and raw_name.endswith(b"/"):
-            raise self._corrupt(place, f"{raw_name!r} is a directory, and has {size} bytes")
+            raise self._corrupt(place, f"{raw_name!r} is a directory, but has {size} bytes")
         return Entry(
             name=name_of(raw_name, self._extra(place, fields), flags),
             raw_name=raw_name,
@@ -115,14 +117,14 @@ class Table:
     def _fields(self, place: int) -> tuple[int, ...]:
         end = place + _ENTRY.size
         if end > len(self._data) or not self._data.startswith(b"PK\1\2", place):
-            raise self._corrupt(place, "here should be an entry of the table")
+            raise self._corrupt(place, "expected an entry of the table here")
         fields: tuple[int, ...] = _ENTRY.unpack_from(self._data, place)
         if end + sum(fields[10:13]) > len(self._data):
-            raise self._corrupt(place, "the table ends inside of this entry")
+            raise self._corrupt(place, "the table ends inside this entry")
         return fields
 
     def _widened(self, place: int, fields: tuple[int, ...]) -> Sequence[int]:
-        """The fields, with those of 64 bits in their places; source: APPNOTE 4.5.3."""
+        """Return the fields, with 64-bit values where an entry has them; source: APPNOTE 4.5.3."""
         if 0xFFFFFFFF not in fields:
             return fields
         wide = list(fields)
@@ -145,22 +147,22 @@ class Table:
 
 
 def name_of(raw: bytes, extra: bytes, flags: int) -> str:
-    """Return a member's name, given as the table or the member's own header has it, with the extra fields and flags there."""
+    """Return a member's name from the bytes, extra fields and flags in the table or in the member's own header."""
     if raw.isascii():
         return raw.decode("ascii")
-    # Info-ZIP writes the UTF-8 name beside the one in the old code, with the CRC of the latter.
+    # Info-ZIP writes the UTF-8 name in addition to the one in the old encoding, with the CRC of the latter.
     unicode = _part(extra, 0x7075)
     if unicode is not None and unicode[:5] == struct.pack("<BI", 1, zlib.crc32(raw)):
         raw = unicode[5:]
     try:
-        # Many tools write UTF-8 without setting the flag; text in the old code is hardly ever UTF-8 by chance.
+        # Many tools write UTF-8 without setting the flag; text in the old encoding is hardly ever UTF-8 by chance.
         return raw.decode("utf-8")
     except UnicodeDecodeError:
         return raw.decode("utf-8", "surrogateescape") if flags & _UTF8 else raw.decode("cp437")
 
 
 def _part(extra: bytes, wanted: int) -> bytes | None:
-    """Return the content of the extra field of that number, if there is one."""
+    """Return the content of the extra field with that number; None if there is none."""
     at = 0
     while at + 4 <= len(extra):
         number, size = struct.unpack_from("<HH", extra, at)
@@ -171,13 +173,13 @@ def _part(extra: bytes, wanted: int) -> bytes | None:
 
 
 def read_table(file: SeekableFile, key: str | None) -> Table:
-    """The table of an archive. Raises CorruptError where there is none, or it is not the whole object's."""
+    """Return the table of an archive. Raises CorruptError if it is missing, or is not that of the whole object."""
     tail_start = max(0, file.size - _END.size - _MAX_COMMENT)
     file.seek(tail_start)
     tail = file.read()
     place = _find_end(tail)
     if place < 0:
-        raise corrupt(key, file.size, "a zip's end record should stand here: the archive is cut, or it is no zip")
+        raise corrupt(key, file.size, "expected a zip's end record here: the archive is cut, or is not a zip")
     end = tail_start + place
     _, disk, table_disk, count_here, count, size, offset, _ = _END.unpack_from(tail, place)
     locator = end - _LOCATOR.size
@@ -187,7 +189,7 @@ def read_table(file: SeekableFile, key: str | None) -> Table:
         if found[0] == b"PK\6\7":
             disk, table_disk, count_here, count, size, offset, end = _read_end64(file, locator, found[2], key)
     if disk or table_disk or count_here != count:
-        raise corrupt(key, end, "this is one part of an archive in several: join them into one")
+        raise corrupt(key, end, "this is one part of an archive in several parts; join them into one")
     start = end - size
     before = start - offset
     if start < 0 or before < 0:
@@ -196,16 +198,16 @@ def read_table(file: SeekableFile, key: str | None) -> Table:
         file.seek(0)
         if file.read(4) == b"PK\3\4":
             raise corrupt(
-                key, before, "an archive begins here, inside of another or behind it: zips cannot be joined, write one"
+                key, before, "an archive begins here, inside another or after it: zips cannot be joined; write one"
             )
     file.seek(start)
     return Table(file.read(size), count, before, start, key)
 
 
 def _find_end(tail: bytes) -> int:
-    """Where in an object's last bytes the end record stands: the one whose comment reaches to the end.
+    """Return the offset of the end record in an object's last bytes: the one whose comment ends with the object; else -1.
 
-    If there is none, the one that nothing but zeros follow: libarchive fills up what it writes to a pipe.
+    If no comment does, it is the one followed only by zeros: libarchive pads what it writes to a pipe.
     """
     padded = -1
     zeros = len(tail.rstrip(b"\0"))
@@ -224,11 +226,11 @@ def _find_end(tail: bytes) -> int:
 
 
 def _read_end64(file: SeekableFile, locator: int, stated: int, key: str | None) -> tuple[int, ...]:
-    """The end record of a zip64, and where it stands: as stated, or right before its locator where bytes came before."""
+    """Return the end record of a zip64 and its offset: as stated, or just before its locator if the offsets are shifted."""
     for place in (stated, locator - _END64.size):
         if 0 <= place <= locator - _END64.size:
             file.seek(place)
             signature, _, _, _, *rest = _END64.unpack(file.read(_END64.size))
             if signature == b"PK\6\6":
                 return (*rest, place)
-    raise corrupt(key, locator, "the end record of a zip64 is not where this says")
+    raise corrupt(key, locator, "the end record of the zip64 is not at the stated offset")

@@ -1,55 +1,58 @@
-"""Writing zip shards: members stored as they are, with fixed times and modes, so that the same samples give the same bytes."""
+"""The writer of zip shards: members are stored, with fixed times and modes, so that the same samples become the same bytes."""
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterable
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-from entrypoints.records.archives.members import members_of
-from entrypoints.records.archives.zip_members import NO_DATA
+from entrypoints.records.archives.members import MACOS_FOLDER, members_of
 from entrypoints.records.refusing import refusal
 from entrypoints.sample import KEY, Sample
 
-_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest there is
+if TYPE_CHECKING:
+    import zipfile  # imported where it is used: only writers need it
+
+_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest that zip can express
 _MAX_NAME = 0xFFFF  # bytes
 
 
 def write(stream: BinaryIO, samples: Iterable[Sample]) -> int:
-    """Writes samples as one archive; how many. Each field becomes the member `<__key__>.<field>`.
+    """Write samples as one archive, and return their number. Each field becomes the member `<__key__>.<field>`.
 
-    Members are stored and not deflated: images and the like do not get smaller. Raises SampleError, a ValueError, for a
-    sample that would not come back as it is: see `members.py`; or whose key an earlier one of the archive has.
+    Members are stored and not deflated: images and the like do not get smaller.
+
+    Raises:
+        SampleError: A sample would not be read back the same (see `members.py`), or has the key of an earlier one.
     """
+    import zipfile
+
     keys: set[str] = set()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
         for count, sample in enumerate(samples):
             members = [*members_of(count, sample)]
             key = sample[KEY]
             if key in keys:
-                raise refusal(
-                    count,
-                    sample,
-                    "an earlier sample has this __key__, and both would be read as one; give each its own",
-                )
+                reason = "an earlier sample has this __key__, and both would be read as one; give each its own"
+                raise refusal(count, sample, reason)
             keys.add(key)
-            if key.startswith(NO_DATA):
-                raise refusal(
-                    count, sample, f"what lies below {NO_DATA} is passed over in a zip; give it another __key__"
-                )
+            if key.startswith(MACOS_FOLDER):
+                reason = f"members in {MACOS_FOLDER} are skipped when a zip is read; choose another __key__"
+                raise refusal(count, sample, reason)
             for name, data in members:
                 archive.writestr(_member(count, sample, name), data)
     return len(keys)
 
 
 def _member(number: int, sample: Sample, name: str) -> zipfile.ZipInfo:
-    """A member's header. Raises SampleError for a name that a zip cannot hold."""
+    """Return a member's header. Raises SampleError for a name that a zip cannot hold."""
+    import zipfile
+
     try:
         size = len(name.encode())
     except UnicodeEncodeError as error:
         raise refusal(number, sample, f"{name!r} cannot be a name in a zip: {error}") from error
     if size > _MAX_NAME:
-        raise refusal(number, sample, f"its files' names have {size} bytes, and a zip holds {_MAX_NAME}")
+        raise refusal(number, sample, f"its files' names have {size} bytes; a zip allows at most {_MAX_NAME}")
     member = zipfile.ZipInfo(name, _TIME)
     member.external_attr = 0o100644 << 16
     return member

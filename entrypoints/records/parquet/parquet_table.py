@@ -1,4 +1,4 @@
-"""The checks of a Parquet file that pyarrow leaves out: of its table of contents, which has no checksum, and of its pages' sizes.
+"""The checks of a Parquet file that pyarrow leaves out: its table of contents, which has no checksum, and its pages' sizes.
 
 pyarrow reads the first of two joined files by the table of the second, returns whatever name a damaged table holds, and
 allocates whatever size a damaged page header states. Its own view of single columns cannot be used: if the table is
@@ -36,13 +36,13 @@ Fields = dict[int, Any]
 def check(file: SeekableFile) -> None:
     """Raise ValueError if a file is not one whole Parquet file, or its table or a page's size is damaged.
 
-    Pages are looked at where that costs no request: in files of this machine and in objects that are held in memory.
+    Pages are checked if that costs no request: in local files and in objects in memory.
     """
     start = file.read(4)
     file.seek(max(0, file.size - _TAIL))
     tail = file.read()
     if file.size < 12 or start != MAGIC or not tail.endswith(MAGIC):
-        raise ValueError(f"it begins with {start!r} and ends with {tail[-4:]!r}, which should both be {MAGIC!r}")
+        raise ValueError(f"it begins with {start!r} and ends with {tail[-4:]!r}; expected {MAGIC!r} for both")
     place = file.size - 8 - int.from_bytes(tail[-8:-4], "little")
     if place < 4:
         raise ValueError("its table begins before the file does")
@@ -80,10 +80,10 @@ def _leaves(elements: Iterator[Fields], count: int, path: list[bytes]) -> Iterat
 
 
 def _check_joined(file: SeekableFile, place: int, chunks: list[Fields]) -> None:
-    """Raise ValueError if another file ends where, by the table at `place`, this one begins."""
+    """Raise ValueError if another file ends where this one begins, according to the table at `place`."""
     end = 4
     for chunk in chunks:
-        # The content, the offset index, the column index and the bloom filter, whichever there are.
+        # The content, and the offset index, column index and bloom filter if they exist.
         meta = chunk[_META]
         parts = ((_begin(meta), meta[_PACKED]), (chunk.get(4), chunk.get(5)), (chunk.get(6), chunk.get(7)))
         end = max([end, *(start + size for start, size in (*parts, (meta.get(14), meta.get(15))) if start and size)])
@@ -92,7 +92,7 @@ def _check_joined(file: SeekableFile, place: int, chunks: list[Fields]) -> None:
 
 
 def _check_pages(file: SeekableFile, meta: Fields) -> None:
-    """Raise ValueError if a page of a column chunk is said to be larger than the chunk, or than a sample may be."""
+    """Raise ValueError if a page header states a size larger than its column chunk, or than a sample may be."""
     place = _begin(meta)
     end, most = place + meta[_PACKED], min(max_sample_bytes(), meta[_UNPACKED])
     while 0 < place < end:
@@ -108,7 +108,7 @@ def _check_pages(file: SeekableFile, meta: Fields) -> None:
         packed, unpacked = header[_PAGE_PACKED], header[_PAGE_UNPACKED]
         if not 0 <= packed <= end - place - length or not 0 <= unpacked <= most:
             raise ValueError(
-                f"the page at byte {place} is said to have {packed:,} bytes, {unpacked:,} unpacked, of at most {end - place:,}"
+                f"the page at byte {place} states {packed:,} bytes, {unpacked:,} unpacked; expected at most {end - place:,}"
                 f" and {most:,}; if it is not damaged, set {MAX_SAMPLE_VARIABLE} to more bytes"
             )
         place += length + packed
@@ -122,7 +122,7 @@ def _begin(meta: Fields) -> int:
 
 def _read(file: SeekableFile, place: int, size: int) -> bytes:
     if place < 0 or place + size > file.size:
-        raise ValueError(f"it states bytes {place} to {place + size}, and has {file.size}")
+        raise ValueError(f"it refers to bytes {place} to {place + size}, but has {file.size}")
     file.seek(place)
     return file.read(size)
 

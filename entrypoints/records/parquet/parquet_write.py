@@ -1,4 +1,4 @@
-"""Writing Parquet that can be read in pieces: row groups of some MiB, with checksums of their pages."""
+"""The writer of Parquet that can be read in pieces: row groups of some MiB, with checksums of their pages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from io import BytesIO
 from itertools import chain
 from typing import Any, BinaryIO
 
-from entrypoints.records.parquet.parquet import pyarrow
+from entrypoints.records.parquet.arrow import pyarrow
 from entrypoints.records.refusing import refusal
 from entrypoints.records.sizes import size_of
 from entrypoints.sample import Sample
@@ -17,10 +17,10 @@ _GROUP_ROWS = 1 << 16
 
 
 def write(stream: BinaryIO, samples: Iterable[Sample]) -> int:
-    """Writes samples as rows; how many.
+    """Write samples as rows, and return their number. The samples of the first row group define the columns.
 
-    The first row group's samples say what the columns are. Raises SampleError, a ValueError, for one that does not fit
-    them or has no fields.
+    Raises:
+        SampleError: A sample does not fit the columns, or has no fields.
     """
     arrow, parquet = pyarrow()
     count = 0
@@ -57,14 +57,14 @@ def _row_groups(samples: Iterable[Sample]) -> Iterator[list[Sample]]:
 
 
 def _table(rows: list[Sample], schema: Any, before: int) -> Any:
-    """The rows as a table; `before` is the number of the first. Raises SampleError for one that does not fit."""
+    """Return the rows as a table; `before` is the number of the first. Raises SampleError for one that does not fit."""
     arrow, _ = pyarrow()
     for number, row in enumerate(rows, before):
         if not row:
-            raise refusal(number, row, "it has no fields, so no columns: it would be lost")
+            raise refusal(number, row, "it has no fields, so no columns, and would be lost")
         unknown = [name for name in row if schema is not None and name not in schema.names]
         if unknown:
-            raise refusal(number, row, f"field {unknown[0]!r} is new, and the columns are {', '.join(schema.names)}")
+            raise refusal(number, row, f"field {unknown[0]!r} is new; the columns are {', '.join(schema.names)}")
         try:
             "".join(row).encode()
         except UnicodeEncodeError as error:
@@ -77,7 +77,7 @@ def _table(rows: list[Sample], schema: Any, before: int) -> Any:
 
 
 def _check(schema: Any, rows: list[Sample]) -> None:
-    """Raises SampleError for a column that Arrow holds and Parquet does not: dicts that are all empty."""
+    """Raise SampleError for a column that Arrow can hold and Parquet cannot: dicts that are all empty."""
     arrow, parquet = pyarrow()
     for field in schema:
         try:
@@ -88,7 +88,7 @@ def _check(schema: Any, rows: list[Sample]) -> None:
 
 
 def _column(rows: list[Sample], name: str, kind: Any, before: int) -> Any:
-    """A field of all rows, as Parquet holds it. Raises SampleError for the first row that does not fit those before it."""
+    """Return a field of all rows as a column. Raises SampleError for the first row that does not fit those before it."""
     values = [_plain(row.get(name)) for row in rows]
     column, reason = _array(values, kind)
     if column is not None:
@@ -105,7 +105,7 @@ def _column(rows: list[Sample], name: str, kind: Any, before: int) -> Any:
 
 
 def _array(values: list[Any], kind: Any) -> tuple[Any, Exception | None]:
-    """Values as a column, or why they are none."""
+    """Return values as a column, or None and the error."""
     arrow, _ = pyarrow()
     try:
         return arrow.array(values, kind), None
@@ -114,5 +114,5 @@ def _array(values: list[Any], kind: Any) -> tuple[Any, Exception | None]:
 
 
 def _plain(value: Any) -> Any:
-    """Arrays of more than one dimension as lists of lists, which pyarrow takes."""
+    """Return arrays of more than one dimension as lists of lists, which pyarrow accepts."""
     return value.tolist() if getattr(value, "ndim", 1) != 1 else value

@@ -1,9 +1,9 @@
-"""RecordIO, MXNet's record format: what Pipe mode wraps objects in and image records come in.
+"""RecordIO, MXNet's record format, in which Pipe mode wraps objects.
 
 A record is a little-endian magic word, a word with a 3-bit flag and a 29-bit length, and the payload padded to 4 bytes. A
-payload that holds the magic word at a 4-byte boundary may have been split there (flags 1 first, 2 middle, 3 last part); the
-magic word comes back between the parts. Lengths are trusted and the magic word is never searched for: writers exist,
-SageMaker's among them, that leave it inside of whole records.
+payload with the magic word at a 4-byte boundary may have been split there (flags 1 first, 2 middle, 3 last part); joining the
+parts puts the magic word back. Lengths are trusted and the magic word is never searched for: some writers, SageMaker's among
+them, leave it inside whole records.
 
 Source: MXNet/dmlc-core `recordio.h`.
 """
@@ -19,11 +19,11 @@ from typing import BinaryIO
 from entrypoints.errors import ChannelError, CorruptError, corrupt
 from entrypoints.records import gunzip
 from entrypoints.records.cursor import Cursor, go_to
+from entrypoints.records.format import Format
+from entrypoints.records.refusing import payloads as checked_payloads
 from entrypoints.records.sizes import max_sample_bytes, too_large
 from entrypoints.records.window import CHUNK, Window
 from entrypoints.sample import DATA, KEY, ByteStream, Sample
-
-BOUNDARIES = True
 
 MAGIC = 0xCED7230A
 MAX_LENGTH = (1 << 29) - 1  # bytes of one part
@@ -33,38 +33,39 @@ _MAGIC_BYTES = struct.pack("<I", MAGIC)
 
 
 def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
-    """The payloads of the records of a stream, gzip-compressed or not, as samples. Positions as `gunzip.split_either`'s."""
+    """Yield the payloads of the records of a stream as samples. Positions: see `gunzip.split_either`."""
     return gunzip.split_either(_split, stream, key, cursor)
 
 
 def payloads(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[bytes]:
-    """The payloads of the records of a stream as it is, parts put together; CorruptError names the offset of what is wrong.
+    """Yield the payloads of the records of a stream that is not compressed, with their parts joined. Positions are bytes.
 
-    Positions are bytes.
+    Raises:
+        CorruptError: The stream is damaged or cut; the message names the offset.
     """
     return map(itemgetter(DATA), _split(stream, key, cursor or Cursor()))
 
 
 def _split(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
-    """The samples of a stream as it is: made where the records are found, since a call for each shows where they are small."""
+    """Yield the samples of a stream that is not compressed; made here, since a call for each is slow if they are small."""
     go_to(stream, cursor.start, key)
     window = Window(stream, cursor.start)
     view = window.view
     last = -1  # the length before
     while True:
-        # Whole records that lie in the window: nearly all there are, so without a call for each. They begin at every fourth
-        # byte from the first on, and to look into words of memory is faster than struct. (Where these are big-endian, none
-        # is the magic word, and all is done below.)
+        # Whole records in the window: nearly all of them, so without a call for each. They begin at multiples of four bytes
+        # from the first, and reading words of memory is faster than struct. (On a big-endian machine no word is the magic
+        # word, and the code below reads all records.)
         start, offset = window.position, window.offset
         words = view[start : start + (window.end - start & ~3)].cast("I")
         place, count = 0, len(words)
         while place + 2 <= count and words[place] == MAGIC:
             length = words[place + 1]
             after = place + (length + 11 >> 2)
-            if after > count:  # as it is of a part, too, whose flag makes a huge length
+            if after > count:  # also if it is a part, whose flag makes the length huge
                 break
             if length == last and after + 2 <= count and words[after + 1] == length:
-                # Of three of one length more may follow: struct takes them apart much faster than slices do.
+                # After three of one length, more may follow, and struct unpacks them much faster than slices do.
                 stride = after - place
                 run = view[start + 4 * place : start + 4 * (count - (count - place) % stride)]
                 expected, position = length << 32 | MAGIC, offset + 4 * place
@@ -79,10 +80,10 @@ def _split(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Samp
                 begin = start + 4 * place + 8
                 place = after
                 cursor.position = offset + 4 * after
-                payload = view[begin : begin + length].tobytes()  # which is faster than bytes()
+                payload = view[begin : begin + length].tobytes()  # faster than bytes()
                 yield {DATA: payload} if key is None else {KEY: key, DATA: payload}
         window.position = start + 4 * place
-        # One record that spans windows, is in parts or is damaged.
+        # One record that spans windows, is split in parts or is damaged.
         whole = take(window, key)
         if whole is None:
             return
@@ -91,7 +92,7 @@ def _split(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Samp
 
 
 def unwrapped(stream: ByteStream, split: Callable[[ByteStream, str | None], Iterator[Sample]]) -> Iterator[Sample]:
-    """What `split` gives of each record of a stream, as a Pipe wraps objects; errors say where the object's record begins."""
+    """Yield what `split` yields for each record of a stream, as a Pipe wraps objects. Errors name the record's offset."""
     cursor = Cursor()
     offset = 0
     for payload in payloads(stream, None, cursor):
@@ -103,7 +104,7 @@ def unwrapped(stream: ByteStream, split: Callable[[ByteStream, str | None], Iter
 
 
 def take(window: Window, key: str | None) -> bytes | None:
-    """The payload of the next record, parts put together; None at the stream's end."""
+    """Return the payload of the next record, with its parts joined; None at the stream's end."""
     start = window.position
     if start + 8 <= window.end:
         magic, word = _HEADER.unpack_from(window.view, start)
@@ -119,13 +120,13 @@ def take(window: Window, key: str | None) -> bytes | None:
         part = _part(window, key, held)
         if part is None:
             if parts:
-                raise _corrupt(key, offset, f"the stream ends inside of the record in parts begun at byte {started}")
+                raise _corrupt(key, offset, f"the stream ends inside the record in parts that begins at byte {started}")
             return None
         flag, payload = part
         if flag == _WHOLE and not parts:
             return payload
         if flag not in ((_MIDDLE, _LAST) if parts else (_FIRST,)):
-            place = f"inside of the one begun at byte {started}" if parts else "outside of a record in parts"
+            place = f"inside the one that begins at byte {started}" if parts else "outside a record in parts"
             raise _corrupt(key, offset, f"a record with continuation flag {flag} {place}")
         parts.append(payload)
         held += len(payload)
@@ -136,7 +137,7 @@ def take(window: Window, key: str | None) -> bytes | None:
 def _part(window: Window, key: str | None, before: int) -> tuple[int, bytes] | None:
     """Return the flag and payload of the next record as it is written, whole or a part; None at the stream's end.
 
-    `before` bytes of the same record are held already.
+    `before` is how many bytes of the same record have been read already.
     """
     offset = window.offset
     header = window.take(8)
@@ -158,7 +159,7 @@ def _part(window: Window, key: str | None, before: int) -> tuple[int, bytes] | N
 
 
 def write(stream: BinaryIO, records: Iterable[bytes]) -> int:
-    """Writes payloads as records; how many. Raises ValueError for one of 512 MiB or more, the format's limit."""
+    """Write payloads as records, and return their number. Raises ValueError for 512 MiB or more, the format's limit."""
     count = 0
     for payload in records:
         stream.writelines(encode(payload))
@@ -167,9 +168,9 @@ def write(stream: BinaryIO, records: Iterable[bytes]) -> int:
 
 
 def encode(payload: bytes) -> Iterator[bytes]:
-    """The pieces that, joined, are one record; split where the payload holds the magic word, as MXNet's writer does."""
+    """Yield the pieces of one record, split at magic words in the payload, as MXNet's writer does."""
     if len(payload) > MAX_LENGTH:
-        raise ValueError(f"a RecordIO record holds at most {MAX_LENGTH} bytes, not {len(payload)}")
+        raise ValueError(f"a RecordIO record holds at most {MAX_LENGTH} bytes, got {len(payload)}")
     parts = _parts(payload)
     for number, part in enumerate(parts):
         if len(parts) == 1:
@@ -195,3 +196,17 @@ def _parts(payload: bytes) -> list[bytes]:
 
 def _corrupt(key: str | None, offset: int, reason: str) -> CorruptError:
     return corrupt(key, offset, f"not RecordIO, or damaged: {reason}")
+
+
+def _write_samples(stream: BinaryIO, samples: Iterable[Sample]) -> int:
+    return write(stream, checked_payloads(samples, MAX_LENGTH))
+
+
+FORMAT = Format(
+    name="recordio",
+    content_types=("application/x-recordio",),
+    sample="a record's bytes in `data`",
+    split=split,
+    write=_write_samples,
+    ending=".rec",
+)

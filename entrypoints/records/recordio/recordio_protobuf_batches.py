@@ -1,26 +1,23 @@
-"""RecordIO-protobuf as whole batches: what each record holds, stacked.
+"""RecordIO-protobuf as whole batches: the values of many records, stacked.
 
-Records that one writer made of one matrix are equal but for their numbers. So the first of them is parsed, and those
-that follow are compared with it byte for byte, all at once, outside of the numbers; where they are equal, the numbers of
-all are one strided view of what was read, and one copy takes them into the batch. What differs (another length, sparse
-rows, a text of its own) is parsed record by record, its numbers still converted together.
+Records that one writer made from one matrix are equal except for their numbers. So the first of them is parsed, and the
+next ones are compared with it byte for byte, all together, outside of the numbers; if they are equal, the numbers of
+all are one strided view of the bytes, and one copy moves them into the batch. Records that differ (another length, sparse
+rows, a text of their own) are parsed one by one, and their numbers still converted together.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from entrypoints.records import gunzip
-from entrypoints.records import options as parameters
 from entrypoints.records.cursor import Cursor, go_to
 from entrypoints.records.protobuf import arrays, count_of, numbers, varints
 from entrypoints.records.recordio import recordio
-from entrypoints.records.recordio.recordio_protobuf import (
+from entrypoints.records.recordio.protobuf_record import (
     FEATURES,
     LABEL,
     Parsed,
@@ -41,7 +38,7 @@ _HEADER = struct.Struct("<II")
 
 
 class SparseRows(NamedTuple):
-    """Sparse tensors of one shape, stacked: those of record i are values and keys from starts[i] to starts[i + 1]."""
+    """Sparse tensors of one shape, stacked: record i has the values and keys from starts[i] to starts[i + 1]."""
 
     values: npt.NDArray[Any]
     keys: npt.NDArray[np.uint64]
@@ -50,11 +47,14 @@ class SparseRows(NamedTuple):
 
 
 def batches(stream: ByteStream, size: int, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
-    """The records of a stream, `size` at a time and the rest last, in the shape of `recordio_protobuf`'s samples.
+    """Yield the records of a stream, `size` at a time and the rest last, in the shape of a Record's sample.
 
-    A name's tensors are one array (records, *shape) where all are dense and of one shape, `SparseRows` where all are sparse
-    and of one shape, else a list; bytes and texts are lists, with None where a record lacks what others have. `as_tensors`
-    makes torch's of them. Positions are bytes, and the first record of the next batch. Raises CorruptError as `split`.
+    A name's tensors are one array (records, *shape) if all are dense and of one shape, `SparseRows` if all are sparse
+    and of one shape, else a list; bytes and texts are lists, with None for a record that lacks them. `as_tensors`
+    converts arrays to torch's tensors. Positions are bytes: the first record of the next batch.
+
+    Raises:
+        CorruptError: A record is damaged or cut.
     """
     cursor = cursor or Cursor()
     go_to(stream, cursor.start, key)
@@ -85,7 +85,7 @@ def batches(stream: ByteStream, size: int, key: str | None = None, cursor: Curso
 
 
 def as_tensors(batch: Sample) -> Sample:
-    """A batch with torch's tensors for its arrays, without copying; SparseRows become sparse (records, flattened shape)."""
+    """Return a batch with its arrays as torch's tensors, not copied; SparseRows become sparse (records, flattened shape)."""
     import torch
 
     def convert(value: Any) -> Any:
@@ -95,7 +95,7 @@ def as_tensors(batch: Sample) -> Sample:
             places = torch.from_numpy(np.stack((rows, value.keys.astype(np.int64))))
             width = prod(value.shape) if value.shape else int(value.keys.max(initial=0)) + 1
             shape = (len(value.starts) - 1, width)
-            # That the keys fit has been seen to, and torch would look for longer than all else takes.
+            # The keys have been checked, and torch's check takes longer than all the rest.
             return torch.sparse_coo_tensor(places, torch.from_numpy(value.values), shape, check_invariants=False)
         return torch.from_numpy(value) if isinstance(value, arrays().ndarray) else value
 
@@ -105,27 +105,8 @@ def as_tensors(batch: Sample) -> Sample:
     }
 
 
-@dataclass(frozen=True)
-class Batches:
-    """The format `recordio-protobuf; batch=<size>`: a sample is a batch, which begins anew with each object.
-
-    Several readers of a Pipe are dealt whole batches.
-    """
-
-    size: int
-
-    def __str__(self) -> str:
-        return parameters.text("recordio-protobuf", {"batch": str(self.size)})
-
-    BOUNDARIES = True
-
-    def split(self, stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
-        """As `batches`, of a stream that is gzip-compressed or not. Positions as `gunzip.split_either`'s."""
-        return gunzip.split_either(lambda *of: batches(of[0], self.size, *of[1:]), stream, key, cursor)
-
-
 class _Part:
-    """Records of a batch that came one after the other: alike, with their arrays filled so far, or each as it was parsed."""
+    """Consecutive records of a batch: of one layout, as arrays filled so far, or each as it was parsed."""
 
     def __init__(self, form: Any = None, columns: dict[tuple[str, str], npt.NDArray[Any]] | None = None) -> None:
         self.form = form  # the names, types and shapes that all have
@@ -135,14 +116,14 @@ class _Part:
 
 
 class _Layout(NamedTuple):
-    """A record of nothing but dense tensors, each in one piece, and where their numbers are."""
+    """A record with nothing but dense tensors, each in one piece, and the offsets of their numbers."""
 
     form: list[tuple[tuple[str, str], str, tuple[int, ...]]]  # names, types and shapes, sorted: maps have no order
     record: npt.NDArray[np.uint8]
     places: list[tuple[tuple[str, str], str, int, int]]  # names, types, begins and ends, in their order in the record
 
     def columns(self, rows: npt.NDArray[np.uint8]) -> tuple[int, dict[tuple[str, str], npt.NDArray[np.uint8]]]:
-        """How many of the rows, from the first on, are this record but for its numbers; their numbers' bytes by name."""
+        """Return how many of the first rows equal this record except for its numbers, and the numbers' bytes by name."""
         if rows.shape[1] != len(self.record):
             return 0, {}
         np = arrays()
@@ -166,16 +147,16 @@ class _Layout(NamedTuple):
 
 
 class _Records:
-    """The records of a stream, taken as many at a time as are alike."""
+    """The records of a stream, taken together as long as they have one layout."""
 
     def __init__(self, window: Window, key: str | None) -> None:
         self._window = window
         self._key = key
         self._stride = 4  # bytes that the last record took
-        self._layout: _Layout | None = None  # of the last record, where it is dense: the next are likely to have it
+        self._layout: _Layout | None = None  # of the last record if it is dense: the next ones probably have it too
 
     def take(self, parts: list[_Part], most: int) -> int:
-        """Takes up to `most` records into the last part or a new one; how many, 0 at the end."""
+        """Take up to `most` records into the last part or a new one; return how many, 0 at the end."""
         rows = self._run(most) if self._layout else None
         if self._layout is None or rows is None:
             return self._take_one(parts, most)
@@ -201,7 +182,7 @@ class _Records:
         return 1
 
     def _run(self, most: int) -> npt.NDArray[np.uint8] | None:
-        """The payloads of the next records, as rows, where at least two of one length lie in the window; not yet taken."""
+        """Return the payloads of the next records as rows, not yet taken; None unless the window has two of one length."""
         window = self._window
         if window.end - window.position < 2 * self._stride < CHUNK:
             window.extend()
@@ -221,7 +202,7 @@ class _Records:
 
 
 def _layout(record: bytes, parsed: Parsed) -> _Layout | None:
-    """The layout of a record; None where it holds anything but dense tensors in one piece."""
+    """Return the layout of a record; None if it has anything but dense tensors in one piece."""
     form = []
     places = []
     for name, tensor in parsed.items():
@@ -233,7 +214,7 @@ def _layout(record: bytes, parsed: Parsed) -> _Layout | None:
 
 
 def _put(parts: list[_Part], most: int, layout: _Layout, count: int, columns: Mapping[Any, npt.NDArray[Any]]) -> None:
-    """Puts rows of a layout into the last part, where it is of its form, else into a new one, for `most` records."""
+    """Put rows of a layout into the last part if it has the same form, else into a new one for `most` records."""
     if not parts or parts[-1].form != layout.form:
         np = arrays()
         parts.append(_Part(layout.form, {name: np.empty((most, *shape), dtype) for name, dtype, shape in layout.form}))
@@ -244,7 +225,7 @@ def _put(parts: list[_Part], most: int, layout: _Layout, count: int, columns: Ma
 
 
 def _stack(parts: list[_Part]) -> Sample:
-    """A batch of its parts."""
+    """Return the batch of these parts."""
     batch: Sample = {FEATURES: {}, LABEL: {}}
     if len(parts) == 1 and parts[0].form is not None:
         part = parts[0]
@@ -279,7 +260,7 @@ def _stack_values(values: list[Any]) -> Any:
 
 
 def _sparse_rows(tensors: list[Tensor]) -> SparseRows:
-    """Sparse tensors of one type and shape as one; raises ValueError where keys, values and shape do not fit together."""
+    """Stack sparse tensors of one type and shape. Raises ValueError if keys, values and shape do not fit together."""
     np = arrays()
     first = tensors[0]
     values = numbers(b"".join(tensor.values for tensor in tensors), first.dtype)

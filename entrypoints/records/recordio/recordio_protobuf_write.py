@@ -1,7 +1,7 @@
-"""Writing RecordIO-protobuf, as SageMaker's SDK does it: what its built-in algorithms and our reader take.
+"""The writer of RecordIO-protobuf, for SageMaker's built-in algorithms and our reader.
 
-Dense records carry no shape, as the SDK's; sparse ones carry the number of columns. Unlike the SDK's writer, which leaves a
-magic word that happens to stand in the data, records are split there as MXNet's format has it.
+As with SageMaker's SDK, dense records have no shape, and sparse ones have the number of columns. Unlike the SDK's writer,
+this one splits a record at a magic word in its data, as MXNet's format requires.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from entrypoints.records.protobuf import arrays, encode, encode_varints
 from entrypoints.records.recordio import recordio
-from entrypoints.records.recordio.recordio_protobuf import FEATURES, LABEL, Blob, Sparse
+from entrypoints.records.recordio.protobuf_record import FEATURES, LABEL, Blob, Sparse
 from entrypoints.records.refusing import refusal, refuse_others
 from entrypoints.sample import Sample
 
@@ -24,15 +24,15 @@ _INT32 = 1 << 31
 
 
 def write_dense(stream: BinaryIO, rows: npt.NDArray[Any], labels: npt.NDArray[Any] | None = None) -> int:
-    """Writes the rows of a matrix, each a record of features `values`, with their labels; how many.
+    """Write the rows of a matrix, each a record of features `values`, with their labels; return their number.
 
-    Floats keep their width (float16 becomes float32); integers become int32. Raises ValueError for what does not fit.
+    Floats keep their width (float16 becomes float32); integers become int32. Raises ValueError for numbers that do not fit.
     """
     return write(stream, (_sample(row, labels, number) for number, row in enumerate(_matrix(rows, labels))))
 
 
 def write_sparse(stream: BinaryIO, rows: Any, labels: npt.NDArray[Any] | None = None) -> int:
-    """Writes the rows of a scipy sparse matrix likewise, each a sparse tensor; how many."""
+    """Write the rows of a scipy sparse matrix in the same way, each a sparse tensor; return their number."""
     matrix = _matrix(rows.tocsr(), labels)
     starts = matrix.indptr
     tensors = (
@@ -43,9 +43,10 @@ def write_sparse(stream: BinaryIO, rows: Any, labels: npt.NDArray[Any] | None = 
 
 
 def write(stream: BinaryIO, samples: Iterable[Sample]) -> int:
-    """Writes samples of the shape that `recordio_protobuf.split` gives; how many.
+    """Write samples of the shape that `recordio_protobuf.split` yields, and return their number.
 
-    Raises SampleError, a ValueError, for other values and fields.
+    Raises:
+        SampleError: A sample has other fields or values.
     """
     return recordio.write(stream, (_encoded(number, sample) for number, sample in enumerate(samples)))
 
@@ -59,15 +60,16 @@ def _encoded(number: int, sample: Sample) -> bytes:
 
 
 def encode_record(sample: Mapping[str, Any]) -> bytes:
-    """A Record of a sample's features, labels and texts. Arrays of more than one dimension carry their shape.
+    """Encode a sample's features, labels and texts as a Record. Arrays of several dimensions keep their shape.
 
-    Raises ValueError, naming the field, for what a Record cannot hold.
+    Raises:
+        ValueError: A Record cannot hold a value; the message names the field.
     """
     fields = []
     for number, kind in ((1, FEATURES), (2, LABEL)):
         values = sample.get(kind, {})
         if not isinstance(values, Mapping):
-            raise ValueError(f"field {kind!r} is {type(values).__name__}, and a dict of arrays is expected")
+            raise ValueError(f"field {kind!r}: expected a dict of arrays, got {type(values).__name__}")
         for name, value in values.items():
             try:
                 fields.append(encode(number, encode(1, name.encode()) + encode(2, _encode_value(value))))
@@ -76,7 +78,7 @@ def encode_record(sample: Mapping[str, Any]) -> bytes:
     for name, number in _TEXTS.items():
         if name in sample:
             if not isinstance(sample[name], str):
-                raise ValueError(f"field {name!r} is {type(sample[name]).__name__}, and a text is expected")
+                raise ValueError(f"field {name!r}: expected a text, got {type(sample[name]).__name__}")
             fields.append(encode(number, sample[name].encode()))
     return b"".join(fields)
 
@@ -84,7 +86,7 @@ def encode_record(sample: Mapping[str, Any]) -> bytes:
 def _matrix(rows: Any, labels: npt.NDArray[Any] | None) -> Any:
     if len(rows.shape) != 2 or (labels is not None and labels.shape != rows.shape[:1]):
         shape = None if labels is None else labels.shape
-        raise ValueError(f"a matrix and as many labels are needed, not shapes {rows.shape} and {shape}")
+        raise ValueError(f"expected a matrix and as many labels as rows, got shapes {rows.shape} and {shape}")
     return rows
 
 
@@ -102,13 +104,13 @@ def _encode_value(value: Any) -> bytes:
         content = b"".join(encode(1, data) for data in value.values)
         return encode(9, content + (encode(2, value.content_type.encode()) if value.content_type else b""))
     if not hasattr(value, "shape"):
-        raise ValueError(f"an array, Sparse or Blob is expected, not {type(value).__name__}")
+        raise ValueError(f"expected an array, Sparse or Blob, got {type(value).__name__}")
     np = arrays()
     shape = value.shape
     array = np.asarray(value.values if isinstance(value, Sparse) else value)
     field = _FIELDS.get(array.dtype.str[1:])
     if field is None or (field == 7 and array.size and not -_INT32 <= int(array.min()) <= int(array.max()) < _INT32):
-        raise ValueError(f"a record holds float32, float64 and int32; not {array.dtype}, or not numbers as big as here")
+        raise ValueError(f"expected float32, float64 or int32, got {array.dtype}, or numbers too large for int32")
     content = (
         encode_varints(array.reshape(-1)) if field == 7 else array.astype("<f8" if field == 3 else "<f4").tobytes()
     )

@@ -1,15 +1,15 @@
-"""CSV, parsed: each row is a sample; what stands in quotes may hold commas, quotes and line feeds.
+"""CSV, parsed: each row is a sample; quoted fields may hold commas, quotes and line feeds.
 
-The content type `text/csv` gives lines as bytes (`lines.py`), as it always has; ask for rows by name:
+The content type `text/csv` yields lines as bytes (`lines.py`), as it always has; ask for rows by the short name:
 
     format="csv"                                   {"data": ["1", "a, b"]}: the fields as texts
     format="csv; header=present"                   {"id": "1", "name": "a, b"}: by the names in the first row
     format='csv; header=present; delimiter="\\t"'   tab-separated
 
-Strict where Python's csv is not: a quote that is not closed, text behind a closing quote, or a row with fewer or more
-fields than the one before it is an error with the row's offset. Blank lines and byte order marks are passed over. In a Pipe,
-which joins objects, the header comes with each of them, and a row that repeats it is none. Nothing in the format
-says where a file ends, so one that was cut between two rows, or inside of a row's last field, looks whole.
+Stricter than Python's csv: a quote that is not closed, text after a closing quote, or a row with fewer or more fields than the one
+before it is an error with the row's offset. Blank lines and byte order marks are skipped. In a Pipe, which joins objects, each
+object has the header, so rows equal to it are skipped. The format does not mark the end of a file, so a file that was cut
+between two rows, or inside a row's last field, looks complete.
 
 Source: RFC 4180, and its parameter `header`.
 """
@@ -19,13 +19,14 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 from typing import Any, BinaryIO
 
 from entrypoints.errors import ChannelError, corrupt
 from entrypoints.records import gunzip
-from entrypoints.records import options as parameters
 from entrypoints.records.cursor import Cursor, go_to
+from entrypoints.records.format import Format
 from entrypoints.records.refusing import refusal
 from entrypoints.records.sizes import MAX_TEXT_BYTES, max_sample_bytes, too_large
 from entrypoints.records.window import CHUNK
@@ -34,147 +35,139 @@ from entrypoints.sample import DATA, KEY, ByteStream, Sample
 _BOM = b"\xef\xbb\xbf"
 
 
-@dataclass(frozen=True)
-class Rows:
-    """The format, with or without names in the first row."""
+def _with_options(options: Mapping[str, str]) -> Format:
+    header, delimiter = options.get("header", "absent"), options.get("delimiter", ",")
+    delimiter = {"\\t": "\t", "tab": "\t"}.get(delimiter, delimiter)
+    if header not in ("present", "absent"):
+        raise ChannelError(f"csv: header is {header!r}; write header=present or header=absent")
+    if len(delimiter) != 1 or delimiter in '"\r\n':
+        raise ChannelError(f'csv: delimiter is {delimiter!r}; write one character, such as delimiter=";"')
+    named = header == "present"
+    chosen = {"header": header if named else "", "delimiter": delimiter.replace(",", "")}
+    return replace(
+        FORMAT,
+        chosen=tuple((name, value) for name, value in chosen.items() if value),
+        split=partial(_split_either, named, delimiter),
+        write=partial(_write, delimiter),
+    )
 
-    header: bool = False
-    delimiter: str = ","
 
-    def __str__(self) -> str:
-        return parameters.text(
-            "csv", {"header": "present" if self.header else "", "delimiter": self.delimiter.replace(",", "")}
-        )
+def _split_either(
+    named: bool, delimiter: str, stream: ByteStream, key: str | None = None, cursor: Cursor | None = None
+) -> Iterator[Sample]:
+    return gunzip.split_either(partial(_split, named, delimiter), stream, key, cursor)
 
-    BOUNDARIES = True
-    OPTIONS = ("header", "delimiter")
 
-    def with_options(self, options: Mapping[str, str]) -> Rows:
-        """Raises ChannelError for a header that is neither present nor absent, or a delimiter that cannot be one."""
-        header, delimiter = options.get("header", "absent"), options.get("delimiter", self.delimiter)
-        delimiter = {"\\t": "\t", "tab": "\t"}.get(delimiter, delimiter)
-        if header not in ("present", "absent"):
-            raise ChannelError(f"csv: header is {header!r}; write header=present or header=absent")
-        if len(delimiter) != 1 or delimiter in '"\r\n':
-            raise ChannelError(f'csv: delimiter is {delimiter!r}; write one character, such as delimiter=";"')
-        return Rows(header == "present", delimiter)
+def _split(named: bool, delimiter: str, stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
+    # A limit of the whole process; the default is 131,072. Rows larger than a sample may be are found below.
+    csv.field_size_limit(max(max_sample_bytes(MAX_TEXT_BYTES) + 2 * CHUNK, csv.field_size_limit()))
+    names: list[str] | None = None
+    lines = _Lines(stream, key)
+    if named:
+        first = next(_rows(lines, delimiter, key), None)
+        if first is None:
+            return
+        names = first[1]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise corrupt(key, 0, f"the header has two columns {twice!r}")
+    lines.skip_to(cursor.start)
+    width = None if names is None else len(names)
+    for offset, row, after in _rows(lines, delimiter, key):
+        if row == names and key is None:
+            continue
+        if width is not None and len(row) != width:
+            raise corrupt(key, offset, f"a row has {len(row)} fields, expected {width} as before")
+        width = len(row)
+        sample: Sample = {DATA: row} if names is None else dict(zip(names, row, strict=True))
+        cursor.position = after
+        yield sample if key is None else {KEY: key, **sample}
 
-    def split(self, stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
-        """The rows of a stream, gzip-compressed or not. Positions as `gunzip.split_either`'s.
 
-        Raises CorruptError, naming a row's offset, for what is no CSV.
-        """
-        return gunzip.split_either(self._split, stream, key, cursor)
+def _rows(lines: _Lines, delimiter: str, key: str | None) -> Iterator[tuple[int, list[str], int]]:
+    """Yield the rows that are left: the offset of each, its fields, and the offset of the next one."""
+    reader = csv.reader(lines, strict=True, delimiter=delimiter)
+    lines.row = offset = lines.offset
+    try:
+        for row in reader:  # takes no more lines than the row has
+            if row:
+                yield offset, row, lines.offset
+            lines.row = offset = lines.offset
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise corrupt(key, offset, f"this row is not CSV in UTF-8, or is cut: {error}") from error
 
-    def _split(self, stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
-        # The process's own; the default is 131,072. Rows beyond the limit of a sample are found below.
-        csv.field_size_limit(max(max_sample_bytes(MAX_TEXT_BYTES) + 2 * CHUNK, csv.field_size_limit()))
-        names: list[str] | None = None
-        lines = _Lines(stream, key)
-        if self.header:
-            first = next(self._rows(lines, key), None)
-            if first is None:
-                return
-            names = first[1]
-            if len(set(names)) < len(names):
-                twice = next(name for name in names if names.count(name) > 1)
-                raise corrupt(key, 0, f"the header has two columns {twice!r}")
-        lines.skip_to(cursor.start)
-        width = None if names is None else len(names)
-        for offset, row, after in self._rows(lines, key):
-            if row == names and key is None:
-                continue
-            if width is not None and len(row) != width:
-                raise corrupt(key, offset, f"a row of {len(row)} fields, and those before have {width}")
+
+def _write(delimiter: str, stream: BinaryIO, samples: Iterable[Sample]) -> int:
+    """Write samples as rows, and return their number.
+
+    A first row has the fields' names, unless samples hold their fields as a list in `data`. Values become texts as Python's csv
+    converts them.
+
+    Raises:
+        SampleError: A sample has other fields than the first or another number of them, bytes, or `data` that is not a list.
+    """
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, delimiter=delimiter)  # ends rows by \r\n, as RFC 4180
+    names: list[str] = []
+    header = ""
+    width = count = 0
+    for sample in samples:
+        if not count:
+            names = list(sample)
+        bare = names in ([DATA], [KEY, DATA])
+        if sample.keys() != set(names):
+            raise refusal(count, sample, f"it has the fields {list(sample)}, expected {names} as in the first sample")
+        row = _row(count, sample) if bare else [sample[name] for name in names]
+        if not count:
             width = len(row)
-            sample: Sample = {DATA: row} if names is None else dict(zip(names, row, strict=True))
-            cursor.position = after
-            yield sample if key is None else {KEY: key, **sample}
-
-    def _rows(self, lines: _Lines, key: str | None) -> Iterator[tuple[int, list[str], int]]:
-        """The rows that are left: where each begins, its fields, and where the next one begins."""
-        reader = csv.reader(lines, strict=True, delimiter=self.delimiter)
-        lines.row = offset = lines.offset
+            if not bare:
+                writer.writerow(names)
+                header = text.getvalue()
+        if not row or len(row) != width:
+            reason = f"a row of {len(row)} fields, expected {width} as in the first sample, and at least 1"
+            raise refusal(count, sample, reason)
+        for name, value in enumerate(row) if bare else zip(names, row, strict=True):
+            if isinstance(value, (bytes, bytearray)):
+                reason = f"field {name!r} is bytes, and CSV holds texts: .decode() it, or choose another format"
+                raise refusal(count, sample, reason)
+        writer.writerow(row)
+        if header and text.getvalue() in (header, header * 2):
+            reason = "its values are the fields' names: in a Pipe it would be skipped as the header of another object"
+            raise refusal(count, sample, reason)
         try:
-            for row in reader:  # takes no more lines than the row has
-                if row:
-                    yield offset, row, lines.offset
-                lines.row = offset = lines.offset
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise corrupt(key, offset, f"this row is no CSV in UTF-8, or cut: {error}") from error
-
-    def write(self, stream: BinaryIO, samples: Iterable[Sample]) -> int:
-        """Writes samples as rows, with a first row of names unless they hold their fields in `data`; how many.
-
-        Values become texts as Python's csv makes them. Raises SampleError, a ValueError, for a sample with other fields or
-        another number of them than the first, for bytes, and where `data` is no list.
-        """
-        text = io.StringIO(newline="")
-        writer = csv.writer(text, delimiter=self.delimiter)  # ends rows by \r\n, as RFC 4180
-        names: list[str] = []
-        header = ""
-        width = count = 0
-        for sample in samples:
-            if not count:
-                names = list(sample)
-            bare = names in ([DATA], [KEY, DATA])
-            if sample.keys() != set(names):
-                raise refusal(count, sample, f"it has the fields {list(sample)}, and the first one {names}")
-            row = _row(count, sample) if bare else [sample[name] for name in names]
-            if not count:
-                width = len(row)
-                if not bare:
-                    writer.writerow(names)
-                    header = text.getvalue()
-            if not row or len(row) != width:
-                raise refusal(
-                    count,
-                    sample,
-                    f"a row of {len(row)} fields, and the first has {width}: rows are of one length, 1 or more",
-                )
-            for name, value in enumerate(row) if bare else zip(names, row, strict=True):
-                if isinstance(value, (bytes, bytearray)):
-                    raise refusal(
-                        count,
-                        sample,
-                        f"field {name!r} is bytes, and CSV holds texts: .decode() it, or choose another format",
-                    )
-            writer.writerow(row)
-            if header and text.getvalue() in (header, header * 2):
-                raise refusal(
-                    count,
-                    sample,
-                    "its values are the fields' names: in a Pipe it would be taken for the header of another object, and lost",
-                )
-            try:
-                stream.write(text.getvalue().encode())
-            except UnicodeEncodeError as error:
-                raise refusal(count, sample, f"UTF-8 cannot hold it: {error}") from error
-            text.seek(0)
-            text.truncate()
-            count += 1
-        return count
+            stream.write(text.getvalue().encode())
+        except UnicodeEncodeError as error:
+            raise refusal(count, sample, f"UTF-8 cannot hold it: {error}") from error
+        text.seek(0)
+        text.truncate()
+        count += 1
+    return count
 
 
-ROWS = Rows()
+def _row(number: int, sample: Sample) -> list[Any]:
+    """Return the fields in `data`. Raises SampleError if it is not a list: a text would become a row of letters."""
+    row = sample[DATA]
+    if isinstance(row, (str, bytes, bytearray, Mapping)) or not isinstance(row, Iterable):
+        raise refusal(number, sample, f"field {DATA!r}: expected a list of the row's fields, got {type(row).__name__}")
+    return list(row)
 
 
 class _Lines:
-    """The lines of a stream as texts, with their line feeds; `offset` is where the next one begins."""
+    """The lines of a stream as texts, with their line feeds; `offset` is that of the next one."""
 
     def __init__(self, stream: ByteStream, key: str | None) -> None:
         self._stream = stream
         self._key = key
         self.offset = 0
-        self.row = 0  # where the row begins that the next line belongs to
+        self.row = 0  # the offset of the row that the next line belongs to
         self._most = max_sample_bytes(MAX_TEXT_BYTES)  # bytes of a row
-        self._lines: list[bytes] = []  # complete ones at hand, the first of them last
-        self._rest = io.BytesIO()  # the beginning of the one behind them
+        self._lines: list[bytes] = []  # complete ones that have been read, in reverse
+        self._rest = io.BytesIO()  # the beginning of the line after them
 
     def __iter__(self) -> Iterator[str]:
         while self._lines or self._fetch():
             line = self._lines.pop()
-            # Objects that were joined have their marks anywhere.
+            # Joined objects have byte order marks anywhere.
             if line.startswith(_BOM) and (self.offset == 0 or self._key is None):
                 text = line[len(_BOM) :].decode()
             else:
@@ -183,7 +176,7 @@ class _Lines:
             yield text
 
     def _fetch(self) -> bool:
-        """Whether there is a line at hand."""
+        """Read lines; return whether there are any."""
         while chunk := self._stream.read(CHUNK):
             size = self.offset - self.row + self._rest.tell()
             if size > self._most:
@@ -205,7 +198,7 @@ class _Lines:
         return bool(self._lines)
 
     def skip_to(self, start: int) -> None:
-        """Leaves out what comes before byte `start`: by seeking where the stream can, else by reading."""
+        """Skip to byte `start`: by seeking if the stream can, else by reading."""
         if start <= self.offset:
             return
         source: Any = self._stream
@@ -217,17 +210,19 @@ class _Lines:
         else:
             while self.offset < start:
                 if not self._lines and not self._fetch():
-                    raise corrupt(self._key, start, "reading should go on here, but the object is shorter")
+                    raise corrupt(self._key, start, "reading should resume here, but the object is shorter")
                 self.offset += len(self._lines.pop())
             return
         self._lines, self._rest, self.offset = [], io.BytesIO(), start
 
 
-def _row(number: int, sample: Sample) -> list[Any]:
-    """The fields of a sample that holds them in `data`; SampleError where that is no list: a text would be cut to letters."""
-    row = sample[DATA]
-    if isinstance(row, (str, bytes, bytearray, Mapping)) or not isinstance(row, Iterable):
-        raise refusal(
-            number, sample, f"field {DATA!r} is {type(row).__name__}, and a list of the row's fields is expected"
-        )
-    return list(row)
+FORMAT = Format(
+    name="csv",
+    sample="CSV: a row's texts in `data`; with `csv; header=present`, a field for each column",
+    split=partial(_split_either, False, ","),
+    write=partial(_write, ","),
+    ending=".csv",
+    options=("header", "delimiter"),
+    with_options=_with_options,
+    example=lambda _, data: {DATA: [data.decode("latin-1")]},
+)

@@ -1,38 +1,39 @@
 """Lines: JSON lines, CSV and plain text, one sample per line.
 
 A line ends at a line feed and nowhere else: `str.splitlines` would cut JSON at U+2028 and U+0085. The ending, `\\n` or
-`\\r\\n`, is not part of the sample; every other byte is. Blank lines are samples; a last line that no line feed ends is
-one, and nothing follows the last line feed. Quoted line feeds of CSV are cut through. Objects may be gzip-compressed.
+`\\r\\n`, is not part of the sample; every other byte is. Blank lines are samples, and so is a last line without a line feed.
+Quoted line feeds of CSV are not recognized.
 
-A Pipe joins objects as they are: if one does not end with a line feed, its last line and the first of the next object are one
+A Pipe joins objects as they are: if one does not end with a line feed, its last line and the first of the next object become one
 sample. The stream does not show that; `launch --check` and the local run look for such objects and warn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from io import BytesIO
+from typing import BinaryIO
 
 from entrypoints.records import gunzip
 from entrypoints.records.cursor import Cursor, go_to
+from entrypoints.records.format import Format
+from entrypoints.records.refusing import payloads, refusal
 from entrypoints.records.sizes import MAX_TEXT_BYTES, max_sample_bytes, too_large
 from entrypoints.records.window import CHUNK
 from entrypoints.sample import DATA, KEY, ByteStream, Sample, whole_object
 
-BOUNDARIES = True
-
 
 def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
-    """The lines of a stream, gzip-compressed or not, as bytes without their endings. Positions as `gunzip.split_either`'s."""
+    """Yield the lines of a stream as bytes without their endings. Positions: see `gunzip.split_either`."""
     return gunzip.split_either(plain, stream, key, cursor)
 
 
 def plain(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
-    """The lines of a stream as it is. Positions are bytes."""
+    """Yield the lines of a stream that is not compressed. Positions are bytes."""
     position = cursor.start
     go_to(stream, position, key)
     most = max_sample_bytes(MAX_TEXT_BYTES)
-    begun = BytesIO()  # the beginning of a line longer than a chunk: it grows, and hands its bytes over, without copies
+    begun = BytesIO()  # the beginning of a line longer than a chunk: it grows and returns its bytes without copies
     while chunk := stream.read(CHUNK):
         lines = chunk.split(b"\n")
         rest = lines.pop()
@@ -46,10 +47,38 @@ def plain(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
             cursor.position = position
             if returns and line.endswith(b"\r"):
                 line = line[:-1]
-            # Not by way of whole_object: a call for each line shows.
+            # Made here, since calling whole_object for each line would be measurably slower.
             yield {DATA: line} if key is None else {KEY: key, DATA: line}
         if begun.write(rest) and begun.tell() > most:
             raise too_large(key, position, f"a line that begins here has more than {begun.tell():,} bytes", most)
     if begun.tell():
         cursor.position = position + begun.tell()
         yield whole_object(begun.getvalue(), key)
+
+
+def write(stream: BinaryIO, samples: Iterable[Sample]) -> int:
+    """Write samples with nothing but `data` as lines, and return their number.
+
+    Raises:
+        SampleError: A sample has other fields, or bytes that would not be read back as one line.
+    """
+    count = 0
+    for line in payloads(samples):
+        sample = {DATA: line}
+        if b"\n" in line or line.endswith(b"\r"):
+            raise refusal(count, sample, "it has a line feed, or ends with a carriage return: it would not be one line")
+        if not count and line.startswith(gunzip.MAGIC):
+            raise refusal(count, sample, "it begins as gzip data does, and would be unzipped; use the format recordio")
+        stream.write(line + b"\n")
+        count += 1
+    return count
+
+
+FORMAT = Format(
+    name="lines",
+    content_types=("application/jsonlines", "text/csv", "text/plain"),
+    sample="a line's bytes in `data`",
+    split=split,
+    write=write,
+    ending=".txt",
+)

@@ -3,11 +3,11 @@
 An Example is a map of names to features, each a list of bytes, of float32 or of int64. Here one is a dict:
 
     floats, ints      an array of one dimension, float32 or int64
-    bytes             bytes where there is one value, else a list of bytes
-    nothing at all    None: a feature may lack even its kind
+    bytes             bytes if there is one value, else a list of bytes
+    no kind           None
 
-Lists of numbers are read packed or not; an empty Example is an empty dict. `split` gives Examples as samples (format
-`tfrecord-example`); `transform` makes one of a sample of another format, whose `data` is an Example.
+Lists of numbers are read packed or not; an empty Example is an empty dict. `split` yields Examples as samples (format
+`tfrecord-example`); `transform` decodes a sample of another format whose `data` is an Example.
 
 Source: TensorFlow's `core/example/example.proto` and `feature.proto`.
 """
@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from entrypoints.errors import corrupt
 from entrypoints.records.cursor import Cursor
+from entrypoints.records.format import Format, decoded
 from entrypoints.records.protobuf import FIXED32, VARINT, encode, encode_varints, fields, joined, numbers, varint
 from entrypoints.records.refusing import refusal
 from entrypoints.records.tfrecord import tfrecord
@@ -30,35 +30,25 @@ if TYPE_CHECKING:
 
     Feature = bytes | list[bytes] | npt.NDArray[np.float32] | npt.NDArray[np.int64] | None
 
-BOUNDARIES = True
-
-# Tags: number << 3 | 2, since all of them are messages, texts or bytes.
+# Tags: number << 3 | 2, since all these fields are messages, texts or bytes.
 _FIRST, _SECOND = 0x0A, 0x12
 _BYTES_LIST, _FLOAT_LIST, _INT64_LIST = 0x0A, 0x12, 0x1A
 
 
 def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
-    """The Examples of a TFRecord stream: its features, and the object's key if known. Positions are TFRecord's."""
+    """Yield the Examples of a TFRecord stream: their features, and the object's key if known. Positions are TFRecord's."""
     cursor = cursor or Cursor()
-    offset = cursor.start
-    start: Sample = {} if key is None else {KEY: key}
-    for payload in tfrecord.payloads(stream, key, cursor):
-        try:
-            sample = start | decode(payload)
-        except ValueError as error:
-            raise corrupt(key, abs(offset), f"this record is no tf.train.Example: {error}") from error
-        offset = cursor.position
-        yield sample
+    return decoded(tfrecord.payloads(stream, key, cursor), decode, key, cursor, "this record is not a tf.train.Example")
 
 
 def transform(sample: Sample) -> Sample:
-    """A sample with the features of the Example in its `data` in the place of that; raises ValueError where it is none."""
+    """Replace a sample's `data`, an Example, by its features. Raises ValueError if it is not an Example."""
     rest = {name: value for name, value in sample.items() if name != DATA}
     return rest | decode(sample[DATA])
 
 
 def decode(payload: bytes) -> dict[str, Feature]:
-    """The features of an Example; see the module for what they are. Raises ValueError for what is no Example."""
+    """Return the features of an Example; see the module. Raises ValueError if it is not an Example."""
     found = _decode_plain(payload)
     if found is not None:
         return found
@@ -71,13 +61,13 @@ def decode(payload: bytes) -> dict[str, Feature]:
                     found[name] = feature
         elif tag == _SECOND:
             raise ValueError(
-                "it is a SequenceExample, whose lists of features would be left out; format tfrecord gives its bytes"
+                "it is a SequenceExample, whose lists of features would be left out; format tfrecord yields its bytes"
             )
     return found
 
 
 def _decode_plain(data: bytes) -> dict[str, Feature] | None:
-    """The same for an Example as nearly all writers write it, in a third of the time; None where it is another.
+    """Do the same in a third of the time for an Example as nearly all writers write it; None for any other.
 
     That is: key before value, one list in a feature, its numbers packed or its bytes a single value.
     """
@@ -119,12 +109,12 @@ def _decode_plain(data: bytes) -> dict[str, Feature] | None:
                 return None
             place = stop
     except (IndexError, ValueError):
-        return None  # the thorough way says what is wrong, if anything is
+        return None  # the caller's slower way finds what is wrong, if anything is
     return found if place == end else None
 
 
 def _entry(data: bytes, start: int, stop: int) -> tuple[str, Feature]:
-    """An entry of the map: its key and its value."""
+    """Return an entry of the map: its key and its value."""
     name = b""
     kind = 0
     regions: list[tuple[int, int, int]] = []  # of the list's values
@@ -148,16 +138,18 @@ def _feature(data: bytes, kind: int, regions: list[tuple[int, int, int]]) -> Fea
     if kind == 0:
         return None
     if any(tag != _FIRST for tag, _, _ in regions):
-        raise ValueError("a list of bytes as numbers")
+        raise ValueError("a list of bytes is encoded as numbers")
     values = [data[start:stop] for _, start, stop in regions]
     return values[0] if len(values) == 1 else values
 
 
 def encode_example(features: Mapping[str, Any]) -> bytes:
-    """An Example of bytes or str, numbers, arrays of one dimension, or lists of these; None is a feature without a kind.
+    """Encode bytes or str, numbers, arrays of one dimension, or lists of these; None is a feature without a kind.
 
-    Floats of every width become float32, integers and booleans int64, an empty list one of bytes. Raises ValueError for
-    what an Example cannot hold.
+    Floats of every width become float32, integers and booleans int64, an empty list one of bytes.
+
+    Raises:
+        ValueError: An Example cannot hold a value; the message names the feature.
     """
     entries = []
     for name, value in features.items():
@@ -170,9 +162,10 @@ def encode_example(features: Mapping[str, Any]) -> bytes:
 
 
 def write(stream: BinaryIO, examples: Iterable[Mapping[str, Any]]) -> int:
-    """Writes Examples as TFRecord; how many. A sample's `__key__` is left out: it is the object's.
+    """Write Examples as TFRecord, without a `__key__`, and return their number.
 
-    Raises SampleError, a ValueError, for what an Example cannot hold.
+    Raises:
+        SampleError: An Example cannot hold a sample.
     """
     return tfrecord.write(stream, (_encoded(number, example) for number, example in enumerate(examples)))
 
@@ -195,10 +188,22 @@ def _encode_feature(value: Any) -> bytes:
         return encode(1, b"".join(encode(1, item) for item in texts))
     array = np.asarray(values)
     if array.ndim > 1:
-        raise ValueError(f"an Example holds lists, not shape {array.shape}: flatten it, and add its shape as a feature")
+        raise ValueError(f"an Example holds lists, got shape {array.shape}; flatten it, and add its shape as a feature")
     array = array.reshape(-1)
     if array.dtype.kind == "f":
         return encode(2, encode(1, array.astype("<f4").tobytes()))
     if array.dtype.kind in "biu" and not (array.dtype == np.uint64 and (array >> np.uint64(63)).any()):
         return encode(3, encode(1, encode_varints(array)))
-    raise ValueError(f"an Example holds bytes, float32 and int64, not {array.dtype}")
+    raise ValueError(f"an Example holds bytes, float32 and int64, got {array.dtype}")
+
+
+FORMAT = Format(
+    name="tfrecord-example",
+    sample="the features of a `tf.train.Example` in TFRecord: bytes, or arrays of float32 and int64",
+    split=split,
+    write=write,
+    ending=".tfrecord",
+    framing=tfrecord.FORMAT,
+    decode=decode,
+    example=lambda _, data: {"x": data},
+)

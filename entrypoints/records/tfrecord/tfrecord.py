@@ -4,8 +4,8 @@ A record is its length (8 bytes, little endian), a masked CRC32C of the length, 
 payload. Files may be gzip-compressed, in several members. TensorFlow ends quietly where a file is cut inside of a
 length, and other readers check nothing; here both are errors that name the offset.
 
-The payloads are samples as they are (`data`); most hold a `tf.train.Example`, which `example.py` decodes. The checksums
-want the package crc32c: in Python they would take a hundred times as long as reading.
+A sample is a record's payload (`data`); most hold a `tf.train.Example`, which `example.py` decodes. The checksums
+need the package crc32c: in Python they would take a hundred times as long as reading.
 
 Source: TensorFlow's `lib/io/record_writer.h` and its guide, "TFRecord and tf.train.Example".
 """
@@ -19,11 +19,11 @@ from typing import BinaryIO
 from entrypoints.errors import CorruptError, corrupt
 from entrypoints.records import gunzip
 from entrypoints.records.cursor import Cursor, go_to
+from entrypoints.records.format import Format
+from entrypoints.records.refusing import payloads as checked_payloads
 from entrypoints.records.sizes import max_sample_bytes, too_large
 from entrypoints.records.window import CHUNK, Window
 from entrypoints.sample import DATA, KEY, ByteStream, Sample
-
-BOUNDARIES = True
 
 _HEADER = struct.Struct("<QI")
 _FOOTER = struct.Struct("<I")
@@ -32,17 +32,20 @@ _KNOWN = 1 << 12  # headers that are remembered
 
 
 def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
-    """The payloads of a stream's records as samples. Positions as in `payloads`."""
+    """Yield the payloads of a stream's records as samples. Positions: see `payloads`."""
     if key is None:
         return ({DATA: payload} for payload in payloads(stream, key, cursor))
     return ({KEY: key, DATA: payload} for payload in payloads(stream, key, cursor))
 
 
 def payloads(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[bytes]:
-    """The payloads of a stream's records, gzip-compressed or not; CorruptError names the offset of what is wrong.
+    """Yield the payloads of a stream's records, gzip-compressed or not.
 
-    Positions are bytes, below 0 in a compressed stream, which must be read from its beginning. Raises ImportError where the
-    package crc32c is missing.
+    Positions are bytes, negative in a compressed stream, which must be read from its beginning.
+
+    Raises:
+        CorruptError: The stream is damaged or cut; the message names the offset.
+        ImportError: The package crc32c is not installed.
     """
     crc32c = _crc32c()
     cursor = cursor or Cursor()
@@ -50,17 +53,17 @@ def payloads(stream: ByteStream, key: str | None = None, cursor: Cursor | None =
     go_to(stream, start, key)
     window = Window(stream, max(start, 0))
     sign = 1
-    # A record of 35,615 bytes begins like gzip, but for the checksum.
+    # A record of 35,615 bytes begins like gzip, except for the checksum.
     if start <= 0 and window.peek(len(gunzip.MAGIC)) == gunzip.MAGIC and not _is_header(window.peek(12)):
         window, sign = Window(gunzip.Gunzip(window, key)), -1
     while window.offset < -start:
         if _record(window, key) is None:
-            raise _corrupt(key, window.offset, f"the stream ends before byte {-start}, where reading should go on")
+            raise _corrupt(key, window.offset, f"the stream ends before byte {-start}, where reading should resume")
     view = window.view
     unpack, unpack_footer = _HEADER.unpack_from, _FOOTER.unpack_from
-    known: set[tuple[int, int]] = set()  # headers whose checksum was right: lengths come again
+    known: set[tuple[int, int]] = set()  # headers whose checksum was right: lengths repeat
     while True:
-        # Whole records that lie in the window: nearly all there are, so without a call for each.
+        # Whole records in the window: nearly all of them, so without a call for each.
         place, end = window.position, window.end
         while place + 12 <= end:
             header = unpack(view, place)
@@ -79,7 +82,7 @@ def payloads(stream: ByteStream, key: str | None = None, cursor: Cursor | None =
                 break
             window.position = place = stop + 4
             cursor.position = sign * (window.before + place)
-            yield piece.tobytes()  # which is faster than bytes()
+            yield piece.tobytes()  # faster than bytes()
         # One record that spans windows or is damaged.
         payload = _record(window, key)
         if payload is None:
@@ -89,7 +92,7 @@ def payloads(stream: ByteStream, key: str | None = None, cursor: Cursor | None =
 
 
 def _record(window: Window, key: str | None) -> bytes | None:
-    """The next record's payload; None at the stream's end."""
+    """Return the next record's payload; None at the stream's end."""
     offset = window.offset
     header = window.take(12)
     if not header:
@@ -112,7 +115,7 @@ def _record(window: Window, key: str | None) -> bytes | None:
 
 
 def write(stream: BinaryIO, records: Iterable[bytes]) -> int:
-    """Writes payloads as records; how many. Raises ImportError where the package crc32c is missing."""
+    """Write payloads as records, and return their number. Raises ImportError if the package crc32c is not installed."""
     crc32c = _crc32c()
     count = 0
     for payload in records:
@@ -125,7 +128,7 @@ def write(stream: BinaryIO, records: Iterable[bytes]) -> int:
 
 
 def masked(crc: int) -> int:
-    """A CRC as it is stored: turned and shifted, since CRCs of data that holds CRCs are weak."""
+    """Return a CRC as it is stored: rotated and offset, since CRCs of data that holds CRCs are weak."""
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
@@ -134,7 +137,7 @@ def _is_header(header: bytes) -> bool:
 
 
 def _crc32c() -> Callable[[bytes | memoryview], int]:
-    """Raises ImportError, saying what to install, where the package is missing."""
+    """Return the function. Raises ImportError, with what to install, if the package is not installed."""
     try:
         from crc32c import crc32c
     except ImportError as error:
@@ -146,3 +149,17 @@ def _crc32c() -> Callable[[bytes | memoryview], int]:
 
 def _corrupt(key: str | None, offset: int, reason: str) -> CorruptError:
     return corrupt(key, offset, f"not TFRecord, or damaged: {reason}")
+
+
+def _write_samples(stream: BinaryIO, samples: Iterable[Sample]) -> int:
+    return write(stream, checked_payloads(samples))
+
+
+FORMAT = Format(
+    name="tfrecord",
+    content_types=("application/x-tfrecord",),
+    sample="a record's bytes in `data`; both checksums are verified",
+    split=split,
+    write=_write_samples,
+    ending=".tfrecord",
+)

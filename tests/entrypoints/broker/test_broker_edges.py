@@ -22,7 +22,6 @@ from entrypoints.broker.coordinator import Coordinator
 from entrypoints.job.environment import load_environment
 from entrypoints.order.sampling import Reading
 from entrypoints.order.sharding import Share
-from entrypoints.records.text import lines
 from entrypoints.samples.channel import open_channel
 from entrypoints.torch_data.dataset import ChannelDataset
 from entrypoints.torch_data.loader import ThreadLoader
@@ -118,8 +117,7 @@ def begun(root: Path, loader: str) -> subprocess.Popen[str]:
 def request(root: Path, epoch: int) -> bytes:
     """What the first of two readers asks for."""
     path = str(root / contract.DATA_DIR / "lines")
-    form = wire.format_reference(lines)
-    return wire.Request("lines", path, "None", form, epoch, 0, 2, 2, 1, 20.0, 0, 0, os.getpid(), "", False).encode()
+    return wire.Request("lines", path, "None", "lines", epoch, 0, 2, 2, 1, 20.0, 0, 0, os.getpid(), "", False).encode()
 
 
 def test_reader_that_leaves_while_its_next_epoch_is_requested_is_closed_once(root: Path) -> None:

@@ -22,7 +22,6 @@ from entrypoints.broker import wire
 from entrypoints.broker.coordinator import Coordinator
 from entrypoints.job.environment import load_environment
 from entrypoints.order.sharding import Share
-from entrypoints.records.text import lines
 from entrypoints.samples.channel import open_channel
 from pipe_feeder import PATIENCE, Feeder, brokers, in_threads, make_root, wait_for
 
@@ -226,7 +225,7 @@ def test_rank_that_is_late_is_waited_for(root: Path) -> None:
 
 def test_rank_with_a_missing_worker_is_given_up_once_its_process_has_ended(tmp_path: Path) -> None:
     def ask(index: int, owner: int) -> socket.socket:
-        path, form = str(tmp_path / "lines"), wire.format_reference(lines)
+        path, form = str(tmp_path / "lines"), "lines"
         reader = sockets.enter_context(socket.socket(socket.AF_UNIX))
         reader.connect(f"\0test-{tmp_path}")
         reader.sendall(

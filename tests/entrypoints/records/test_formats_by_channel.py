@@ -24,7 +24,7 @@ from entrypoints.job.environment import Environment, load_environment
 from entrypoints.order.sampling import Reading
 from entrypoints.records import format_of
 from entrypoints.records.recordio import recordio, recordio_protobuf_write
-from entrypoints.records.recordio.recordio_protobuf import Blob
+from entrypoints.records.recordio.protobuf_record import Blob
 from entrypoints.records.recordio.recordio_protobuf_batches import as_tensors
 from entrypoints.records.shards import write_shards
 from entrypoints.sample import Sample

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from entrypoints.records import SHORT_NAMES, format_of, gunzip
-from entrypoints.records.recordio.recordio_protobuf import Blob
-from entrypoints.records.shards import WRITERS, write_shards
+from entrypoints.records.recordio.protobuf_record import Blob
+from entrypoints.records.shards import write_shards
 from entrypoints.sample import Sample
 
 COUNT = 100
+ENDINGS = {name: form.ending for name, form in SHORT_NAMES.items() if form.ending}
 
 
 def samples_of(format: str) -> list[Sample]:
@@ -40,13 +41,13 @@ def read(shards: list[Path], format: str) -> Iterator[Sample]:
             yield from format_of(format).split(stream, None)
 
 
-@pytest.mark.parametrize("format", WRITERS)
+@pytest.mark.parametrize("format", ENDINGS)
 @pytest.mark.parametrize("shard_bytes", [1, 20_000, 1 << 30])
 def test_shards_come_back(format: str, shard_bytes: int, tmp_path: Path) -> None:
     samples = samples_of(format)
     shards = write_shards(iter(samples), tmp_path / "new", format, shard_bytes)
     assert shards == sorted((tmp_path / "new").iterdir())
-    assert shards[0].name == "00000" + WRITERS[format][0]
+    assert shards[0].name == "00000" + ENDINGS[format]
     assert [repr(sample["features"]["x"]) if "features" in sample else sample for sample in read(shards, format)] == [
         repr(sample["features"]["x"]) if "features" in sample else sample for sample in samples
     ]
@@ -59,14 +60,14 @@ def test_shards_come_back(format: str, shard_bytes: int, tmp_path: Path) -> None
 
 
 def test_every_format_that_is_made_of_samples_has_a_writer() -> None:
-    assert SHORT_NAMES.keys() - WRITERS.keys() == {"objects", "augmented"}
+    assert SHORT_NAMES.keys() - ENDINGS.keys() == {"objects", "augmented"}
 
 
 def test_old_shards_are_not_mixed_with_new_ones(tmp_path: Path) -> None:
     samples = samples_of("tar")
     write_shards(samples, tmp_path, "tar", 50_000)
     (tmp_path / "00000.tar").unlink()
-    with pytest.raises(FileExistsError, match=r"00001\.tar exists: remove the old shards"):
+    with pytest.raises(FileExistsError, match=r"00001\.tar exists; remove the old shards"):
         write_shards(samples[:1], tmp_path, "tar")
     assert write_shards(samples[:1], tmp_path, "zip") == [tmp_path / "00000.zip"]
 
@@ -85,16 +86,16 @@ def test_what_is_interrupted_leaves_complete_shards_only(tmp_path: Path) -> None
 
 def test_what_cannot_be_written(tmp_path: Path) -> None:
     assert write_shards([], tmp_path, "tar") == []
-    with pytest.raises(ValueError, match="format 'gz' has no writer of shards; those that have one: tar, zip"):
+    with pytest.raises(ValueError, match="format 'gz' has no writer of shards; expected one of tar, zip"):
         write_shards([], tmp_path, "gz")
     with pytest.raises(ValueError, match="shard_bytes is 0"):
         write_shards([], tmp_path, "tar", 0)
-    with pytest.raises(ValueError, match="sample 0: it is tuple, and a dict of fields is expected"):
+    with pytest.raises(ValueError, match="sample 0: expected a dict of fields, got tuple"):
         write_shards([("a", b"")], tmp_path, "tar")  # type: ignore[list-item]
     assert list(tmp_path.iterdir()) == []
 
 
-NAMES = r"the name of its files in the archive is its __key__, which must be a text"
+NAMES = r"its __key__ names its files in the archive: expected a text"
 UNWRITABLE: list[tuple[str, Sample | list[Sample], str]] = [
     *(
         (form, samples, reason)
@@ -107,38 +108,38 @@ UNWRITABLE: list[tuple[str, Sample | list[Sample], str]] = [
             ({"__key__": "a/", "x": b""}, NAMES),
             ({"__key__": "a\0b", "x": b""}, NAMES),
             ({"__key__": "a\ud800", "x": b""}, "surrogates not allowed"),
-            ({"__key__": "a"}, "it has no fields, so no files: it would be lost"),
-            ({"__key__": "a", "p/g": b""}, "field 'p/g' is no file's ending"),
-            ({"__key__": "a", "p\0": b""}, r"field 'p\\x00' is no file's ending"),
-            ({"__key__": "a", "cls": 3}, r"\(__key__ 'a'\): field 'cls' is int, and bytes are expected"),
-            ({"__key__": "a", "cls": None}, "field 'cls' is NoneType, and bytes are expected"),
+            ({"__key__": "a"}, "it has no fields, so no files, and would be lost"),
+            ({"__key__": "a", "p/g": b""}, "field 'p/g' cannot be a file's ending"),
+            ({"__key__": "a", "p\0": b""}, r"field 'p\\x00' cannot be a file's ending"),
+            ({"__key__": "a", "cls": 3}, r"\(__key__ 'a'\): field 'cls': expected bytes, got int"),
+            ({"__key__": "a", "cls": None}, "field 'cls': expected bytes, got NoneType"),
             (
                 {"__key__": "a", "txt": "t"},
-                r"field 'txt' is str, and bytes are expected; encode the text: \.encode\(\)",
+                r"field 'txt': expected bytes, got str; encode the text: \.encode\(\)",
             ),
             (
                 {"__key__": "good", "other": b""},
-                "(the sample before|an earlier sample) has this __key__, and both would be read as one",
+                "(the sample before has the same|an earlier sample has this) __key__, and both would be read as one",
             ),
         ]
     ),
     ("zip", [{"__key__": "b", "x": b""}, {"__key__": "good", "x": b""}], "an earlier sample has this __key__"),
     ("zip", {"__key__": "a\udcff", "x": b""}, "surrogates not allowed"),
-    ("zip", {"__key__": "__MACOSX/a", "x": b""}, "what lies below __MACOSX/ is passed over"),
-    ("zip", {"__key__": "a" * 70_000, "x": b""}, "its files' names have 70002 bytes, and a zip holds 65535"),
+    ("zip", {"__key__": "__MACOSX/a", "x": b""}, "members in __MACOSX/ are skipped"),
+    ("zip", {"__key__": "a" * 70_000, "x": b""}, "its files' names have 70002 bytes; a zip allows at most 65535"),
     *(
         (form, sample, reason)
         for form in ("recordio", "tfrecord", "lines", "image-recordio")
         for sample, reason in [
-            ({"x": b""}, "it lacks field 'data'; it has 'x'"),
-            ({}, "it lacks field 'data'; it has none"),
-            ({"__key__": "k"}, r"\(__key__ 'k'\): it lacks field 'data'"),
-            ({"data": "text"}, "field 'data' is str, and bytes are expected; encode the text"),
-            ({"data": b"", "lable": b""}, "field 'lable' would be lost: this format has no place for it"),
+            ({"x": b""}, "field 'data' is missing; the sample has 'x'"),
+            ({}, "field 'data' is missing; the sample has none"),
+            ({"__key__": "k"}, r"\(__key__ 'k'\): field 'data' is missing"),
+            ({"data": "text"}, "field 'data': expected bytes, got str; encode the text"),
+            ({"data": b"", "lable": b""}, "field 'lable' would be lost in this format"),
         ]
     ),
-    ("lines", {"data": b"a\nb"}, "it holds a line's end"),
-    ("lines", {"data": b"a\r"}, "it holds a line's end"),
+    ("lines", {"data": b"a\nb"}, "it has a line feed, or ends with a carriage return"),
+    ("lines", {"data": b"a\r"}, "it has a line feed, or ends with a carriage return"),
     (
         "image-recordio",
         {"data": b"", "label": "a"},
@@ -150,22 +151,22 @@ UNWRITABLE: list[tuple[str, Sample | list[Sample], str]] = [
         {"data": b"", "label": 1e300},
         "its label and ids {'label': 1e.300} cannot be written: .*too large",
     ),
-    ("recordio-protobuf", {"features": 3}, "field 'features' is int, and a dict of arrays is expected"),
+    ("recordio-protobuf", {"features": 3}, "field 'features': expected a dict of arrays, got int"),
     (
         "recordio-protobuf",
         {"features": {"x": [1]}},
-        "field 'features', 'x': an array, Sparse or Blob is expected, not list",
+        "field 'features', 'x': expected an array, Sparse or Blob, got list",
     ),
     ("recordio-protobuf", {"features": {"x": Blob(["a"], "")}}, "field 'features', 'x': "),
-    ("recordio-protobuf", {"uid": 3}, "field 'uid' is int, and a text is expected"),
+    ("recordio-protobuf", {"uid": 3}, "field 'uid': expected a text, got int"),
     ("recordio-protobuf", {"lable": {}}, "field 'lable' would be lost"),
     ("tfrecord-example", {"x": 1j}, "feature 'x': an Example holds bytes, float32 and int64"),
-    *((form, {"x": b"", 3: b""}, r"its fields are \['x', 3\], and their names must be texts") for form in WRITERS),
+    *((form, {"x": b"", 3: b""}, r"its fields are \['x', 3\]; their names must be texts") for form in ENDINGS),
     ("parquet", {}, "it has no fields"),
     ("parquet", {"text": 3}, "field 'text' does not fit the column: "),
     ("jsonl", {"text": b""}, "field 'text' is bytes: JSON cannot hold it"),
-    ("csv", {"data": ["a"]}, "a row of 1 fields, and the first has 2"),
-    ("csv", {"data": "ab"}, "field 'data' is str, and a list of the row's fields is expected"),
+    ("csv", {"data": ["a"]}, "a row of 1 fields, expected 2 as in the first sample"),
+    ("csv", {"data": "ab"}, "field 'data': expected a list of the row's fields, got str"),
 ]
 
 
@@ -190,7 +191,7 @@ def test_what_would_not_come_back_is_refused_by_its_number_and_nothing_is_left(
 def test_the_number_of_a_refused_sample_is_that_among_all(tmp_path: Path) -> None:
     samples = samples_of("tar")[:30]
     samples[25]["txt"] = "text"
-    with pytest.raises(ValueError, match=r"^sample 25 \(__key__ '000025'\): field 'txt' is str"):
+    with pytest.raises(ValueError, match=r"^sample 25 \(__key__ '000025'\): field 'txt': expected bytes, got str"):
         write_shards(samples, tmp_path, "tar", 10_000)
     found = list(read(sorted(tmp_path.iterdir()), "tar"))
     assert found == samples[: len(found)]
@@ -204,7 +205,7 @@ def test_neighbours_of_one_key_may_end_and_begin_shards(tmp_path: Path) -> None:
 
 
 def test_lines_that_would_be_unzipped_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="sample 0: it begins as gzip does, and would be unzipped"):
+    with pytest.raises(ValueError, match="sample 0: it begins as gzip data does, and would be unzipped"):
         write_shards([{"data": gunzip.MAGIC}], tmp_path, "lines")
     samples: list[Sample] = [{"data": b"a"}, {"data": gunzip.MAGIC}]
     assert list(read(write_shards(samples, tmp_path, "lines"), "lines")) == samples

@@ -191,8 +191,8 @@ def test_of_links_is_told_once(kind: bytes, tmp_path: Path) -> None:
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     assert done.stdout == "{'__key__': '1', 'jpg': b''}\n" * 2
     assert done.stderr == (
-        "object 'shard.tar', byte 512: '2.jpg' is a link, which holds no bytes: this and all other links are passed over; to have "
-        "the files in their place, write the archive with tar --dereference --hard-dereference\n"
+        "object 'shard.tar', byte 512: '2.jpg' is a link, which holds no bytes: this and all other links are skipped; to store "
+        "the files instead, write the archive with tar --dereference --hard-dereference\n"
     )
 
 
@@ -240,9 +240,9 @@ def test_what_follows_an_archive_is_no_tar() -> None:
 
 def test_a_header_that_was_overwritten_by_zeros_is_an_error() -> None:
     data = archive([("1.jpg", b"a"), ("2.jpg", b""), ("3.jpg", b"c")])
-    with pytest.raises(CorruptError, match=r"byte 1024: a single block of zeros, where an archive's end has two"):
+    with pytest.raises(CorruptError, match=r"byte 1024: a single block of zeros, but an archive ends with two"):
         read(data[:1024] + bytes(BLOCK) + data[1536:])
-    with pytest.raises(CorruptError, match=r"byte 0: 300 bytes are no tar"):
+    with pytest.raises(CorruptError, match=r"byte 0: 300 bytes are not a tar"):
         read(bytes(300))
 
 
@@ -250,12 +250,12 @@ def test_a_file_that_is_named_as_a_directory_is_an_error() -> None:
     info = tarfile.TarInfo("d/")
     assert read(patched(archive([]), 0, info.tobuf(tarfile.USTAR_FORMAT)[:BLOCK])) == []  # so v7 has directories
     info.size = 1
-    with pytest.raises(CorruptError, match=r"byte 0: member 'd/' has a directory's name and 1 bytes: it is damaged"):
+    with pytest.raises(CorruptError, match=r"byte 0: member 'd/' has a directory's name, but 1 bytes: it is damaged"):
         read(info.tobuf(tarfile.USTAR_FORMAT) + b"x".ljust(BLOCK, b"\0") + bytes(1024))
 
 
 def test_the_same_field_twice_is_an_error() -> None:
-    with pytest.raises(CorruptError, match=r"byte 1024: member '1.jpg' gives field 'jpg' of sample '1' a second time"):
+    with pytest.raises(CorruptError, match=r"byte 1024: member '1.jpg' repeats field 'jpg' of sample '1'"):
         read(archive([("1.jpg", b"a"), ("1.jpg", b"b")]))
 
 
@@ -353,7 +353,7 @@ def test_webdataset_reads_the_same() -> None:
 def test_the_same_samples_give_the_same_bytes_and_a_bad_key_is_refused() -> None:
     assert written(SAMPLES) == written(SAMPLES)
     for sample in ({"jpg": b""}, {"__key__": "a/1.x", "jpg": b""}, {"__key__": "", "jpg": b""}):
-        with pytest.raises(ValueError, match=r"sample 0.*: the name of its files in the archive is its __key__"):
+        with pytest.raises(ValueError, match=r"sample 0.*: its __key__ names its files in the archive"):
             written([sample])
 
 

@@ -114,7 +114,7 @@ def test_zeros_behind_the_archive() -> None:
         data = archive(FILES, comment=comment)
         assert read(data + bytes(-len(data) % 10240)) == SAMPLES
         for rest in (bytes(100) + b"x", b"x" + bytes(100)):
-            with pytest.raises(CorruptError, match=r"end record should stand here"):
+            with pytest.raises(CorruptError, match=r"expected a zip's end record here"):
                 read(data + rest)
 
 
@@ -140,7 +140,7 @@ def test_infozip(tmp_path: Path) -> None:
     found = {sample["__key__"]: sample for sample in read((tmp_path / "x.zip").read_bytes())}
     assert found == {sample["__key__"]: sample for sample in SAMPLES}
     subprocess.run(["zip", "-qr", "-P", "secret", "../y.zip", "b.txt"], cwd=tmp_path / "d", check=True)
-    with pytest.raises(CorruptError, match=r"object 'k.zip', byte 0: member 'b.txt' is encrypted: write it without"):
+    with pytest.raises(CorruptError, match=r"object 'k.zip', byte 0: member 'b.txt' is encrypted; write it without"):
         read((tmp_path / "y.zip").read_bytes())
 
 
@@ -154,7 +154,7 @@ def test_own_writer_is_read_by_zipfile_and_writes_the_same_bytes_again() -> None
     with zipfile.ZipFile(first) as reader:
         assert reader.testzip() is None
         assert reader.read("a/1.jpg") == FILES[0][1]
-    with pytest.raises(ValueError, match=r"sample 0 \(__key__ 'a\.b'\): the name of its files"):
+    with pytest.raises(ValueError, match=r"sample 0 \(__key__ 'a\.b'\): its __key__ names its files"):
         zip_write.write(io.BytesIO(), [{"__key__": "a.b", "x": b""}])
 
 
@@ -169,7 +169,7 @@ def test_reading_goes_on_at_every_sample(files: list[tuple[str, bytes]]) -> None
     for number, position in enumerate(positions, 1):
         assert read(data, position) == every[number:]
     for place in (9999, -99):
-        with pytest.raises(CorruptError, match=r"reading should go on at \d+, and this ends at"):
+        with pytest.raises(CorruptError, match=r"reading should resume at \d+, but this ends at"):
             read(data, place)
 
 
@@ -189,17 +189,17 @@ def test_directories_and_macos_are_passed_over_links_are_refused() -> None:
 
 
 def test_refused() -> None:
-    with pytest.raises(CorruptError, match=r"method 14 \(LZMA\), which is not read here: write it stored or deflated"):
+    with pytest.raises(CorruptError, match=r"method 14 \(LZMA\), which is not supported; write it stored or deflated"):
         read(archive(FILES, zipfile.ZIP_LZMA))
     with pytest.raises(CorruptError, match="zips cannot be joined"):
         read(archive(FILES) + archive(FILES))
     inner = archive(FILES[:2])
     outer = archive([("inner.zip", inner), ("x.txt", b"x")], zipfile.ZIP_STORED)
-    with pytest.raises(CorruptError, match="inside of another"):
+    with pytest.raises(CorruptError, match="inside another"):
         read(outer[: outer.index(inner) + len(inner)])
-    with pytest.raises(CorruptError, match="a second time"), pytest.warns(UserWarning, match="Duplicate"):
+    with pytest.raises(CorruptError, match="repeats field"), pytest.warns(UserWarning, match="Duplicate"):
         read(archive([("a.x", b"1"), ("a.x", b"2")]))
-    with pytest.raises(CorruptError, match=r"byte 1: a zip's end record should stand here"):
+    with pytest.raises(CorruptError, match=r"byte 1: expected a zip's end record here"):
         read(b"P")
 
 
@@ -287,7 +287,7 @@ def test_a_bomb_is_not_unpacked() -> None:
     for place in (22, data.rindex(b"PK\1\2") + 24):
         struct.pack_into("<I", data, place, 1000)
     tracemalloc.start()
-    with pytest.raises(CorruptError, match="has 1001 bytes, and the table says 1000"):
+    with pytest.raises(CorruptError, match="has 1001 bytes, but the table states 1000"):
         read(bytes(data))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

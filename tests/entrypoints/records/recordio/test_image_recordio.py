@@ -79,5 +79,5 @@ def test_a_record_too_short_for_its_labels() -> None:
 
 
 def test_it_is_asked_for_by_name() -> None:
-    assert format_of("image-recordio") is image_recordio
-    assert format_of("application/x-recordio") is recordio
+    assert format_of("image-recordio") is image_recordio.FORMAT
+    assert format_of("application/x-recordio") is recordio.FORMAT

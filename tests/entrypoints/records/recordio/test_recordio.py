@@ -93,9 +93,9 @@ def test_a_cut_anywhere_is_an_error(size: int) -> None:
             record(0, b"x") + b"\0" * 8,
             "object 'o.rec', byte 12: .*expected the magic word 0xced7230a, found 0x00000000",
         ),
-        (record(0, b"x") + record(2, b""), "byte 12: .*continuation flag 2 outside of a record in parts"),
+        (record(0, b"x") + record(2, b""), "byte 12: .*continuation flag 2 outside a record in parts"),
         (record(3, b""), "byte 0: .*continuation flag 3 outside"),
-        (record(1, b"") + record(0, b""), "byte 8: .*continuation flag 0 inside of the one begun at byte 0"),
+        (record(1, b"") + record(0, b""), "byte 8: .*continuation flag 0 inside the one that begins at byte 0"),
         (record(1, b"") + record(1, b""), "byte 8: .*continuation flag 1 inside"),
         (record(5, b""), "byte 0: .*continuation flag 5"),
         (b"{}", "byte 0: .*6 bytes before the end of a record's header"),
@@ -121,5 +121,5 @@ def test_records_larger_than_the_window() -> None:
 
 def test_a_record_that_the_format_cannot_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recordio, "MAX_LENGTH", 10)
-    with pytest.raises(ValueError, match="at most 10 bytes, not 11"):
+    with pytest.raises(ValueError, match="at most 10 bytes, got 11"):
         written(b"x" * 11)

@@ -24,7 +24,7 @@ from entrypoints.order.sharding import Share
 from entrypoints.records import format_of
 from entrypoints.records.cursor import Cursor
 from entrypoints.records.recordio import recordio
-from entrypoints.records.text.augmented import Augmented
+from entrypoints.records.text.augmented import of_attributes
 from entrypoints.sample import Sample
 from entrypoints.samples.channel import open_channel
 from entrypoints.torch_data.dataset import ChannelDataset
@@ -40,7 +40,7 @@ ATTRIBUTES = ("source-ref", "class", "box")
 NAMES = 'augmented; attributes="source-ref, class,box"'
 TOLD = {"LAUNCHER_ATTRIBUTE_NAMES_0": json.dumps({"train": ATTRIBUTES})}
 MAGIC = recordio.MAGIC.to_bytes(4, "little")
-FORM = Augmented(ATTRIBUTES)
+FORM = of_attributes(ATTRIBUTES)
 # The first value of every third sample is large enough to go beside the broker's pickles, and holds the word that begins records.
 SAMPLES: list[Sample] = [
     {
@@ -215,7 +215,7 @@ def test_names_are_needed_and_differ() -> None:
         (lambda root: open_channel("train", 0, "augmented", environment=load_environment(root, {})), "needs the names"),
         (
             lambda root: open_channel("train", 0, 'augmented; attributes="a,b"', environment=told(root)),
-            "attributes names a, b, but of each line the channel sends source-ref, class, box; leave out the format",
+            "attributes names a, b, but the channel sends source-ref, class, box for each line; leave out the format",
         ),
     ],
 )

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from entrypoints.errors import ChannelError, CorruptError
 from entrypoints.records import format_of
 from entrypoints.records.cursor import Cursor
-from entrypoints.records.text.csv_rows import ROWS, Rows
+from entrypoints.records.format import Format
+from entrypoints.records.text.csv_rows import FORMAT
 from entrypoints.sample import Sample
 
-NAMED = Rows(header=True)
+NAMED = format_of("csv; header=present")
 # No surrogates, which UTF-8 cannot hold; no NUL, which Python's csv reads from 3.11 on only.
 TEXT = st.text(st.sampled_from('ab,"\n\r\t\u2028ü') | st.characters(exclude_categories=["Cs"], min_codepoint=1))
 TABLES = st.integers(1, 4).flatmap(lambda width: st.lists(st.lists(TEXT, min_size=width, max_size=width)))
@@ -37,7 +38,7 @@ class Pieces(io.BytesIO):
         return self.can_seek
 
 
-def read(data: bytes, form: Rows = ROWS, key: str | None = "k", start: int = 0) -> list[Sample]:
+def read(data: bytes, form: Format = FORMAT, key: str | None = "k", start: int = 0) -> list[Sample]:
     return list(form.split(io.BytesIO(data), key, Cursor(start)))
 
 
@@ -48,19 +49,19 @@ def test_rows_come_back(rows: list[list[str]], size: int, ending: str) -> None:
     cursor = Cursor()
     samples, positions = [], []
     data = text.getvalue().encode()
-    for sample in ROWS.split(Pieces(data, size), None, cursor):
+    for sample in FORMAT.split(Pieces(data, size), None, cursor):
         samples.append(sample["data"])
         positions.append(cursor.position)
     assert samples == rows
     for number, position in enumerate(positions, 1):
-        assert [sample["data"] for sample in read(data, ROWS, None, position)] == rows[number:]
+        assert [sample["data"] for sample in read(data, FORMAT, None, position)] == rows[number:]
 
 
 @given(TABLES)
 def test_what_is_written_comes_back(rows: list[list[str]]) -> None:
     stream = io.BytesIO()
     samples = [{"data": row} for row in rows]
-    assert ROWS.write(stream, samples) == len(rows)
+    assert FORMAT.write(stream, samples) == len(rows)
     assert read(stream.getvalue(), key=None) == samples
 
 
@@ -101,14 +102,14 @@ def test_fields_longer_than_pythons_limit() -> None:
     [
         (b'1,"2\n3,4\n', "unexpected end of data"),
         (b'1,"2"x\n', "expected after"),
-        (b"1,2,3\n", "a row of 3 fields, and those before have 2"),
-        (b"1\n", "a row of 1 fields"),
+        (b"1,2,3\n", "a row has 3 fields, expected 2 as before"),
+        (b"1\n", "a row has 1 fields"),
         (b"1,\xff\n", "codec can't decode"),
         (b"1,2\r3,4\n", "new-line character"),
     ],
 )
-@pytest.mark.parametrize("form", [ROWS, NAMED])
-def test_what_is_no_row(form: Rows, row: bytes, reason: str) -> None:
+@pytest.mark.parametrize("form", [FORMAT, NAMED])
+def test_what_is_no_row(form: Format, row: bytes, reason: str) -> None:
     with pytest.raises(CorruptError, match=f"object 'k', byte 4: .*{reason}"):
         read(b"a,b\n" + row, form)
 
@@ -128,15 +129,15 @@ def test_names_that_stand_twice() -> None:
 
 
 def test_choosing() -> None:
-    assert format_of("csv") is ROWS
+    assert format_of("csv") is FORMAT
     assert format_of("CSV; Header=present") == NAMED
-    assert format_of('csv; header=present; delimiter=";"') == Rows(True, ";")
-    assert format_of(r"csv; delimiter=\t") == format_of("csv; delimiter=tab") == Rows(False, "\t")
+    assert str(format_of('CSV; delimiter=";";header=present')) == 'csv; header=present; delimiter=";"'
+    assert format_of(r"csv; delimiter=\t") == format_of("csv; delimiter=tab") != FORMAT
     for text, reason in [
         ("csv; header=yes", "header is 'yes'; write header=present or header=absent"),
         ('csv; delimiter=""', "delimiter is ''; write one character"),
         ("csv; headr=present", "has no parameter 'headr'; did you mean 'header'"),
-        ("csv; header", "write parameters as name=value"),
+        ("csv; header", "expected parameters as name=value"),
     ]:
         with pytest.raises(ChannelError, match=reason):
             format_of(text)
@@ -145,12 +146,12 @@ def test_choosing() -> None:
 @pytest.mark.parametrize(
     ("samples", "reason"),
     [
-        ([{"a": 1}, {"b": 1}], r"sample 1: it has the fields \['b'\], and the first one \['a'\]"),
+        ([{"a": 1}, {"b": 1}], r"sample 1: it has the fields \['b'\], expected \['a'\] as in the first sample"),
         ([{"data": []}], "sample 0: a row of 0 fields"),
-        ([{"data": ["a"]}, {"data": ["b", "c"]}], "sample 1: a row of 2 fields, and the first has 1"),
-        ([{"data": "abc"}], "sample 0: field 'data' is str, and a list of the row's fields is expected"),
-        ([{"data": b"abc"}], "sample 0: field 'data' is bytes, and a list"),
-        ([{"data": 3}], "sample 0: field 'data' is int, and a list"),
+        ([{"data": ["a"]}, {"data": ["b", "c"]}], "sample 1: a row of 2 fields, expected 1 as in the first sample"),
+        ([{"data": "abc"}], "sample 0: field 'data': expected a list of the row's fields, got str"),
+        ([{"data": b"abc"}], "sample 0: field 'data': expected a list of the row's fields, got bytes"),
+        ([{"data": 3}], "sample 0: field 'data': expected a list of the row's fields, got int"),
         ([{"data": ["a", b"b"]}], "sample 0: field 1 is bytes, and CSV holds texts"),
         ([{"__key__": "k", "x": b"b"}], r"sample 0 \(__key__ 'k'\): field 'x' is bytes, and CSV holds texts"),
         ([{"data": ["\ud800"]}], "sample 0: UTF-8 cannot hold it"),
@@ -160,8 +161,8 @@ def test_choosing() -> None:
 )
 def test_writing_refuses_what_would_not_come_back(samples: list[Sample], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        ROWS.write(io.BytesIO(), samples)
+        FORMAT.write(io.BytesIO(), samples)
 
 
 def test_fields_may_be_longer_than_pythons_limit() -> None:
-    assert len(list(ROWS.split(io.BytesIO(b"a" * 131_073)))) == 1
+    assert len(list(FORMAT.split(io.BytesIO(b"a" * 131_073)))) == 1

@@ -72,20 +72,20 @@ def test_objects_joined_without_a_line_feed_between() -> None:
     assert [sample["a"] for sample in every] == ["ü", 2, 3, 4]
     for number, position in enumerate(positions, 1):
         assert read(joined, None, position) == every[number:]
-    with pytest.raises(CorruptError, match=r"byte 0: this line is no JSON .* more follows"):
+    with pytest.raises(CorruptError, match=r"byte 0: this line is not JSON .* more text follows"):
         read(joined)
 
 
 def test_every_cut_inside_of_a_line_is_an_error() -> None:
     data = b'{"a": 1}\n{"bb": [true, "x"]}\n'
     for size in range(10, len(data) - 1):
-        with pytest.raises(CorruptError, match=r"object 'k', byte 9: this line is no JSON"):
+        with pytest.raises(CorruptError, match=r"object 'k', byte 9: this line is not JSON"):
             read(data[:size])
 
 
 @pytest.mark.parametrize("line", [b"{'a': 1}", b"\xff", b'{"a": 1},', b"1 2", b"[" * 100_000, b"9" * 5000, b"\0\0"])
 def test_what_is_no_json(line: bytes) -> None:
-    with pytest.raises(CorruptError, match="object 'k', byte 3: this line is no JSON in UTF-8, or cut"):
+    with pytest.raises(CorruptError, match="object 'k', byte 3: this line is not JSON in UTF-8, or is cut"):
         read(b"{}\n" + line)
 
 

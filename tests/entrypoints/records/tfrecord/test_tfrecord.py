@@ -195,7 +195,7 @@ def test_a_sequence_example_is_not_read_without_its_lists() -> None:
     lists = encode(1, encode(1, b"frames") + encode(2, encode(1, encode(3, encode(1, b"\5")))))
     stream = io.BytesIO()
     tfrecord.write(stream, [example.encode_example({"id": 1}), example.encode_example({"id": 2}) + encode(2, lists)])
-    with pytest.raises(CorruptError, match=r"object 'f', byte 31: .* SequenceExample, .*; format tfrecord gives"):
+    with pytest.raises(CorruptError, match=r"object 'f', byte 31: .* SequenceExample, .*; format tfrecord yields"):
         list(example.split(io.BytesIO(stream.getvalue()), "f"))
 
 
@@ -212,7 +212,7 @@ def test_no_example_is_corrupt_wherever_it_is_cut_or_changed() -> None:
                 example.decode(bytes(damaged))
             except ValueError:
                 continue
-    with pytest.raises(CorruptError, match=r"object 'o', byte 16: this record is no tf.train.Example"):
+    with pytest.raises(CorruptError, match=r"object 'o', byte 16: this record is not a tf.train.Example"):
         list(example.split(io.BytesIO(written(b"", b"\x0a\x05")), "o"))
 
 
