@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from entrypoints.records.text.augmented import Augmented
+from entrypoints.records.text.augmented import of_attributes
 from launcher.errors import RefusedError
 from launcher.local.providers.fifo import provide
 from pipe_deliveries import Deliver, epochs, pipe_deliveries
@@ -133,11 +133,12 @@ def test_lines_of_an_augmented_manifest_are_shuffled_before_sharding(deliver: De
         (folder / f"{number}.png").write_bytes(b"png%d" % number)
         lines.append(json.dumps({"label": number, "image-ref": f"s3://bucket/train/{number}.png", "box": [number]}))
     (folder / "manifest").write_text("\n".join(lines))
-    form = Augmented(("image-ref", "box", "label"))
+    attributes = ("image-ref", "box", "label")
+    form = of_attributes(attributes)
     source = {
         "S3DataType": "AugmentedManifestFile",
         "S3Uri": "s3://bucket/train/manifest",
-        "AttributeNames": [*form.attributes],
+        "AttributeNames": [*attributes],
     }
 
     def orders(seed: int, host: str | None = None) -> list[list[int]]:
