@@ -1,9 +1,6 @@
-"""The command line: argv -> spec -> plan -> one effect -> exit code. The only module that prints or exits.
+"""The command line: from the arguments to a command of `launcher.commands`, and from its result or error to an exit code.
 
-launch job.yaml --dry-run [--json]     show the request
-launch job.yaml --local [...]          run it here
-launch job.yaml                        submit it and follow it
-launch logs|status|stop|... NAME       a job that exists
+`launch SPEC` is the command `run`. Options that print something and end (`--schema`, `--explain`, ...) are defined here.
 """
 
 from __future__ import annotations
@@ -36,23 +33,23 @@ if TYPE_CHECKING:
     from launcher.commands.card import Command
 
 _A_SPEC = "a spec (*.yaml, *.yml, *.json, or - for stdin)"
-_OF_OUTPUT = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-_BROKEN_PIPE = 128 + 13  # what a shell sees of a process that SIGPIPE has ended
+_OUTPUT_ERRORS = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_BROKEN_PIPE = 128 + 13  # as a shell reports a process ended by SIGPIPE
 
 
 class _UnwrittenError(Exception):
-    """An OSError of stdout or stderr, which click must not see: it would end the command with 1, whatever it has done."""
+    """An OSError of stdout or stderr, hidden from click, which would end the command with exit code 1."""
 
 
 class _SpecOrCommand(click.Group):
-    """`launch job.yaml` is the command `run`; whatever does not look like a spec is a command's name."""
+    """The group of all commands, in which `launch job.yaml` means `launch run job.yaml`."""
 
     def make_context(self, *args: Any, **more: Any) -> click.Context:
-        with _kept_from_click():
+        with _hidden_from_click():
             return super().make_context(*args, **more)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with _kept_from_click():
+        with _hidden_from_click():
             return super().invoke(ctx)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -69,9 +66,7 @@ class _SpecOrCommand(click.Group):
             remedy = (
                 f"write launch job.yaml {error.option_name}; `launch --example s3-file` prints a spec to start from"
             )
-            raise click.UsageError(
-                f"{error.option_name} needs {_A_SPEC}, which says what to run: {remedy}", ctx
-            ) from None
+            raise click.UsageError(f"{error.option_name} needs {_A_SPEC}: {remedy}", ctx) from None
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         from launcher.commands.effects import EFFECTS
@@ -91,7 +86,7 @@ class _SpecOrCommand(click.Group):
         return card.as_click(cmd_name)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Offer the commands and, beside them, the specs of this folder; what begins like neither is left to the shell."""
+        """Offer commands and the specs of this folder; if nothing matches, let the shell complete files."""
         from click.shell_completion import CompletionItem
 
         found = super().shell_complete(ctx, incomplete)
@@ -109,11 +104,11 @@ class _SpecOrCommand(click.Group):
 
 
 @contextmanager
-def _kept_from_click() -> Iterator[None]:
+def _hidden_from_click() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if _is_of_output(error):
+        if _is_output_error(error):
             raise _UnwrittenError(error) from error
         raise
 
@@ -125,7 +120,7 @@ def _explain(context: click.Context, option: click.Parameter, code: str | None) 
 
     story = explanation(code)
     if story is None:
-        raise click.UsageError(f"{code!r} is no code{did_you_mean(code, all_codes())}")
+        raise click.UsageError(f"{code!r} is not a problem code{did_you_mean(code, all_codes())}")
     click.echo(story, nl=False)
     context.exit()
 
@@ -145,7 +140,9 @@ def _example(context: click.Context, option: click.Parameter, name: str | None) 
 
     if name not in channel_specs.names():
         near = did_you_mean(name, channel_specs.names())
-        raise click.UsageError(f"there is no example {name!r}{near}; there are {', '.join(channel_specs.names())}")
+        raise click.UsageError(
+            f"there is no example {name!r}{near}; expected one of {', '.join(channel_specs.names())}"
+        )
     click.echo(channel_specs.path(name).read_text(encoding="utf-8"), nl=False)
     context.exit()
 
@@ -177,7 +174,7 @@ _AT_ONCE: dict[str, Any] = {"is_eager": True, "expose_value": False}
     metavar="CODE",
     callback=_explain,
     shell_complete=one_of(codes),
-    help="Tell the whole story of a problem's code.",
+    help="Explain a problem code, with a wrong and a right example.",
     **_AT_ONCE,
 )
 @click.option("--schema", is_flag=True, callback=_schema, help="Print the spec's JSON Schema, for editors.", **_AT_ONCE)
@@ -194,32 +191,36 @@ def cli() -> None:
 
 
 def _leave_plugins_out() -> None:
-    """Spare pydantic the search for plugins in every installed package: 25 ms of each command, and a spec needs none."""
+    """Keep pydantic from searching every installed package for plugins, which takes 25 ms; a spec needs none."""
     loader = ModuleType("pydantic.plugin._loader")
     vars(loader)["get_plugins"] = tuple
     sys.modules.setdefault(loader.__name__, loader)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """The `launch` command. Exit codes: `launcher.errors`; 1 is a bug of ours and shows a traceback."""
+    """Run `launch` and exit with its code, as `launcher.commands.card` lists them.
+
+    Args:
+        argv: The arguments, by default those of the process.
+    """
     args = list(sys.argv[1:] if argv is None else argv)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # `launch ... >&-`
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123 - until the process ends
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a terminal that knows no UTF-8 must not stop a training
+            stream.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 must not stop a training
     _leave_plugins_out()
     try:
         code = _run(args)
         sys.stdout.flush()
     except (OSError, _UnwrittenError) as error:
-        code = _nobody_reads(error)
+        code = _end_without_output(error)
     sys.exit(code)
 
 
 def _run(args: list[str]) -> int:
-    """Do what the arguments say, and say what went wrong; with --json, stdout gets JSON in any case."""
+    """Run the command, print its error if it fails, and return the exit code; with --json, errors are JSON on stdout, too."""
     try:
         return _exit_code(cli.main(args, prog_name="launch", standalone_mode=False))
     except SystemExit as error:  # a command's own exit code
@@ -252,12 +253,12 @@ def _run(args: list[str]) -> int:
         say(message)
         return 130
     except Exception as error:
-        if isinstance(error, _UnwrittenError) or _is_of_output(error):
+        if isinstance(error, _UnwrittenError) or _is_output_error(error):
             raise
         import traceback  # 2 ms of every other command
 
         traceback.print_exc()
-        say("this is a bug of the launcher; please report it with the lines above", "red")
+        say("this is a bug in launch; please report it with the lines above", "red")
         return 1
 
 
@@ -271,25 +272,26 @@ def _print_error(args: list[str], message: str, exit_code: int) -> None:
 
 
 def _print_json(args: list[str], data: Any) -> None:
-    """On one line where the command's other output is a JSON object on each."""
+    """Print JSON, on one line for `logs`, which prints an object per line."""
     print(json.dumps(data, indent=None if "logs" in args[:1] else 2), flush=True)
 
 
-def _is_of_output(error: BaseException) -> bool:
-    """Whether it is a stream that takes no more: errors of files that are opened name the file."""
-    return isinstance(error, OSError) and error.filename is None and error.errno in _OF_OUTPUT
+def _is_output_error(error: BaseException) -> bool:
+    """Whether a write to stdout or stderr failed; errors of other files have a file name."""
+    return isinstance(error, OSError) and error.filename is None and error.errno in _OUTPUT_ERRORS
 
 
-def _nobody_reads(error: BaseException) -> int:
-    """End quietly if the output's reader has closed it, as in `launch list | head -1`, else report why, such as a full disk.
+def _end_without_output(error: BaseException) -> int:
+    """Return the exit code after a failed write to stdout or stderr, and discard what is left in their buffers.
 
-    What is left in the buffers is discarded, since Python would report an error about it at its exit.
+    A closed pipe, as in `launch list | head -1`, ends the command silently, as it does other programs; other reasons, such
+    as a full disk, are reported. Without discarding, Python would report the buffers again at its exit.
     """
     cause = error.__cause__ if isinstance(error, _UnwrittenError) else error
     reason = cause.strerror if isinstance(cause, OSError) else None
     if not isinstance(cause, BrokenPipeError):
         with suppress(OSError):
-            say(f"the output cannot be written: {reason}", "red")
+            say(f"standard output or error: cannot be written: {reason}", "red")
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -1,4 +1,4 @@
-"""What a person sees while something runs: lines, warnings and progress; colour and moving bars on a terminal only."""
+"""Output for people: lines, warnings and progress, with colours and progress bars only on a terminal."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ import click
 
 from launcher.errors import Problem
 
-# None lets click decide by whether it writes to a terminal; https://no-color.org says who has the last word.
+# None lets click decide by whether it writes to a terminal; NO_COLOR overrides that (https://no-color.org).
 COLOUR = False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None
 
 # ECMA-48: control sequences (CSI ... final), strings for the terminal (OSC, DCS, ... up to ST or BEL), and single controls.
-_ORDERS = re.compile(
+_CONTROLS = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b[]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
     r"|\x1b[ -/]*[0-~]?|[\x00-\x08\x0a-\x1f\x7f-\x9f]"
 )
-_COLOUR_ORDER = re.compile(r"\x1b\[[0-9;:]*m")
+_COLOUR_CONTROL = re.compile(r"\x1b\[[0-9;:]*m")
 _SPACE = {"\r": " ", "\n": " "}
 _WIPE_LINE = "\r\x1b[K"
 
 
 class Console:
-    """Speaks for one effect. The job's own lines go to stdout, ours to stderr; with `as_json` all lines go to stderr."""
+    """The output of one command. A job's lines go to stdout, ours to stderr; with `as_json`, all go to stderr."""
 
     def __init__(self, *, as_json: bool = False) -> None:
         self._out = sys.stderr if as_json else sys.stdout
@@ -42,12 +42,12 @@ class Console:
         self._warned: set[str] = set()
 
     def say(self, text: str = "", colour: str | None = None) -> None:
-        """One line of ours."""
+        """Print one line to stderr."""
         with self._lock:
             self._write(f"{click.style(text, fg=colour) if colour else text}\n", sys.stderr)
 
     def warn(self, text: str) -> None:
-        """Something that is not as it would be in SageMaker; said once, however many hosts find it."""
+        """Print a warning, but each text only once."""
         with self._lock:
             if text in self._warned:
                 return
@@ -55,15 +55,21 @@ class Console:
         self.say(f"warning: {text}", "yellow")
 
     def log(self, prefix: str, lines: Sequence[str], colour: str, state: str = "") -> None:
-        """Lines of a host's output, in one write. `state` is what a progress bar shows now: on a terminal it follows the
-        lines and is replaced by the host's next call."""
+        """Print lines of a host's output in one write.
+
+        Args:
+            prefix: The host, in front of each line.
+            lines: The lines, without line ends.
+            colour: The prefix's.
+            state: What a progress bar of the job shows now. On a terminal it follows the lines until the host's next call.
+        """
         prefix = click.style(prefix, fg=colour)
         with self._lock:
             if state and self._redraws:
-                import shutil  # with its compressors, 2 ms of every command
+                import shutil  # takes 2 ms, since it imports compressors
 
                 width = shutil.get_terminal_size().columns - len(click.unstyle(prefix)) - 2
-                self._state = (prefix, f"{prefix} {without_orders(click.unstyle(state))[:width]}")
+                self._state = (prefix, f"{prefix} {without_controls(click.unstyle(state))[:width]}")
             elif self._state and self._state[0] == prefix:
                 self._wipe()
                 self._state = None
@@ -92,9 +98,15 @@ class Console:
     def progress(
         self, title: str, *, counted: bool = True, total: int | None = None
     ) -> Iterator[Callable[[int], None]]:
-        """Show that something goes on, and for how long; `counted` shows bytes and their rate as well, of `total` if known.
+        """Show that something is running, and for how long.
 
-        The function it gives takes the bytes done since the last call, from any thread.
+        Args:
+            title: What is running.
+            counted: Whether bytes and their rate are shown as well.
+            total: The number of bytes, if known.
+
+        Yields:
+            A function that takes the number of bytes done since the last call. Any thread may call it.
         """
         if not sys.stderr.isatty() or self._out is sys.stderr:
             yield from self._quiet_progress(title)
@@ -113,7 +125,7 @@ class Console:
                 self._bars = None
 
     def _quiet_progress(self, title: str) -> Iterator[Callable[[int], None]]:
-        """No terminal: one line when it is done, if it took long enough to wonder."""
+        """Without a terminal, print one line at the end if it took longer than 2 s."""
         begun, done, lock = time.monotonic(), [0], threading.Lock()
 
         def advance(count: int) -> None:
@@ -127,29 +139,31 @@ class Console:
             self.say(f"{title}: done in {seconds:.1f} s{size}")
 
 
-def without_orders(text: str) -> str:
-    """A job's line as it may reach a terminal: with its colours, but without what moves the cursor or wipes the screen."""
-    return _ORDERS.sub(lambda found: found[0] if _COLOUR_ORDER.fullmatch(found[0]) else _SPACE.get(found[0], ""), text)
+def without_controls(text: str) -> str:
+    """Return a job's line with its colours, but without controls that move the cursor or clear the screen."""
+    return _CONTROLS.sub(
+        lambda found: found[0] if _COLOUR_CONTROL.fullmatch(found[0]) else _SPACE.get(found[0], ""), text
+    )
 
 
 def _safe(line: str) -> str:
-    return line if line.isprintable() else without_orders(line)
+    return line if line.isprintable() else without_controls(line)
 
 
 def last_state(line: bytes) -> bytes:
-    """What a line shows last, if it is rewritten by carriage returns as progress bars are."""
+    """Return what a line shows last if carriage returns overwrite it, as in progress bars."""
     return next((part for part in reversed(line.split(b"\r")) if part.strip()), b"")
 
 
 def rich_console(stream: Any) -> Any:
-    """rich's console for a stream: without any style, bold included, where colours are not wanted."""
+    """Return rich's console for a stream; if colours are off, it has no style at all, not even bold."""
     from rich.console import Console as RichConsole
 
     return RichConsole(file=stream, color_system=None if COLOUR is False else "auto")
 
 
 def say(text: str, colour: str | None = None) -> None:
-    """One line to stderr."""
+    """Print one line to stderr."""
     click.secho(text, fg=colour, err=True, color=COLOUR)
 
 
@@ -162,13 +176,13 @@ def show_problem(problem: Problem) -> None:
 
 
 def shown_path(path: str | Path) -> str:
-    """A path as a person would type it here: relative where that is shorter."""
+    """Return a path as a user would type it here: relative if that is shorter."""
     relative = os.path.relpath(path)
     return relative if len(relative) < len(str(path)) else str(path)
 
 
 def human_bytes(count: float) -> str:
-    """`1.5 MB`; decimal units, as AWS bills."""
+    """Return `1.5 MB`: decimal units, as AWS bills."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"

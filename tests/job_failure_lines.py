@@ -1,4 +1,4 @@
-"""What the hosts of a failed job said last: words of Linux, torch, Python, each with the cause that is to be found in them."""
+"""The last lines of failed jobs, as Linux, torch and Python print them, each with the expected cause."""
 
 from __future__ import annotations
 
@@ -116,11 +116,11 @@ LINES: list[tuple[str, str, str]] = [
         " exception:\n\nTraceback (most recent call last):\nRuntimeError: cannot load the model",
         "Hugging Face",
     ),
-    ("missing-module", "/opt/conda/bin/python3.11: No module named train", "module train,"),
-    ("missing-module", "python: No module named train", "module train,"),
+    ("missing-module", "/opt/conda/bin/python3.11: No module named train", "module train"),
+    ("missing-module", "python: No module named train", "module train"),
     ("container-start", "[FATAL tini (7)] exec train failed: No such file or directory", "executed: train"),
     (
-        "efa-locked-memory",  # though a warning, and though an exception stands below
+        "efa-locked-memory",  # although it is a warning, and an exception follows
         "algo-1:48:60 [0] register_mr_buffers:465 NCCL WARN NET/OFI Unable to register memory (type = 1) for device 0. RC: 12,"
         " Error: Cannot allocate memory\nTraceback (most recent call last):\ntorch.distributed.DistBackendError: NCCL error in:"
         " ProcessGroupNCCL.cpp:1970, unhandled system error",
@@ -128,7 +128,7 @@ LINES: list[tuple[str, str, str]] = [
     ),
     ("out-of-memory", "  traceback : Signal 9 (SIGKILL) received by PID 58", "memory"),
     (
-        "out-of-memory",  # the echo on other ranks stands below
+        "out-of-memory",  # the echo on other ranks follows
         "  traceback : Signal 9 (SIGKILL) received by PID 58\n[rank1]: torch.distributed.DistBackendError: NCCL error: peer gone",
         "memory",
     ),
@@ -157,7 +157,7 @@ LINES: list[tuple[str, str, str]] = [
         "the hosts",
     ),
     ("nccl", "algo-1:48:60 [0] NCCL WARN Call to connect returned Connection timed out", "perhaps the hosts"),
-    # The last exception of the script, whatever stands in other lines.
+    # The last exception of the script, whatever other lines contain.
     (
         "script-failed",
         "[rank1]: Traceback (most recent call last):\n[rank1]: ValueError: bad label 7",

@@ -1,4 +1,4 @@
-"""A job that failed, and what AWS says of such jobs: its own words, each with the cause that is to be found in them."""
+"""A failed job, and FailureReasons of AWS, each with the expected cause."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ REASONS: list[tuple[str, str, str]] = [
     (
         "role-not-assumed",
         "ClientError: SageMaker was unable to assume the role 'arn:aws:iam::123456789012:role/SageMakerRole'",
-        "act as arn:aws:iam::123456789012:role/SageMakerRole",
+        "assume arn:aws:iam::123456789012:role/SageMakerRole",
     ),
     (
         "role-not-assumed",
@@ -175,12 +175,12 @@ REASONS: list[tuple[str, str, str]] = [
     (
         "hyperparameter-invalid",
         "ClientError: Invalid value for hyperparameter k: expected a number",
-        "hyperparameter k as",
+        "hyperparameter k or",
     ),
     (
         "hyperparameter-invalid",
         "AlgorithmError: sagemaker_algorithm_toolkit.exceptions.UserError: Hyperparameter max_depth: value 'x' is not an int",
-        "hyperparameter max_depth as",
+        "hyperparameter max_depth or",
     ),
     (
         "mount-denied",

@@ -1,4 +1,4 @@
-"""The spec that the tests of submissions submit."""
+"""The spec that tests submit."""
 
 SPEC = """\
 training_job_name: digits-1

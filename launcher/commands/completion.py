@@ -1,4 +1,4 @@
-"""What a shell offers after Tab besides commands and options.
+"""Shell completion of values: names of jobs, problem codes and examples.
 
 Nothing here prints or fails: if AWS does not answer, nothing is offered.
 """
@@ -16,33 +16,33 @@ _Offer = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
 def one_of(names: Callable[[], Iterable[str]]) -> _Offer:
-    """Offer those of the names that begin with what is typed."""
+    """Return a completion that offers the names beginning with what is typed."""
     return lambda context, parameter, typed: [name for name in names() if name.startswith(typed)]
 
 
 def codes() -> Iterable[str]:
-    """Every code that `--explain` knows."""
+    """Return every code that `--explain` knows."""
     from launcher.reference.codes import all_codes
 
     return dict.fromkeys(all_codes())
 
 
 def ignorable_codes() -> Iterable[str]:
-    """Every code that `--ignore` takes."""
+    """Return every code that `--ignore` accepts."""
     from launcher.reference.codes import ignorable
 
     return dict.fromkeys(ignorable())
 
 
 def examples() -> Iterable[str]:
-    """The names that `--example` takes."""
+    """Return the names that `--example` accepts."""
     import channel_specs
 
     return channel_specs.names()
 
 
 def job_names(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
-    """Offer the latest training jobs of the account, or after `stop` those that run, if AWS names them in time."""
+    """Offer the latest training jobs of the account, after `stop` only running ones, if AWS answers in time."""
     from concurrent.futures import TimeoutError as TooLate
 
     from launcher.aws.account import Account

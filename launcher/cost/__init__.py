@@ -1,7 +1,7 @@
-"""What a job costs, before it runs and after: always an estimate, with where its prices come from and of when they are.
+"""The cost of a job before and after it runs: always an estimate, with the source and date of its prices.
 
-Offline, prices come from launcher/data/prices.json (`table`); `online` asks AWS. A type that neither knows is said to be
-unknown: a wrong number is worse than none. Savings plans, credits, taxes and agreed prices are nobody's business here.
+Offline, prices come from launcher/data/prices.json (`table`); `online` asks AWS. A missing price is reported as unknown,
+since a wrong number is worse than none. Savings plans, credits, taxes and negotiated prices are not considered.
 """
 
 from launcher.cost.ended import JobCost, estimate_of_job

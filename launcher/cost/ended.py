@@ -1,7 +1,7 @@
-"""DescribeTrainingJob's answer -> what the job cost: billed seconds, times instances, times the price of an hour.
+"""The cost of a job that ended: billed seconds, times instances, times the price of an hour.
 
-BillableTimeInSeconds is wall-clock time of one instance, and for managed spot training it is already less than the time
-that the training took: the saving is in the seconds, not in the price (DescribeTrainingJob in the service model).
+BillableTimeInSeconds is wall-clock time of one instance. For managed spot training it is less than the training's duration:
+the saving is in the seconds, not in the price (DescribeTrainingJob in the service model).
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from launcher.cost.table import Lookup, instance_price, volume_price
 
 @dataclass(frozen=True)
 class JobCost:
-    """What a job that ended cost, as an estimate."""
+    """The estimated cost of a job that ended."""
 
-    usd: Decimal | None  # None where a price is not known
+    usd: Decimal | None  # None if a price is unknown
     text: str
-    """One line, fit to stand behind `cost`."""
+    """One line, as printed after the word `cost`."""
 
     def as_data(self) -> dict[str, Any]:
-        """The same for `--json`."""
+        """Return the cost for `--json`."""
         return {"usd": None if self.usd is None else float(self.usd), "is_estimate": True, "text": self.text}
 
 
 def estimate_of_job(
     description: Mapping[str, Any], region: str | None, lookup: Lookup = instance_price
 ) -> JobCost | None:
-    """What a job cost by DescribeTrainingJob's answer; None where AWS has said no billed time, or bills no instances."""
+    """Return the cost of a described job; None if AWS reports no billed time, or does not bill by the instance."""
     seconds, resources = description.get("BillableTimeInSeconds"), description.get("ResourceConfig") or {}
     cluster = cluster_of(resources, region, lookup)
     if seconds is None or cluster is None or resources.get("TrainingPlanArn"):
@@ -40,7 +40,7 @@ def estimate_of_job(
     per_hour = cluster.per_hour
     if per_hour is None:
         unknown = ", ".join(dict.fromkeys(each.instance_type for each in cluster.instances if each.price is None))
-        return JobCost(None, f"unknown: no price is known for {unknown}; {seconds:,} s were billed per instance")
+        return JobCost(None, f"unknown, since no price is known for {unknown}; {seconds:,} s were billed per instance")
     kept = (description.get("WarmPoolStatus") or {}).get("ResourceRetainedBillableTimeInSeconds") or 0
     usd = per_hour * (seconds + kept) / HOUR
     stored, volume = Decimal(0), volume_price(region)
@@ -68,7 +68,7 @@ def _shown(cluster: Cluster) -> str:
 
 
 def _spot_saving(description: Mapping[str, Any]) -> str:
-    """By AWS's formula, (1 - BillableTimeInSeconds / TrainingTimeInSeconds) * 100."""
+    """Return the saving by AWS's formula, (1 - BillableTimeInSeconds / TrainingTimeInSeconds) * 100."""
     took = description.get("TrainingTimeInSeconds")
     if not description.get("EnableManagedSpotTraining") or not took:
         return ""

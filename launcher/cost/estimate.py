@@ -1,9 +1,8 @@
-"""CreateTrainingJob request -> what it costs per hour, and at most.
+"""The cost of a CreateTrainingJob request per hour, and at most.
 
-How long a training takes nobody knows beforehand, so what can be said is the price of an hour and the bound that the request
-itself sets: MaxRuntimeInSeconds, over all attempts together (StoppingCondition in the service model), and after it
-KeepAlivePeriodInSeconds, in which a warm pool costs what training costs. Managed spot training costs no more than that;
-how much less, AWS only says afterwards.
+The duration of a training is unknown beforehand, but the request bounds it: MaxRuntimeInSeconds for all attempts together
+(StoppingCondition in the service model), then KeepAlivePeriodInSeconds, in which a warm pool costs as much as training.
+Managed spot training costs at most that; AWS reports the saving only afterwards.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ MONTH = Decimal(30 * ONE_DAY)
 _ALWAYS_LEFT_OUT = (
     "the upload of the model after the time limit",
     "S3 storage and requests, data transfer, KMS, logs and metrics",
-    "taxes, credits, savings plans and prices agreed with AWS",
+    "taxes, credits, savings plans and prices negotiated with AWS",
 )
 _RULES = ("DebugRuleConfigurations", "ProfilerRuleConfigurations")
 
@@ -36,12 +35,12 @@ class Instances:
 
     instance_type: str
     count: int
-    volume_gb: int  # of each, that is paid for: 0 for types with disks of their own
+    volume_gb: int  # billed per instance: 0 for types with their own disks
     price: Price | None
 
     @property
     def per_hour(self) -> Decimal | None:
-        """Dollars an hour for all of them, without their volumes."""
+        """Return dollars per hour for all of them, without their volumes."""
         return None if self.price is None else self.price.usd * self.count
 
 
@@ -53,23 +52,23 @@ class Cluster:
 
     @property
     def per_hour(self) -> Decimal | None:
-        """Dollars an hour for all instances; None where one's price is not known."""
+        """Return dollars per hour for all instances; None if a price is unknown."""
         parts = [each.per_hour for each in self.instances]
         return None if None in parts else sum((part for part in parts if part is not None), Decimal(0))
 
     @property
     def volume_gb(self) -> int:
-        """The storage of all instances together."""
+        """Return the billed storage of all instances together."""
         return sum(each.count * each.volume_gb for each in self.instances)
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a job costs; each amount is (least, most), which differ where AWS may choose among several clusters."""
+    """The cost of a job. Each amount is (least, most), which differ if AWS may choose one of several clusters."""
 
     region: str | None
     clusters: tuple[Cluster, ...]
-    volume: Price | None  # one GB and month
+    volume: Price | None  # per GB and month
     max_seconds: int
     keep_alive_seconds: int
     is_default_time: bool  # whether max_seconds is AWS's default
@@ -78,22 +77,22 @@ class Estimate:
 
     @property
     def per_hour(self) -> Range | None:
-        """Dollars an hour for the instances; None where a price is not known."""
+        """Return dollars per hour for the instances; None if a price is unknown."""
         return _range([cluster.per_hour for cluster in self.clusters])
 
     @property
     def most_for_training(self) -> Range | None:
-        """Dollars for the instances until the time limit."""
+        """Return dollars for the instances until the time limit."""
         return _for_time(self.per_hour, self.max_seconds)
 
     @property
     def most_for_keep_alive(self) -> Range | None:
-        """Dollars for the instances of the warm pool after the training."""
+        """Return dollars for the instances of the warm pool after the training."""
         return _for_time(self.per_hour, self.keep_alive_seconds)
 
     @property
     def most_for_volumes(self) -> Range | None:
-        """Dollars for storage over the whole time, the warm pool's too."""
+        """Return dollars for storage over the whole time, including the warm pool's."""
         if self.volume is None:
             return None
         seconds = Decimal(self.max_seconds + self.keep_alive_seconds)
@@ -101,7 +100,7 @@ class Estimate:
 
     @property
     def maximum(self) -> Range | None:
-        """Dollars for all that is counted."""
+        """Return dollars for everything that is counted."""
         seconds = self.max_seconds + self.keep_alive_seconds
         sums = []
         for cluster in self.clusters:
@@ -115,26 +114,32 @@ class Estimate:
 
     @property
     def instance_types(self) -> tuple[str, ...]:
-        """Every type once, in the request's order."""
+        """Return every type once, in the request's order."""
         return tuple(dict.fromkeys(each.instance_type for cluster in self.clusters for each in cluster.instances))
 
     @property
     def borrowed_from(self) -> tuple[str, ...]:
-        """The regions whose prices stand in for those of the job's region, which are not known."""
+        """Return the other regions whose prices are used because those of the job's region are unknown."""
         prices = [each.price for cluster in self.clusters for each in cluster.instances if each.price is not None]
         return tuple(sorted({price.region for price in prices} - {self.region})) if self.region else ()
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """The types whose price is not known."""
+        """Return the types whose price is unknown."""
         rows = [each for cluster in self.clusters for each in cluster.instances if each.price is None]
         return tuple(dict.fromkeys(each.instance_type for each in rows))
 
 
 def estimate(request: Mapping[str, Any], region: str | None, lookup: Lookup = instance_price) -> Estimate | None:
-    """What a CreateTrainingJob request costs in `region`; without a region, in us-east-1.
+    """Estimate the cost of a CreateTrainingJob request.
 
-    `lookup` gives the prices. None where hours of instances are not what is paid for: `why_not` says what is.
+    Args:
+        request: The request.
+        region: The job's region; None means us-east-1.
+        lookup: Returns the price of an instance type in a region.
+
+    Returns:
+        The estimate; None if the job is not billed by the instance hour, for a reason that `why_not` returns.
     """
     if why_not(request) is not None:
         return None
@@ -154,10 +159,10 @@ def estimate(request: Mapping[str, Any], region: str | None, lookup: Lookup = in
 
 
 def why_not(request: Mapping[str, Any]) -> str | None:
-    """Why a job has no price per hour of its instances; None where it has one."""
+    """Return why a job is not billed by the instance hour; None if it is."""
     resources = request.get("ResourceConfig", {})
     if "ServerlessJobConfig" in request:
-        return "a serverless job is paid for by the tokens that it trains on, and no price of those is known here"
+        return "a serverless job is billed by the tokens that it trains on, whose price is unknown here"
     if resources.get("TrainingPlanArn"):
         return "a training plan is paid for in advance, whatever runs in it"
     if not any(part.get("InstanceType") for parts in _choices(resources) for part in parts):
@@ -166,13 +171,13 @@ def why_not(request: Mapping[str, Any]) -> str | None:
 
 
 def volumes_of(name: str, gigabytes: int | None) -> int:
-    """The GB of storage that are paid for with one instance: none where it has disks of its own."""
+    """Return the GB of storage billed with one instance: 0 if it has its own disks."""
     return 0 if facts_of(name).storage == "NVMe" else gigabytes or 0
 
 
 def _choices(resources: Mapping[str, Any]) -> list[list[Mapping[str, Any]]]:
-    """The clusters that may come of a ResourceConfig, each a list of what has InstanceType and InstanceCount."""
-    if resources.get("SelectedInstanceType"):  # DescribeTrainingJob says which preference it became
+    """Return the clusters that AWS may choose for a ResourceConfig, each a list of InstanceType and InstanceCount."""
+    if resources.get("SelectedInstanceType"):  # as DescribeTrainingJob reports the chosen preference
         count = resources.get("SelectedInstanceCount") or resources.get("InstanceCount")
         return [[{"InstanceType": resources["SelectedInstanceType"], "InstanceCount": count}]]
     if resources.get("InstanceGroups"):
@@ -194,7 +199,7 @@ def _cluster(
 
 
 def cluster_of(resources: Mapping[str, Any], region: str | None, lookup: Lookup = instance_price) -> Cluster | None:
-    """The one cluster of a job that exists; None where it has none, or it is not yet known which."""
+    """Return the cluster of an existing job; None if it has none, or AWS has not chosen one yet."""
     choices = _choices(resources)
     if len(choices) != 1 or not all(part.get("InstanceType") for part in choices[0]):
         return None
@@ -202,10 +207,10 @@ def cluster_of(resources: Mapping[str, Any], region: str | None, lookup: Lookup 
 
 
 def uncounted_rules(request: Mapping[str, Any]) -> list[str]:
-    """The rules of the debugger and the profiler that cost something themselves, which no estimate counts.
+    """Return the debugger and profiler rules that cost something themselves, which no estimate counts.
 
     Built-in rules run "at no additional cost" (developer guide, "Use built-in profiler rules managed by Amazon SageMaker
-    Debugger"); a rule that names an instance type is a processing job of one's own.
+    Debugger"); a rule that names an instance type is a processing job of its own.
     """
     rules = [rule for member in _RULES for rule in request.get(member, ()) if rule.get("InstanceType")]
     return [
@@ -215,13 +220,13 @@ def uncounted_rules(request: Mapping[str, Any]) -> list[str]:
 
 
 def _left_out(request: Mapping[str, Any]) -> list[str]:
-    """What this job has and the estimate does not count."""
+    """Return what the estimate does not count of this job."""
     found = uncounted_rules(request)
     if any(file_system_source(entry) for entry in request.get("InputDataConfig", ())):
         found.append("the file system that it reads")
     preferences = request.get("ResourceConfig", {}).get("InstancePreferences") or ()
     if any(preference.get("TrainingPlanArns") for preference in preferences):
-        found.append("that instances out of a training plan are paid for in advance")
+        found.append("the advance payment for instances of a training plan")
     return found
 
 

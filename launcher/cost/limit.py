@@ -1,6 +1,6 @@
-"""`max_cost`: how many US dollars a job may cost before a person has to agree.
+"""`max_cost`: the cost in US dollars above which a user has to agree to a job.
 
-The spec's own `max_cost` counts first, then LAUNCH_MAX_COST, then `max_cost` in the user's configuration file, then $100.
+The first of these counts: the spec's `max_cost`, LAUNCH_MAX_COST, `max_cost` in the user's configuration file, $100.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ DEFAULT = Decimal(100)
 
 @dataclass(frozen=True)
 class Limit:
-    """The most that a job may cost without an answer."""
+    """The highest cost of a job that needs no agreement."""
 
     usd: Decimal
     source: str | None
-    """Where a person has set it; None for the default."""
+    """Where the user has set it; None for the default."""
 
     def __str__(self) -> str:
         return f"max_cost {dollars(self.usd)} ({self.source or 'the default'})"
@@ -47,7 +47,7 @@ class _Settings(BaseModel):
 
 
 def limit_of(spec: JobSpec) -> Limit:
-    """The limit for a job. Raises SpecError or InputError if the user's setting is wrong."""
+    """Return the limit for a job. Raises SpecError or InputError if the user's setting is wrong."""
     if spec.max_cost is not None:
         return Limit(spec.max_cost, str(spec.locate(("max_cost",)) or "the spec"))
     path = Path(click.get_app_dir("sagemaker-launch"), "config.yaml")
@@ -78,9 +78,9 @@ def _max_cost(text: str | bytes, source: str) -> Decimal | None:
 
 
 def objection(request: Mapping[str, Any], region: str | None, limit: Limit) -> str | None:
-    """Why the job needs a person's agreement; None if it stays below the limit or is paid for in advance.
+    """Return why the job needs the user's agreement; None if it stays below the limit or is paid for in advance.
 
-    If only us-east-1's price is known, the job's region may cost more: in the bundled table up to 1.63 times (ap-south-1).
+    If only us-east-1's price is known, it is doubled: other regions cost up to 1.63 times as much (ap-south-1).
     """
     if request.get("ResourceConfig", {}).get("TrainingPlanArn"):
         return None
@@ -99,11 +99,11 @@ def objection(request: Mapping[str, Any], region: str | None, limit: Limit) -> s
 
 
 def refuse_above_limit(plan: Plan, region: str | None, agree: str) -> None:
-    """Refuse a job that may cost more than a limit that a person has set; the default limit refuses nothing.
+    """Refuse a job that may cost more than a limit that the user has set; the default limit refuses nothing.
 
     Args:
         plan: The job.
-        region: Whose prices count.
+        region: The job's region.
         agree: How the caller agrees to the cost: an option, or an argument in Python.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Amounts of money as people read them."""
+"""Amounts of money as text."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ Range = tuple[Decimal, Decimal]  # the least and the most
 
 
 def dollars(usd: Decimal) -> str:
-    """`$1,234.50`; what would be shown as nothing is `less than $0.01`."""
+    """Return `$1,234.50`; an amount below a cent is `less than $0.01`."""
     return _shown(usd, ROUND_HALF_UP)
 
 
 def rate(usd: Decimal) -> str:
-    """A price per hour with all its digits, two at least: `$0.7364`, `$63.296`, `$3.20`."""
+    """Return a price per hour with all its digits, at least two: `$0.7364`, `$63.296`, `$3.20`."""
     exact = usd.normalize()
     return f"${usd:,.2f}" if -int(exact.as_tuple().exponent) < 2 else f"${exact:,f}"
 
 
 def at_most(amounts: Range) -> str:
-    """`at most $3.00`, or `at most $3.00 to $4.20`, rounded up, so that it stays true; `less than $0.01`."""
+    """Return `at most $3.00`, `at most $3.00 to $4.20` or `less than $0.01`, rounded up so that it is true."""
     low, high = (_shown(amount, ROUND_CEILING) for amount in amounts)
     if low == high:
         return low if low.startswith("less") else f"at most {low}"

@@ -1,9 +1,9 @@
-"""Today's prices, asked of AWS's price API (pricing:GetProducts), which answers for every region from us-east-1.
+"""Today's prices from AWS's price API (pricing:GetProducts), which has every region's prices in us-east-1.
 
-An answer is a list of JSON texts, each a product with its terms: the same as in the price list that anyone can fetch
-(https://docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/price-changes.html). SageMaker's products tell what they are
-for by `component` (Training) and by `usagetype` (USE1-Train:ml.g5.xlarge; managed spot training and warm pools have types
-of their own), and name the instance type in `instanceName`.
+An answer is a list of JSON texts, each a product with its terms, as in the public price list
+(https://docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/price-changes.html). A product of SageMaker has its purpose in
+`component` (Training) and `usagetype` (USE1-Train:ml.g5.xlarge; managed spot training and warm pools have their own), and
+its instance type in `instanceName`.
 """
 
 from __future__ import annotations
@@ -17,18 +17,24 @@ from typing import Any
 from launcher.aws.account import Account
 from launcher.cost.table import Price
 
-API_REGION = "us-east-1"  # one of the three that answer
+API_REGION = "us-east-1"  # one of the three with this API
 _SERVICE = "AmazonSageMaker"
 _URL = "https://docs.aws.amazon.com/aws-cost-management/latest/APIReference/API_pricing_GetProducts.html"
-# Before it stands the region's short name (USE1-, EU-, APN1-); in the oldest spellings nothing.
+# The prefix is the region's short name (USE1-, EU-, APN1-); the oldest spellings have none.
 _TRAINING = re.compile(r"(?:[A-Z0-9]+-)?Train:(ml\.[a-z0-9.-]+)")
 _VOLUME = re.compile(r"(?:[A-Z0-9]+-)?Train:VolumeUsage(?:\.gp2)?")
 
 
 def ask_prices(account: Account, instance_types: Iterable[str], region: str) -> dict[str, Price]:
-    """Today's on-demand price of each type for training in `region`; what AWS has no price for is absent.
+    """Return today's on-demand training price of each type in `region`, without types for which AWS has none.
 
-    `account` is one of us-east-1. Raises AwsError.
+    Args:
+        account: An account opened in us-east-1.
+        instance_types: The types.
+        region: The region whose prices are returned.
+
+    Raises:
+        AwsError: AWS did not answer.
     """
     found: dict[str, Price] = {}
     for name in dict.fromkeys(instance_types):
@@ -44,7 +50,7 @@ def ask_prices(account: Account, instance_types: Iterable[str], region: str) -> 
 
 
 def trained_type(attributes: Mapping[str, str]) -> str | None:
-    """The instance type, if a product is an instance hour of on-demand training."""
+    """Return the instance type if a product is an instance hour of on-demand training, else None."""
     match = _TRAINING.fullmatch(attributes.get("usagetype", ""))
     return match[1] if match else None
 
@@ -55,7 +61,7 @@ def is_training_volume(attributes: Mapping[str, str]) -> bool:
 
 
 def usd_of(on_demand: Mapping[str, Any]) -> Decimal | None:
-    """The one price that is more than nothing among a product's terms; None where there is none (a free tier alone)."""
+    """Return the price above zero among a product's terms; None if there is none, as for a free tier."""
     prices = [
         Decimal(dimension["pricePerUnit"]["USD"])
         for term in on_demand.values()

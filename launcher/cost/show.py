@@ -1,4 +1,4 @@
-"""Estimate -> lines for people, or data for `--json`. Both say that it is an estimate, of when and from where."""
+"""An estimate as lines for people, or as data for `--json`, with the source and date of each price."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from launcher.cost.money import Range, at_most, rate
 from launcher.cost.table import HOME_REGION, Price, regions_with
 from launcher.durations import duration
 
-_WIDTH = 14  # of the words in front
+_WIDTH = 14  # of the titles
 
 
 def as_text(found: Estimate, name: str) -> list[str]:
-    """The lines of an estimate for the job `name`."""
+    """Return the lines of an estimate for the job `name`."""
     region = found.region or f"{HOME_REGION} (the spec names no region)"
     lines = [f"What {name} would cost in {region}: an estimate, not AWS's bill"]
     for index, cluster in enumerate(found.clusters):
@@ -39,35 +39,35 @@ def as_text(found: Estimate, name: str) -> list[str]:
         lines.append(_line("storage", f"{_at(found.most_for_volumes)}, for {_gigabytes(found)} GB at {price}"))
     lines.append(_line("altogether", _at(found.maximum)))
     if found.is_spot:
-        lines.append(_line("spot", "at most this; AWS says what it saved when the job has ended"))
+        lines.append(_line("spot", "at most this; AWS reports the saving when the job has ended"))
     return [*lines, *_end(found)]
 
 
 def machines(found: Estimate) -> str:
-    """The job's instances: `2 x ml.g5.xlarge`."""
+    """Return the job's instances: `2 x ml.g5.xlarge`."""
     return " or ".join(
         " and ".join(f"{each.count} x {each.instance_type}" for each in cluster.instances) for cluster in found.clusters
     )
 
 
 def limit(found: Estimate) -> str:
-    """How long the job can run."""
+    """Return how long the job can run."""
     return f"{duration(found.max_seconds)}{' (AWS default)' if found.is_default_time else ''}"
 
 
 def in_short(found: Estimate) -> str:
-    """The most that the job can cost, in one line."""
+    """Return the highest cost of the job in one line."""
     if found.maximum is None:
         return f"unknown, since no price is known for {', '.join(found.unknown)}"
     elsewhere = "".join(f", at {region}'s prices" for region in found.borrowed_from)
     return (
         f"{at_most(found.maximum)}, an estimate{elsewhere}: {machines(found)} for {limit(found)};"
-        " `launch cost` tells more"
+        " `launch cost` shows more"
     )
 
 
 def as_data(found: Estimate) -> dict[str, Any]:
-    """The same for `--json`; amounts in US dollars, null where a price is not known."""
+    """Return the estimate for `--json`; amounts in US dollars, null if a price is unknown."""
     return {
         "is_estimate": True,
         "region": found.region,
@@ -98,7 +98,7 @@ def _shown(each: Instances, region: str | None) -> str:
 
 
 def _place(price: Price, region: str | None) -> str:
-    """Where a price comes from; plainly, where it is another region's than the job's."""
+    """Return the source of a price, and its region if that is not the job's."""
     other = f"as of {price.region}, since none is known for {region}: " if region and price.region != region else ""
     return f"{other}{price.source} of {price.date}"
 

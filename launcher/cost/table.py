@@ -1,8 +1,8 @@
-"""The bundled prices: on-demand training prices per instance hour, and of training's storage, each with source and date.
+"""The bundled on-demand prices for training: per instance hour and per GB of storage, each with source and date.
 
-AWS publishes its price list for anyone (launcher/data/make_prices.py reads it); prices.json holds sheets, each of which is
-what one source said of one region on one day. Where sheets of a region differ, the newest has the last word. For a region
-without a price, us-east-1's is given, and says so: most regions cost more.
+AWS publishes its price list (launcher/data/make_prices.py reads it). prices.json holds sheets, each with the prices of one
+source, region and day; the newest sheet of a region overrides older ones. If a region has no price, us-east-1's is used and
+named as such: most regions cost more.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from launcher.request.aws_model import shapes
 
-HOME_REGION = "us-east-1"  # where most prices are known
+HOME_REGION = "us-east-1"  # has the most known prices
 _TABLE = Path(__file__).parents[1] / "data" / "prices.json"
 
 
@@ -26,17 +26,17 @@ class Price:
     """One price in US dollars, per instance hour or per GB and month."""
 
     usd: Decimal
-    region: str  # whose price it is, which may be another region than the job's
-    date: str  # when the source said so: 2026-09-25
+    region: str  # not always the job's region
+    date: str  # of the source: 2026-09-25
     source: str  # AWS's price list, AWS's price API, an AWS bill
     url: str
-    read_in: str = ""  # where the source was read, if not there
+    read_in: str = ""  # where the source was read, if not at url
 
     def __str__(self) -> str:
         return f"{self.region}, {self.source} of {self.date}"
 
     def as_data(self) -> dict[str, Any]:
-        """The same for `--json`."""
+        """Return the price for `--json`."""
         about = {"region": self.region, "date": self.date, "source": self.source, "url": self.url}
         return {"usd": float(self.usd), **about, **({"read_in": self.read_in} if self.read_in else {})}
 
@@ -45,29 +45,29 @@ Lookup = Callable[[str, str | None], Price | None]  # (instance type, region) ->
 
 
 def instance_price(instance_type: str, region: str | None) -> Price | None:
-    """One hour of `ml.g5.xlarge` for training; us-east-1's where the region's is not known, None where neither is."""
+    """Return the price of one training hour of an instance type; if unknown, us-east-1's; if that is unknown, None."""
     prices = _instance_prices()
     return prices.get((instance_type, region or HOME_REGION)) or prices.get((instance_type, HOME_REGION))
 
 
 def volume_price(region: str | None) -> Price | None:
-    """One GB of training's storage for one month; us-east-1's where the region's is not known."""
+    """Return the price of one GB of training storage for one month; us-east-1's if the region's is unknown."""
     prices = _volume_prices()
     return prices.get(region or HOME_REGION) or prices.get(HOME_REGION)
 
 
 def regions_with(instance_type: str) -> tuple[str, ...]:
-    """The regions whose price for the type is known, sorted."""
+    """Return the regions with a known price for the type, sorted."""
     return tuple(sorted(region for name, region in _instance_prices() if name == instance_type))
 
 
 def unpriced() -> tuple[str, ...]:
-    """The instance types of the service model that no sheet of any region has, in the model's order."""
+    """Return the instance types of the service model without a price in any region, in the model's order."""
     return tuple(name for name in shapes()["TrainingInstanceType"]["enum"] if not regions_with(name))
 
 
 def instance_prices(sheets: list[dict[str, Any]]) -> dict[tuple[str, str], Price]:
-    """The prices of instances by type and region; where sheets differ, the newest's."""
+    """Return instance prices by type and region; the newest sheet overrides others."""
     return {
         (name, sheet["region"]): _price(usd, sheet)
         for sheet in sorted(sheets, key=lambda sheet: str(sheet["date"]))

@@ -1,4 +1,4 @@
-"""What would differ between a plan and a job that ran: `launch diff job.yaml NAME`."""
+"""The differences between a plan and an earlier job, for `launch diff job.yaml NAME`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from launcher.request.aws_model import shapes
 from launcher.request.forms import find_request
 
 _ABSENT = object()
-# What DescribeTrainingJob tells where the request said nothing: by the last two steps of a member's path, channels by `*`.
+# What DescribeTrainingJob returns for members missing from the request, by the last two steps of their path; `*` is a channel.
 _DEFAULTS: dict[tuple[str, str], Any] = {
     ("", "EnableNetworkIsolation"): False,
     ("", "EnableInterContainerTrafficEncryption"): False,
@@ -25,34 +25,38 @@ _DEFAULTS: dict[tuple[str, str], Any] = {
     ("OutputDataConfig", "CompressionType"): "GZIP",
     ("StoppingCondition", "MaxRuntimeInSeconds"): 86400,
 }
-# What the lists of a request are lists of is told by these members, so that an order that changed is no difference.
+# The members that name the items of a list, so that another order is not a difference.
 _NAMED_BY = ("ChannelName", "Key", "Name", "RuleConfigurationName", "InstanceGroupName")
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One member that is not the same: in the job that ran, and in the plan; None where it is absent."""
+    """A member that differs, with its value in the job and in the plan; None if it is absent."""
 
     path: SpecPath
     job: str | None
     plan: str | None
 
     def as_data(self) -> dict[str, Any]:
-        """The same for `--json`."""
+        """Return the difference for `--json`."""
         return {"path": dotted(self.path), "job": self.job, "plan": self.plan}
 
 
 def differences(
     plan: Plan, description: Mapping[str, Any], tags: list[dict[str, str]] | None, *, show_secrets: bool = False
 ) -> list[Difference]:
-    """Every difference between what the plan asks for and what a job had asked for; their names do not count.
+    """Return every difference between a plan's request and a job's, except the names of the jobs.
 
-    Where `tags` are None, which means unknown, they are not compared. All is compared by value, but settings of the plan
-    that name environment variables are shown as written, and what may be a secret of the job's as ***.
+    Args:
+        plan: The plan.
+        description: The answer of DescribeTrainingJob.
+        tags: The job's tags; None, for unknown, leaves tags out of the comparison.
+        show_secrets: Whether to show all values. Otherwise the plan's settings that name environment variables are shown as
+            written, and the job's possible secrets as ***; they are compared by value all the same.
     """
-    told = shapes()["DescribeTrainingJobResponse"]["members"].keys() | {"Tags"}
+    described = shapes()["DescribeTrainingJobResponse"]["members"].keys() | {"Tags"}
     ran = find_request(dict(description)).request
-    asked = {member: value for member, value in plan.request.items() if member in told}
+    asked = {member: value for member, value in plan.request.items() if member in described}
     if tags:
         ran["Tags"] = tags
     elif tags is None:
@@ -76,17 +80,17 @@ def _walk(before: Any, after: Any, path: SpecPath) -> Iterator[tuple[SpecPath, A
 
 
 def _is_default(path: SpecPath, before: Any, after: Any) -> bool:
-    """Whether one side says what the other's silence means."""
+    """Whether one side is AWS's default, and the other side absent."""
     if before is not _ABSENT and after is not _ABSENT:
         return False
-    said = after if before is _ABSENT else before
+    present = after if before is _ABSENT else before
     above = "" if len(path) == 1 else "*" if path[0] == "InputDataConfig" and len(path) == 3 else str(path[-2])
     known = _DEFAULTS.get((above, str(path[-1])), _ABSENT)
-    return said in ({}, []) or (known is not _ABSENT and bool(said == known))
+    return present in ({}, []) or (known is not _ABSENT and bool(present == known))
 
 
 def _by_name(value: Any) -> Any:
-    """A list of things with names as a mapping of them."""
+    """Return a list of items with names as a mapping by name; other values as they are."""
     if not isinstance(value, list) or not value or not all(isinstance(item, Mapping) for item in value):
         return value
     member = next((name for name in _NAMED_BY if all(name in item for item in value)), None)
@@ -97,7 +101,7 @@ def _by_name(value: Any) -> Any:
 
 
 def _shown(path: SpecPath, value: Any, hidden: Mapping[tuple[str, str], str]) -> str | None:
-    """The value for people; what stands for a hidden one stands alone, or in its place in the settings as a whole."""
+    """Return the value as JSON, with masks in place of hidden settings; None if the value is absent."""
     if value is _ABSENT:
         return None
     if len(path) == 2 and (instead := hidden.get((str(path[0]), str(path[1])))) is not None:

@@ -1,4 +1,4 @@
-"""What is said of a job when it has ended: how, for how long and about how much, what it left, and why it failed."""
+"""The report on a job that ended: its result, duration, cost, outputs, and the likely cause of a failure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COLOURS = {"Completed": "green", "Failed": "red"}
 
 
 def report(outcome: Outcome, console: Console, region: str) -> None:
-    """Say how the job ended."""
+    """Print how the job ended."""
     console.say()
     console.say(f"{outcome.name}: {outcome.status}", _COLOURS.get(outcome.status, "yellow"))
     for title, text in facts(outcome, region):
@@ -25,7 +25,7 @@ def report(outcome: Outcome, console: Console, region: str) -> None:
 
 
 def facts(outcome: Outcome, region: str) -> Iterator[tuple[str, str]]:
-    """What there is to say, as (title, text), the most urgent last: it stands above the prompt."""
+    """Yield the lines of the report as (title, text), the most important last, just above the prompt."""
     description = outcome.description
     yield from _time_and_cost(description, region)
     yield from _left_behind(description)
@@ -50,7 +50,7 @@ def _time_and_cost(description: Mapping[str, Any], region: str) -> Iterator[tupl
         hosts = f" on each of {count} hosts" if count > 1 else ""
         saved = ""
         if description.get("EnableManagedSpotTraining") and trained:
-            # AWS's own formula, of BillableTimeInSeconds' documentation.
+            # The formula in the documentation of BillableTimeInSeconds.
             saved = f"; spot saved {max(0.0, 1 - billed / trained):.0%}"
         yield "billed", f"{_length(billed)}{hosts}{saved}"
         if estimate := estimate_of_job(description, region):
@@ -58,7 +58,7 @@ def _time_and_cost(description: Mapping[str, Any], region: str) -> Iterator[tupl
 
 
 def _length(seconds: int) -> str:
-    """In the units that matter, and where these are not seconds, in those that are billed."""
+    """Return `45 s` or, with the seconds that are billed, `3 min 20 s (200 s)`."""
     return duration(seconds) if seconds < 60 else f"{duration(seconds)} ({seconds} s)"
 
 

@@ -1,7 +1,7 @@
-"""Follow a job to its end: its statuses, its lines, its metrics; then say how it ended.
+"""Follow a job to its end: show its statuses, lines and metrics, then report how it ended.
 
-One thread does all of it in rounds: describe the job when that is due, read what its hosts have said, show what is in order.
-AWS's passing troubles, a lost connection among them, are waited out however long they last; the job does not need us.
+One thread works in rounds: describe the job every few seconds, read its hosts' new lines, print those that are in order.
+Temporary errors of AWS and lost connections are retried for as long as they last, since the job does not depend on us.
 """
 
 from __future__ import annotations
@@ -31,27 +31,35 @@ from launcher.jobs.statuses import Statuses
 _DESCRIBE_SECONDS = 5.0
 _ROUND_SECONDS = 1.0
 _REMEMBERED_LINES = 300
-_THROTTLED_SECONDS = 60.0  # how long without an answer is worth a word
-_LONG_AGO_SECONDS = 180.0  # a job that ended before that has no more lines to wait for
+_THROTTLED_SECONDS = 60.0  # without an answer, before throttling is reported
+_LONG_AGO_SECONDS = 180.0  # after its end, no more lines of a job appear
 _COLOURS = ("cyan", "magenta", "green", "blue", "yellow")
 
 
 @dataclass(frozen=True)
 class View:
-    """What of a job is shown while it is followed."""
+    """What is shown of a job while it is followed."""
 
-    logs: bool = True  # else its statuses only
-    selection: Selection = Selection()  # noqa: RUF009 - a tuple, as immutable as they come
-    on_line: Callable[[Line], None] | None = None  # gets the lines in the console's place
+    logs: bool = True  # if not, only its statuses
+    selection: Selection = Selection()  # noqa: RUF009 - a tuple is immutable
+    on_line: Callable[[Line], None] | None = None  # receives the lines instead of the console
     plot: Path | None = None  # where the metrics are drawn at the end
-    settling: float = SETTLING_SECONDS  # how long lines are held, for others that may precede them
+    settling: float = SETTLING_SECONDS  # seconds for which lines are held, since earlier ones may appear
 
 
 def follow(account: Account, name: str, console: Console, view: View | None = None, *, is_new: bool = False) -> Outcome:
-    """Show what the job does until it has ended; Ctrl-C leaves it running and returns too, with `exit_code` 130.
+    """Show a job until it has ended. Ctrl-C leaves the job running and returns an outcome with `exit_code` 130.
 
-    Raises RefusedError where there is no such job, or where AWS may not be asked any more. With `is_new`, the job has just
-    been created, and AwsError with `is_denied` is raised where its creator may not describe it.
+    Args:
+        account: The job's account.
+        name: The job's name.
+        console: Where the job is shown.
+        view: What is shown of it; by default, everything.
+        is_new: Whether the caller has just created it.
+
+    Raises:
+        RefusedError: The job does not exist, or AWS refuses further calls.
+        AwsError: The job is new, and the caller may not describe it (`is_denied`).
     """
     view, following, interrupted = view or View(), None, False
     description: Mapping[str, Any] = {"TrainingJobName": name}
@@ -69,13 +77,14 @@ def follow(account: Account, name: str, console: Console, view: View | None = No
         if is_new and following is None and error.is_denied:
             raise
         known = is_new or following is not None
-        come_back = f"`launch logs {name} --follow` comes back"
-        raise RefusedError(f"{error}; the job is not touched by this: {come_back}" if known else str(error)) from None
+        resume = f"resume with `launch logs {name} --follow`"
+        raise RefusedError(f"{error}; the job is not affected: {resume}" if known else str(error)) from None
     outcome = following.outcome(interrupted=interrupted) if following else Outcome(description, interrupted=True)
     if interrupted:
-        goes_on = "continues" if is_new or following else "is not touched"
+        state = "continues" if is_new or following else "is not affected"
         console.say(
-            f"{name} {goes_on}; `launch logs {name} --follow` comes back to it, `launch stop {name}` ends it", "yellow"
+            f"{name} {state}; `launch logs {name} --follow` resumes following it, `launch stop {name}` stops it",
+            "yellow",
         )
     else:
         report(outcome, console, account.region)
@@ -85,7 +94,7 @@ def follow(account: Account, name: str, console: Console, view: View | None = No
 
 
 def _first_description(account: Account, name: str, console: Console) -> Mapping[str, Any]:
-    """How the job stands, however long AWS takes to answer."""
+    """Describe the job, retrying for as long as AWS has temporary errors."""
     troubled = False
     while True:
         try:
@@ -99,17 +108,17 @@ def _first_description(account: Account, name: str, console: Console) -> Mapping
             time.sleep(_ROUND_SECONDS)
         else:
             if troubled:
-                console.say("AWS answers again", "yellow")
+                console.say("AWS responds again", "yellow")
             return description
 
 
 def _waiting(error: AwsError, name: str) -> str:
     resume = f"`launch logs {name} --follow` resumes"
-    return f"{error}; trying again until it works. The job does not depend on this; after Ctrl-C, {resume}"
+    return f"{error}; trying again until it works. The job is not affected; after Ctrl-C, {resume}"
 
 
 class LinePrinter:
-    """Writes lines as `algo-1 | ...`, each host in a colour of its own."""
+    """A function that prints lines as `algo-1 | ...`, with a colour for each host."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -135,11 +144,11 @@ class _Following:
         self._statuses = Statuses(self._say)
         self._last: deque[str] = deque(maxlen=_REMEMBERED_LINES)
         self._next_describe = time.monotonic() + _DESCRIBE_SECONDS
-        self._troubled: set[str] = set()  # what cannot be asked: `status`, `lines`
-        self._last_good: dict[str, float] = {}  # when each was last answered
+        self._troubled: set[str] = set()  # questions without an answer: `status`, `lines`
+        self._last_good: dict[str, float] = {}  # when each question was last answered
 
     def to_the_end(self) -> None:
-        """Rounds until the job has ended and its last line has been shown."""
+        """Work in rounds until the job has ended and its last line has been shown."""
         while True:
             if self._statuses.show(self.description) and self._logs is not None:
                 self._logs.expect_streams()
@@ -152,11 +161,11 @@ class _Following:
         self._drain()
 
     def outcome(self, *, interrupted: bool) -> Outcome:
-        """How the job stands."""
+        """Return the job's state, with the lines that explain a failure."""
         lines: Iterable[str] = ()
         if self.description["TrainingJobStatus"] == "Failed":
             lines = last_lines(self._account, self._name) if self._logs is None else self._last
-        shown = tuple(map(self._account.mask.apply, lines))  # what is quoted of them is said by us
+        shown = tuple(map(self._account.mask.apply, lines))  # our report may quote them, so mask secrets
         return Outcome(self.description, self.metrics.last, shown, interrupted)
 
     def _describe_when_due(self) -> None:
@@ -168,12 +177,12 @@ class _Following:
         except AwsError as error:
             if not error.is_passing:
                 raise
-            self._tell_trouble("status", error)
+            self._report_trouble("status", error)
         else:
-            self._tell_trouble("status", None)
+            self._report_trouble("status", None)
 
     def _round(self) -> None:
-        """Fetch and show once; without lines where they may not be read."""
+        """Read and show new lines; stop reading them if AWS denies it."""
         if self._logs is None:
             return
         try:
@@ -182,16 +191,16 @@ class _Following:
             if not error.is_denied:
                 raise
             self._logs = None
-            self._say(f"warning: {error}; without its lines, the job's statuses are shown", "yellow")
+            self._say(f"warning: {error}; only the job's statuses are shown", "yellow")
             return
-        self._tell_trouble("lines", self._logs.trouble)
+        self._report_trouble("lines", self._logs.trouble)
         self._show(self._logs.ripe())
 
     def _drain(self) -> None:
-        """The rest of the lines: until nothing new has come for a while, and a look back has found nothing either."""
+        """Show the remaining lines, until no new one has appeared for a while, not even a late one."""
         try:
             self._read_rest()
-        except AwsError as error:  # how the job has ended is known, and is the more important
+        except AwsError as error:  # the job's result is known, and matters more
             self._say(f"warning: {error}; the job's last lines may be missing", "yellow")
         if self._logs is not None:
             self._show(self._logs.rest())
@@ -210,14 +219,14 @@ class _Following:
             time.sleep(min(_ROUND_SECONDS, self.view.settling / 2))
 
     def _look_back(self, logs: JobLogs) -> bool:
-        """Read the streams' last part again; whether there was a line that had not been there."""
+        """Read the end of each stream again, and return whether it has a line that was not there before."""
         before = logs.last_new
         logs.rewind()
         while True:
             logs.read()
             if logs.at_end:
                 return logs.last_new != before
-            self._tell_trouble("lines", logs.trouble)
+            self._report_trouble("lines", logs.trouble)
 
     def _show(self, lines: Iterable[Line]) -> None:
         remaining = iter(lines)
@@ -231,13 +240,13 @@ class _Following:
                 self._last.append(line.message)
                 line = next(remaining, None)
 
-    def _tell_trouble(self, what: str, error: AwsError | None) -> None:
-        """Say once that something cannot be asked, and once that it can again; to be throttled is normal for a while."""
+    def _report_trouble(self, what: str, error: AwsError | None) -> None:
+        """Report once that a question has no answer, and once that it has one again; short throttling is normal."""
         now = time.monotonic()
         if error is None:
             if what in self._troubled:
                 self._troubled.remove(what)
-                self._say("AWS answers again", "yellow")
+                self._say("AWS responds again", "yellow")
             self._last_good[what] = now
         elif what not in self._troubled:
             silent = now - self._last_good.setdefault(what, now)

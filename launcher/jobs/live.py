@@ -1,6 +1,6 @@
-"""The table of metrics under the job's lines, on a terminal only.
+"""The table of metrics below a job's lines, on a terminal only.
 
-It is wiped before lines are written and drawn again after them, so that lines go straight to stdout, whoever reads it.
+It is cleared before lines are written and drawn again after them, so that the lines themselves go to stdout unchanged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from launcher.jobs.logs.metrics import Metrics
 
 
 class LiveTable:
-    """Shows `metrics` from the first value on, between the calls of `aside`."""
+    """A table of metrics, shown from the first value on except during `aside`."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -26,13 +26,13 @@ class LiveTable:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Out of the way while something is written."""
+        """Hide the table while something is written."""
         self.close()
         yield
         self._draw()
 
     def close(self) -> None:
-        """Wipe it."""
+        """Clear the table."""
         if self._shown is not None:
             self._shown.stop()
             self._shown = None
@@ -42,7 +42,7 @@ class LiveTable:
             return
         from rich.live import Live
 
-        # A new one each time: rich would wipe as many lines as the last one had, which are others' lines by now.
+        # A new table each time, since rich would clear as many lines as the last one had, which now hold other text.
         self._shown = Live(
             _table(self._metrics),
             console=rich_console(sys.stderr),

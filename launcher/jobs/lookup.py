@@ -1,4 +1,4 @@
-"""Finding a job by its name, and saying what is like it where there is none."""
+"""Looking up jobs by name, with a suggestion if there is no such job."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ _NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")  # TrainingJobName in th
 
 
 def describe(account: Account, name: str) -> dict[str, Any]:
-    """DescribeTrainingJob's answer. Raises RefusedError where there is no such job, naming one that is spelt alike,
-    and InputError for what can be no name.
+    """Return DescribeTrainingJob's answer, with the job's secrets masked in its messages.
 
-    What it says in words can hold a command with all its arguments, and does not hold the job's secrets any more.
+    Raises:
+        InputError: `name` is not a valid name.
+        RefusedError: There is no such job; the message suggests the nearest name.
     """
     if not _NAME.fullmatch(name):
         raise InputError(
-            f"{name!r} is no training job's name: letters, digits and '-', at most 63; `launch list` shows them"
+            f"{name!r} is not a training job's name: expected at most 63 letters, digits and '-'; `launch list` shows names"
         )
     try:
         job = account.call("sagemaker", "describe_training_job", TrainingJobName=name)
@@ -30,19 +31,24 @@ def describe(account: Account, name: str) -> dict[str, Any]:
         if not error.is_missing:
             raise
     else:
-        return _veiled(account, job)
+        return _without_secrets(account, job)
     raise RefusedError(
         f"there is no training job {name!r} in {account.region}{did_you_mean(name, _latest_names(account))};"
-        " `launch list` shows those there are, --region asks elsewhere"
+        " `launch list` shows the existing ones, --region looks in another region"
     )
 
 
 def jobs(
     account: Account, *, status: str | None = None, contains: str | None = None, since: Any = None, limit: int = 20
 ) -> Iterator[dict[str, Any]]:
-    """Summaries of jobs, the latest first, as ListTrainingJobs tells them; at most `limit`.
+    """Yield ListTrainingJobs' summaries, the latest job first.
 
-    `since` is a datetime: jobs created after it.
+    Args:
+        account: The jobs' account.
+        status: Only jobs with this TrainingJobStatus.
+        contains: Only jobs whose name contains this.
+        since: Only jobs created after this datetime.
+        limit: The largest number of jobs.
     """
     wanted = {"StatusEquals": status, "NameContains": contains, "CreationTimeAfter": since}
     given = {key: value for key, value in wanted.items() if value is not None}
@@ -63,7 +69,7 @@ def jobs(
 
 
 def tags_of(account: Account, job: Mapping[str, Any], warn: Callable[[str], None]) -> list[dict[str, str]] | None:
-    """The tags of a described job, without AWS's own; None, and a warning, where the caller may not ask."""
+    """Return a job's tags without those of AWS; if the caller may not list them, warn and return None."""
     tags: list[dict[str, str]] = []
     try:
         for page in account.pages("sagemaker", "list_tags", ResourceArn=job["TrainingJobArn"]):
@@ -71,29 +77,30 @@ def tags_of(account: Account, job: Mapping[str, Any], warn: Callable[[str], None
     except AwsError as error:
         if not error.is_denied:
             raise
-        warn(f"the tags of {job['TrainingJobName']} are not known: {error}")
+        warn(f"the tags of {job['TrainingJobName']} are unknown: {error}")
         return None
     return tags
 
 
-def _veiled(account: Account, job: dict[str, Any]) -> dict[str, Any]:
+def _without_secrets(account: Account, job: dict[str, Any]) -> dict[str, Any]:
     for (member, name), value in settings_to_hide(job).items():
-        if member == "HyperParameters" or is_secret_name(name):  # `INFO` and `us-east-1` stand in every text
+        # Values of other variables, such as `INFO` and `us-east-1`, occur in every text.
+        if member == "HyperParameters" or is_secret_name(name):
             account.mask.add(value.strip("\"' "))  # some toolkits write values as JSON
 
-    def told(text: Any) -> str:
+    def masked(text: Any) -> str:
         return "".join(char if char.isprintable() or char.isspace() else " " for char in account.mask.apply(str(text)))
 
     if job.get("FailureReason"):
-        job["FailureReason"] = told(job["FailureReason"])
+        job["FailureReason"] = masked(job["FailureReason"])
     for transition in job.get("SecondaryStatusTransitions") or ():
         if transition.get("StatusMessage"):
-            transition["StatusMessage"] = told(transition["StatusMessage"])
+            transition["StatusMessage"] = masked(transition["StatusMessage"])
     return job
 
 
 def _latest_names(account: Account) -> list[str]:
     try:
         return [job["TrainingJobName"] for job in jobs(account, limit=100)]
-    except AwsError:  # only a hint is lost
+    except AwsError:  # only the suggestion is lost
         return []

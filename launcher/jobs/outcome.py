@@ -1,4 +1,4 @@
-"""How a followed job ended, or how it stood when following ended: what the report, `--json` and the exit code read."""
+"""The outcome of a job: how it ended, or its state when following it ended."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from launcher.cost import estimate_of_job
 from launcher.errors import StoppedError, TrainingFailedError
 from launcher.jobs.failures.reasons import likely_cause
 
-ENDED = ("Completed", "Failed", "Stopped")  # TrainingJobStatus; InProgress and Stopping are the others
-INTERRUPTED = 130  # Ctrl-C: following ended, the job did not
+ENDED = ("Completed", "Failed", "Stopped")  # values of TrainingJobStatus; the others are InProgress and Stopping
+INTERRUPTED = 130  # Ctrl-C ended the following, not the job
 _EXIT_CODES = {"Completed": 0, "Failed": TrainingFailedError.exit_code, "Stopped": StoppedError.exit_code}
 _SHOWN = (
     "TrainingJobName",
@@ -33,32 +33,32 @@ _SHOWN = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """A job as it was last described, and what its lines told meanwhile."""
+    """A job as last described, with the metrics and last lines of its log."""
 
     description: Mapping[str, Any]  # DescribeTrainingJob's answer
     metrics: Mapping[str, float] = field(default_factory=dict)  # the last value of each
-    last_lines: tuple[str, ...] = ()  # of all hosts, oldest first: where an error's cause stands
+    last_lines: tuple[str, ...] = ()  # of all hosts, oldest first; they explain a failure
     interrupted: bool = False
 
     @property
     def name(self) -> str:
-        """The job's name."""
+        """Return the job's name."""
         return str(self.description["TrainingJobName"])
 
     @property
     def status(self) -> str:
-        """TrainingJobStatus; Unknown where following ended before the job was described."""
+        """Return TrainingJobStatus, or Unknown if following ended before the job was described."""
         return str(self.description.get("TrainingJobStatus", "Unknown"))
 
     @property
     def exit_code(self) -> int:
-        """The command's: 0 completed, 4 failed, 5 stopped, 130 where a person stopped following a running job."""
+        """Return the command's exit code: 0 completed, 4 failed, 5 stopped, 130 if the user stopped following it."""
         return INTERRUPTED if self.interrupted else _EXIT_CODES.get(self.status, 0)
 
     def as_data(self) -> dict[str, Any]:
-        """The result for `--json`, with AWS's names, and names of ours for what the report says besides."""
+        """Return the outcome for `--json`: AWS's members, and our own for the rest of the report."""
         shown = {key: _plain(self.description[key]) for key in _SHOWN if self.description.get(key) is not None}
-        # JSON has no NaN, and a training that diverged has nothing else to report.
+        # JSON has no NaN, which a training that diverged may report.
         metrics = {name: value if math.isfinite(value) else None for name, value in self.metrics.items()}
         data: dict[str, Any] = {**shown, "Metrics": metrics}
         if cause := likely_cause(self.description, self.last_lines):
@@ -74,7 +74,7 @@ class Outcome:
 
 
 def _plain(value: Any) -> Any:
-    """The value as JSON has it."""
+    """Return the value in types of JSON."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""A job's secondary statuses, told as they happen: what it is doing, since when, and how long the last one took."""
+"""A job's secondary statuses as they change: what it is doing, since when, and how long the last one took."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from launcher.durations import duration
 
 
 class Statuses:
-    """Tells what is new in each description of a job."""
+    """A printer of what is new in each description of a job."""
 
     def __init__(self, say: Callable[[str, str], None]) -> None:
         self._say = say  # (line, colour)
-        self._told = 0  # transitions
+        self._shown = 0  # transitions
         self._message = ""  # of the last of them; it changes while the status stays
 
     def show(self, description: Mapping[str, Any]) -> bool:
-        """Say the transitions and messages that have not been said; whether there was a transition among them."""
-        before = self._told
+        """Print new transitions and messages, and return whether there was a new transition."""
+        before = self._shown
         transitions = description.get("SecondaryStatusTransitions") or []
         for index, transition in enumerate(transitions):
             message = transition.get("StatusMessage") or ""
-            is_new = index >= self._told
-            if is_new or (index == self._told - 1 and message != self._message):
+            is_new = index >= self._shown
+            if is_new or (index == self._shown - 1 and message != self._message):
                 took = _took(transitions[index - 1], transition) if is_new and index else ""
                 self._say(f"{_clock(transition)}{transition['Status']:11} {message}{took}".rstrip(), "cyan")
                 self._message = message
-                self._told = index + 1
-        return self._told > before
+                self._shown = index + 1
+        return self._shown > before
 
 
 def _took(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:

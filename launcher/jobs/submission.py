@@ -1,7 +1,7 @@
-"""Plan -> training job: exactly the request that was shown, and never twice.
+"""Submission of a plan: create the job from exactly the request that was shown, and only once.
 
-A network can lose the answer to a call that had its effect. A job's name is taken once and for all, so a look-up by name
-before the first attempt and after each that went wrong tells whether the job is there, and whether it is the one asked for.
+A network can lose the answer to a call that took effect. A job's name can never be used again, so looking it up before the
+first attempt and after each failed one shows whether the job exists, and whether it is the requested one.
 """
 
 from __future__ import annotations
@@ -22,25 +22,31 @@ from launcher.request.aws_model import shapes
 from launcher.spec.names import place_of_name
 
 _ATTEMPTS = 4
-_PAUSE_SECONDS = 1.0  # doubled after each attempt; botocore has waited in each of them already
+_PAUSE_SECONDS = 1.0  # doubled after each attempt; botocore waits within each of them as well
 _LIKELY_SECRET = 8  # characters
 _TAKEN = ("ResourceInUse", "ResourceInUseException")
 
 
 @dataclass(frozen=True)
 class Submitted:
-    """A job that exists now."""
+    """A job that has been created."""
 
     name: str
     arn: str
     region: str
     profile: str | None = None
     was_found: bool = False
-    """Whether another submission of the same request, at the same time, has created it."""
+    """Whether a simultaneous submission of the same request created it."""
 
 
 def submit(plan: Plan, account: Account, console: Console) -> Submitted:
-    """Upload the code and create the job. Raises AccountError, AwsError or RefusedError; then it says whether a job exists."""
+    """Upload the code and create the job.
+
+    Raises:
+        AccountError: AWS refuses the request, or the name is taken.
+        RefusedError: The job could not be created, or it is unknown whether it exists; the message says which.
+        AwsError: Another call failed before the job was created.
+    """
     name = plan.request["TrainingJobName"]
     mask(plan, account)
     if _look_up(account, name) is not None:
@@ -50,9 +56,9 @@ def submit(plan: Plan, account: Account, console: Console) -> Submitted:
 
 
 def mask(plan: Plan, account: Account) -> None:
-    """Let nothing that the account's AWS says repeat a value that is not shown in the plan.
+    """Mask the plan's hidden values in everything that AWS answers.
 
-    Of a job's own settings nobody knows which are secrets, so all are hidden, but for short ones such as `no` or `INFO`.
+    Any of an earlier job's settings can be a secret, so all are masked, except short ones such as `no` or `INFO`.
     """
     for (member, name), written in plan.spec.masked.items():
         value = str(plan.request.get(member, {}).get(name) or "")
@@ -61,13 +67,13 @@ def mask(plan: Plan, account: Account) -> None:
 
 
 def _create(plan: Plan, account: Account, console: Console) -> Submitted:
-    """The one job that the request made, in however many attempts."""
+    """Create the job, and after Ctrl-C report how to find out whether it exists."""
     name = plan.request["TrainingJobName"]
     try:
         return _create_once(plan, account, console)
     except KeyboardInterrupt:
-        told = f"`launch status {name} --region {account.region}` tells whether it exists"
-        raise KeyboardInterrupt(f"interrupted while the job was being created; {told}") from None
+        remedy = f"`launch status {name} --region {account.region}` shows whether it exists"
+        raise KeyboardInterrupt(f"interrupted while the job was being created; {remedy}") from None
 
 
 def _create_once(plan: Plan, account: Account, console: Console) -> Submitted:
@@ -84,18 +90,18 @@ def _create_once(plan: Plan, account: Account, console: Console) -> Submitted:
         if (unsure or is_taken) and (job := _look_up_after(account, name, last)) is not None:
             if not is_of_request(job, plan.request):
                 raise _taken(plan)
-            # The name was free a moment ago. If no answer of ours was lost, another submission has taken it since.
+            # The name was free before. If none of our answers was lost, another submission has taken it since.
             return Submitted(name, str(job["TrainingJobArn"]), account.region, plan.spec.profile, was_found=not unsure)
         if last.is_expired:
             raise RefusedError(f"{last}; no job {name} was created")
         if not last.is_passing and not is_taken:
             raise placed(last, plan)
         console.warn(f"{last}; no job {name} exists yet, trying again")
-    raise RefusedError(f"{last}; no job {name} was created. Try again later: the same command is safe to repeat")
+    raise RefusedError(f"{last}; no job {name} was created. Try again later; repeating the command is safe")
 
 
 def _look_up(account: Account, name: str) -> Mapping[str, Any] | None:
-    """The job of this name; None where there is none, or where the caller may not ask."""
+    """Return the job of this name; None if there is none, or the caller may not look it up."""
     try:
         return account.call("sagemaker", "describe_training_job", TrainingJobName=name)
     except AwsError as error:
@@ -105,36 +111,36 @@ def _look_up(account: Account, name: str) -> Mapping[str, Any] | None:
 
 
 def _look_up_after(account: Account, name: str, cause: AwsError) -> Mapping[str, Any] | None:
-    """The same, when it matters: where it cannot be told whether the job exists, that is the error."""
+    """Return the job of this name, or None. Raises RefusedError if it is unknown whether it exists."""
     try:
         return account.call("sagemaker", "describe_training_job", TrainingJobName=name)
     except AwsError as error:
         if error.is_missing:
             return None
         raise RefusedError(
-            f"{cause}; and whether the job exists could not be asked: {error}."
-            f" `launch status {name} --region {account.region}` will tell"
+            f"{cause}; whether the job exists is unknown: {error}."
+            f" `launch status {name} --region {account.region}` shows it later"
         ) from None
 
 
 def is_of_request(job: Mapping[str, Any], request: Mapping[str, Any]) -> bool:
-    """Whether a job, as DescribeTrainingJob tells of it, is what the request asks for. What Describe never tells counts not."""
-    told = shapes()["DescribeTrainingJobResponse"]["members"]
-    return all(_holds(job.get(member), value) for member, value in request.items() if member in told)
+    """Whether a described job is the requested one, judged by the members that DescribeTrainingJob returns."""
+    described = shapes()["DescribeTrainingJobResponse"]["members"]
+    return all(_holds(job.get(member), value) for member, value in request.items() if member in described)
 
 
-def _holds(told: Any, asked: Any) -> bool:
-    """Whether all that was asked is told; defaults that AWS fills in may stand beside it."""
+def _holds(actual: Any, asked: Any) -> bool:
+    """Whether `actual` has everything in `asked`; AWS may have added defaults."""
     if isinstance(asked, Mapping):
-        return isinstance(told, Mapping) and all(_holds(told.get(key), value) for key, value in asked.items())
+        return isinstance(actual, Mapping) and all(_holds(actual.get(key), value) for key, value in asked.items())
     if isinstance(asked, list):
-        return isinstance(told, list) and len(told) == len(asked) and all(map(_holds, told, asked))
-    return bool(told == asked) or (told is None and not asked)
+        return isinstance(actual, list) and len(actual) == len(asked) and all(map(_holds, actual, asked))
+    return bool(actual == asked) or (actual is None and not asked)
 
 
 def _taken(plan: Plan) -> AccountError:
     name = plan.request["TrainingJobName"]
     path, location = place_of_name(name, plan.spec)
-    instead = ", or write base_name instead, which makes a new one each time" if path else ""
-    message = f"a training job {name!r} exists already, and a job's name is never free again; give another with --name{instead}"
+    instead = ", or write base_name instead, which makes a new name each time" if path else ""
+    message = f"a training job {name!r} exists already, and a job's name cannot be used again; pass another with --name{instead}"
     return AccountError([Problem(path, message, "name-taken", location=location)])

@@ -1,4 +1,4 @@
-"""The question before a submission: what will run, on which data, at what price, and whether that is meant."""
+"""The question before a submission: what will run, on which data and at what price, and whether to submit it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from launcher.cost.show import in_short, limit, machines
 from launcher.durations import duration
 from launcher.errors import StoppedError
 
-_MOST_CHANNELS = 4  # that are named
+_MOST_CHANNELS = 4  # that are listed by name
 
 
 def require_agreement(
     plan: launcher.Plan, region: str, console: Console, report: launcher.Report | None, *, yes: bool = False
 ) -> None:
-    """Show what the job can cost. Without `yes`, ask on a terminal about what is above `max_cost`, and about warnings.
+    """Show what the job can cost. On a terminal and without `yes`, ask if that exceeds `max_cost`, or if there are warnings.
 
     Raises:
-        RefusedError: There is no terminal, and the job may cost more than a `max_cost` that the user has set.
+        RefusedError: There is no terminal, and the job may cost more than the `max_cost` that the user has set.
         StoppedError: The answer is no.
         KeyboardInterrupt: There is no answer.
     """
@@ -46,9 +46,9 @@ def require_agreement(
         console.say(line)
     if reason:
         console.say(f"this needs your agreement: {reason}", "yellow")
-    termios.tcflush(sys.stdin, termios.TCIFLUSH)  # keys pressed during the checks are no answer to this
+    termios.tcflush(sys.stdin, termios.TCIFLUSH)  # ignore keys pressed during the checks
     try:
-        answer = click.confirm("Submit it?" if reason else "Submit all the same?", err=True)
+        answer = click.confirm("Submit it?" if reason else "Submit anyway?", err=True)
     except click.Abort:
         raise KeyboardInterrupt("interrupted; nothing was created") from None
     if not answer:
@@ -56,10 +56,10 @@ def require_agreement(
 
 
 def _lines(plan: launcher.Plan, region: str, report: launcher.Report | None) -> Iterator[str]:
-    """What runs, where, on which data, for how long at most, and at what price."""
+    """Yield what runs, where, on which data, for how long at most, and at what price."""
     spec, request = plan.spec, plan.request
     algorithm = request.get("AlgorithmSpecification", {})
-    image = algorithm.get("TrainingImage") or algorithm.get("AlgorithmName") or "a container of SageMaker's choice"
+    image = algorithm.get("TrainingImage") or algorithm.get("AlgorithmName") or "a container that SageMaker chooses"
     words = [*algorithm.get("ContainerEntrypoint", ()), *algorithm.get("ContainerArguments", ())]
     program = spec.code.entry_point if spec.code else textwrap.shorten(" ".join(words), 80, placeholder=" ...")
     yield f"runs      {f'{program} in ' if program else ''}{image}"

@@ -1,7 +1,7 @@
-"""The first table of causes: what AWS and the machine say when a training fails, and what to do then.
+"""Causes of failures that show in messages of AWS, its built-in algorithms and the machine, each with a remedy.
 
-The first row that fits wins, so the particular stands before the general. A text's source stands beside it: `sdk#N` is an issue of
-aws/sagemaker-python-sdk, `examples#N` one of aws/amazon-sagemaker-examples, `docs` the developer guide.
+The first matching row wins, so specific rows come before general ones. A comment names a pattern's source: `sdk#N` is an issue
+of aws/sagemaker-python-sdk, `examples#N` one of aws/amazon-sagemaker-examples, `docs` the developer guide.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Row:
-    """One cause. `{name}` in its sentences is a group of the pattern, or a fact of the job (`failures`)."""
+    """One cause. `{name}` in its sentences is a group of the pattern or a fact of the job (`reasons`)."""
 
     code: str
     pattern: re.Pattern[str]
     cause: str
     remedy: str
-    in_lines: bool = True  # else only AWS's own words are held against it
-    in_warnings: bool = False  # whether its words are as sure where a program tells them as a warning
+    in_lines: bool = True  # if not, only AWS's own messages are searched
+    in_warnings: bool = False  # whether a warning with this text is as certain as an error
     input_mode: str | None = None  # only if the {channel} that the pattern finds has this mode
 
 
@@ -34,21 +34,21 @@ AWS_CAUSES: tuple[Row, ...] = (
         "max-runtime",
         r"MaxRuntimeExceeded",
         "the time limit was reached: max_runtime_in_seconds is {max_runtime}",
-        "raise stopping_condition.max_runtime_in_seconds; with checkpoint_config, the next run goes on from the last checkpoint",
+        "raise stopping_condition.max_runtime_in_seconds; with checkpoint_config, the next run resumes from the last checkpoint",
         in_lines=False,
     ),
     row(
         "max-wait-time",
         r"MaxWaitTimeExceeded",
         "waiting for spot capacity and training took longer than max_wait_time_in_seconds ({max_wait}) allows",
-        "raise stopping_condition.max_wait_time_in_seconds, take another instance type or region, or train without spot",
+        "raise stopping_condition.max_wait_time_in_seconds, use another instance type or region, or train without spot",
         in_lines=False,
     ),
     row(
         "spot-interruption",
         r"^Interrupted\b|spot.{0,40}interrupt",
         "AWS took the spot instances back",
-        "write checkpoints (checkpoint_config) so that a run goes on where it was, or train without enable_managed_spot_training",
+        "write checkpoints (checkpoint_config) so that the job can resume, or train without enable_managed_spot_training",
         in_lines=False,
     ),
     # Memory and disk.
@@ -65,24 +65,24 @@ AWS_CAUSES: tuple[Row, ...] = (
         "out-of-memory-gpu",
         # TensorFlow's ResourceExhaustedError, JAX's XlaRuntimeError: neither need be on a GPU
         r"ResourceExhaustedError|OOM when allocating tensor|RESOURCE_EXHAUSTED:.{0,80}(memory|allocat)",
-        "the memory of the GPU, or of what else the model runs on, was full",
-        "use a smaller batch size, mixed precision or an instance type with more memory per GPU than {instance_type}; other"
-        " processes that hold the GPU (XLA_PYTHON_CLIENT_PREALLOCATE=false) leave none",
+        "the memory of the GPU, or of another device of the model, was full",
+        "use a smaller batch size, mixed precision or an instance type with more memory per GPU than {instance_type}; another"
+        " process may hold the GPU's memory (XLA_PYTHON_CLIENT_PREALLOCATE=false)",
     ),
     row(
         "efa-locked-memory",
         # aws-ofi-nccl#141, #44; awslabs/awsome-distributed-ai#647
         r"NET/OFI.{0,200}Cannot allocate memory|Libfabric error: \(-12\)|Unable to register memory.{0,120}Cannot allocate",
-        "EFA may not lock as much memory as it needs (the limit of ulimit -l); the host's memory was not full",
-        "print `ulimit -l` in the job: it must be unlimited; take an image with a newer EFA installer and aws-ofi-nccl, or set"
-        " FI_PROVIDER=tcp in environment to do without EFA",
+        "EFA cannot lock as much memory as it needs (the limit of ulimit -l); the host's memory was not full",
+        "print `ulimit -l` in the job: it must be unlimited; use an image with a newer EFA installer and aws-ofi-nccl, or set"
+        " FI_PROVIDER=tcp in environment to train without EFA",
         in_warnings=True,
     ),
     row(
         "out-of-shared-memory",
         # sdk#937, sdk#5592; pytorch#5040
         r"out of shared memory|insufficient shared memory|killed by signal: Bus error|unable to (write|open).{0,20}/torch_",
-        "the DataLoader's workers filled /dev/shm, by which they hand batches over",
+        "the DataLoader's workers filled /dev/shm, through which they send batches",
         "use fewer workers or a smaller prefetch_factor, or torch.multiprocessing.set_sharing_strategy('file_system')",
     ),
     row(
@@ -90,7 +90,7 @@ AWS_CAUSES: tuple[Row, ...] = (
         # sdk#128: `ClientError: Data download failed:Insufficient disk space`
         r"No space left on device|Insufficient disk space|\[Errno 28\]|Disk quota exceeded",
         "a disk was full; the training volume has {volume} GB",
-        "raise resource_config.volume_size_in_gb (types with NVMe have a fixed disk: take a larger one), read the channel in"
+        "raise resource_config.volume_size_in_gb (types with NVMe have a fixed disk: use a larger type), read the channel in"
         " FastFile mode, and write to /opt/ml/output/data or /tmp rather than to /",
     ),
     row(
@@ -103,16 +103,16 @@ AWS_CAUSES: tuple[Row, ...] = (
         r"|Out of memory: Kill|oom-kill|OOMKilled|^MemoryError|can't allocate memory|Cannot allocate memory"
         r"|exited unexpectedly.{0,80}Killed|line \d+: +\d+ Killed\b|\(pid \d+\) is killed by signal: Killed",
         "the host's memory was full, and Linux killed the training",
-        "take an instance type with more memory than {instance_type}, fewer DataLoader workers, or stream the data instead of"
-        " holding it",
+        "use an instance type with more memory than {instance_type} or fewer DataLoader workers, or stream the data instead of"
+        " keeping it in memory",
     ),
-    # What the account may have.
+    # Quotas and capacity.
     row(
         "instance-limit",
         # examples#263
         r"account-level service limit '(?P<quota>[^']+)'|ResourceLimitExceeded(?!.*service limit)",
         "the account's quota for these instances is used up ({quota})",
-        "ask for more in Service Quotas, wait for other jobs to end, or take another instance type",
+        "ask for more in Service Quotas, wait for other jobs to end, or use another instance type",
         in_lines=False,
     ),
     row(
@@ -120,42 +120,42 @@ AWS_CAUSES: tuple[Row, ...] = (
         # DIAGNijmegen/rse-grand-challenge#2631; amazon-sagemaker-feedback#99
         r"CapacityError|Insufficient(Instance)?Capacity|Insufficient capacity|Unable to provision requested ML compute"
         r"|not enough capacity",
-        "AWS had no {instance_type} to give at that time",
-        "try again later, or take another instance type, more subnets (zones), another region, or a training plan",
+        "AWS had no capacity for {instance_type} at that time",
+        "try again later, or use another instance type, more subnets (zones), another region, or a training plan",
         in_lines=False,
     ),
-    # What SageMaker and its built-in algorithms refuse.
+    # Errors of SageMaker and its built-in algorithms.
     row(
         "role-not-assumed",
         # sdk#35, sdk#43; astronomer/docs#1695
         r"unable to assume the role '?(?P<role>arn:[^'\s]+)|unable to perform: sts:AssumeRole|unable to assume the role"
         r"|Could not assume role (?P<role2>arn:[^'\s]+?)[.,]?(\s|$)",
-        "SageMaker may not act as {role}",
+        "SageMaker may not assume {role}",
         "check that role_arn is the role's whole ARN, with its path (/service-role/), and that its trust policy allows"
-        " sts:AssumeRole to sagemaker.amazonaws.com; `launch job.yaml --check` looks",
+        " sts:AssumeRole to sagemaker.amazonaws.com; `launch job.yaml --check` checks it",
         in_lines=False,
     ),
     row(
         "no-training-data",
         r"No training data processed|No records? (were|was) (found|processed)",
-        "the algorithm found no record that it could read in its training channel",
-        "check the channel's name, its content_type against the files' format, that files are not empty, and that"
-        " ShardedByS3Key gives each host some",
+        "the algorithm found no readable record in its training channel",
+        "check that the channel's name is right, its content_type matches the files' format, files are not empty, and"
+        " ShardedByS3Key assigns some to each host",
     ),
     row(
         "hyperparameter-invalid",
         # sagemaker-xgboost-container: sagemaker_algorithm_toolkit/hyperparameter_validation.py
         r"(Invalid value for|Extraneous|Missing required) hyperparameter( found)?:? '?(?P<object>[\w.-]*\w)"
         r"|UserError: Hyperparameter (?P<object2>[\w.-]*\w): ",
-        "the algorithm does not take the hyperparameter {object} as it is",
-        "hold hyperparameters against the algorithm's own page in the developer guide: name, kind, range, and those required",
+        "the algorithm does not accept the hyperparameter {object} or its value",
+        "compare the hyperparameters with the algorithm's page in the developer guide: names, types, ranges, required ones",
     ),
     row(
         "algorithm-configuration",
         r"Unable to initialize the algorithm\.?\s*(?P<refusal>Failed to validate [^\n]{1,200}(\s*Caused by: [^\n]{1,200})?)?",
-        "the algorithm does not take the job's configuration: {refusal}",
-        "hold the channels' names, content_type, s3_data_distribution_type, input_mode and the hyperparameters against the"
-        " algorithm's own page in the developer guide",
+        "the algorithm does not accept the job's configuration: {refusal}",
+        "compare the channels' names, content_type, s3_data_distribution_type, input_mode and the hyperparameters with the"
+        " algorithm's page in the developer guide",
         in_lines=False,
     ),
     # S3, KMS.
@@ -164,13 +164,13 @@ AWS_CAUSES: tuple[Row, ...] = (
         # repost.aws/knowledge-center/sagemaker-s3-accessdenied-training
         r"perform: (?P<action>kms:\w+)( on resource: (?P<object>\S+))?|KMS.{0,60}(AccessDenied|not authorized|denied)"
         r"|(AccessDenied|denied).{0,80}\bkms\b|ciphertext refers to a .{0,30}key that does not exist",
-        "{role} may not use the KMS key that something is encrypted with",
-        "allow the role kms:Decrypt, kms:GenerateDataKey and kms:CreateGrant on the key, in its policy and in the key's own",
+        "{role} may not use the KMS key of encrypted data",
+        "allow the role kms:Decrypt, kms:GenerateDataKey and kms:CreateGrant on the key, in its policy and in the key's policy",
     ),
     row(
         "fast-file-prefix",
         r"partial S3 prefix is not supported(.|\n)*?Current S3 prefix: \[(?P<path>[^\]]*)\]|partial S3 prefix is not supported",
-        "FastFile takes a whole folder or a whole key, and {path} is the beginning of several",
+        "FastFile needs a whole folder or a whole key, but {path} is only the beginning of several keys",
         "end the channel's s3_uri with / (or read it in File mode)",
         in_lines=False,
     ),
@@ -178,24 +178,24 @@ AWS_CAUSES: tuple[Row, ...] = (
         "double-slash",
         # aws-samples/generative-ai-on-amazon-sagemaker#242
         r"(?P<object>s3://\S+) has an illegal char sub-sequence '//'|illegal char sub-sequence",
-        "the key of {object} has // in it, which SageMaker cannot make a file of",
-        "copy the objects to keys without //, and mend what writes them",
+        "the key of {object} contains //, which SageMaker cannot turn into a file name",
+        "copy the objects to keys without //, and fix the program that writes them",
         in_lines=False,
     ),
     row(
         "no-route-to-s3",
         # awslabs: amazon-sagemaker-operator-for-k8s#22
         r"route to an S3 VPC endpoint|Unable to execute request to S3",
-        "the job's subnets do not reach S3",
-        "add a gateway endpoint for S3 to the subnets' route tables (it costs nothing), or a NAT gateway; let the security groups"
-        " out",
+        "the job's subnets cannot reach S3",
+        "add a gateway endpoint for S3 to the subnets' route tables (it is free), or a NAT gateway; allow outgoing traffic in the"
+        " security groups",
         in_lines=False,
     ),
     row(
         "mount-timeout",
         # `ClientError: Unable to mount file system: fs-0337a79e, directory path: /efs/mtk. File system connection timed out. ...`
         r"Unable to mount file system: (?P<system>fs-\w+).{0,300}(timed out|reachable)",
-        "{system} did not answer: its mount target is not reached from the job's subnets",
+        "{system} did not respond: the job's subnets cannot reach its mount target",
         "let the file system's security group accept the job's (vpc_config.security_group_ids): port 2049 for EFS, 988 and"
         " 1018-1023 for FSx; give a subnet in a zone with a mount target",
     ),
@@ -203,17 +203,17 @@ AWS_CAUSES: tuple[Row, ...] = (
         "mount-denied",
         r"Unable to mount file system: (?P<system>fs-\w+)[\s\S]{0,300}(access (was )?denied|permission denied|not authorized)"
         r"|mount\.nfs4?: access denied by server",
-        "{system} refuses the job: its file system policy does not let it mount",
+        "{system} refuses the job: its file system policy does not allow mounting",
         "let the file system's policy (aws efs describe-file-system-policy) allow elasticfilesystem:ClientMount, and ClientWrite"
-        " for rw, to what comes by a mount target; a policy that asks for IAM or for TLS shuts the job out",
+        " for rw, through a mount target; a policy that requires IAM or TLS excludes the job",
     ),
     row(
         "mount-path",
         # examples#2183; aws-fsx-csi-driver#437 for mount.lustre's own words
         r"Unable to mount file system: (?P<system>fs-\w+), directory path: (?P<path>\S+?)[.,]?(\s|$)"
         r"|Is '(?P<path2>[^']+)' the correct filesystem name|mount\.lustre:.{0,200}failed",
-        "the directory {path} is not there to mount; for FSx for Lustre it must begin with the file system's mount name",
-        "give directory_path as /<MountName>/... (aws fsx describe-file-systems shows MountName; it is fsx on SCRATCH_1 only);"
+        "the directory {path} does not exist; for FSx for Lustre it must begin with the file system's mount name",
+        "write directory_path as /<MountName>/... (aws fsx describe-file-systems shows MountName; it is fsx on SCRATCH_1 only);"
         " for EFS, a directory that exists",
     ),
     row(
@@ -221,28 +221,28 @@ AWS_CAUSES: tuple[Row, ...] = (
         # examples#2489; sdk: `S3 key: ... matched no files on s3`
         r"No S3 objects found under S3 URL \"(?P<object>[^\"]+)\"|S3 key: (?P<object2>\S+) matched no files|matched no files on s3"
         r"|no file found in path (?P<path>\S+)",  # boto3#1397
-        "there was nothing to read at a channel's s3_uri",
-        "look with `aws s3 ls` whether the prefix is spelt right, and whether {role} may s3:ListBucket its bucket",
+        "a channel's s3_uri had no objects",
+        "check with `aws s3 ls` that the prefix is spelled right, and that {role} has s3:ListBucket on its bucket",
         in_lines=False,
     ),
     row(
         "bucket-elsewhere",
         r"PermanentRedirect|must be addressed using the specified endpoint|\(301\).{0,20}Moved|AuthorizationHeaderMalformed",
-        "a bucket lies in another region than the job",
+        "a bucket is in another region than the job",
         "copy the data to a bucket of the job's region, or run the job in the bucket's",
     ),
     row(
         "no-bucket",
         r"NoSuchBucket",
         "a bucket of the job does not exist",
-        "mend s3_uri, s3_output_path or checkpoint_config",
+        "correct s3_uri, s3_output_path or checkpoint_config",
     ),
     row(
         "upload-denied",
         # `ClientError: Artifact upload failed:Error 7: AccessDenied (403): Access Denied`
         r"Artifact upload failed:.{0,200}(AccessDenied|403|Forbidden)",
         "{role} may not write below {output}",
-        "allow the role s3:PutObject (and s3:AbortMultipartUpload) there; look at the bucket's policy and its KMS key, too",
+        "allow the role s3:PutObject (and s3:AbortMultipartUpload) there; check the bucket's policy and its KMS key, too",
         in_lines=False,
     ),
     row(
@@ -253,7 +253,7 @@ AWS_CAUSES: tuple[Row, ...] = (
         r"|Data download failed(?!.*object s3://).{0,200}(AccessDenied|403|Forbidden)"
         r"|An error occurred \((AccessDenied\w*|403)\) when calling the (?P<action2>\w+) operation",
         "{role} was denied {action} on {object}",
-        "allow the role s3:GetObject on the objects and s3:ListBucket on the bucket (or what the line names); look at the bucket's"
+        "allow the role s3:GetObject on the objects and s3:ListBucket on the bucket (or the action named); check the bucket's"
         " policy and its KMS key, too",
     ),
     # The image.
@@ -270,7 +270,7 @@ AWS_CAUSES: tuple[Row, ...] = (
     row(
         "image-architecture",
         r"exec format error",
-        "the image was built for another kind of processor",
+        "the image was built for another processor architecture",
         "build it with `docker build --platform linux/amd64` (linux/arm64 for Graviton types)",
     ),
     row(
@@ -281,7 +281,7 @@ AWS_CAUSES: tuple[Row, ...] = (
         r"|FATAL tini \(\d+\)\] exec (?P<command>.{1,80}?) failed"
         r"|exec:? \"(?P<command2>[^\"]{1,80})\": (stat|executable|permission)",
         "the container's command was not found, or cannot be executed: {command}",
-        "check container_entrypoint, that the image has python3, and that scripts are executable and have Unix line ends; an image"
-        " without one of its own needs `train` in PATH (pip install sagemaker-training), or code: in the spec",
+        "check container_entrypoint, that the image has python3, and that scripts are executable and have Unix line endings; an"
+        " image without an entrypoint needs `train` in PATH (pip install sagemaker-training), or code: in the spec",
     ),
 )

@@ -1,6 +1,6 @@
-"""The second table of causes: what Python, torch and the network say in the lines of a training that failed.
+"""Causes of failures that show in the lines of a training script: errors of Python, torch and the network.
 
-Sources as in `causes`; where none is given, the text is that of the library itself.
+Sources as in `causes`; a pattern without one is the library's own text.
 """
 
 from __future__ import annotations
@@ -17,50 +17,50 @@ SCRIPT_CAUSES: tuple[Row, ...] = (
         r"No matching distribution found for (?P<package>\S+)"
         r"|Could not find a version that satisfies the requirement (?P<package2>\S+)|InstallRequirementsError",
         "the requirements could not be installed ({package})",
-        "check names and versions against the image's Python; a VPC without a way out, or network isolation, cannot reach PyPI:"
-        " put the packages into the image",
+        "check names and versions against the image's Python; a VPC without internet access, or network isolation, cannot"
+        " reach PyPI: install the packages in the image",
     ),
     row(
         "missing-module",
         r"ModuleNotFoundError: No module named '(?P<module>[^']+)'|^\S*python[\d.]*: No module named '?(?P<module2>[\w.]+)"
         r"|ImportModuleError",
-        "the image has no module {module}, and neither has the code",
-        "name its package in code.requirements, put it into code.directory if it is your own, or take an image that has it",
+        "neither the image nor the code has a module {module}",
+        "add its package to code.requirements, put your own module into code.directory, or use an image that has it",
     ),
     row(
         "gated-model",
         # huggingface_hub.errors
         r"GatedRepoError|gated repo|is not a local folder and is not a valid model identifier|RepositoryNotFoundError"
         r"|401 Client Error.{0,120}huggingface\.co",
-        "Hugging Face does not give the model to the job: it is gated or private, or there is none of that name",
-        "ask for access on the model's page, give HF_TOKEN in environment, or bring the model in a channel",
+        "Hugging Face refuses the model to the job: it is gated or private, or does not exist",
+        "request access on the model's page, set HF_TOKEN in environment, or read the model from a channel",
     ),
     row(
         "import-failed",
         r"^(?P<object>ImportError: .{1,200})",
         "a module could not be imported: {object}",
-        "versions in the image and in code.requirements do not fit each other; pin those that the image has",
+        "versions in the image and in code.requirements are incompatible; pin those of the image",
     ),
     row(
         "entry-point-missing",
         rf"can't open file '(?P<path>[^']+)'|No such file or directory: '(?P<path2>{_CODE}/[^']+)'",
-        "{path} is not among the code that was sent",
-        "check code.entry_point against code.directory; `launch job.yaml --dry-run` shows what is sent",
+        "{path} is not in the uploaded code",
+        "check code.entry_point against code.directory; `launch job.yaml --dry-run` shows what is uploaded",
     ),
     row(
         "wrong-arguments",
         # argparse
         r"error: (?P<object>unrecognized arguments: .{1,200}|the following arguments are required: .{1,200}"
         r"|argument \S+: invalid .{1,200})",
-        "the script does not take its hyperparameters: {object}",
-        "make hyperparameters and the script's arguments agree; each becomes --name value, in the form of code.argument_style",
+        "the script does not accept its hyperparameters: {object}",
+        "make hyperparameters match the script's arguments; each becomes --name value, as code.argument_style says",
     ),
     row(
         "pipe-stalled",
         # examples#1316
         r"pipe channel timed out",
         "a Pipe channel was not read to its end, or its data could not be streamed",
-        "open the next epoch's FIFO only after closing the last, check manifest and record format, or use FastFile",
+        "open the next epoch's FIFO only after closing the last, check the manifest and record format, or use FastFile",
     ),
     row(
         "pipe-as-folder",
@@ -74,9 +74,9 @@ SCRIPT_CAUSES: tuple[Row, ...] = (
     row(
         "data-missing",
         r"FileNotFoundError: .{0,80}'(?P<path>/opt/ml/input/data/[^']+)'",
-        "{path} was not there to read",
+        "{path} did not exist",
         "check the channel's name and the keys below its s3_uri; a Pipe channel has no folder, and ShardedByS3Key gives a host"
-        " only a part",
+        " only a shard",
     ),
     row(
         "permission-denied",
@@ -88,68 +88,68 @@ SCRIPT_CAUSES: tuple[Row, ...] = (
     row(
         "file-missing",
         r"FileNotFoundError: .{0,80}'(?P<path>[^']+)'",
-        "{path} was not there",
+        "{path} did not exist",
         "send it with code.directory or in a channel; paths of this machine do not exist in the job",
     ),
     row(
         "collective-timeout",
         # hiyouga/LlamaFactory#7396, pytorch#118369
         r"Watchdog caught collective operation timeout|collective operation timeout",
-        "a rank waited for the others in vain: one of them was slower, had other numbers of batches, or had died before",
-        "look for the first host that failed or fell silent; give all ranks as many batches; raise the timeout of"
-        " init_process_group if a rank has long work of its own",
+        "a rank waited for the others too long: one of them was slower, had another number of batches, or had died",
+        "look for the first host that failed or stopped writing; give all ranks equally many batches; raise the timeout of"
+        " init_process_group if one rank has long work to do",
     ),
     row(
         "no-gpu-driver",
         r"Found no NVIDIA driver|no kernel image is available for execution|CUDA driver version is insufficient"
         r"|Torch not compiled with CUDA enabled|No CUDA GPUs are available",
-        "the code wants a GPU that {instance_type} has not, or the image was built for another one",
-        "take a GPU instance type and a GPU image of a CUDA version that supports it",
+        "the code needs a GPU that {instance_type} does not have, or the image was built for another GPU",
+        "use a GPU instance type, and a GPU image with a CUDA version that supports it",
     ),
     row(
         "gpu-fault",
         r"uncorrectable ECC|CUDA error: (an illegal memory access|unspecified launch failure|device-side assert|hardware)"
         r"|fell off the bus|Xid \d+",
         "the GPU reported a fault",
-        "device-side assert is mostly an index out of range (CUDA_LAUNCH_BLOCKING=1 shows where); others may be the hardware: run"
-        " again, with retry_strategy to do so by itself",
+        "device-side assert is usually an index out of range (CUDA_LAUNCH_BLOCKING=1 shows where); others may be the hardware:"
+        " run the job again, or let retry_strategy do so",
     ),
     row(
         "nccl",
         r"NCCL (error|WARN|communicator)|Dist(Backend|Network|Store)Error"
         r"|nccl(System|Internal|Remote|UnhandledCuda)Error|RendezvousTimeoutError|RendezvousConnectionError"
         r"|client socket has (timed out|failed)|Connection closed by peer|Timed out waiting \d+ms for",
-        "{peers} could not talk to each other, or one of them had died",
+        "{peers} could not communicate, or one of them had died",
         "{open}, and set NCCL_DEBUG=INFO in environment",
     ),
     row(
         "no-network",
         r"Temporary failure in name resolution|Name or service not known|Network is unreachable|Max retries exceeded with url"
         r"|Could not connect to the endpoint URL|Connect timeout on endpoint URL",
-        "the script wanted something from the network that it does not reach",
-        "enable_network_isolation and a VPC without NAT or endpoints shut it off; bring the data in a channel, the packages in"
-        " the image",
+        "the script could not reach a network address",
+        "enable_network_isolation and a VPC without NAT or endpoints prevent that; read data from a channel, and install packages"
+        " in the image",
     ),
     row(
         "crashed",
         # sdk#134: `AlgorithmError: Exit Code: 139`
         r"exit code:? 139\b|Segmentation fault|SIGSEGV|exit code:? 13[24]\b|exitcode *: *-(11|4)\b"
         r"|SIGABRT|SIGILL|Illegal instruction",
-        "a native library crashed (exit code 139 is a segmentation fault, 134 an abort, 132 an instruction this processor has not)",
-        "set PYTHONFAULTHANDLER=1 in environment to see where; check that compiled packages fit the image and the processor",
+        "a native library crashed (exit code 139 is a segmentation fault, 134 an abort, 132 an unsupported processor instruction)",
+        "set PYTHONFAULTHANDLER=1 in environment to see where; check that compiled packages match the image and the processor",
     ),
     row(
         "terminated",
         r"exit code:? 143\b|SignalException: .{0,40}got signal: 15",
-        "the training was asked to end (SIGTERM)",
-        "see whether the job was stopped, a spot instance taken back, or another host had failed before",
+        "the training received SIGTERM",
+        "check whether the job was stopped, a spot instance reclaimed, or another host failed before",
     ),
     row(
         "internal-error",
         # sdk#70
         r"InternalServerError|We encountered an internal error",
-        "AWS had a failure of its own",
-        "run it again (`launch rerun`), with retry_strategy to do so by itself; if it stays, ask AWS's support with the job's ARN",
+        "AWS had an internal failure",
+        "run it again (`launch rerun`), or let retry_strategy do so; if it fails again, contact AWS support with the job's ARN",
         in_lines=False,
     ),
 )

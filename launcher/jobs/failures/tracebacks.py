@@ -1,8 +1,8 @@
-"""The exceptions in the lines of a job that failed, and which of them ended it.
+"""The exceptions in the lines of a failed job, by what they show about its cause.
 
-Of all that a training says, its last exception is the best witness. But torchrun and SageMaker's toolkit print one of their own
-below it, which only says that there was one; and when one rank dies, the others fail for want of it, often later. So an
-exception is told apart by its worth: the script's own, an echo of another process's death, or a launcher's word that tells nothing.
+A training's last exception usually explains its failure. But torchrun and SageMaker's toolkit print one of their own below it,
+which only reports that there was one; and when one rank dies, the other ranks fail as well, often later. So there are three
+kinds of exceptions: the script's own, possible echoes of another process's death, and those of a program that starts scripts.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_AHEAD = (  # what launchers put before each line: `[rank0]: `, `[1,mpirank:0,algo-1]<stderr>:`, `(worker pid=7) `, ErrorMessage
+_AHEAD = (  # prefixes that launchers print: `[rank0]: `, `[1,mpirank:0,algo-1]<stderr>:`, `(worker pid=7) `, ErrorMessage
     r"(?:\[[^\]\n]{1,40}\](?:<\w+>)?:?\s?|\([\w.()]{1,40} pid=\d+[^)]*\)\s|algo-\d+\S*\s\|\s|ErrorMessage \":?\s*)*"
 )
 _NAME = r"(?:\w+\.)*(?:[A-Z]\w*|_\w+)?(?:Error|Exception|Exit|Fault|Interrupt)"
 _LINE = re.compile(rf"^{_AHEAD}(?P<text>(?P<name>{_NAME})(?: ?\([^)]{{1,40}}\))?(?::\s?(?P<said>.{{0,600}}))?)$")
 _INDENTED = re.compile(rf"^{_AHEAD}\s*(?P<text>(?P<name>{_NAME}):\s(?P<said>\S.{{0,600}}))$")
-_ANY_NAME = re.compile(  # at a traceback's end: `zipfile.BadZipFile: ...`
+_ANY_NAME = re.compile(  # at the end of a traceback: `zipfile.BadZipFile: ...`
     rf"^{_AHEAD}(?P<text>(?P<name>(?:\w+\.)+\w+|[A-Z]\w+)(?::\s(?P<said>.{{0,600}}))?)$"
 )
 _TRACEBACK = re.compile(rf"^{_AHEAD}\s*(?:\w+ *: )?Traceback \(most recent call last\)")
 _DIRECT = "The above exception was the direct cause of"
-_LAUNCHERS = (  # they say that there was an exception, not which
+_LAUNCHERS = (  # they report that there was an exception, but not which
     "AlgorithmError",
     "CalledProcessError",
     "CapacityError",
@@ -38,7 +38,7 @@ _LAUNCHERS = (  # they say that there was an exception, not which
     "SystemExit",
     "UnexpectedStatusException",
 )
-# In AWS's reason, in the middle of a line, up to what the toolkit and SageMaker put behind it.
+# In AWS's message, in the middle of a line, up to what the toolkit and SageMaker append.
 _IN_REASON = re.compile(
     rf"(?<![\w.'/])(?!(?:{'|'.join(_LAUNCHERS)}|ClientError):)(?P<text>(?P<name>{_NAME}): ?(?P<said>.{{1,600}}?))"
     r"(?=\"?\s*(?:\n|, exit code:|Command \"|exit code:|$))"
@@ -51,7 +51,7 @@ _ECHO = re.compile(
 _WARNING = re.compile(
     r"\b(WARN(ING)?|INFO|DEBUG)\b|\w*Warning\b|^\s*[WI]\d{4} \d\d:|(?i:\bretry(ing)?\b|\bretried\b|\battempt \d)"
 )
-# They stand in the log of every good job on such instances (aws/deep-learning-containers#3964; NCCL's own notices).
+# In the log of every successful job on such instances (aws/deep-learning-containers#3964; NCCL's own notices).
 _BENIGN = re.compile(
     r"dmi/id/product_name|libnccl-(net|tuner|profiler)\S*\.so|Failed to open libib\w+|Only EFA provider is supported"
     r"|No device found|Failed to find nccl\w+ symbol|Sending process \d+ closing signal"
@@ -60,25 +60,25 @@ _BENIGN = re.compile(
 
 @dataclass(frozen=True)
 class Raised:
-    """An exception as it was printed."""
+    """A printed exception."""
 
     name: str  # without its module
-    text: str  # its line, with the next where that ends in a colon: what else follows may be another process's
-    cause: Raised | None = None  # what it was raised from, by `raise ... from`
+    text: str  # its line, and the next one if it ends in a colon; later ones may be another process's
+    cause: Raised | None = None  # the exception after `from` in `raise ... from`
 
     @property
     def is_launchers(self) -> bool:
-        """Whether it only says that something has failed."""
+        """Whether it only reports that something has failed."""
         return self.name in _LAUNCHERS
 
     @property
     def is_echo(self) -> bool:
-        """Whether it may be no more than another process's death, heard here."""
+        """Whether it may be only the effect of another process's death."""
         return bool(_ECHO.search(self.text))
 
 
 def raised_in(lines: Sequence[str]) -> list[Raised]:
-    """The exceptions in a log, in their order."""
+    """Return the exceptions in a log, in their order."""
     found: list[tuple[int, Raised]] = []
     in_traceback = False
     for number, line in enumerate(lines):
@@ -100,18 +100,18 @@ def raised_in(lines: Sequence[str]) -> list[Raised]:
 
 
 def raised_in_reason(reason: str) -> list[Raised]:
-    """The exceptions that AWS's FailureReason holds, without SageMaker's own word for the kind of failure."""
+    """Return the exceptions in AWS's FailureReason, without SageMaker's own name for the kind of failure."""
     return [
         Raised(match["name"].rpartition(".")[2], match["text"].strip().rstrip('"'))
         for match in _IN_REASON.finditer(reason)
     ]
 
 
-def sober(lines: Sequence[str]) -> list[str]:
-    """The lines that no program tells as a warning or as news."""
+def without_warnings(lines: Sequence[str]) -> list[str]:
+    """Return the lines that are neither warnings nor information."""
     return [line for line in lines if not _WARNING.search(line) and not _BENIGN.search(line)]
 
 
 def without_benign(lines: Sequence[str]) -> list[str]:
-    """The lines without those that stand in every good job's log."""
+    """Return the lines without those that every successful job's log has."""
     return [line for line in lines if not _BENIGN.search(line)]

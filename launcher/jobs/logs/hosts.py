@@ -1,4 +1,4 @@
-"""Which hosts a job has, and a reader for the lines of those that are wanted."""
+"""A job's hosts, and a reader for the lines of the selected ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from launcher.nearest import did_you_mean
 
 
 def hosts_of(description: Mapping[str, Any]) -> list[str]:
-    """`["algo-1", "algo-2"]`; empty where the job does not say how many it has."""
+    """Return `["algo-1", "algo-2"]`; empty if the description has no number of hosts."""
     resources = description.get("ResourceConfig") or {}
     groups = resources.get("InstanceGroups") or ()
     count = sum(group["InstanceCount"] for group in groups) or resources.get("InstanceCount", 0)
@@ -21,14 +21,14 @@ def hosts_of(description: Mapping[str, Any]) -> list[str]:
 
 
 def reader_of(account: Account, description: Mapping[str, Any], selection: Selection, settling: float) -> JobLogs:
-    """A reader of the job's lines. Raises RefusedError where the wanted host is none of the job's."""
+    """Return a reader of the job's lines. Raises RefusedError if the job has no such host as selected."""
     hosts, name = hosts_of(description), description["TrainingJobName"]
     check_host(selection.host, hosts, name)
     return JobLogs(account, name, selection, hosts=len(hosts) or 1, settling=settling)
 
 
 def check_host(host: str | None, hosts: list[str], name: str) -> None:
-    """Raises RefusedError where `host` is none of `hosts`."""
+    """Raise RefusedError if `host` is not one of `hosts`."""
     if host and hosts and host not in hosts:
         has = hosts[0] if len(hosts) == 1 else f"{hosts[0]} to {hosts[-1]}"
         raise RefusedError(f"--host {host}: {name} has {has}{did_you_mean(host, hosts)}")

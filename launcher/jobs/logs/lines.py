@@ -1,9 +1,9 @@
-"""The lines of all of a job's hosts in the order of their times, while they are still being written.
+"""The lines of all hosts of a job, ordered by time while they are still being written.
 
-A line becomes visible some seconds after it was printed, and later on one host than on another. So lines are held until the
-hosts agree: a line is given when each stream has been read beyond its time, and it has lain here for the settling time.
-Streams are asked one after the other by one thread, at a pace that finds its place under the account's quota (10 to 25
-GetLogEvents a second, by region, for all who ask); what is held is bounded by reading the stream that lags first.
+A line becomes visible some seconds after it was printed, and later for one host than for another. So a line is held until
+every stream has been read beyond its time and the settling time has passed. One thread reads the streams in turn, at a pace
+that adapts to the account's quota (10 to 25 GetLogEvents a second by region, shared by all callers). Reading the stream that
+lags most bounds the number of held lines.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from launcher.aws.account import Account, AwsError
 from launcher.jobs.logs.streams import GROUP, REMEMBERED_LINES, Line, Selection, Stream, host_of
 
 SETTLING_SECONDS = 4.0
-_PACE = 0.1  # seconds between two questions, to begin with
+_PACE = 0.1  # seconds between two calls, at first
 _QUICKEST_PACE, _SLOWEST_PACE = 0.05, 2.0  # it doubles when AWS throttles, and shrinks by a tenth while it does not
-_OLD_MILLISECONDS = 120_000  # lines of that age are all there, so there is nothing to wait for
+_OLD_MILLISECONDS = 120_000  # all lines of that age are visible
 _RECENT_MILLISECONDS = 15_000
-_HELD_LINES = 100_000  # with so many held, only the streams that hold them back are read on
-_LOOK_SECONDS = (1.5, 30.0)  # how often new streams are looked for: while hosts are missing, and after
-_REWIND_SECONDS = 30.0  # how often a stream with new lines is looked through for late ones, with up to ten of them
-_RESTLESS_SECONDS = 120.0  # after a change of the job's status: a restart brings new streams
+_HELD_LINES = 100_000  # with so many held, read only the streams that delay them
+_LOOK_SECONDS = (1.5, 30.0)  # between looks for new streams: while hosts are missing, and after
+_REWIND_SECONDS = 30.0  # between looks for late lines in a stream with new ones, for up to ten streams
+_RESTLESS_SECONDS = 120.0  # after a change of the job's status: a restart starts new streams
 _REMEMBERED_LINES = 200_000  # of all streams
 _OTHERS = 8
 _FOREVER = 1 << 62
@@ -33,58 +33,58 @@ _EXPLAINING_STREAMS = 8
 
 
 @dataclass
-class _Place:
-    """How far one stream has been read."""
+class _Cursor:
+    """The position in one stream."""
 
     stream: Stream
-    number: int  # tells equal times of several hosts apart
-    bound: int = -1  # nothing older than this is to come from it
-    asked: float = 0.0  # when it was last read
-    rewound: float = field(default_factory=time.monotonic)  # when it was last looked through for late lines
-    rewound_at: int = 0  # its newest time then
+    number: int  # orders equal times of several hosts
+    bound: int = -1  # every line up to this time has been read
+    asked: float = 0.0  # time of the last read
+    rewound: float = field(default_factory=time.monotonic)  # time of the last look for late lines
+    rewound_at: int = 0  # its newest line's time then
 
     def lags(self) -> bool:
-        """Whether it is read further back than where its host is writing now."""
+        """Whether it is behind what its host is writing now."""
         return not self.stream.at_end and self.stream.newest < time.time() * 1000 - _RECENT_MILLISECONDS
 
 
 class JobLogs:
-    """The lines of a job: `read` fetches, `ripe` gives what is in order."""
+    """The lines of a job: `read` fetches them, `ripe` yields those that are in order."""
 
     def __init__(
         self, account: Account, job: str, selection: Selection, *, hosts: int = 1, settling: float = SETTLING_SECONDS
     ) -> None:
-        self.trouble: AwsError | None = None  # why the last round could not be finished; the next tries again
+        self.trouble: AwsError | None = None  # the error that ended the last round; the next round tries again
         self._account, self._job, self._selection = account, job, selection
-        self._hosts = 1 if selection.host else hosts  # so many are expected to speak
+        self._hosts = 1 if selection.host else hosts  # the number of hosts whose streams are expected
         self._restless_until = 0.0
         self._settling = settling
-        self._places: dict[str, _Place] = {}  # by the stream's name
+        self._places: dict[str, _Cursor] = {}  # by the stream's name
         self._heap: list[tuple[int, int, int, Line]] = []  # (time, stream's number, line's number, line)
         self._count = 0
         self._marks: deque[tuple[float, int]] = deque()  # (when, the newest time fetched by then)
         self._settled = -1
         self._pace, self._next_call, self._next_look = _PACE, 0.0, 0.0
-        self._look_bound = -1  # nothing older than this is to come from hosts that are missing
-        self.last_new = time.monotonic()  # when a line was last fetched
+        self._look_bound = -1  # missing hosts have no lines up to this time
+        self.last_new = time.monotonic()  # when the last line was fetched
 
     @property
     def at_end(self) -> bool:
-        """Whether each stream was at its end when it was last asked."""
+        """Whether each stream was at its end when it was last read."""
         return self.trouble is None and all(place.stream.at_end for place in self._places.values())
 
     @property
     def held(self) -> int:
-        """How many lines have been fetched and not given."""
+        """Return the number of lines that have been fetched but not yielded."""
         return len(self._heap)
 
     @property
     def behind(self) -> bool:
-        """Whether there is more to fetch than what is being written now, so that the next round should not wait."""
+        """Whether there are older lines to fetch than those being written, so that the next round should not wait."""
         return any(place.lags() for place in self._places.values())
 
     def read(self) -> None:
-        """One round over the streams. AWS's passing troubles are noted in `trouble`; raises AwsError for the others."""
+        """Read each stream once. Keeps a temporary error in `trouble`, and raises AwsError for others."""
         self.trouble = None
         try:
             self._look_for_streams()
@@ -97,25 +97,25 @@ class JobLogs:
             self._pace = min(self._pace * 2, _SLOWEST_PACE)
 
     def ripe(self) -> Iterator[Line]:
-        """The lines that no other will precede, oldest first."""
+        """Yield the lines that no other can precede, oldest first."""
         bound = min((place.bound for place in self._places.values()), default=-1)
         bound = min(bound, self._look_bound)
         while self._heap and self._heap[0][0] <= bound:
             yield heapq.heappop(self._heap)[-1]
 
     def rest(self) -> Iterator[Line]:
-        """All lines that are held, oldest first: when nothing more will come."""
+        """Yield all held lines, oldest first, when there are no more to fetch."""
         while self._heap:
             yield heapq.heappop(self._heap)[-1]
 
     def rewind(self) -> None:
-        """Look once more for lines that became visible late, in every stream, and for streams."""
+        """Look again for new streams, and in every stream for lines that became visible late."""
         self._next_look = 0.0
         for place in self._places.values():
             place.stream.rewind()
 
     def expect_streams(self) -> None:
-        """The job's status has changed, so its hosts may begin new streams, as after a spot interruption."""
+        """Look for new streams, as after a change of the job's status: a spot interruption starts some."""
         self._next_look, self._restless_until = 0.0, time.monotonic() + _RESTLESS_SECONDS
 
     def _look_for_streams(self) -> None:
@@ -132,7 +132,7 @@ class JobLogs:
                 for name in (found["logStreamName"] for found in page["logStreams"]):
                     if name not in self._places:
                         stream = Stream(self._account, name, self._selection, remembered=remembered)
-                        self._places[name] = _Place(stream, len(self._places))
+                        self._places[name] = _Cursor(stream, len(self._places))
         except AwsError as error:
             if error.code != "ResourceNotFoundException":  # the account's first job has no log group yet
                 raise
@@ -143,26 +143,26 @@ class JobLogs:
         )
         self._look_bound = settled if soon else _FOREVER
 
-    def _to_read(self) -> list[_Place]:
-        """The streams, those that lag first; while some lag, few of the others, so that they catch up."""
+    def _to_read(self) -> list[_Cursor]:
+        """Return the streams to read, lagging ones first; while some lag, few of the others, so that they catch up."""
         behind = sorted(
             (place for place in self._places.values() if not place.stream.at_end), key=lambda one: one.bound
         )
         others = sorted((place for place in self._places.values() if place.stream.at_end), key=lambda one: one.asked)
         if not self._settling:
-            others = []  # what has been read to its end is done with
+            others = []  # streams read to their end are finished
         elif self.behind:
             others = others[:_OTHERS]
         return behind[: 1 if self.held >= _HELD_LINES else None] + others
 
-    def _read(self, place: _Place) -> None:
+    def _read(self, place: _Cursor) -> None:
         stream, now = place.stream, time.monotonic()
         pause = _REWIND_SECONDS * max(1.0, len(self._places) / 10)
         if stream.at_end and stream.newest > place.rewound_at and now - place.rewound > pause:
             place.rewound, place.rewound_at = now, stream.newest
             stream.rewind()
         self._wait()
-        self._settle()  # before the question: its answer is no younger
+        self._settle()  # before the call: its answer is not older
         settled, lines = self._settled, stream.read()
         place.asked = time.monotonic()
         self._pace = min(self._pace * 2, _SLOWEST_PACE) if stream.retried else max(self._pace * 0.9, _QUICKEST_PACE)
@@ -191,9 +191,13 @@ class JobLogs:
 def lines_so_far(
     account: Account, job: str, selection: Selection, *, on_trouble: Callable[[AwsError], None]
 ) -> Iterator[Line]:
-    """What a job has said, oldest line first, without waiting for more; with a job that runs, select `until`.
+    """Yield the lines that a job has written so far, oldest first. Raises AwsError.
 
-    Raises AwsError.
+    Args:
+        account: The job's account.
+        job: Its name.
+        selection: Which lines; for a running job it should have `until`, or this may never end.
+        on_trouble: Called with each temporary error, after which the call is repeated.
     """
     logs = JobLogs(account, job, selection, settling=0.0)
     while True:
@@ -209,9 +213,9 @@ def lines_so_far(
 
 
 def last_lines(account: Account, job: str, count: int = 100) -> tuple[str, ...]:
-    """The last `count` lines of a job that has ended, oldest first; empty where they cannot be read.
+    """Return the last `count` lines of a job that has ended, oldest first; empty if they cannot be read.
 
-    Of many hosts, only some are asked: it serves to explain a failure, not to show the log.
+    They explain a failure and are not the whole log: only some of many hosts are read.
     """
     lines: list[Line] = []
     try:

@@ -1,4 +1,4 @@
-"""Draws a job's metrics into a PNG or SVG file: one small panel each, over the training's step where it tells it."""
+"""A plot of a job's metrics in a PNG or SVG file: one panel per metric, over the training's step if that is known."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ ENDINGS = (".png", ".svg")
 
 
 def check(file: Path) -> None:
-    """Whether `file` can be drawn here: asked before hours are spent following. Raises RefusedError."""
+    """Raise RefusedError if `file` cannot be drawn: before a job is followed for hours."""
     if file.suffix.lower() not in ENDINGS:
-        raise RefusedError(f"--plot {file}: only {' and '.join(ENDINGS)} files are drawn; give it such an ending")
+        raise RefusedError(f"--plot {file}: expected a file name that ends in {' or '.join(ENDINGS)}")
     if not file.absolute().parent.is_dir():
-        raise RefusedError(f"--plot {file}: there is no folder {file.absolute().parent}; make it first")
+        raise RefusedError(f"--plot {file}: there is no folder {file.absolute().parent}; create it first")
     _figure_class()
 
 
 def plot(series: Mapping[str, Series], title: str, file: Path) -> bool:
-    """Draw; False where there is nothing to draw. Raises RefusedError where the file cannot be written."""
+    """Draw `series` into `file`; return False if there are none. Raises RefusedError if the file cannot be written."""
     if not series:
         return False
     columns = min(len(series), 1 if len(series) == 1 else 2)
@@ -56,7 +56,7 @@ def _draw(axes: Any, name: str, points: Series, begun: int) -> None:
 
 def _figure_class() -> Any:
     try:
-        from matplotlib.figure import Figure  # not pyplot, which would look for a display
+        from matplotlib.figure import Figure  # pyplot would look for a display
     except ImportError as error:
         raise RefusedError(
             f"--plot needs matplotlib ({error}); install it: pip install 'sagemaker-launch[plot]'"

@@ -1,14 +1,12 @@
-"""One host's log stream, read so that each line is given once.
+"""One host's log stream, of which each line is returned once.
 
-GetLogEvents is asked rather than FilterLogEvents: it may be asked several times as often, it is what
-AmazonSageMakerFullAccess allows, and its forward token marks a place in the stream where a time cannot (many lines share a
-millisecond: tools that go on from the newest time lose or repeat lines there). Three things about the token:
+GetLogEvents has a higher quota than FilterLogEvents, AmazonSageMakerFullAccess allows it, and its forward token marks a
+position, which a time cannot, since many lines share a millisecond. About the token:
 
-* a page may be empty though more follows: only the token that was sent coming back marks the end;
-* it expires after 24 hours, and a host may be silent for longer;
-* it is made of a time, so a line that becomes visible late, with an earlier time than the token's, is passed over.
-
-So a stream can be *rewound*: read again from a while before its newest line, with the lines already given counted off.
+* A page may be empty although more follows: the end is where AWS returns the token that was sent.
+* It expires after 24 hours, and a host may be silent for longer.
+* It skips lines that become visible late, with times before the token's. So a stream can be rewound: it is read again
+  from some time before its newest line, without the lines that were returned already.
 """
 
 from __future__ import annotations
@@ -22,16 +20,16 @@ from launcher.aws.account import Account, AwsError
 GROUP = "/aws/sagemaker/TrainingJobs"
 _NO_TOKEN = "InvalidParameterException"
 _NOT_THERE = "ResourceNotFoundException"
-_REMEMBERED_MILLISECONDS = 60_000  # how late behind its neighbours a line may become visible and still be found
-REMEMBERED_LINES = 20_000  # of a stream, at most, for memory's sake
+_REMEMBERED_MILLISECONDS = 60_000  # how much later than its neighbours a line may become visible and still be found
+REMEMBERED_LINES = 20_000  # per stream, to bound memory
 _HOST = re.compile(r"^(?P<host>.+?)(-\d{6,})?$")  # SageMaker's stream is <job>/algo-1-<epoch seconds>
 
 
 class Selection(NamedTuple):
-    """Which of a job's lines are wanted."""
+    """Which of a job's lines are shown."""
 
     since: int | None = None  # milliseconds since 1970, inclusive
-    until: int | None = None  # exclusive; without it, a stream that is being written need not have an end
+    until: int | None = None  # exclusive; without it, reading a running job's stream may never end
     host: str | None = None  # `algo-2`
 
 
@@ -44,13 +42,13 @@ class Line(NamedTuple):
 
 
 def host_of(stream_name: str) -> str:
-    """`algo-1` of `job/algo-1-1690000000`."""
+    """Return `algo-1` for `job/algo-1-1690000000`."""
     found = _HOST.match(stream_name.rpartition("/")[2])
     return found["host"] if found else stream_name
 
 
 class Stream:
-    """A place in one stream, which moves on with each `read`."""
+    """A position in one stream, which each `read` advances."""
 
     def __init__(
         self, account: Account, name: str, selection: Selection, *, remembered: int = REMEMBERED_LINES
@@ -63,15 +61,15 @@ class Stream:
         self._account, self._name, self._since = account, name, since
         self._until: dict[str, Any] = {"endTime": selection.until} if selection.until else {}
         self._token: str | None = None
-        self._seen: Counter[int] = Counter()  # the lines that were given, from `_horizon` on
-        self._order: deque[tuple[int, int]] = deque()  # their (time, key), to forget them by
+        self._seen: Counter[int] = Counter()  # the returned lines, from `_horizon` on
+        self._order: deque[tuple[int, int]] = deque()  # their (time, key), by which they are forgotten
         self._remembered = remembered
-        self._oldest = 0  # what is older need not be remembered
-        self._horizon = self._since  # what is remembered whole begins here
-        self._again: Counter[int] | None = None  # while rewound: the lines met a second time
+        self._oldest = 0  # older lines need not be remembered
+        self._horizon = self._since  # from here on, all lines are remembered
+        self._again: Counter[int] | None = None  # while rewound: the lines read a second time
 
     def read(self) -> list[Line]:
-        """The next page's new lines. Sets `at_end`; raises AwsError."""
+        """Return the next page's new lines, and set `at_end`. Raises AwsError."""
         asked: dict[str, Any] = {"nextToken": self._token} if self._token else {"startTime": self._start}
         asked |= self._until
         try:
@@ -91,13 +89,13 @@ class Stream:
         self.at_end = token == self._token and not page["events"]
         self._token = token
         lines = [line for event in page["events"] if (line := self._new(event))]
-        if self.at_end and self._again is not None:  # all is known again until a while before here
+        if self.at_end and self._again is not None:  # everything up to shortly before here is known again
             self._again, self._oldest = None, self.newest - _REMEMBERED_MILLISECONDS
         self._forget()
         return lines
 
     def rewind(self) -> None:
-        """Go back a while, for lines that have become visible behind this place; those given stay given."""
+        """Go back to find lines that became visible late; those returned before are not returned again."""
         self._token, self._again, self.at_end = None, Counter(), False
 
     @property
@@ -105,7 +103,7 @@ class Stream:
         return self._since if self._again is None else self._horizon
 
     def _new(self, event: dict[str, Any]) -> Line | None:
-        """The line, unless it is one that was given. Equal lines of the same millisecond are told apart by counting."""
+        """Return the line, or None if it was returned before; equal lines of one millisecond are counted."""
         timestamp, message = event["timestamp"], event["message"]
         key = hash((timestamp, message))
         if self._again is not None:
@@ -118,7 +116,7 @@ class Stream:
         return Line(timestamp, self.host, message)
 
     def _forget(self) -> None:
-        """Drop what no rewinding will reach; while one goes on, all of it may still be met."""
+        """Forget lines that no rewinding reaches; while rewound, all of them may still be read again."""
         if self._again is not None:
             return
         while self._order and (self._order[0][0] < self._oldest or len(self._order) > self._remembered):

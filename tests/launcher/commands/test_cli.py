@@ -1,4 +1,4 @@
-"""The command as a person types it: words, exit codes, what goes to stdout and what to stderr."""
+"""The command as a user runs it: arguments, exit codes, stdout and stderr."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def launch(folder: Path, *args: str, stdin: str = "") -> subprocess.CompletedPro
     return subprocess.run(command, cwd=folder, input=stdin, capture_output=True, text=True, check=False, timeout=100)
 
 
-def test_nothing_is_asked_helpfully(folder: Path) -> None:
+def test_missing_or_unknown_command_prints_help(folder: Path) -> None:
     done = launch(folder)
     assert "launch job.yaml --dry-run" in done.stdout + done.stderr
     done = launch(folder, "lanch")
@@ -40,7 +40,7 @@ def test_nothing_is_asked_helpfully(folder: Path) -> None:
     assert "neither a command nor a spec" in done.stderr
 
 
-def test_a_wrong_spec_ends_with_2_and_quotes_the_line(folder: Path) -> None:
+def test_wrong_spec_ends_with_2_and_quotes_line(folder: Path) -> None:
     done = launch(folder, "wrong.yaml", "--dry-run")
     assert (done.returncode, done.stdout) == (2, "")
     lines = done.stderr.splitlines()
@@ -50,7 +50,7 @@ def test_a_wrong_spec_ends_with_2_and_quotes_the_line(folder: Path) -> None:
     assert "\x1b" not in done.stderr
 
 
-def test_problems_for_machines(folder: Path) -> None:
+def test_problems_with_json_have_line_path_and_code(folder: Path) -> None:
     done = launch(folder, "wrong.yaml", "--dry-run", "--json")
     problems = json.loads(done.stdout)["problems"]
     assert [(each["line"], each["path"], each["code"]) for each in problems] == [
@@ -59,7 +59,7 @@ def test_problems_for_machines(folder: Path) -> None:
     ]
 
 
-def test_every_error_is_json_for_machines(folder: Path) -> None:
+def test_every_error_with_json_is_json(folder: Path) -> None:
     for arguments, code in (
         (["list", "--nope"], 2),
         (["logs"], 2),
@@ -73,7 +73,7 @@ def test_every_error_is_json_for_machines(folder: Path) -> None:
     assert launch(folder, "logs", "", "--json").stdout.count("\n") == 1  # an object on each line
 
 
-def test_a_spec_from_stdin(folder: Path) -> None:
+def test_spec_is_read_from_stdin(folder: Path) -> None:
     done = launch(folder, "-", "--dry-run", "--name", "one", stdin=BASE)
     assert done.returncode == 0
     assert done.stdout.startswith("TrainingJobName: one\n")
@@ -92,7 +92,7 @@ def test_warnings_go_to_stderr_and_stop_only_when_strict(folder: Path) -> None:
     assert launch(folder, "warned.yaml", "--dry-run", "--strict").returncode == 0
 
 
-def test_what_cannot_be_ignored_says_so(folder: Path) -> None:
+def test_code_that_cannot_be_ignored_is_an_error(folder: Path) -> None:
     done = launch(folder, "wrong.yaml", "--dry-run", "--ignore", "wrong-type")
     assert done.returncode == 2
     newer = laid_over_base("resource_config: {instance_type: ml.new1.large, instance_count: 1, volume_size_in_gb: 1}")
@@ -115,7 +115,7 @@ def test_what_cannot_be_ignored_says_so(folder: Path) -> None:
         (["--local", "--data", "nowhere"], "Invalid value for '--data': Directory 'nowhere' does not exist."),
     ],
 )
-def test_options_that_do_not_go_together_are_one_error(folder: Path, args: list[str], message: str) -> None:
+def test_contradicting_options_are_one_error(folder: Path, args: list[str], message: str) -> None:
     done = launch(folder, "job.yaml", *args)
     assert done.returncode == 2
     assert done.stderr == f"error: {message}\n`launch run --help` lists the arguments and options\n"
@@ -127,7 +127,7 @@ def test_errors_and_warnings_begin_with_their_severity(folder: Path) -> None:
     assert [line.partition(" ")[0] for line in lines if "wrong.yaml" in line] == ["error:", "warning:"]
 
 
-def test_a_missing_file_is_one_line(folder: Path) -> None:
+def test_missing_file_is_one_line(folder: Path) -> None:
     done = launch(folder, "nowhere.yaml", "--dry-run")
     assert done.returncode == 2
     assert done.stderr == "error: nowhere.yaml: cannot be read: No such file or directory; check the path\n"
@@ -161,7 +161,7 @@ def test_option_of_a_spec_without_one_states_what_a_spec_is(folder: Path, args: 
     done = launch(folder, *args)
     assert done.returncode == 2
     assert done.stderr == (
-        f"error: {args[0]} needs a spec (*.yaml, *.yml, *.json, or - for stdin), which says what to run: write launch job.yaml"
+        f"error: {args[0]} needs a spec (*.yaml, *.yml, *.json, or - for stdin): write launch job.yaml"
         f" {args[0]}; `launch --example s3-file` prints a spec to start from\n`launch --help` lists the arguments and options\n"
     )
     assert "No such option" in launch(folder, "--dry-rnu").stderr
@@ -174,7 +174,7 @@ def test_every_code_can_be_explained(code: str) -> None:
     assert story.startswith(f"{code} (")
 
 
-def test_explain_schema_and_example(folder: Path) -> None:
+def test_explain_schema_and_example_print_and_suggest(folder: Path) -> None:
     assert "wrong:" in launch(folder, "--explain", "channel-gzip-needs-pipe").stdout
     done = launch(folder, "--explain", "channel-gzip-need-pipe")
     assert done.returncode == 2
@@ -219,8 +219,8 @@ def test_python_m_launcher_is_launch(folder: Path) -> None:
     )
 
 
-def test_exit_leaves_imported_modules_to_no_garbage_collection(folder: Path) -> None:
-    """To search them for cycles once more would take as long as a tenth of a dry run."""
+def test_exit_spares_garbage_collection_of_imported_modules(folder: Path) -> None:
+    """Searching them for cycles once more would take a tenth of a dry run."""
     program = (
         "import atexit, gc; atexit.register(lambda: print('left:', len(gc.get_objects())))\n"
         "from launcher.__main__ import main; main()"
@@ -230,7 +230,7 @@ def test_exit_leaves_imported_modules_to_no_garbage_collection(folder: Path) -> 
     assert int(done.stdout.rpartition("left: ")[2]) < 1000
 
 
-def test_a_closed_pipe_is_no_error(folder: Path) -> None:
+def test_closed_pipe_prints_no_error(folder: Path) -> None:
     command = f"{sys.executable} -m launcher.cli --schema | head -1"
     done = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True, check=False)
     assert done.stdout == "{\n"

@@ -1,4 +1,4 @@
-"""What a shell offers after Tab, asked as click's scripts for bash, zsh and fish ask."""
+"""Shell completion, requested as click's scripts for bash, zsh and fish do."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def offered(line: str, shell: str = "bash") -> list[str]:
-    """What the program answers the shell for `launch LINE`: `type,value` for bash."""
+    """Return the completions of `launch LINE`, as `type,value` for bash."""
     words = ["launch", *shlex.split(line), *([""] if line.endswith(" ") or not line else [])]
     typed = words[-1] if shell == "fish" else str(len(words) - 1)
     about = {"_LAUNCH_COMPLETE": f"{shell}_complete", "COMP_WORDS": " ".join(words), "COMP_CWORD": typed}
@@ -56,7 +56,7 @@ def test_launch_offers_commands_and_specs() -> None:
         ("job.yaml --dry", ["plain,--dry-run"]),
     ],
 )
-def test_what_is_offered_after(line: str, answer: list[str]) -> None:
+def test_completion_offers_values_of_option(line: str, answer: list[str]) -> None:
     assert offered(line) == answer
 
 
@@ -64,12 +64,12 @@ def test_every_example_is_offered() -> None:
     assert offered("--example ") == [f"plain,{name}" for name in channel_specs.names()]
 
 
-def test_zsh_and_fish_are_answered_too() -> None:
+def test_zsh_and_fish_get_completions() -> None:
     assert offered("j", "zsh")[:2] == ["plain", "job.yaml"]
     assert offered("j", "fish") == ["plain,job.yaml"]
 
 
-def test_jobs_are_offered_where_a_name_belongs(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_names_are_offered_for_arguments_of_commands(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("launcher.commands.completion.MAX_SECONDS", 60.0)  # the machine may be slow
     for name in ("one", "other", "two"):
         aws.client("sagemaker").create_training_job(**launcher.plan("job.yaml", name=name).request)
@@ -92,7 +92,7 @@ def test_nothing_is_offered_if_aws_refuses_or_hangs(aws: StandIn) -> None:
 
 
 def test_bash_completes_a_spec(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The function of the script that the README has people source, called as bash calls it."""
+    """Calls the function of the script in the README as bash does."""
     script = """
         eval "$(_LAUNCH_COMPLETE=bash_source launch)"
         COMP_WORDS=(launch jo) COMP_CWORD=1

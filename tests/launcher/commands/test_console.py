@@ -1,4 +1,4 @@
-"""What reaches a terminal: the job's colours and ours, where they are wanted, and nothing else."""
+"""Output on a terminal: the job's colours and ours unless they are off, and no other controls."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tempfile
 
 import pytest
 
-from launcher.console import Console, last_state, rich_console, without_orders
+from launcher.console import Console, last_state, rich_console, without_controls
 
 
 class Terminal(io.StringIO):
@@ -35,18 +35,18 @@ def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> tuple[Console, Terminal]:
 
 
 def screen(text: str) -> list[str]:
-    """The lines that a terminal shows after a text; a wiped line is written again from its beginning."""
+    """Return the lines that a terminal shows after a text; a cleared line is written again from its start."""
     return [line.rpartition("\r\x1b[K")[2] for line in text.split("\n")]
 
 
-def test_a_hosts_lines_are_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_of_host_are_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
     console, terminal = on_a_terminal(monkeypatch)
     console.log("algo-1 |", [f"line {number}" for number in range(1000)], "cyan")
     assert terminal.writes == 1
     assert terminal.getvalue().count("\n") == 1000
 
 
-def test_a_progress_bar_is_one_updating_line_below_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_bar_is_one_updating_line_below_others(monkeypatch: pytest.MonkeyPatch) -> None:
     console, terminal = on_a_terminal(monkeypatch)
     console.log("algo-1 |", ["start"], "cyan", state="10%")
     console.log("algo-1 |", [], "cyan", state="20% " + "#" * 50)
@@ -69,13 +69,13 @@ def test_a_progress_bar_is_one_updating_line_below_all_others(monkeypatch: pytes
         (b"", b""),
     ],
 )
-def test_last_state_is_the_last_that_is_not_blank(line: bytes, state: bytes) -> None:
+def test_last_state_is_last_part_that_is_not_blank(line: bytes, state: bytes) -> None:
     assert last_state(line) == state
 
 
-def test_a_jobs_lines_give_a_terminal_no_orders() -> None:
+def test_terminal_controls_are_removed_from_lines() -> None:
     said = "\x1b[2J\x1b[31mred\x1b[0m\x1b]0;title\x07 \x1b[1;1Hup\x9b2J\tat\x08 10%\r 20%\x1bc\x00 Straße\x1b"
-    assert without_orders(said) == "\x1b[31mred\x1b[0m up\tat 10%  20% Straße"
+    assert without_controls(said) == "\x1b[31mred\x1b[0m up\tat 10%  20% Straße"
 
 
 def test_no_colour_is_no_style_at_all(monkeypatch: pytest.MonkeyPatch) -> None:

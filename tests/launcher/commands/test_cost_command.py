@@ -1,4 +1,4 @@
-"""`launch cost`: what a person sees, `--json`, and `--online` against the stand-in for AWS."""
+"""`launch cost`: its text, `--json`, and `--online` against the stand-in for AWS."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_the_command_says_that_it_estimates(tmp_path: Path, nowhere: None) -> None:
+def test_cost_prints_an_estimate_with_sources(tmp_path: Path, nowhere: None) -> None:
     resources = "resource_config: {instance_type: ml.m5.xlarge, instance_count: 2, volume_size_in_gb: 30}"
     spec = laid_over_base(f"{resources}\nstopping_condition: {{max_runtime_in_seconds: 3600}}\n{IN_US_EAST_1}")
     done = launch_cost(tmp_path, spec)
@@ -39,7 +39,7 @@ def test_the_command_says_that_it_estimates(tmp_path: Path, nowhere: None) -> No
     assert "https://pricing.us-east-1.amazonaws.com/" in done.stdout
 
 
-def test_the_command_takes_set_and_json(tmp_path: Path, nowhere: None) -> None:
+def test_cost_accepts_set_and_json(tmp_path: Path, nowhere: None) -> None:
     done = launch_cost(tmp_path, laid_over_base(IN_US_EAST_1), "--json", "--set", "resource_config.instance_count=3")
     assert done.exit_code == 0, done.output
     data = json.loads(done.stdout)
@@ -51,14 +51,14 @@ def test_the_command_takes_set_and_json(tmp_path: Path, nowhere: None) -> None:
     assert data["usd_per_hour"]["most"] == pytest.approx(3 * row["price"]["usd"])
 
 
-def test_the_command_refuses_where_nothing_is_paid_by_the_hour(tmp_path: Path, nowhere: None) -> None:
+def test_cost_refuses_job_not_billed_by_the_hour(tmp_path: Path, nowhere: None) -> None:
     plan = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/mine"
     done = launch_cost(tmp_path, BASE, "--set", f"resource_config.training_plan_arn={plan}")
     assert isinstance(done.exception, RefusedError)
     assert "paid for in advance" in str(done.exception)
 
 
-def test_online_asks_for_todays_price_and_shows_the_difference(tmp_path: Path, aws: aws_stand_in.StandIn) -> None:
+def test_online_shows_todays_price_and_difference(tmp_path: Path, aws: aws_stand_in.StandIn) -> None:
     aws.price("ml.m5.xlarge", 0.253, region="eu-west-1")
     aws.price("ml.m5.xlarge", 9.99, region="eu-west-1", component="Hosting")
     aws.price("ml.m5.xlarge", 8.88, region="us-east-1")
@@ -74,7 +74,7 @@ def test_online_asks_for_todays_price_and_shows_the_difference(tmp_path: Path, a
     assert aws.writing_calls() == []
 
 
-def test_online_says_what_aws_does_not_sell(tmp_path: Path, aws: aws_stand_in.StandIn) -> None:
+def test_online_reports_types_without_price(tmp_path: Path, aws: aws_stand_in.StandIn) -> None:
     spec, options = laid_over_base(IN_US_EAST_1), ("--set", "resource_config.instance_type=ml.m5.xlarge")
     done = launch_cost(tmp_path, spec, *options, "--online", "--json")
     assert done.exit_code == 0, done.output

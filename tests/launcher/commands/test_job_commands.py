@@ -1,4 +1,4 @@
-"""status, list, stop, rerun and diff: what is done with jobs that exist."""
+"""The commands on existing jobs: status, list, stop, rerun and diff."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NAME = "digits-20261121-101112-ab12"
 
 @pytest.fixture
 def request_of(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """A job of the spec exists."""
+    """Create a job from the spec, and return its request."""
     (tmp_path / "src").mkdir()
     (tmp_path / "src/train.py").write_text("print('trained')\n")
     (tmp_path / "job.yaml").write_text(SPEC)
@@ -57,7 +57,7 @@ def data(*arguments: str) -> Any:
     return json.loads(launch(*arguments, "--json").stdout)
 
 
-def test_status_of_a_running_and_of_a_failed_job(aws: StandIn, request_of: dict[str, Any]) -> None:
+def test_status_shows_running_and_failed_job(aws: StandIn, request_of: dict[str, Any]) -> None:
     aws.job(NAME, "Training")
     assert (data("status", NAME)["TrainingJobStatus"], data("status", NAME)["SecondaryStatus"]) == (
         "InProgress",
@@ -71,13 +71,13 @@ def test_status_of_a_running_and_of_a_failed_job(aws: StandIn, request_of: dict[
     assert aws.writing_calls() == []
 
 
-def test_a_job_that_is_not_there_gets_the_nearest_name(request_of: dict[str, Any]) -> None:
+def test_missing_job_gets_nearest_name(request_of: dict[str, Any]) -> None:
     for command in (["status"], ["stop"], ["rerun"], ["diff", "job.yaml"], ["logs"]):
         with pytest.raises(LaunchError, match=f"there is no training job .*did you mean {NAME}"):
             launch(*command, "digits-20261121-101112-ab13")
 
 
-def test_list(aws: StandIn, request_of: dict[str, Any]) -> None:
+def test_list_filters_by_status_name_and_age(aws: StandIn, request_of: dict[str, Any]) -> None:
     aws.client("sagemaker").create_training_job(**{**request_of, "TrainingJobName": "cats"})
     aws.job("cats", "Failed")
     assert [job["TrainingJobName"] for job in data("list")] == ["cats", NAME]
@@ -90,7 +90,7 @@ def test_list(aws: StandIn, request_of: dict[str, Any]) -> None:
     assert NAME in launch("list").stdout.replace("\n", "")
 
 
-def test_a_list_in_a_pipe_has_a_line_for_each_job(aws: StandIn, request_of: dict[str, Any]) -> None:
+def test_list_in_a_pipe_has_a_line_per_job(aws: StandIn, request_of: dict[str, Any]) -> None:
     long = "a" * 63
     aws.client("sagemaker").create_training_job(**{**request_of, "TrainingJobName": long})
     lines = CliRunner(env={"COLUMNS": "30"}).invoke(cli, ["list"]).stdout.splitlines()
@@ -101,7 +101,7 @@ def test_a_list_in_a_pipe_has_a_line_for_each_job(aws: StandIn, request_of: dict
 @pytest.mark.parametrize(
     ("columns", "titles"), [("80", ["name", "status", "created", "took"]), ("45", ["name", "status"]), ("20", ["name"])]
 )
-def test_a_list_on_a_narrow_terminal_keeps_the_names(
+def test_list_on_a_narrow_terminal_keeps_names(
     request_of: dict[str, Any], columns: str, titles: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
@@ -113,26 +113,26 @@ def test_a_list_on_a_narrow_terminal_keeps_the_names(
     assert lines[1].split()[0] == NAME
 
 
-def test_what_is_no_name_is_not_asked_for(aws: StandIn, request_of: dict[str, Any]) -> None:
+def test_invalid_name_is_refused_without_asking_aws(aws: StandIn, request_of: dict[str, Any]) -> None:
     for name in ("", "a b", "-a", "a" * 64):
-        with pytest.raises(LaunchError, match="is no training job's name"):
+        with pytest.raises(LaunchError, match="is not a training job's name"):
             launch("status", "--", name)
     assert aws.calls() == []
 
 
-def test_all_that_is_said_of_a_job_is_said_in_json_too(aws: StandIn, request_of: dict[str, Any]) -> None:
+def test_status_with_json_has_everything_it_prints(aws: StandIn, request_of: dict[str, Any]) -> None:
     aws.job(NAME, "Training")
     aws.job(NAME, "Failed", reason="CapacityError: Unable to provision requested ML compute capacity.", billable=3600)
     aws.job(NAME, metrics={"loss": 0.25})
-    told = data("status", NAME)
-    assert told["LikelyCause"]["Code"] == "capacity"
-    assert told["LikelyCause"]["Cause"] in launch("status", NAME).stderr
-    assert told["LikelyCause"]["Remedy"] in launch("status", NAME).stderr
-    assert told["EstimatedCost"]["usd"] > 0.1
-    assert [(each["MetricName"], each["Value"]) for each in told["FinalMetricDataList"]] == [("loss", 0.25)]
+    shown = data("status", NAME)
+    assert shown["LikelyCause"]["Code"] == "capacity"
+    assert shown["LikelyCause"]["Cause"] in launch("status", NAME).stderr
+    assert shown["LikelyCause"]["Remedy"] in launch("status", NAME).stderr
+    assert shown["EstimatedCost"]["usd"] > 0.1
+    assert [(each["MetricName"], each["Value"]) for each in shown["FinalMetricDataList"]] == [("loss", 0.25)]
 
 
-def test_who_may_not_ask_for_tags_goes_on_without(aws: StandIn, request_of: dict[str, Any]) -> None:
+def test_denied_tags_are_left_out_with_a_warning(aws: StandIn, request_of: dict[str, Any]) -> None:
     aws.deny("sagemaker:ListTags")
     done = launch("rerun", NAME, "--dry-run", "--json")
     assert "Tags" not in json.loads(done.stdout)
@@ -149,7 +149,7 @@ def test_taken_name_of_a_rerun_is_reported_at_the_option(aws: StandIn, request_o
     assert "base_name" not in str(caught.value)
 
 
-def test_a_list_of_hundreds_comes_in_pages(aws: StandIn, request_of: dict[str, Any]) -> None:
+def test_list_reads_all_pages(aws: StandIn, request_of: dict[str, Any]) -> None:
     client = aws.client("sagemaker")
     for number in range(120):
         client.create_training_job(**{**request_of, "TrainingJobName": f"many-{number}"})
@@ -157,7 +157,7 @@ def test_a_list_of_hundreds_comes_in_pages(aws: StandIn, request_of: dict[str, A
     assert len(data("list", "many", "--limit", "110")) == 110
 
 
-def test_stop(aws: StandIn, request_of: dict[str, Any]) -> None:
+def test_stop_stops_running_job_once(aws: StandIn, request_of: dict[str, Any]) -> None:
     aws.job(NAME, "Training")
     assert data("stop", NAME)["TrainingJobStatus"] == "Stopping"
     assert aws.writing_calls() == ["sagemaker:StopTrainingJob"]
@@ -168,7 +168,7 @@ def test_stop(aws: StandIn, request_of: dict[str, Any]) -> None:
     assert aws.writing_calls() == ["sagemaker:StopTrainingJob"]
 
 
-def test_a_job_that_ends_while_it_is_stopped_is_as_good_as_stopped(aws: StandIn, request_of: dict[str, Any]) -> None:
+def test_stop_of_job_that_ends_meanwhile_succeeds(aws: StandIn, request_of: dict[str, Any]) -> None:
     aws.refuse("sagemaker:StopTrainingJob", "ValidationException", "The request was rejected: Completed.")
     with pytest.raises(LaunchError, match="rejected"):
         launch("stop", NAME)
@@ -177,7 +177,7 @@ def test_a_job_that_ends_while_it_is_stopped_is_as_good_as_stopped(aws: StandIn,
     assert "already Completed" in launch("stop", NAME).stderr
 
 
-def test_rerun_sends_the_same_under_a_new_name(aws: StandIn, request_of: dict[str, Any]) -> None:
+def test_rerun_sends_same_request_under_new_name(aws: StandIn, request_of: dict[str, Any]) -> None:
     again = json.loads(launch("rerun", NAME, "--dry-run", "--json", "--show-secrets").stdout)
     assert again["TrainingJobName"].startswith("digits-")
     assert again["TrainingJobName"] != NAME
@@ -192,14 +192,16 @@ def test_rerun_sends_the_same_under_a_new_name(aws: StandIn, request_of: dict[st
     assert aws.writing_calls() == ["sagemaker:CreateTrainingJob"]
 
 
-def test_what_is_wrong_with_a_change_is_told_at_the_change(request_of: dict[str, Any]) -> None:
+def test_wrong_change_is_reported_at_the_option(request_of: dict[str, Any]) -> None:
     with pytest.raises(
         SpecError, match=r"--set resource_config\.instance_type: resource_config.*did you mean ml\.m5\.large"
     ):
         launch("rerun", NAME, "--dry-run", "--set", "resource_config.instance_type=ml.m5.larg")
 
 
-def test_diff(aws: StandIn, request_of: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_diff_shows_changed_members_and_no_secrets(
+    aws: StandIn, request_of: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert data("diff", "job.yaml", NAME) == []
     assert "no differences between" in launch("diff", "job.yaml", NAME).stderr
     changed = ("--set", "hyperparameters.epochs=7", "--set", "channels.more=null", "--set", "tags.team=sound")

@@ -1,4 +1,4 @@
-"""`max_cost`: no job is created that may cost more than a person has agreed to."""
+"""`max_cost`: no job is created that may cost more than the user has agreed to."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ UNKNOWN = ("--set", "resource_config.instance_type=ml.new1.large", "--ignore", "
 
 @pytest.fixture(autouse=True)
 def folder(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the spec of a job that may cost $680,558.60, and no setting of the user's."""
+    """Create a folder with the spec of a job that may cost $680,558.60, without a user's setting."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
@@ -61,7 +61,10 @@ def setting(text: str) -> Path:
 
 
 def launch(*arguments: str, answer: str | None = None, before: str = "") -> tuple[int, str]:
-    """The exit code and what was printed; with an answer, on a terminal whose user types it once asked, and `before` at once."""
+    """Return the exit code and output of `launch`.
+
+    With an answer it runs on a terminal, where the answer is typed after the question, and `before` at the start.
+    """
     command = [sys.executable, "-m", "launcher.cli", *arguments, "--no-follow"]
     if answer is None:
         done = subprocess.run(
@@ -93,7 +96,7 @@ def test_terminal_shows_plan_and_creates_nothing_after_no(aws: StandIn) -> None:
         "data      train: s3://my-bucket/train/ by FastFile; list: fs-0123456789abcdef0:/lists on EFS, ro;"
         " a: s3://my-bucket/a/ by File; b: s3://my-bucket/b/ by File; 1 more",
         "time      at most 28 d",
-        "cost      at most $680,558.60, an estimate: 16 x ml.p5.48xlarge for 28 d; `launch cost` tells more",
+        "cost      at most $680,558.60, an estimate: 16 x ml.p5.48xlarge for 28 d; `launch cost` shows more",
         "this needs your agreement: it can cost at most $680,558.60, more than max_cost $100.00 (the default)",
     ]
     assert aws.requests() == []
@@ -110,7 +113,7 @@ def test_ctrl_c_at_the_question_creates_nothing(aws: StandIn) -> None:
     assert aws.requests() == []
 
 
-def test_yes_is_asked_for_or_given(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_yes_answers_the_question(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     assert launch("job.yaml", "--no-check", "--name", "one", answer="y\n")[0] == 0
     monkeypatch.setenv(VARIABLE, "5")
     code, shown = launch("job.yaml", "--no-check", "--name", "two", "--yes")
@@ -248,7 +251,7 @@ def test_price_of_another_region_counts_twice() -> None:
             "more than",
         ),
         ({"InstanceType": "ml.p5.48xlarge", "TrainingPlanArn": "arn:aws:sagemaker:::training-plan/p"}, {}, None),
-        ({}, {"ServerlessJobConfig": {}}, "unknown: a serverless job is paid for by the tokens"),
+        ({}, {"ServerlessJobConfig": {}}, "unknown: a serverless job is billed by the tokens"),
         ({}, {}, "unknown: the request names no instance type"),
     ],
 )

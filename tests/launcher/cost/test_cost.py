@@ -1,4 +1,4 @@
-"""What a job costs, before it and after: arithmetic against values computed by hand."""
+"""The cost of a job before and after it ran, compared with values computed by hand."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def both(usd: str) -> tuple[Decimal, Decimal]:
 # The arithmetic
 
 
-def test_instances_times_hours() -> None:
+def test_estimate_is_instances_times_hours() -> None:
     found = estimate(request(one(count=3)), "us-east-1", made_up)
     assert found is not None
     assert found.per_hour == both("3.60")
@@ -49,14 +49,14 @@ def test_instances_times_hours() -> None:
     assert [round(usd, 9) for usd in found.maximum] == [Decimal("7.235")] * 2
 
 
-def test_without_a_limit_a_day_is_the_limit() -> None:
+def test_missing_time_limit_counts_as_one_day() -> None:
     found = estimate(request(one(gigabytes=0), seconds=None), "us-east-1", made_up)
     assert found is not None
     assert found.maximum == both("28.80")
     assert any("at most $28.80, for 1 d, AWS's default" in line for line in as_text(found, "digits"))
 
 
-def test_a_warm_pool_goes_on_costing() -> None:
+def test_warm_pool_costs_as_much_as_training() -> None:
     found = estimate(request(one("ml.m5.xlarge", 2, 72, KeepAlivePeriodInSeconds=1800)), "us-east-1", made_up)
     assert found is not None
     assert found.most_for_training == both("4.80")
@@ -66,14 +66,14 @@ def test_a_warm_pool_goes_on_costing() -> None:
     assert round(found.maximum[1], 9) == Decimal("6.07")
 
 
-def test_types_with_their_own_disks_pay_for_no_volume() -> None:
+def test_types_with_own_disks_have_no_volume_cost() -> None:
     found = estimate(request(one("ml.g5.xlarge", 1, 500)), "us-east-1", made_up)
     assert found is not None
     assert found.most_for_volumes == both("0")
     assert found.maximum == both("9.60")
 
 
-def test_groups_add_up() -> None:
+def test_instance_groups_are_added_up() -> None:
     groups = [
         {"InstanceGroupName": "gpu", "InstanceType": "ml.g5.xlarge", "InstanceCount": 2},
         {"InstanceGroupName": "cpu", "InstanceType": "ml.c5.xlarge", "InstanceCount": 5},
@@ -85,7 +85,7 @@ def test_groups_add_up() -> None:
     assert found.instance_types == ("ml.g5.xlarge", "ml.c5.xlarge")
 
 
-def test_preferences_are_a_range() -> None:
+def test_instance_preferences_give_a_range() -> None:
     preferences = [{"InstanceType": "ml.g5.xlarge"}, {"InstanceType": "ml.m5.xlarge", "InstanceCount": 6}]
     found = estimate(request({"InstanceCount": 2, "InstancePreferences": preferences}), "us-east-1", made_up)
     assert found is not None
@@ -96,7 +96,7 @@ def test_preferences_are_a_range() -> None:
     assert any(line.lstrip().startswith("or ") and "6 x ml.m5.xlarge" in line for line in lines)
 
 
-def test_spot_is_bounded_and_no_saving_is_made_up() -> None:
+def test_spot_estimate_is_the_on_demand_bound() -> None:
     plain = estimate(request(one()), "us-east-1", made_up)
     spot = estimate(request(one(), EnableManagedSpotTraining=True), "us-east-1", made_up)
     assert plain is not None
@@ -106,7 +106,7 @@ def test_spot_is_bounded_and_no_saving_is_made_up() -> None:
     assert not any("at most this" in line for line in as_text(plain, "digits"))
 
 
-def test_what_is_not_counted_is_named() -> None:
+def test_uncounted_costs_are_listed() -> None:
     own_rule = {"RuleConfigurationName": "mine", "RuleEvaluatorImage": "x", "InstanceType": "ml.t3.medium"}
     built_in = {"RuleConfigurationName": "theirs", "RuleEvaluatorImage": "x"}
     channel = {"ChannelName": "train", "DataSource": {"FileSystemDataSource": {"FileSystemId": "fs-1"}}}
@@ -130,7 +130,7 @@ def test_what_is_not_counted_is_named() -> None:
         ({"TrainingJobName": "digits-1"}, "no instance type"),
     ],
 )
-def test_what_is_not_paid_by_the_hour_has_no_estimate(wrong: dict[str, Any], why: str) -> None:
+def test_job_not_billed_by_the_hour_has_no_estimate(wrong: dict[str, Any], why: str) -> None:
     assert estimate(wrong, "us-east-1") is None
     assert why in (why_not(wrong) or "")
 
@@ -142,7 +142,7 @@ def described(resources: dict[str, Any], billed: int = 1800, **members: Any) -> 
     return {"TrainingJobName": "digits-1", "ResourceConfig": resources, "BillableTimeInSeconds": billed, **members}
 
 
-def test_billed_seconds_times_instances() -> None:
+def test_cost_of_ended_job_is_billed_seconds_times_instances() -> None:
     cost = estimate_of_job(described(one("ml.g5.xlarge", 4)), "us-east-1")
     assert cost is not None
     assert cost.usd == Decimal("2.816")  # half an hour of 4 x $1.408
@@ -150,7 +150,7 @@ def test_billed_seconds_times_instances() -> None:
     assert "2026-09-25" in cost.text
 
 
-def test_spot_is_already_in_the_billed_seconds() -> None:
+def test_spot_saving_is_in_billed_seconds() -> None:
     spot = described(one("ml.g5.xlarge"), EnableManagedSpotTraining=True, TrainingTimeInSeconds=9000)
     cost = estimate_of_job(spot, "us-east-1")
     assert cost is not None
@@ -158,7 +158,7 @@ def test_spot_is_already_in_the_billed_seconds() -> None:
     assert "spot saved 80% of on-demand" in cost.text
 
 
-def test_storage_and_warm_pool_of_an_ended_job() -> None:
+def test_cost_of_ended_job_includes_storage_and_warm_pool() -> None:
     job = described(one("ml.m5.xlarge", 2, 144), WarmPoolStatus={"ResourceRetainedBillableTimeInSeconds": 1800})
     cost = estimate_of_job(job, "us-east-1", made_up)
     assert cost is not None
@@ -168,7 +168,7 @@ def test_storage_and_warm_pool_of_an_ended_job() -> None:
     assert "$0.06 for 288 GB of storage" in cost.text
 
 
-def test_the_preference_that_was_taken_is_what_counts() -> None:
+def test_cost_of_ended_job_uses_chosen_preference() -> None:
     preferences = [{"InstanceType": "ml.g5.xlarge"}, {"InstanceType": "ml.m5.xlarge"}]
     taken = {"SelectedInstanceType": "ml.m5.xlarge", "SelectedInstanceCount": 2, "InstancePreferences": preferences}
     cost = estimate_of_job(described(taken), "us-east-1", made_up)
@@ -177,7 +177,7 @@ def test_the_preference_that_was_taken_is_what_counts() -> None:
     assert estimate_of_job(described({"InstancePreferences": preferences}), "us-east-1", made_up) is None
 
 
-def test_what_cannot_be_said_of_an_ended_job() -> None:
+def test_ended_job_without_billed_time_or_price_has_unknown_cost() -> None:
     unknown = estimate_of_job(described(one("ml.x99.huge")), "us-east-1")
     assert unknown is not None
     assert unknown.usd is None
@@ -187,7 +187,7 @@ def test_what_cannot_be_said_of_an_ended_job() -> None:
     assert estimate_of_job(described(one(TrainingPlanArn="arn:plan")), "us-east-1") is None
 
 
-def test_amounts_are_shown_as_people_write_them() -> None:
+def test_amounts_are_formatted_as_dollars() -> None:
     assert [dollars(Decimal(usd)) for usd in ("0", "0.004", "0.015", "1234.5")] == [
         "$0.00",
         "less than $0.01",

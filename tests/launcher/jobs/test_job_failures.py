@@ -1,4 +1,4 @@
-"""Each cause in the tables is found in the words that AWS, Linux, torch and Python really use; and none where there is none."""
+"""Causes of failures: each row of the tables matches real messages of AWS, Linux, torch and Python, and no others."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from launcher.jobs.failures.reasons import CAUSES, headline, likely_cause
 
 
 @pytest.mark.parametrize(("code", "reason", "named"), REASONS)
-def test_in_what_aws_says(code: str, reason: str, named: str) -> None:
+def test_aws_message_names_cause(code: str, reason: str, named: str) -> None:
     check(code, {**JOB, "FailureReason": reason}, (), named)
 
 
 @pytest.mark.parametrize(("code", "lines", "named"), LINES)
-def test_in_what_the_hosts_said_last(code: str, lines: str, named: str) -> None:
-    told = ("epoch 3: loss 0.25", *lines.splitlines(), "ERROR failed")
-    check(code, {**JOB, "FailureReason": "AlgorithmError: , exit code: 1"}, told, named)
+def test_last_lines_name_cause(code: str, lines: str, named: str) -> None:
+    last_lines = ("epoch 3: loss 0.25", *lines.splitlines(), "ERROR failed")
+    check(code, {**JOB, "FailureReason": "AlgorithmError: , exit code: 1"}, last_lines, named)
 
 
 @pytest.mark.parametrize(
     ("secondary", "named"), [("MaxRuntimeExceeded", "3600"), ("MaxWaitTimeExceeded", "7200"), ("Interrupted", "spot")]
 )
-def test_in_a_status(secondary: str, named: str) -> None:
+def test_secondary_status_names_cause(secondary: str, named: str) -> None:
     code = {"MaxRuntimeExceeded": "max-runtime", "MaxWaitTimeExceeded": "max-wait-time"}.get(
         secondary, "spot-interruption"
     )
@@ -46,7 +46,7 @@ def test_every_row_has_an_example() -> None:
     assert {row.code for row in CAUSES} <= {code for code, *_ in REASONS} | {code for code, *_ in LINES} | elsewhere
 
 
-def test_sentences_read_well_without_facts() -> None:
+def test_sentences_without_facts_use_general_words() -> None:
     for row in CAUSES:
         bare = likely_cause({"TrainingJobStatus": "Failed", "FailureReason": ""}, ())
         assert bare is None
@@ -72,7 +72,7 @@ PIPES = {
         ("FileNotFoundError: [Errno 2] No such file or directory: '/opt/ml/input/data/other'", "data-missing"),
     ],
 )
-def test_only_a_pipe_opened_as_a_folder_gets_the_hint(line: str, code: str) -> None:
+def test_folder_hint_is_only_for_pipe_channels(line: str, code: str) -> None:
     found = likely_cause({**JOB, **PIPES, "FailureReason": "AlgorithmError: , exit code: 1"}, (line,))
     assert found is not None and found.code == code
     assert "/opt/ml/input/data/train_0" in found.remedy or code != "pipe-as-folder"
@@ -91,28 +91,28 @@ def test_only_a_pipe_opened_as_a_folder_gets_the_hint(line: str, code: str) -> N
         ("ClientError: one\n\ntwo", None),
     ],
 )
-def test_headline_leaves_out_the_traceback_only(reason: str, shown: str | None) -> None:
+def test_headline_omits_only_the_traceback(reason: str, shown: str | None) -> None:
     assert headline(reason) == (shown or " ".join(reason.split()))
 
 
 @pytest.mark.parametrize("status", ["Completed", "InProgress", "Stopped"])
-def test_a_job_that_did_not_fail_has_no_cause(status: str) -> None:
+def test_job_that_did_not_fail_has_no_cause(status: str) -> None:
     lines = ("ModuleNotFoundError: No module named 'wandb'", "CUDA out of memory")
     assert likely_cause({**JOB, "TrainingJobStatus": status, "SecondaryStatus": status}, lines) is None
 
 
-def test_nothing_is_guessed_where_nothing_is_said() -> None:
+def test_no_message_and_no_lines_give_no_cause() -> None:
     assert likely_cause({**JOB, "FailureReason": "ClientError: something new"}, ("epoch 1", "epoch 2")) is None
 
 
-def test_what_aws_names_goes_before_what_stands_in_the_lines() -> None:
+def test_cause_in_aws_message_precedes_cause_in_lines() -> None:
     job = {**JOB, "FailureReason": "ClientError: Please use an instance type with more memory, or reduce the size"}
     found = likely_cause(job, ("ModuleNotFoundError: No module named 'wandb'",))
     assert found is not None
     assert found.code == "out-of-memory"
 
 
-def test_the_first_trouble_is_named_rather_than_its_echo_on_other_hosts() -> None:
+def test_first_error_precedes_its_echo_on_other_hosts() -> None:
     lines = (
         "NCCL error: remote process exited",
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate",
@@ -123,15 +123,15 @@ def test_the_first_trouble_is_named_rather_than_its_echo_on_other_hosts() -> Non
     assert found.code == "out-of-memory-gpu"
 
 
-def test_a_benign_line_alone_is_no_cause() -> None:
+def test_benign_line_alone_gives_no_specific_cause() -> None:
     benign = "algo-1:48 [0] NCCL WARN NET/OFI Error opening file: /sys/devices/virtual/dmi/id/product_name"
     found = likely_cause({**JOB, "FailureReason": "AlgorithmError: , exit code: 1"}, (benign, "epoch 1"))
     assert found is not None
     assert found.code == "script-failed"
-    assert "said nothing of why" in found.cause
+    assert "do not show why" in found.cause
 
 
-def test_one_host_is_not_told_to_open_its_security_groups() -> None:
+def test_remedy_for_one_host_does_not_name_security_groups() -> None:
     one = {**JOB, "FailureReason": "AlgorithmError: , exit code: 1", "ResourceConfig": {"InstanceCount": 1}}
     found = likely_cause(one, ("torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2251",))
     assert found is not None
@@ -140,14 +140,14 @@ def test_one_host_is_not_told_to_open_its_security_groups() -> None:
     assert "security groups" not in found.remedy
 
 
-def test_a_job_that_was_told_to_end_says_what_ended_it_before() -> None:
+def test_sigterm_reports_the_error_before_it() -> None:
     job = {**JOB, "FailureReason": "AlgorithmError: , exit code: 143"}
     found = likely_cause(job, ("ValueError: bad label 7", "SIGTERM"))
     assert found is not None
     assert (found.code, "ValueError: bad label 7" in found.cause) == ("script-failed", True)
 
 
-def test_what_the_reason_leaves_open_is_taken_from_the_lines() -> None:
+def test_object_missing_from_message_is_taken_from_lines() -> None:
     job = {**JOB, "FailureReason": "AlgorithmError: InstallRequirementsError:\nExitCode 1"}
     found = likely_cause(job, ("ERROR: No matching distribution found for torchh==9",))
     assert found is not None

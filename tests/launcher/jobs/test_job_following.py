@@ -1,24 +1,17 @@
-"""Following a job as a person or a script does: what is shown, how it ends, and what Ctrl-C and refusals do."""
+"""Following a job: what is shown, how it ends, and what faults and refusals do."""
 
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
-import select
-import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aws_stand_in import StandIn
+from followed_job import job
 from launcher.aws.account import Account
 from launcher.console import Console
 from launcher.durations import duration
@@ -26,28 +19,12 @@ from launcher.errors import RefusedError
 from launcher.jobs.follow import View, follow
 from launcher.jobs.logs.streams import Selection
 
-METRICS = [{"Name": "loss", "Regex": r"loss=([0-9.]+)"}]
-LOGS = [sys.executable, "-c", "import sys; from launcher.cli import main; main(['logs', *sys.argv[1:]])"]
-
-
-def job(aws: StandIn, hosts: int = 1, **more: Any) -> None:
-    request = {
-        "TrainingJobName": "cats-1",
-        "RoleArn": "arn:aws:iam::123456789012:role/trainer",
-        "AlgorithmSpecification": {"TrainingInputMode": "File", "TrainingImage": "image", "MetricDefinitions": METRICS},
-        "OutputDataConfig": {"S3OutputPath": "s3://data/out"},
-        "ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": hosts, "VolumeSizeInGB": 30},
-        "StoppingCondition": {"MaxRuntimeInSeconds": 3600, "MaxWaitTimeInSeconds": 7200},
-        **more,
-    }
-    aws.client("sagemaker").create_training_job(**request)
-
 
 def followed(**view: Any) -> Any:
     return follow(Account(), "cats-1", Console(), View(settling=0.2, **view))
 
 
-def test_lengths_of_time() -> None:
+def test_duration_shows_two_largest_units() -> None:
     seconds = {
         0: "0 s",
         45.4: "45 s",
@@ -60,7 +37,7 @@ def test_lengths_of_time() -> None:
     assert {length: duration(length) for length in seconds} == seconds
 
 
-def test_a_job_that_completed(aws: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
+def test_completed_job_shows_lines_metrics_and_outputs(aws: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
     job(aws, hosts=2, EnableManagedSpotTraining=True, CheckpointConfig={"S3Uri": "s3://data/checkpoints"})
     for seconds, status in ((0, "Downloading"), (95, "Training"), (3600, "Uploading")):
         aws.advance(seconds)
@@ -89,28 +66,28 @@ def test_a_job_that_completed(aws: StandIn, capsys: pytest.CaptureFixture[str]) 
     assert outcome.as_data()["ExitCode"] == 0
 
 
-def test_a_job_that_failed(aws: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_job_shows_reason_and_likely_cause(aws: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
     job(aws)
     aws.job("cats-1", "Training")
     aws.log("cats-1", ["Traceback (most recent call last):", "ModuleNotFoundError: No module named 'timm'"])
     aws.job("cats-1", "Failed", reason="AlgorithmError: , exit code: 1")
-    for logs in (True, False):  # without the log, too, its last lines tell why
+    for logs in (True, False):  # without the log as well, its last lines explain the failure
         assert followed(logs=logs).exit_code == 4
         out, err = capsys.readouterr()
         assert bool(out) is logs
         assert "reason     AlgorithmError: , exit code: 1" in err
-        assert "likely     the image has no module timm, and neither has the code [missing-module]" in err
-        assert "remedy     name its package in code.requirements" in err
+        assert "likely     neither the image nor the code has a module timm [missing-module]" in err
+        assert "remedy     add its package to code.requirements" in err
 
 
-def test_a_job_that_was_stopped_by_its_limit(aws: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
+def test_job_stopped_by_its_limit_shows_reason(aws: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
     job(aws)
     aws.job("cats-1", "MaxRuntimeExceeded")
     assert followed().exit_code == 5
     assert "max_runtime_in_seconds is 3600 [max-runtime]" in capsys.readouterr().err
 
 
-def test_statuses_are_told_as_they_happen(
+def test_statuses_are_printed_as_they_change(
     aws: StandIn, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("launcher.jobs.follow._DESCRIBE_SECONDS", 0.1)
@@ -136,15 +113,15 @@ def test_statuses_are_told_as_they_happen(
     thread.start()
     assert followed().exit_code == 0
     thread.join()
-    told = re.findall(r"^\d\d:\d\d:\d\d (\w+) +(.*)$", capsys.readouterr().err, re.MULTILINE)
-    assert [status for status, _ in told] == [
+    shown = re.findall(r"^\d\d:\d\d:\d\d (\w+) +(.*)$", capsys.readouterr().err, re.MULTILINE)
+    assert [status for status, _ in shown] == [
         "Starting", "Starting", "Training", "Interrupted", "Starting", "Training", "Completed",
     ]  # fmt: skip
-    assert told[1][1] == "Launching requested ML instances"
-    assert told[4][1].startswith("Waiting for spot capacity (Interrupted took")
+    assert shown[1][1] == "Launching requested ML instances"
+    assert shown[4][1].startswith("Waiting for spot capacity (Interrupted took")
 
 
-def test_lines_that_may_not_be_read(aws: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
+def test_denied_lines_are_replaced_by_statuses(aws: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
     job(aws)
     aws.log("cats-1", ["hello"])
     aws.job("cats-1", "Completed")
@@ -156,14 +133,14 @@ def test_lines_that_may_not_be_read(aws: StandIn, capsys: pytest.CaptureFixture[
     assert err.count("warning:") == 1
 
 
-def test_credentials_that_stay_expired_end_following_and_say_how_to_come_back(aws: StandIn) -> None:
+def test_expired_credentials_end_following_and_name_the_command_to_resume(aws: StandIn) -> None:
     job(aws)
     aws.fault("expired", "logs:*", count=-1)
-    with pytest.raises(RefusedError, match="`launch logs cats-1 --follow` comes back"):
+    with pytest.raises(RefusedError, match="resume with `launch logs cats-1 --follow`"):
         followed()
 
 
-def test_a_job_that_has_ended_is_told_even_if_its_lines_can_no_longer_be_read(
+def test_ended_job_is_reported_even_if_its_lines_cannot_be_read(
     aws: StandIn, capsys: pytest.CaptureFixture[str]
 ) -> None:
     job(aws)
@@ -177,7 +154,7 @@ def test_a_job_that_has_ended_is_told_even_if_its_lines_can_no_longer_be_read(
     assert "[capacity]" in err
 
 
-def test_a_lost_connection_is_waited_out(
+def test_lost_connection_is_retried_until_it_works(
     aws: StandIn, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
@@ -189,11 +166,11 @@ def test_a_lost_connection_is_waited_out(
     out, err = capsys.readouterr()
     assert out.splitlines() == ["algo-1 | before", "algo-1 | after"]
     assert err.count("trying again until it works") == 1
-    assert err.count("AWS answers again") == 1
+    assert err.count("AWS responds again") == 1
 
 
 @pytest.mark.parametrize("kind", ["truncated", "html"])
-def test_follow_survives_answers_that_are_not_the_services(
+def test_follow_retries_after_malformed_answers(
     aws: StandIn, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
@@ -207,10 +184,10 @@ def test_follow_survives_answers_that_are_not_the_services(
     assert followed().exit_code == 0
     out, err = capsys.readouterr()
     assert out.splitlines() == [f"algo-1 | {line}" for line in lines]
-    assert "The job does not depend on this; after Ctrl-C, `launch logs cats-1 --follow` resumes" in err
+    assert "The job is not affected; after Ctrl-C, `launch logs cats-1 --follow` resumes" in err
 
 
-def test_lines_that_are_throttled_for_long_are_reported_beside_statuses_that_are_not(
+def test_long_throttling_of_lines_is_reported(
     aws: StandIn, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [0.0]
@@ -224,105 +201,12 @@ def test_lines_that_are_throttled_for_long_are_reported_beside_statuses_that_are
     assert followed().exit_code == 0
     err = capsys.readouterr().err
     assert err.count("Rate exceeded [ThrottlingException]; trying again until it works") == 1
-    assert err.count("AWS answers again") == 1
+    assert err.count("AWS responds again") == 1
 
 
-def test_there_is_no_such_job_or_host(aws: StandIn) -> None:
+def test_unknown_job_or_host_is_refused_with_nearest_name(aws: StandIn) -> None:
     job(aws, hosts=2)
     with pytest.raises(RefusedError, match=r"no training job 'cats-2'.*did you mean"):
         follow(Account(), "cats-2", Console())
     with pytest.raises(RefusedError, match="--host algo-3: cats-1 has algo-1 to algo-2"):
         followed(selection=Selection(host="algo-3"))
-
-
-def launch_logs(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*LOGS, *arguments], capture_output=True, text=True, timeout=60)
-
-
-def test_the_command_without_following(aws: StandIn, tmp_path: Path) -> None:
-    job(aws, hosts=2)
-    aws.job("cats-1", "Training")
-    now = int(time.time() * 1000)
-    aws.log("cats-1", ["old"], timestamps=[now - 7200_000])
-    aws.log("cats-1", ["loss=0.5", "loss=0.25", "Straße"], timestamps=[now - 3000, now - 2000, now - 1000])
-    aws.log("cats-1", ["other"], host="algo-2", timestamps=[now - 500])
-    shown = launch_logs("cats-1", "--since", "10m", "--host", "algo-1", "--plot", str(tmp_path / "loss.svg"))
-    assert shown.returncode == 0, shown.stderr
-    assert shown.stdout.splitlines() == ["algo-1 | loss=0.5", "algo-1 | loss=0.25", "algo-1 | Straße"]
-    assert "cats-1 continues (Training); --follow shows the rest" in shown.stderr
-    assert (tmp_path / "loss.svg").is_file()
-
-    shown = launch_logs("cats-1", "--json")
-    lines = [json.loads(line) for line in shown.stdout.splitlines()]
-    assert [line["message"] for line in lines] == ["old", "loss=0.5", "loss=0.25", "Straße", "other"]
-    assert lines[-1]["host"] == "algo-2"
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", lines[0]["timestamp"])
-
-
-def test_the_command_following_for_machines(aws: StandIn) -> None:
-    job(aws)
-    aws.log("cats-1", ["loss=0.5"])
-    aws.job("cats-1", "Failed", reason="CapacityError: Unable to provision requested ML compute capacity.")
-    shown = launch_logs("cats-1", "--follow", "--json")
-    assert shown.returncode == 4, shown.stderr
-    line, result = (json.loads(line) for line in shown.stdout.splitlines())
-    assert line["message"] == "loss=0.5"
-    assert (result["TrainingJobStatus"], result["Metrics"], result["ExitCode"]) == ("Failed", {"loss": 0.5}, 4)
-
-
-def test_a_reader_that_has_had_enough(aws: StandIn) -> None:
-    job(aws)
-    aws.log("cats-1", ["x" * 200] * 5000)
-    aws.job("cats-1", "Completed")
-    piped = subprocess.Popen([*LOGS, "cats-1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert piped.stdout is not None and piped.stderr is not None
-    assert piped.stdout.readline().startswith("algo-1 | x")
-    piped.stdout.close()
-    assert piped.wait(30) == 141
-    assert "Traceback" not in piped.stderr.read()
-    piped.stderr.close()
-
-
-def test_a_selection_that_holds_nothing_is_told_as_such(aws: StandIn) -> None:
-    job(aws)
-    aws.log("cats-1", ["old"], timestamps=[1000])
-    assert "cats-1: no lines in this time;" in launch_logs("cats-1", "--since", "5s").stderr
-
-
-def on_a_terminal(arguments: list[str], until: Callable[[str], bool], then: Callable[[int], None]) -> tuple[int, str]:
-    """Run `launch logs` on a terminal; `then` gets its process id when `until` is true of what it has shown."""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.environ.update(TERM="xterm", COLUMNS="100", LINES="30")
-        os.execv(LOGS[0], [*LOGS, *arguments])
-    shown, done, end = "", False, time.monotonic() + 40
-    while time.monotonic() < end:
-        if select.select([terminal], [], [], 0.2)[0]:
-            try:
-                read = os.read(terminal, 65536)
-            except OSError:  # Linux's way to say that nobody writes any more
-                break
-            shown += read.decode("utf-8", "replace")
-        if not done and until(shown):
-            done = True
-            then(pid)
-    _, status = os.waitpid(pid, 0)
-    os.close(terminal)
-    return os.waitstatus_to_exitcode(status), shown
-
-
-def test_ctrl_c_leaves_the_job_running(aws: StandIn) -> None:
-    job(aws)
-    aws.job("cats-1", "Training")
-    aws.log("cats-1", ["loss=0.5", "loss=0.125"], timestamps=[1000, 2000])
-    code, shown = on_a_terminal(
-        ["cats-1", "--follow"],
-        lambda text: "0.125" in text and "least" in text,
-        lambda pid: os.kill(pid, signal.SIGINT),
-    )
-    assert code == 130
-    assert "cats-1 continues; `launch logs cats-1 --follow` comes back to it" in shown
-    assert "\x1b[36malgo-1 |\x1b[0m loss=0.5" in shown  # each host in its colour
-    assert re.search(r"loss +0\.125 +0\.125 +0\.5 +2", shown)  # the table of metrics
-    assert "StopTrainingJob" not in {call["operation"] for call in aws.calls()}
-    assert aws.job("cats-1")["TrainingJobStatus"] == "InProgress"

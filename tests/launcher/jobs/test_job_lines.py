@@ -1,4 +1,4 @@
-"""A job's lines, read while they are written: each once, all hosts in order, whatever the network and AWS do meanwhile."""
+"""A job's lines, read while they are written: each once and in order, despite faults of the network and AWS."""
 
 from __future__ import annotations
 
@@ -51,20 +51,20 @@ def so_far(account: Account, **wanted: Any) -> list[Line]:
     return list(lines_so_far(account, "cats-1", Selection(**wanted), on_trouble=fail))
 
 
-def test_a_hosts_name_in_its_streams() -> None:
+def test_host_is_read_from_stream_name() -> None:
     assert host_of("cats-1-2026/algo-12-1690000000") == "algo-12"
     assert host_of("cats/algo-1") == "algo-1"
     assert host_of("cats/algo-1/sidecar-1690000000") == "sidecar"
 
 
-def test_a_progress_bar_is_shown_in_its_last_state(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_bar_is_printed_in_its_last_state(capsys: pytest.CaptureFixture[str]) -> None:
     show = LinePrinter(Console())
     for message in ("\r 10%\r 20%\r100%\n", "plain\r\n", "\r  \r", "half \ud800"):
         show(Line(0, "algo-1", message))
     assert capsys.readouterr().out.splitlines() == ["algo-1 | 100%", "algo-1 | plain", "algo-1 | ", "algo-1 | half ?"]
 
 
-def test_a_stream_goes_on_where_it_was(aws: StandIn) -> None:
+def test_stream_resumes_after_last_line(aws: StandIn) -> None:
     name = aws.log("cats-1", ["one", "two", "two"], timestamps=[1000, 1000, 1000])
     stream = Stream(Account(), name, Selection())
     assert read_to_end(stream) == ["one", "two", "two"]
@@ -74,7 +74,7 @@ def test_a_stream_goes_on_where_it_was(aws: StandIn) -> None:
     assert read_to_end(stream) == []
 
 
-def test_a_late_line_with_an_earlier_time_is_found_by_rewinding_and_once(aws: StandIn) -> None:
+def test_rewinding_finds_late_line_once(aws: StandIn) -> None:
     name = aws.log("cats-1", ["same"] * 3, timestamps=[50_000] * 3)
     stream = Stream(Account(), name, Selection())
     read_to_end(stream)
@@ -87,7 +87,7 @@ def test_a_late_line_with_an_earlier_time_is_found_by_rewinding_and_once(aws: St
     assert read_to_end(stream) == []
 
 
-def test_a_rewound_stream_forgets_no_line_of_a_long_page(aws: StandIn) -> None:
+def test_rewound_stream_remembers_lines_of_long_page(aws: StandIn) -> None:
     name = aws.log("cats-1", [f"{n}" for n in range(1000)], timestamps=[n // 7 for n in range(1000)])
     stream = Stream(Account(), name, Selection(), remembered=100)
     assert len(read_to_end(stream)) == 1000
@@ -98,7 +98,7 @@ def test_a_rewound_stream_forgets_no_line_of_a_long_page(aws: StandIn) -> None:
     assert read_to_end(stream) == ["new"]
 
 
-def test_a_token_that_has_expired_costs_nothing(aws: StandIn) -> None:
+def test_expired_token_loses_and_repeats_no_line(aws: StandIn) -> None:
     name = aws.log("cats-1", ["one", "one", "two"])
     stream = Stream(Account(), name, Selection())
     assert read_to_end(stream) == ["one", "one", "two"]
@@ -107,7 +107,7 @@ def test_a_token_that_has_expired_costs_nothing(aws: StandIn) -> None:
     assert read_to_end(stream) == ["three"]
 
 
-def test_what_is_wanted_of_a_log(aws: StandIn) -> None:
+def test_selection_limits_time_and_host(aws: StandIn) -> None:
     aws.log("cats-1", ["a1", "b1"], timestamps=[1000, 3000])
     aws.log("cats-1", ["a2", "b2"], host="algo-2", timestamps=[2000, 4000])
     aws.log("cats-10", ["another job's"])
@@ -117,11 +117,11 @@ def test_what_is_wanted_of_a_log(aws: StandIn) -> None:
     assert so_far(account, host="algo-2") == [Line(2000, "algo-2", "a2"), Line(4000, "algo-2", "b2")]
 
 
-def test_there_is_no_log_yet(aws: StandIn) -> None:
+def test_missing_log_has_no_lines(aws: StandIn) -> None:
     assert so_far(Account()) == []
 
 
-def test_more_streams_and_lines_than_a_page_holds(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_pages_of_streams_and_lines_are_read(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_logs, "_QUICKEST_PACE", 0.001)
     for number in range(1, 61):
         aws.log("cats-1", [f"{number}"], host=f"algo-{number}", timestamps=[60 - number])
@@ -131,7 +131,7 @@ def test_more_streams_and_lines_than_a_page_holds(aws: StandIn, monkeypatch: pyt
     assert len(lines) == 12_060
 
 
-def test_the_last_lines_of_all_hosts(aws: StandIn) -> None:
+def test_last_lines_merge_all_hosts(aws: StandIn) -> None:
     aws.log("cats-1", ["a", "b", "c"], timestamps=[1, 3, 5])
     aws.log("cats-1", ["d", "e"], host="algo-2", timestamps=[2, 4])
     assert last_lines(Account(), "cats-1", 3) == ("b", "e", "c")
@@ -139,7 +139,7 @@ def test_the_last_lines_of_all_hosts(aws: StandIn) -> None:
     assert last_lines(Account(), "cats-1", 3) == ()
 
 
-def test_what_is_held_is_bounded_while_one_host_lags(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_held_lines_are_bounded_while_one_host_lags(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_logs, "_HELD_LINES", 5_000)
     # A page holds 1 MB, here some 2,000 lines; the last host's are all later than the others'.
     for number, host in enumerate(HOSTS[:3]):
@@ -156,7 +156,7 @@ def test_what_is_held_is_bounded_while_one_host_lags(aws: StandIn, monkeypatch: 
     assert held <= 5_000 + 3 * 2_000
 
 
-def test_a_restart_brings_new_streams_which_are_found_soon(aws: StandIn) -> None:
+def test_streams_of_restart_are_found_soon(aws: StandIn) -> None:
     aws.log("cats-1", ["first"])
     logs = JobLogs(Account(), "cats-1", Selection(), settling=0.2)
     logs.read()
@@ -172,7 +172,7 @@ def test_a_restart_brings_new_streams_which_are_found_soon(aws: StandIn) -> None
 
 @pytest.fixture
 def writing(aws: StandIn) -> Iterator[threading.Thread]:
-    """Eight hosts that say 10,000 lines each within some seconds, some of them late, and a job that then ends."""
+    """Write 10,000 lines per host for eight hosts within seconds, some late, then end the job."""
     job(aws, hosts=8)
     aws.job("cats-1", "Training")
 
@@ -202,7 +202,7 @@ def said(number: int) -> str:
     return "the same again" if number % 5 == 0 else f"line {number}"
 
 
-def test_80_000_lines_of_8_hosts_live_through_throttling_resets_and_expiry(
+def test_80_000_lines_of_8_hosts_survive_throttling_resets_and_expiry(
     aws: StandIn, writing: threading.Thread, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines: list[Line] = []

@@ -1,4 +1,4 @@
-"""A job's metrics from its lines: read by SageMaker's rules, kept within bounds, drawn into files."""
+"""A job's metrics: read from its lines by SageMaker's rules, bounded in memory, drawn into files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def metrics(warned: list[str] | None = None) -> Metrics:
     return Metrics(DEFINITIONS, (warned if warned is not None else []).append)
 
 
-def test_values_and_their_step() -> None:
+def test_metrics_keep_values_with_their_step() -> None:
     read = metrics()
     read.note(1000, "algo-1", "step 1 loss=0.5")
     read.note(2000, "algo-1", "loss=0.25 step 2")
@@ -37,23 +37,23 @@ def test_values_and_their_step() -> None:
     assert read.last == {"train:step": 2.0, "train:loss": 0.125}
 
 
-def test_a_value_that_is_no_number_is_told_once() -> None:
+def test_value_that_is_not_a_number_is_warned_about_once() -> None:
     warned: list[str] = []
     read = metrics(warned)
     for value in ("0.5", "0.6"):
         read.note(0, "algo-1", f"acc: {value}")
-    assert warned == ["metric accuracy: 'acc: 0.5' is not a number; mend its regex"]
+    assert warned == ["metric accuracy: expected a number, got 'acc: 0.5'; correct its regex"]
 
 
-def test_a_regex_that_python_cannot_read_is_told_and_the_others_go_on() -> None:
+def test_invalid_regex_is_warned_about_and_others_work() -> None:
     warned: list[str] = []
     read = Metrics([{"Name": "a", "Regex": "(?<x"}, {"Name": "b", "Regex": r"b=(\d+)"}], warned.append)
     read.note(0, "algo-1", "b=3")
     assert read.last == {"b": 3.0}
-    assert "metric a: its regex is none for Python" in warned[0]
+    assert "metric a: Python cannot compile its regex" in warned[0]
 
 
-def test_a_diverged_training_is_shown_as_it_is() -> None:
+def test_nan_and_infinity_are_shown() -> None:
     read = metrics()
     for text in ("loss=1.5", "loss=nan", "loss=inf"):
         read.note(0, "algo-1", text)
@@ -62,7 +62,7 @@ def test_a_diverged_training_is_shown_as_it_is() -> None:
     assert (loss.least, loss.most) == (1.5, 1.5)
 
 
-def test_a_long_series_is_thinned_evenly() -> None:
+def test_long_series_is_thinned_evenly() -> None:
     series = Series()
     for number in range(1_000_000):
         series.add(number, float(number), None)
@@ -73,7 +73,7 @@ def test_a_long_series_is_thinned_evenly() -> None:
 
 
 @pytest.mark.parametrize("ending", [".png", ".svg"])
-def test_a_plot_of_several_metrics(tmp_path: Path, ending: str) -> None:
+def test_plot_of_several_metrics_is_written(tmp_path: Path, ending: str) -> None:
     read = metrics()
     for number in range(50):
         read.note(number * 60_000, "algo-1", f"step {number} loss={1 / (number + 1)}")
@@ -88,13 +88,13 @@ def test_a_plot_of_several_metrics(tmp_path: Path, ending: str) -> None:
         assert {"axes_1", "axes_2"} <= set(axes)
 
 
-def test_nothing_to_draw(tmp_path: Path) -> None:
+def test_plot_without_metrics_writes_no_file(tmp_path: Path) -> None:
     assert not plot({}, "cats-1", tmp_path / "plot.png")
     assert not (tmp_path / "plot.png").exists()
 
 
-def test_what_cannot_be_drawn_is_said_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(RefusedError, match=r"only \.png and \.svg files"):
+def test_undrawable_plot_is_refused_before_following(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RefusedError, match=r"ends in \.png or \.svg"):
         check(tmp_path / "plot.pdf")
     with pytest.raises(RefusedError, match="there is no folder"):
         check(tmp_path / "missing" / "plot.png")
@@ -103,7 +103,7 @@ def test_what_cannot_be_drawn_is_said_at_once(tmp_path: Path, monkeypatch: pytes
         check(tmp_path / "plot.png")
 
 
-def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+def test_unwritable_plot_is_refused(tmp_path: Path) -> None:
     (tmp_path / "plot.png").mkdir()
     with pytest.raises(RefusedError, match="cannot be written"):
         plot({"a": Series([0], [1.0], [None], 1)}, "cats-1", tmp_path / "plot.png")

@@ -1,4 +1,4 @@
-"""Submitting: exactly the request that was shown, once, whatever happens to any call; and what is said when AWS refuses."""
+"""Submissions: exactly the shown request, only once despite any fault, and clear errors if AWS refuses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def plan(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> launc
     (tmp_path / "src/train.py").write_text("print('trained')\n")
     (tmp_path / "job.yaml").write_text(SPEC)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(time, "sleep", lambda seconds: None)  # what waits between attempts need not wait here
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)  # no pauses between attempts
     aws.client("s3").create_bucket(Bucket="mine")
     aws.clear_calls()
     return launcher.plan("job.yaml")
@@ -44,7 +44,7 @@ def submitted(plan: launcher.Plan) -> str:
 
 @cache
 def _account(endpoint: str) -> Account:
-    """One for all tests, since clients take half a second to make."""
+    """Return one account for all tests, since creating clients takes half a second."""
     return Account(region="us-east-1")
 
 
@@ -55,7 +55,7 @@ def launch(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_request_is_the_plans_and_the_code_lies_where_it_says(aws: StandIn, plan: launcher.Plan) -> None:
+def test_submission_sends_plans_request_and_uploads_its_code(aws: StandIn, plan: launcher.Plan) -> None:
     assert submitted(plan).endswith(":training-job/digits-1")
     assert [f"{call['service']}:{call['operation']}" for call in aws.calls()] == CALLS
     assert aws.requests() == [plan.request]
@@ -63,27 +63,27 @@ def test_the_request_is_the_plans_and_the_code_lies_where_it_says(aws: StandIn, 
 
 
 def stored(aws: StandIn, plan: launcher.Plan) -> list[bytes]:
-    """The two objects at the code's place."""
+    """Return the two objects in S3 that hold the code."""
     assert plan.code_uri is not None
     s3, key = aws.client("s3"), plan.code_uri.removeprefix("s3://mine/")
     return [s3.get_object(Bucket="mine", Key=key + name)["Body"].read() for name in ("boot.py", "code.tar.gz")]
 
 
 def sent(plan: launcher.Plan) -> list[bytes]:
-    """The two objects as they were meant to be."""
+    """Return the two objects as they should be."""
     assert plan.code is not None
     plan.code.write_tar_gz(archive := io.BytesIO())
     return [plan.code.boot(), archive.getvalue()]
 
 
-def test_code_that_did_not_change_is_not_uploaded_again(aws: StandIn, plan: launcher.Plan) -> None:
+def test_unchanged_code_is_not_uploaded_again(aws: StandIn, plan: launcher.Plan) -> None:
     submitted(plan)
     aws.clear_calls()
     submitted(launcher.plan("job.yaml", name="digits-2"))
     assert aws.writing_calls() == ["sagemaker:CreateTrainingJob"]
 
 
-def test_the_code_is_encrypted_with_the_outputs_key(aws: StandIn, plan: launcher.Plan) -> None:
+def test_code_is_encrypted_with_outputs_key(aws: StandIn, plan: launcher.Plan) -> None:
     key = "arn:aws:kms:us-east-1:123456789012:key/12345678-1234-1234-1234-123456789012"
     plan = launcher.plan(launcher.load("job.yaml", sets=[f"output_data_config.kms_key_id={key}"]))
     submitted(plan)
@@ -93,7 +93,7 @@ def test_the_code_is_encrypted_with_the_outputs_key(aws: StandIn, plan: launcher
 
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "without a checksum"])
-def test_code_that_is_not_whole_is_uploaded_again(aws: StandIn, plan: launcher.Plan, damage: str) -> None:
+def test_incomplete_code_is_uploaded_again(aws: StandIn, plan: launcher.Plan, damage: str) -> None:
     submitted(plan)
     assert plan.code_uri is not None
     s3, key = aws.client("s3"), plan.code_uri.removeprefix("s3://mine/") + "code.tar.gz"
@@ -108,7 +108,7 @@ def test_code_that_is_not_whole_is_uploaded_again(aws: StandIn, plan: launcher.P
 
 
 @pytest.mark.parametrize("kind", FAULTS)
-def test_one_job_exists_after_any_fault_at_any_call(aws: StandIn, plan: launcher.Plan, kind: str) -> None:
+def test_any_fault_at_any_call_leaves_one_job(aws: StandIn, plan: launcher.Plan, kind: str) -> None:
     for number, call in enumerate(CALLS, start=1):
         name = f"digits-{number}"
         plan = launcher.plan(launcher.load("job.yaml", sets=[f"code.s3_uri=s3://mine/{number}/"]), name=name)
@@ -134,7 +134,7 @@ def test_one_job_exists_after_any_fault_at_any_call(aws: StandIn, plan: launcher
         ("ResourceInUse", "exists"),
     ],
 )
-def test_job_whose_answer_was_lost_is_found_whatever_a_retry_was_told(
+def test_job_whose_answer_was_lost_is_found_whatever_a_retry_returned(
     aws: StandIn, plan: launcher.Plan, lost: str, code: str, message: str
 ) -> None:
     """botocore retries inside one call, so the lost answer shows only in the number of attempts."""
@@ -158,11 +158,11 @@ def test_lost_answer_and_expired_credentials_leave_open_whether_the_job_exists(
 ) -> None:
     aws.fault("reset-after", "sagemaker:CreateTrainingJob")
     aws.fault("expired", "sagemaker:*", nth=3, count=-1)
-    with pytest.raises(RefusedError, match=r"could not be asked.*launch status digits-1"):
+    with pytest.raises(RefusedError, match=r"whether the job exists is unknown.*launch status digits-1"):
         submit(plan, Account(region="us-east-1"), Console())
 
 
-def test_of_two_identical_submissions_one_says_that_it_found_the_job(aws: StandIn, plan: launcher.Plan) -> None:
+def test_one_of_two_identical_submissions_reports_found_job(aws: StandIn, plan: launcher.Plan) -> None:
     """The other one takes the name between this one's look-up and its CreateTrainingJob."""
     aws.client("sagemaker").create_training_job(**plan.request)
     aws.refuse("sagemaker:DescribeTrainingJob", "ValidationException", "Requested resource not found.", count=2)
@@ -177,28 +177,30 @@ def test_of_two_identical_submissions_one_says_that_it_found_the_job(aws: StandI
 
 
 @pytest.mark.parametrize("kind", ["reset", "500", "throttle", "html"])
-def test_what_never_works_makes_no_job_and_says_so(aws: StandIn, plan: launcher.Plan, kind: str) -> None:
+def test_lasting_fault_creates_no_job_and_is_reported(aws: StandIn, plan: launcher.Plan, kind: str) -> None:
     aws.fault(kind, "sagemaker:CreateTrainingJob", count=-1)
     with pytest.raises(RefusedError, match="no job digits-1 was created"):
         submitted(plan)
     assert aws.requests() == []
 
 
-def test_where_nobody_can_tell_whether_the_job_exists_that_is_said(aws: StandIn, plan: launcher.Plan) -> None:
+def test_unknown_existence_of_job_is_reported(aws: StandIn, plan: launcher.Plan) -> None:
     aws.fault("reset-after", "sagemaker:CreateTrainingJob", count=-1)
     aws.fault("500", "sagemaker:DescribeTrainingJob", nth=2, count=-1)
-    with pytest.raises(RefusedError, match=r"could not be asked.*launch status digits-1 --region us-east-1"):
+    with pytest.raises(
+        RefusedError, match=r"whether the job exists is unknown.*launch status digits-1 --region us-east-1"
+    ):
         submitted(plan)
 
 
-def test_a_job_of_this_name_is_not_taken_for_ours(aws: StandIn, plan: launcher.Plan) -> None:
+def test_existing_job_of_same_name_is_an_error(aws: StandIn, plan: launcher.Plan) -> None:
     submitted(plan)
     with pytest.raises(AccountError, match=r"job\.yaml:1:1: training_job_name: .*exists already.*--name"):
         submitted(plan)
     assert len(aws.requests()) == 1
 
 
-def test_a_job_of_somebody_else_made_meanwhile_is_not_taken_for_ours(aws: StandIn, plan: launcher.Plan) -> None:
+def test_different_job_created_meanwhile_is_an_error(aws: StandIn, plan: launcher.Plan) -> None:
     other = {**plan.request, "HyperParameters": {"epochs": "6"}}
     aws.client("sagemaker").create_training_job(**other)
     aws.refuse("sagemaker:DescribeTrainingJob", "ValidationException", "Requested resource not found.")
@@ -207,7 +209,7 @@ def test_a_job_of_somebody_else_made_meanwhile_is_not_taken_for_ours(aws: StandI
     assert aws.requests() == [other]
 
 
-def test_who_may_not_describe_can_submit(aws: StandIn, plan: launcher.Plan) -> None:
+def test_submission_works_without_permission_to_describe(aws: StandIn, plan: launcher.Plan) -> None:
     aws.deny("sagemaker:DescribeTrainingJob")
     submitted(plan)
     assert len(aws.requests()) == 1
@@ -249,7 +251,7 @@ def test_who_may_not_describe_can_submit(aws: StandIn, plan: launcher.Plan) -> N
         ),
     ],
 )
-def test_a_refusal_is_told_at_the_line_that_is_to_blame(
+def test_refusal_is_reported_at_line_that_caused_it(
     aws: StandIn, plan: launcher.Plan, code: str, message: str, place: str, remedy: str
 ) -> None:
     aws.refuse("sagemaker:CreateTrainingJob", code, message)
@@ -261,14 +263,14 @@ def test_a_refusal_is_told_at_the_line_that_is_to_blame(
     assert aws.requests() == []
 
 
-def test_a_bucket_that_cannot_be_written_to(aws: StandIn, plan: launcher.Plan) -> None:
+def test_unwritable_bucket_is_refused(aws: StandIn, plan: launcher.Plan) -> None:
     aws.deny("s3:PutObject")
     with pytest.raises(LaunchError, match=r"the code cannot be uploaded to bucket mine.*code\.s3_uri"):
         submitted(plan)
     assert aws.requests() == []
 
 
-def test_the_command(aws: StandIn, plan: launcher.Plan) -> None:
+def test_command_submits_and_prints_name(aws: StandIn, plan: launcher.Plan) -> None:
     done = launch("job.yaml", "--no-check", TOKEN="a-real-secret")
     assert (done.returncode, done.stdout) == (0, "digits-1\n")
     assert "launch logs digits-1 --follow" in done.stderr
@@ -285,7 +287,7 @@ def test_the_command(aws: StandIn, plan: launcher.Plan) -> None:
     assert json.loads(done.stdout)["problems"][0]["file"] == "--name"
 
 
-def test_nobody_to_ask_is_one_line(plan: launcher.Plan) -> None:
+def test_missing_credentials_are_one_line(plan: launcher.Plan) -> None:
     for missing in ("AWS_ACCESS_KEY_ID", "AWS_REGION"):
         environ = {
             name: value for name, value in os.environ.items() if name != missing and name != "AWS_DEFAULT_REGION"

@@ -1,4 +1,4 @@
-"""What can happen around the creation of a job: Ctrl-C at any moment, a first Describe that fails, and nobody who reads."""
+"""Trouble around the creation of a job: Ctrl-C at any moment, a first Describe that fails, and closed output."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def interrupted(until: Callable[[], bool], *arguments: str) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of a submission that gets Ctrl-C as soon as `until` is true; it ends promptly."""
+    """Return exit code, stdout and stderr of a submission that gets Ctrl-C as soon as `until` is true."""
     command = [*LAUNCH, "job.yaml", "--no-check", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         end = time.monotonic() + 30
@@ -57,7 +57,7 @@ def calls(aws: StandIn, operation: str, count: int = 1) -> Callable[[], bool]:
     return lambda: len(aws.calls(operation)) >= count
 
 
-def test_ctrl_c_while_the_code_is_uploaded(aws: StandIn) -> None:
+def test_ctrl_c_during_upload_creates_no_job(aws: StandIn) -> None:
     aws.fault("hang", "s3:PutObject", seconds=60, count=-1)
     code, _, err = interrupted(calls(aws, "PutObject"))
     aws.clear_faults()
@@ -67,37 +67,37 @@ def test_ctrl_c_while_the_code_is_uploaded(aws: StandIn) -> None:
 
 
 @pytest.mark.parametrize("hangs", ["CreateTrainingJob", "DescribeTrainingJob"])
-def test_ctrl_c_while_nobody_knows_whether_the_job_exists(aws: StandIn, hangs: str) -> None:
+def test_ctrl_c_during_creation_names_command_to_look_up_job(aws: StandIn, hangs: str) -> None:
     if hangs == "DescribeTrainingJob":
         aws.fault("reset-after", "sagemaker:CreateTrainingJob", count=-1)
     aws.fault("hang", f"sagemaker:{hangs}", nth=1 if hangs == "CreateTrainingJob" else 2, seconds=60, count=-1)
     code, out, err = interrupted(calls(aws, hangs, 1 if hangs == "CreateTrainingJob" else 2), "--json")
     aws.clear_faults()
     assert code == 130
-    assert "`launch status digits-1 --region us-east-1` tells whether it exists" in err
+    assert "`launch status digits-1 --region us-east-1` shows whether it exists" in err
     assert "`launch status digits-1" in json.loads(out)["error"]
 
 
-def test_ctrl_c_before_a_new_job_has_been_described(aws: StandIn) -> None:
+def test_ctrl_c_before_first_description_reports_that_job_continues(aws: StandIn) -> None:
     aws.fault("hang", "sagemaker:DescribeTrainingJob", nth=2, seconds=60, count=-1)
     code, out, err = interrupted(calls(aws, "DescribeTrainingJob", 2), "--wait", "--json")
     aws.clear_faults()
     assert (code, json.loads(out)["ExitCode"]) == (130, 130)
-    assert "digits-1 continues; `launch logs digits-1 --follow` comes back to it" in err
+    assert "digits-1 continues; `launch logs digits-1 --follow` resumes following it" in err
     assert "stopped" not in err
 
 
 @pytest.mark.parametrize(("kind", "count"), [("500", 7), ("reset", 14)])  # botocore makes six attempts of a call
-def test_a_first_describe_that_fails_for_a_while_is_waited_for(aws: StandIn, kind: str, count: int) -> None:
+def test_failing_first_describe_is_retried(aws: StandIn, kind: str, count: int) -> None:
     aws.fault(kind, "sagemaker:DescribeTrainingJob", nth=2, count=count)
     done = launch("job.yaml", "--no-check", "--wait", "--json")
     assert done.returncode == 0, done.stderr
     assert "trying again until it works" in done.stderr
-    assert "AWS answers again" in done.stderr
+    assert "AWS responds again" in done.stderr
     assert json.loads(done.stdout)["TrainingJobStatus"] == "Completed"
 
 
-def test_logs_that_are_followed_wait_for_a_first_answer_too(
+def test_logs_with_follow_retries_first_describe(
     aws: StandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert launch("job.yaml", "--no-check").returncode == 0
@@ -109,16 +109,16 @@ def test_logs_that_are_followed_wait_for_a_first_answer_too(
     assert "digits-1: Completed" in err
 
 
-def test_credentials_that_expire_right_after_the_creation(aws: StandIn) -> None:
+def test_credentials_expiring_after_creation_report_that_job_continues(aws: StandIn) -> None:
     aws.fault("expired", "sagemaker:DescribeTrainingJob", nth=2, count=-1)
     done = launch("job.yaml", "--no-check", "--wait", "--json")
     assert done.returncode == 3
     assert json.loads(done.stdout)["exit_code"] == 3
-    for said in ("credentials have expired", "the job is not touched by this", "`launch logs digits-1 --follow`"):
+    for said in ("credentials have expired", "the job is not affected", "`launch logs digits-1 --follow`"):
         assert said in done.stderr
 
 
-def test_who_may_create_but_not_describe(aws: StandIn) -> None:
+def test_submission_without_permission_to_describe_cannot_be_followed(aws: StandIn) -> None:
     aws.deny("sagemaker:DescribeTrainingJob")
     done = launch("job.yaml", "--no-check", "--json")
     assert (done.returncode, json.loads(done.stdout)["TrainingJobName"]) == (0, "digits-1")
@@ -130,7 +130,7 @@ def test_who_may_create_but_not_describe(aws: StandIn) -> None:
 
 
 def into(target: str, *arguments: str) -> tuple[int, str]:
-    """Exit code and stderr of a command whose stdout goes into a pipe that nobody reads, a full disk, or nowhere."""
+    """Return exit code and stderr of a command whose stdout is a closed pipe, a full disk, or closed."""
     words = " ".join([*LAUNCH, *arguments])
     line = {
         "pipe": f"{words} | true; exit ${{PIPESTATUS[0]}}",
@@ -144,7 +144,7 @@ def into(target: str, *arguments: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("buffered", ["", "1"])
-def test_a_job_that_was_created_is_told_though_nobody_reads(buffered: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_created_job_is_reported_if_stdout_is_closed(buffered: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONUNBUFFERED", buffered)
     exists = "exists and continues; `launch logs"
     code, err = into("pipe", "job.yaml", "--no-check")
@@ -152,7 +152,9 @@ def test_a_job_that_was_created_is_told_though_nobody_reads(buffered: str, monke
     code, err = into("full", "job.yaml", "--no-check", "--name", "digits-2", "--json")
     assert (code, exists in err, "No space left on device" in err) == (3, True, True)
     assert into("closed", "job.yaml", "--no-check", "--name", "digits-3")[0] == 0
-    code, err = into("pipe", "job.yaml", "--no-check", "--name", "digits-1", "--json")  # the error, too, is for nobody
+    code, err = into(
+        "pipe", "job.yaml", "--no-check", "--name", "digits-1", "--json"
+    )  # the error cannot be printed either
     assert (code, "exists and" in err) == (141, False)
     for arguments in (
         ["list"],
@@ -166,7 +168,7 @@ def test_a_job_that_was_created_is_told_though_nobody_reads(buffered: str, monke
     assert into("full", "list")[0] == 3
 
 
-def test_a_reader_of_a_new_jobs_lines_has_had_enough(aws: StandIn) -> None:
+def test_closed_pipe_while_following_reports_that_job_continues(aws: StandIn) -> None:
     aws.log("digits-1", ["x" * 100] * 3000)
     line = f"{' '.join(LAUNCH)} job.yaml --no-check --follow | head -1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60)

@@ -88,11 +88,8 @@ def test_failure_is_printed_once_with_its_likely_cause(here: Path) -> None:
     output = launch(here, code=4)
     assert output.count("Traceback (most recent call last)") == 1
     assert "  reason   ModuleNotFoundError: No module named 'no_such_module_of_ours'\n" in output
-    assert (
-        "  likely   the image has no module no_such_module_of_ours, and neither has the code [missing-module]\n"
-        in output
-    )
-    assert "  remedy   name its package in code.requirements" in output
+    assert "  likely   neither the image nor the code has a module no_such_module_of_ours [missing-module]\n" in output
+    assert "  remedy   add its package to code.requirements" in output
     assert "Traceback" in result(here)["FailureReason"]
     assert result(here)["LikelyCause"]["Code"] == "missing-module"
 
