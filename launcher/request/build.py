@@ -17,17 +17,8 @@ from launcher.spec.model import as_request
 from launcher.spec.sections import Image, ResourceConfig
 
 _EXAMPLE_REGION = ", so write one, such as region: eu-west-1"
-_OURS = {
-    "base_name",
-    "training_job_name",
-    "region",
-    "profile",
-    "code",
-    "request",
-    "ignore",
-    "max_cost",
-    "extends",
-}  # keys without a member of their own
+# Keys without a member of their own.
+_OURS = ("base_name", "training_job_name", "region", "profile", "code", "request", "ignore", "max_cost", "extends")
 
 
 class Built(NamedTuple):
@@ -40,7 +31,7 @@ class Built(NamedTuple):
 
 
 def build_request(spec: JobSpec, job_name: str) -> Built:
-    """Build the request that the spec states, without the code that travels with it."""
+    """Build the request that the spec states, without its code."""
     request: dict[str, Any] = {"TrainingJobName": str(job_name)}
     by_base_name = spec.training_job_name is None and spec.base_name is not None
     keys: dict[SpecPath, SpecPath] = {("TrainingJobName",): ("base_name" if by_base_name else "training_job_name",)}

@@ -30,12 +30,11 @@ _MEMBERS: dict[str, tuple[str, ...]] = {
     "training_image_config": (ALGORITHM, "TrainingImageConfig"),
     "hyperparameters": ("HyperParameters",),
     "channels": ("InputDataConfig",),
+    "tags": ("Tags",),
+    "environment": ("Environment",),
 }
 _KEYS: dict[SpecPath, SpecPath] = {member: (key,) for key, member in _MEMBERS.items()}
-_LISTS = {
-    "channels": "ChannelName",
-    "tags": "Key",
-}  # mappings of a spec that are lists in the request, and an item's name
+_LISTS = {"channels": "ChannelName", "tags": "Key"}  # keys whose member is a list -> the name of its items
 _VERBATIM = ("hyperparameters", "environment")  # the names below these are the user's own
 _LEFT_OUT = {"DataSource", *(kind.MEMBER for kind in KINDS.values())}  # members of an entry that no key names
 
@@ -67,14 +66,11 @@ class Origin:
 
     def key(self, member: SpecPath) -> SpecPath:
         """Return the key of a member, whether or not the spec writes it there."""
-        known, end = next(
-            ((self._keys[member[:end]], end) for end in range(len(member), 0, -1) if member[:end] in self._keys),
-            ((), 0),
-        )
-        rest = member[end:]
+        end = next((end for end in range(len(member), 0, -1) if member[:end] in self._keys), 0)
+        known, rest = self._keys.get(member[:end], ()), member[end:]
         if known[:1] == ("tags",) or known == ("channels",) or rest == ("ChannelName",):
             return known
-        if known[:1] and known[0] in _VERBATIM:
+        if known and known[0] in _VERBATIM:
             return (*known, *rest)
         names = (spec_name(part) if isinstance(part, str) else part for part in rest if part not in _LEFT_OUT)
         return (*known, *names)
@@ -109,4 +105,4 @@ class Origin:
 
     @cached_property
     def _keys(self) -> dict[SpecPath, SpecPath]:
-        return {**_KEYS, ("Tags",): ("tags",), ("Environment",): ("environment",), **self.keys, **self._items}
+        return {**_KEYS, **self.keys, **self._items}
