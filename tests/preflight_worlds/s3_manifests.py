@@ -60,7 +60,7 @@ BROKEN = {
         lambda s3: put(s3, "train.manifest", body=b"\xff\xfe["),
         MANIFEST,
         [("manifest-form", TRAIN)],
-        ("no JSON",),
+        ("not JSON",),
     ),
     "manifest without entries": Broken(
         lambda s3: put_manifest(s3),
