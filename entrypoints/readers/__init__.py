@@ -1,6 +1,6 @@
-"""How bytes arrive: one module per way, and the table that says which input mode is read by which.
+"""Readers: how the bytes of a channel arrive, and the table of the reader for each input mode.
 
-A reader is a module with the members of `Reader`. A new way of arriving is a new file here and a line in READERS.
+A reader is a module with the members of `Reader`. A new one is a new file here and a line in READERS.
 """
 
 from __future__ import annotations
@@ -17,32 +17,35 @@ from entrypoints.sample import ByteStream
 
 
 class Reader(Protocol):
-    """What a module of this package offers to those that read a channel."""
+    """The functions that a module of this package has."""
 
     @property
     def JOINED(self) -> bool:
-        """Whether all objects come as one stream. It is read once a host, and shared by samples, not by objects."""
+        """Whether all objects arrive as one stream, which is read once a host and sharded by samples, not by objects."""
         ...
 
     def open_streams(self, channel: Channel, epoch: int, share: Share, /) -> Iterator[tuple[str | None, ByteStream]]:
-        """The share's objects in an order that every process agrees on: key (None if unknown) and open stream.
+        """Yield the share's objects in an order that is the same in every process: key (None if unknown) and open stream.
 
-        The caller closes each stream before it asks for the next. Raises ChannelError where the channel is not there.
+        The caller closes each stream before it asks for the next.
+
+        Raises:
+            ChannelError: The channel does not exist.
         """
         ...
 
     def objects(self, channel: Channel, /) -> Iterable[Any]:
-        """All objects of the channel in that order. Raises ChannelError, at the latest when read, where there are none to list."""
+        """Return all objects of the channel in that order. Raises ChannelError, perhaps while read, if there is none."""
         ...
 
     def open_objects(
         self, channel: Channel, chosen: Iterable[Any], /
     ) -> Generator[tuple[str | None, ByteStream], None, None]:
-        """The streams of some of these objects, in the order given; each is to be closed before the next is asked for."""
+        """Yield the streams of these objects, in this order. The caller closes each before it asks for the next."""
         ...
 
     def key_of(self, channel: Channel, item: Any, /) -> str:
-        """The key that samples of one of these objects bear."""
+        """Return the key of the samples of one of these objects."""
         ...
 
 
@@ -55,7 +58,7 @@ READERS: Mapping[str, Reader] = {
 
 
 def reader_of(channel: Channel) -> Reader:
-    """The reader of a channel's input mode; ChannelError for a mode that has none."""
+    """Return the reader of a channel's input mode. Raises ChannelError for an unknown mode."""
     if channel.mode not in READERS:
         near = difflib.get_close_matches(channel.mode, READERS, 1)
         raise ChannelError(

@@ -1,19 +1,19 @@
 """Channels that are a directory: File (a copy), FastFile (a lazy mount), EFS and FSx for Lustre (the file system itself).
 
-Files come in the order of their relative POSIX paths as bytes, which is also the order of S3's listings: every rank, every
-host and every way of arriving agree on it. The directory is walked as it is read, so that an epoch over a million
-files begins at once and needs no list of them.
+Files are ordered by their relative POSIX paths as bytes, as in S3's listings, so the order is the same on every rank and
+host and in every input mode. The directory is walked while it is read, so an epoch over a million files begins
+immediately and needs no list of them.
 
-What opening a file costs differs by a thousand: microseconds on a disk, milliseconds on FastFile, EFS and FSx, where each
-file is a request to somewhere else. So on a file system that is not this machine's own, files are read ahead by threads
-(prefetch.py); on a disk they are opened one by one, which is faster there.
+Opening a file takes microseconds on a disk, and milliseconds on FastFile, EFS and FSx, where each
+file is a request to another machine. So threads prefetch the files of a remote file system
+(prefetch.py); files on a disk are opened one by one, which is faster there.
 
-Every file is data, whatever its name: hidden ones, `_SUCCESS`, `.crc`. A Pipe and the connector bring these too, and the
-samples are to be the same; an empty file gives no sample where its format has records.
+Every file is data, whatever its name (hidden, `_SUCCESS`, `.crc`), since a Pipe and the connector also read these, and the
+samples have to be the same.
 
-Symbolic links are followed, out of the channel too: file systems that people share are full of them. A link to a folder
-that is read under its own name already, or that holds the link, is not: no loop, and nothing twice. That, a link to nothing
-and what is neither a file nor a folder are passed over, and said in the log.
+Symbolic links are followed, also out of the channel. A link to a folder that is read under its own name, or that contains the
+link, is not, so that nothing is read twice. Such a link, a link to nothing, and anything that is neither a file
+nor a folder are skipped and logged.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ from entrypoints.sample import ByteStream
 
 JOINED = False
 
-# A file's size is not known before it is read, and a piece is kept free for it: so that all 64 threads have one.
+# A file's size is unknown before it is read, so a piece is reserved for it: enough for all 64 threads.
 _LIMITS = Limits(held_bytes=48 << 20, piece_bytes=768 << 10)
 
-# What a link that leads nowhere is refused with; other errors of a far file system are errors.
+# Errors of a link to nothing; other errors of a remote file system are raised.
 _NOWHERE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
 
 _log = logging.getLogger(__name__)
 
 
 def open_streams(channel: Channel, epoch: int, share: Share) -> Iterator[tuple[str | None, ByteStream]]:
-    """The files of a channel's directory; every epoch the same."""
+    """Yield the files of a channel's directory, the same in every epoch."""
     return open_objects(channel, share.of(objects(channel)))
 
 
 def open_objects(channel: Channel, paths: Iterable[str]) -> Generator[tuple[str | None, ByteStream], None, None]:
-    """The streams of a channel's files in the order in which they are given, read ahead where files are far away."""
+    """Yield the streams of these files of a channel, in this order, with prefetching if the file system is remote."""
     if not is_remote(channel.path):
         for path in paths:
             yield path, open_file(channel, path)
@@ -65,12 +65,12 @@ def open_objects(channel: Channel, paths: Iterable[str]) -> Generator[tuple[str 
 
 
 def key_of(channel: Channel, path: str) -> str:
-    """The key that a sample of this file bears."""
+    """Return the key of a sample of this file."""
     return path
 
 
 def open_file(channel: Channel, path: str) -> FileIO:
-    """One file of the channel, unbuffered: formats read big pieces into a buffer of their own. Raises ChannelError."""
+    """Open one file of the channel, unbuffered: formats have their own buffers. Raises ChannelError."""
     try:
         return FileIO(os.path.join(channel.path, path), opener=_opened)  # noqa: PTH118 (Path costs 5 us each)
     except OSError as error:
@@ -78,7 +78,7 @@ def open_file(channel: Channel, path: str) -> FileIO:
 
 
 def _opened(path: str, flags: int) -> int:
-    """A descriptor of a file; of what has become a FIFO since the listing, an error at once, where opening would wait."""
+    """Open a file. Raises OSError for one that became a FIFO after the listing, which would otherwise block."""
     descriptor = os.open(path, flags | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -87,10 +87,12 @@ def _opened(path: str, flags: int) -> int:
 
 
 def objects(channel: Channel) -> Iterator[str]:
-    """The relative POSIX paths of a channel's files, sorted as bytes.
+    """Yield the relative POSIX paths of a channel's files, sorted as bytes.
 
-    Raises ChannelError where the directory is missing and, at its end, where there was no file. A host that shares a
-    channel with others by ShardedByS3Key can be left without objects: that is told of on stderr.
+    With ShardedByS3Key, a host can have no objects; this is only a warning on stderr.
+
+    Raises:
+        ChannelError: The directory is missing or, at its end, has no file.
     """
     if channel.path.is_dir():
         empty = True
@@ -118,7 +120,7 @@ def _may_be_empty(channel: Channel) -> bool:
 
 
 def _walk(root: bytes) -> Iterator[bytes]:
-    """The relative paths of all files, sorted."""
+    """Yield the relative paths of all files, sorted."""
     tops: tuple[bytes, ...] = (root,)
     walks = [(b"", *_names(root, tops), tops)]
     while walks:
@@ -135,10 +137,9 @@ def _walk(root: bytes) -> Iterator[bytes]:
 
 
 def _names(directory: bytes, tops: tuple[bytes, ...]) -> tuple[Iterator[bytes], dict[bytes, bytes]]:
-    """A directory's files and, with a slash at the end, its directories; so sorted, all paths come out sorted.
+    """Return a directory's sorted files and directories, these with a final slash, and the targets of directory links.
 
-    Of directories that are links, also where they lead. `tops` are the channel's root and where the links led by which one
-    came here.
+    The slash makes the order of all paths correct. `tops` are the channel's root and the targets of the links on the way here.
     """
     names = []
     links = {}
@@ -161,7 +162,7 @@ def _names(directory: bytes, tops: tuple[bytes, ...]) -> tuple[Iterator[bytes], 
 
 
 def _mode(entry: os.DirEntry[bytes]) -> int | None:
-    """What a link leads to, or something unusual is, as stat tells it; None where it leads nowhere."""
+    """Return the mode of a link's target, or of a special file; None, and log it, if the target does not exist."""
     try:
         return entry.stat().st_mode
     except OSError as error:
@@ -172,7 +173,7 @@ def _mode(entry: os.DirEntry[bytes]) -> int | None:
 
 
 def _target(entry: os.DirEntry[bytes], tops: tuple[bytes, ...]) -> bytes | None:
-    """The directory that a link leads to, where its files do not come already on the way that led here."""
+    """Return the directory that a link leads to; None, and log it, if its files are read under another path."""
     target = os.path.realpath(entry.path)
     for top in tops:
         if _holds(top, target):

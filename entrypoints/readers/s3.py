@@ -34,19 +34,19 @@ __all__ = ["JOINED", "connection", "key_of", "objects", "open_objects", "open_st
 
 JOINED = False
 
-# Requests within one part of the client's, 8 MiB, so that each comes as one piece, without a copy. A byte under way takes
-# some four of memory, in the client and in malloc's arenas: so it is many small ranges rather than few big ones, but objects
-# of usual images' sizes stay one request.
+# Requests are within one part of the client's, 8 MiB, so that each arrives in one piece, without a copy. A byte in flight takes
+# some four bytes of memory, in the client and in malloc's arenas: so ranges are small and many, but an object of a usual image's
+# size stays one request.
 RANGE_BYTES = 2 << 20
 WHOLE_BYTES = 4 << 20
-# What is fetched ahead, per process and channel: twelve ranges. With all that comes of it, 100 to 150 MB.
+# The prefetched bytes for each process and channel: twelve ranges; 100 to 150 MB of memory in all.
 HELD_BYTES = 24 << 20
 
 
 _LIMITS = Limits(held_bytes=HELD_BYTES, piece_bytes=RANGE_BYTES, whole_bytes=WHOLE_BYTES)
 
 _ASKED_EVERY = 16
-_counting = threading.Lock()  # what has been fetched of any object
+_counting = threading.Lock()  # guards the counts of fetched bytes
 
 
 class S3Object:
@@ -55,9 +55,9 @@ class S3Object:
     __slots__ = ("_fetched", "_listed", "_without_md5", "bucket", "key", "ranges", "size")
 
     def __init__(self, bucket: str, key: str, listed: Listed, without_md5: Iterator[int] | None = None) -> None:
-        """`without_md5` counts the reader's objects whose ETag is not the MD5 of their content."""
+        """Create one; `without_md5` counts the reader's objects whose ETag is not the MD5 of their content."""
         self.bucket = bucket
-        self.key = key  # that its samples bear
+        self.key = key  # of its samples
         self.size = listed.size
         self.ranges = True
         self._listed = listed
@@ -65,7 +65,7 @@ class S3Object:
         self._fetched = 0  # bytes since it was last compared with the listing
 
     def fetch(self, start: int, count: int) -> bytes:
-        """As Source's. Raises ChannelError if S3 does not send the object that was listed."""
+        """See Source. Raises ChannelError if S3 does not send the object that was listed."""
         key = self._listed.key
         whole = start == 0 and count == self.size
         data = s3_client.fetch(self.bucket, key, *((None, None) if whole else (start, start + count)))
@@ -92,7 +92,7 @@ class S3Object:
         return number < _ASKED_EVERY or number % _ASKED_EVERY == 0
 
     def _all_of_it(self, count: int) -> bool:
-        """Counts what was fetched; whether as much as the object has came since this was last so."""
+        """Count fetched bytes; return whether a whole object's worth has arrived since this last returned True."""
         with _counting:
             self._fetched += count
             if self._fetched < self.size:
@@ -107,20 +107,20 @@ class S3Object:
         )
 
     def length(self) -> int:
-        """As Source's."""
+        """See Source."""
         return self.size
 
     def close(self) -> None:
-        """Nothing is kept open between fetches."""
+        """Do nothing: no file is open between fetches."""
 
 
 def open_streams(channel: Channel, epoch: int, share: Share) -> Iterator[tuple[str | None, ByteStream]]:
-    """The objects under the channel's prefix, in S3's order of keys; every epoch the same."""
+    """Yield the objects under the channel's prefix in S3's order of keys, the same in every epoch."""
     return open_objects(channel, share.of(objects(channel)))
 
 
 def open_objects(channel: Channel, chosen: Iterable[Listed]) -> Generator[tuple[str | None, ByteStream], None, None]:
-    """The streams of objects of the channel's listing, in the order in which they are given, being read ahead."""
+    """Yield the streams of these objects of the channel's listing, in this order, with prefetching."""
     bucket, _ = _bucket_and_prefix(channel)
     without_md5 = itertools.count()
     sources = (S3Object(bucket, relative_key(channel, listed.key), listed, without_md5) for listed in chosen)
@@ -130,7 +130,7 @@ def open_objects(channel: Channel, chosen: Iterable[Listed]) -> Generator[tuple[
 
 
 def open_object(bucket: str, key: str) -> Generator[ByteStream, None, None]:
-    """Yield the stream of one object, which can be sought; closing the generator ends its reading. Raises ChannelError."""
+    """Yield the seekable stream of one object; closing the generator ends its reading. Raises ChannelError."""
     size, etag = s3_client.head_aside(bucket, key)
     source = S3Object(bucket, key, Listed(key, size, version_of(etag)))
     with closing(read_ahead(iter([source]), _LIMITS, f"s3://{bucket}/{key}")) as streams:
@@ -149,12 +149,12 @@ def objects(channel: Channel) -> Listing:
 
 
 def key_of(channel: Channel, listed: Listed) -> str:
-    """The key that a sample of this object bears."""
+    """Return the key of a sample of this object."""
     return relative_key(channel, listed.key)
 
 
 def _next_page(channel: Channel, token: str | None) -> tuple[list[Listed], str | None]:
-    """As listing's NextPage. A token here is how many objects came before, and S3's own."""
+    """See listing's NextPage. A token here is the number of objects before it, and S3's own token."""
     before, _, position = (token or "0 ").partition(" ")
     bucket, prefix = _bucket_and_prefix(channel)
     found: list[Listed] = []
@@ -183,7 +183,7 @@ def _bucket_and_prefix(channel: Channel) -> tuple[str, str]:
 
 
 def relative_key(channel: Channel, key: str) -> str:
-    """A key as File mode would name the file: without the prefix, or from its last slash where that is no folder's."""
+    """Return a key as File mode names the file: without the prefix, or without its folders if the prefix is not a folder."""
     prefix = str(channel.s3_uri).removeprefix("s3://").partition("/")[2]
     rest = key.removeprefix(prefix)
     if not prefix or prefix.endswith("/"):

@@ -33,22 +33,20 @@ from entrypoints.fetching.silence import Silence, remote_silence
 from entrypoints.readers.s3_errors import cause_of
 
 _TARGET_GBPS = 50.0  # 65 connections; 10, the client's default, are 25
-PATIENCE_SECONDS = (
-    20.0  # that a request is made again, where what is in its way may pass; some 25 with its last attempts
-)
+PATIENCE_SECONDS = 20.0  # of retries after transient errors; about 25 with the last attempts
 _CLIENT_ATTEMPTS = 4  # some 3 s
-_PAUSE_SECONDS = 0.2  # before the second time; then twice as long each time
+_PAUSE_SECONDS = 0.2  # before the first retry; doubles each time
 _LONGEST_PAUSE = 3.0
-_FORK_SECONDS = 30.0  # that a fork waits for requests under way
-_LEAVE_SECONDS = 5.0  # that Python's end does: the client's attempts take 3 s
+_FORK_SECONDS = 30.0  # that a fork waits for requests in flight
+_LEAVE_SECONDS = 5.0  # that Python's exit waits: the client's attempts take 3 s
 
 T = TypeVar("T")
 
-_leaving = threading.Event()  # Python ends: nobody waits for an answer any more
+_leaving = threading.Event()  # Python is exiting: no caller waits for an answer
 
 
 class _Gate:
-    """Counts requests and holds new ones back while the process is forked."""
+    """A counter of requests that holds new ones back while the process is forked."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -68,13 +66,13 @@ class _Gate:
                 self._changed.notify_all()
 
     def shut(self, seconds: float) -> None:
-        """Lets nobody in, and waits until nobody is inside, at most so long."""
+        """Hold new requests back, and wait until none is left, at most so long."""
         with self._changed:
             self._shut = True
             self._changed.wait_for(lambda: not self._inside, seconds)
 
     def open(self) -> None:
-        """Lets everybody in again."""
+        """Let requests proceed again."""
         with self._changed:
             self._shut = False
             self._changed.notify_all()
@@ -84,7 +82,7 @@ _gate = _Gate()
 
 
 def _renew_gate() -> None:
-    """In a child: the counts and locks of its parent's threads mean nothing there."""
+    """Reset in a child, in which the counts and locks of its parent's threads have no meaning."""
     global _gate
     _gate = _Gate()
 
@@ -96,7 +94,7 @@ def _leave() -> None:
 
 
 def require() -> None:
-    """Raises ImportError, saying what to install, where the connector is missing."""
+    """Raise ImportError, with what to install, if the connector is not installed."""
     try:
         import s3torchconnector  # noqa: F401
     except ModuleNotFoundError as error:
@@ -108,7 +106,7 @@ def require() -> None:
 
 
 def connection(environ: Mapping[str, str]) -> dict[str, Any]:
-    """The arguments by which the connector's classes reach the store that the environment names.
+    """Return the arguments of the connector's classes for the store that the environment names.
 
     Raises ChannelError where nothing names a region: the connector, unlike boto3, looks into no file for it.
     """
@@ -121,7 +119,7 @@ def connection(environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def s3_exception() -> type[Exception]:
-    """The one exception that the connector raises for whatever goes wrong at S3."""
+    """Return the exception that the connector raises for every error of S3."""
     from s3torchconnectorclient import S3Exception
 
     exception: type[Exception] = S3Exception
@@ -145,7 +143,7 @@ def pages(bucket: str, prefix: str, token: str | None = None) -> Iterator[tuple[
 
 
 def fetch(bucket: str, key: str, start: int | None, end: int | None) -> bytes:
-    """The bytes of an object from `start` up to `end`, or all of it where both are None.
+    """Return the bytes of an object from `start` up to `end`, or all of it if both are None.
 
     A request that breaks is taken up again at the byte that it reached. Raises ChannelError where that does not help.
     """
@@ -163,13 +161,13 @@ def fetch(bucket: str, key: str, start: int | None, end: int | None) -> bytes:
 
 
 def head(bucket: str, key: str) -> tuple[int, str]:
-    """The size and the ETag that an object has now. Raises ChannelError."""
+    """Return the current size and ETag of an object. Raises ChannelError."""
     found = _patiently(f"s3://{bucket}/{key} cannot be read", lambda: _client()._client.head_object(bucket, key))
     return found.size, found.etag
 
 
 def head_aside(bucket: str, key: str) -> tuple[int, str]:
-    """As `head`, for a thread that must hear Ctrl-C. Raises ChannelError if S3 is silent for too long, too."""
+    """Do the same as `head` in a thread that must react to Ctrl-C. Raises ChannelError also if S3 is silent for too long."""
     return _aside(f"s3://{bucket}/{key}", partial(head, bucket, key), "its size")
 
 
@@ -203,7 +201,7 @@ def upload(bucket: str, key: str, write: Callable[[Any], object]) -> None:
 
 
 class _Upload:
-    """The stream of an upload: what S3 takes ends its silence."""
+    """The stream of an upload: bytes that S3 accepts end its silence."""
 
     def __init__(self, writer: Any, silence: Silence, given_up: threading.Event) -> None:
         self._writer, self._silence, self._given_up = writer, silence, given_up
@@ -217,11 +215,11 @@ class _Upload:
         return len(data)
 
     def flush(self) -> None:
-        """Nothing is kept back here."""
+        """Do nothing: nothing is buffered here."""
 
 
 def _page(bucket: str, prefix: str, token: str | None) -> tuple[list[Any] | None, str | None, bool]:
-    """One page of a listing, where there is one; the token of the next; whether it was the last."""
+    """Return one page of a listing, if it has objects; the token of the next; whether it was the last."""
     from s3torchconnectorclient._mountpoint_s3_client import ListObjectStream
 
     client = _client()
@@ -247,7 +245,7 @@ def _aside(who: str | Silence, ask: Callable[[], T], waiting_for: str) -> T:
 
 
 def _patiently(failing: str, request: Callable[[], T]) -> T:
-    """What a request brings, made again while what is in its way may pass. Raises ChannelError, which begins with `failing`."""
+    """Return what a request returns, retrying transient errors. Raises ChannelError, which begins with `failing`."""
     begun = time.monotonic()
     pause = _PAUSE_SECONDS
     while True:
@@ -264,7 +262,7 @@ def _patiently(failing: str, request: Callable[[], T]) -> T:
 
 
 def _client() -> Any:
-    """This process's client for the store that the environment names now."""
+    """Return this process's client for the store that the environment names now."""
     return _client_at(*_place(os.environ))
 
 
@@ -283,7 +281,7 @@ def _client_at(endpoint: str | None, region: str) -> Any:
 
 @cache
 def _guard_forks() -> None:
-    """Registered after the connector's own: what is to run before a fork runs in the reverse order."""
+    """Register after the connector's own hooks: those before a fork run in reverse order."""
     os.register_at_fork(
         before=lambda: _gate.shut(_FORK_SECONDS), after_in_parent=lambda: _gate.open(), after_in_child=_renew_gate
     )

@@ -1,4 +1,4 @@
-"""What the client says where S3 gives no answer, as what it is, whether it may pass, and what to do.
+"""The client's messages for failed requests: what they mean, whether the error may be transient, and what to do.
 
 The client has one exception for everything, and only its text tells a refusal from a bad moment. What S3 refuses it refuses
 the next time too: that is an error at once. What may pass is asked for again for a while.
@@ -20,7 +20,7 @@ class Cause(NamedTuple):
     remedy: str
 
 
-# How the client's message begins or what stands in it (a regular expression whose groups are put into what is told).
+# A regular expression for the client's message, whose groups are inserted in ours.
 _CAUSES: tuple[tuple[str, Cause], ...] = (
     (
         r"Forbidden: (.*)",
@@ -88,7 +88,7 @@ _OTHER = Cause(True, "{}", "look at the client's own words")
 
 
 def cause_of(message: str) -> Cause:
-    """The cause that one of the client's messages tells."""
+    """Return the cause that one of the client's messages means."""
     for pattern, cause in _CAUSES:
         if found := re.search(pattern, message):
             return cause._replace(what=cause.what.format(next(filter(None, found.groups()), "").rstrip(".")))
