@@ -29,7 +29,6 @@ UNFINISHED: set[str] = {  # folders that are not counted yet; remove each when i
     "entrypoints/image_training",
     "entrypoints/job",
     "entrypoints/order",
-    "entrypoints/readers",
     "entrypoints/samples",
     "entrypoints/start",
     "entrypoints/torch_data",
