@@ -153,9 +153,7 @@ def test_refusal_of_a_retry_is_reported_if_no_job_exists(aws: StandIn, plan: lau
     assert [call["operation"] for call in aws.calls("TrainingJob")][-1] == "DescribeTrainingJob"
 
 
-def test_lost_answer_and_expired_credentials_leave_open_whether_the_job_exists(
-    aws: StandIn, plan: launcher.Plan
-) -> None:
+def test_lost_answer_and_expired_credentials_report_unknown_job(aws: StandIn, plan: launcher.Plan) -> None:
     aws.fault("reset-after", "sagemaker:CreateTrainingJob")
     aws.fault("expired", "sagemaker:*", nth=3, count=-1)
     with pytest.raises(RefusedError, match=r"whether the job exists is unknown.*launch status digits-1"):
