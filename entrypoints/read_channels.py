@@ -5,7 +5,7 @@
 The options can be given as hyperparameters; any other hyperparameter is ignored. Per channel and epoch it prints one line for
 people and one line of JSON: count, bytes, seconds, rate, and a digest that is the same whichever way the samples came
 (digest.py). All results go to `output/data/read_channels-<host>-rank<k>.json`, what was read in total to the model
-directory. Where a job has several hosts or ranks, each reports its own share: counts and bytes of a channel add up, and
+directory. Where a job has several hosts or ranks, each reports its own shard: counts and bytes of a channel add up, and
 so do the digests, modulo 2^256.
 
 Workers need torch; without them (`--num-workers 0`) the standard library is enough.
@@ -77,7 +77,7 @@ def _run(options: argparse.Namespace, environment: Environment) -> None:
 def _batches(
     channel: Channel, epoch: int, environment: Environment, options: argparse.Namespace
 ) -> Iterable[Iterable[Sample]]:
-    """This rank's share of the channel, by DataLoader workers where they are asked for."""
+    """This rank's shard of the channel, by DataLoader workers where they are asked for."""
     if options.num_workers == 0:
         return [open_channel(channel.name, epoch, environment=environment)]
     try:
@@ -110,11 +110,11 @@ def _measure(batches: Iterable[Iterable[Sample]]) -> dict[str, Any]:
 
 
 def _for_people(result: dict[str, Any]) -> str:
-    share = "" if result["world_size"] == 1 else f" (share of rank {result['rank']} of {result['world_size']})"
+    shard = "" if result["world_size"] == 1 else f" (shard of rank {result['rank']} of {result['world_size']})"
     return (
         f"{result['channel']} by {result['mode']}, epoch {result['epoch']}: {result['count']:,} samples, "
         f"{result['bytes'] / 1e6:,.1f} MB in {result['seconds']:.2f} s, {result['bytes_per_second'] / 1e6:,.1f} MB/s, "
-        f"digest {result['digest'][:16]}{share}"
+        f"digest {result['digest'][:16]}{shard}"
     )
 
 

@@ -16,7 +16,7 @@ from entrypoints import contract
 from entrypoints.broker import wire
 from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Environment, load_environment
-from entrypoints.order.sharding import Share
+from entrypoints.order.sharding import Shard
 from entrypoints.samples.channel import open_channel
 
 PATIENCE = 30.0
@@ -146,9 +146,9 @@ def side_by_side(environment: Environment, name: str, readers: int, **options: A
     found: list[Any] = [None] * readers
 
     def read(index: int) -> None:
-        share = Share(index, readers, readers)
+        shard = Shard(index, readers, readers)
         try:
-            with closing(open_channel(name, environment=environment, share=share, **options)) as samples:
+            with closing(open_channel(name, environment=environment, shard=shard, **options)) as samples:
                 found[index] = list(samples)
         except ChannelError as error:
             found[index] = error

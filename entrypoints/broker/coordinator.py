@@ -29,10 +29,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from entrypoints.broker import wire
-from entrypoints.broker.epochs import Epoch, Outbox, Shard
+from entrypoints.broker.epochs import Assignment, Epoch, Outbox
 from entrypoints.errors import ChannelError
 from entrypoints.job.process_identity import Processes, torchrun_ranks
-from entrypoints.order.sharding import Share
+from entrypoints.order.sharding import Shard
 from entrypoints.readers import fifo
 
 POLL_SECONDS = 0.2  # between two checks of whether the job still runs and whether readers wait in vain
@@ -52,7 +52,7 @@ class _Connection:
     incoming: bytearray = field(default_factory=bytearray)  # of a request
     request: wire.Request | None = None
     reply: Outbox = field(default_factory=Outbox)  # to the request; sent before samples
-    shard: Shard | None = None
+    shard: Assignment | None = None
     refused: bool = False
 
 
@@ -184,7 +184,7 @@ class Coordinator:
             _log_to(f"/proc/{request.owner}/fd/2")
         connection.request = request
         self.owners.add(request.owner)
-        self._ranks[request.share.rank] = Processes([request.owner])
+        self._ranks[request.shard.rank] = Processes([request.owner])
         if self._first is None:
             self._first = request
             return
@@ -195,7 +195,7 @@ class Coordinator:
         for epoch in self._epochs:
             if epoch.number < request.epoch:
                 shard = epoch.shards.get(request.index)
-                epoch.leave(request.share)
+                epoch.leave(request.shard)
                 # A connection whose reader has moved on would otherwise stay open for ever.
                 for old in [each for each in self._connections.values() if shard is not None and each.shard is shard]:
                     self._close(old)
@@ -204,7 +204,7 @@ class Coordinator:
     def _is_kept_for(self, request: wire.Request, first: wire.Request) -> bool:
         """Whether the request fits the epoch that outlives its finished readers."""
         return request.launch == first.launch and any(
-            epoch.is_kept_for_missing and epoch.number == request.epoch and epoch.expects(request.share)
+            epoch.is_kept_for_missing and epoch.number == request.epoch and epoch.expects(request.shard)
             for epoch in self._epochs
         )
 
@@ -224,7 +224,7 @@ class Coordinator:
                 now = f"this host's reader is at epoch {self.epoch.number}"
                 self._refuse(connection, str(fifo.read_already(request.channel, request.epoch, now)))
                 continue
-            shard = epoch.join(request.share, (request.block, request.block_bytes), finished=request.finished)
+            shard = epoch.join(request.shard, (request.block, request.block_bytes), finished=request.finished)
             if isinstance(shard, str):
                 self._refuse(connection, f"channel {request.channel!r}, epoch {request.epoch}: {shard}")
                 continue
@@ -252,7 +252,7 @@ class Coordinator:
                     where = f"channel {first.channel!r}, epoch {epoch.number}: "
                     epoch.give_up(reason, wire.error_frame(ChannelError(where + reason)))
 
-    def _why_given_up(self, epoch: Epoch, layout: Share, waited: float, wait_seconds: float) -> str:
+    def _why_given_up(self, epoch: Epoch, layout: Shard, waited: float, wait_seconds: float) -> str:
         """Why an epoch's missing readers are not waited for any more; empty if they are."""
         ended = [rank for rank, process in self._ranks.items() if epoch.lacks(rank) and not process.any_running()]
         if ended:
@@ -272,7 +272,7 @@ class Coordinator:
             )
         return ""
 
-    def _only_connected_ranks_run(self, layout: Share) -> bool:
+    def _only_connected_ranks_run(self, layout: Shard) -> bool:
         """Whether ranks of this host have never connected, and torchrun runs no process besides those that have."""
         if len(self._ranks) >= layout.readers // layout.workers:
             return False

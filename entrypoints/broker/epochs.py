@@ -14,7 +14,7 @@ from itertools import islice
 from operator import add
 
 from entrypoints.broker import wire
-from entrypoints.order.sharding import Share
+from entrypoints.order.sharding import Shard
 from entrypoints.sample import Sample, weight
 
 _OBJECT_BYTES = 400  # of memory that Python uses for a sample or a piece besides its content
@@ -54,8 +54,8 @@ class Outbox:
 
 
 @dataclass
-class Shard:
-    """One shard of an epoch."""
+class Assignment:
+    """The samples of one shard that its reader has not received yet."""
 
     index: int
     outbox: Outbox = field(default_factory=Outbox)
@@ -73,11 +73,11 @@ class Epoch:
     """The shards of an epoch by their index, and the samples that are pending until all shards are known."""
 
     number: int
-    layout: Share | None = None  # the first reader's share, which states how many there are
+    layout: Shard | None = None  # the first reader's shard, which states how many there are
     block: tuple[int, int] | None = (
         None  # samples of a shard, and bytes, that end a block; 0 samples: there are no blocks
     )
-    shards: dict[int, Shard] = field(default_factory=dict)
+    shards: dict[int, Assignment] = field(default_factory=dict)
     given_up: str = ""  # why readers that have not connected are not waited for any more
     pending: list[tuple[list[Sample], int]] = field(default_factory=list)
     pending_size: int = 0
@@ -115,67 +115,67 @@ class Epoch:
         connected = [index for index in self.shards if replace(self.layout, index=index).rank == rank]
         return len(connected) < self.layout.workers
 
-    def expects(self, share: Share) -> bool:
-        """Return whether this share is missing."""
-        return not self.is_settled and share.index not in self.shards and self._agrees(share)
+    def expects(self, shard: Shard) -> bool:
+        """Return whether this shard is missing."""
+        return not self.is_settled and shard.index not in self.shards and self._agrees(shard)
 
-    def _agrees(self, share: Share) -> bool:
-        return self.layout is None or (share.count, share.readers) == (self.layout.count, self.layout.readers)
+    def _agrees(self, shard: Shard) -> bool:
+        return self.layout is None or (shard.count, shard.readers) == (self.layout.count, self.layout.readers)
 
     @property
     def waiting_size(self) -> int:
         """Bytes in memory for the shard that has most of them."""
         return max([self.pending_size, *(shard.outbox.size for shard in self.shards.values())])
 
-    def join(self, share: Share, block: tuple[int, int] = (0, 0), *, finished: bool = False) -> Shard | str:
+    def join(self, shard: Shard, block: tuple[int, int] = (0, 0), *, finished: bool = False) -> Assignment | str:
         """Add the shard of a reader that has connected.
 
         Args:
-            share: The reader's share.
+            shard: The reader's shard.
             block: Samples and bytes that end a block; see `Epoch.block`.
             finished: Whether nothing of the shard is left to read; it then gets no samples.
 
         Returns:
-            The shard, or why the reader cannot have it.
+            The shard's samples, or why the reader cannot have the shard.
         """
         if self.given_up:
             return self.given_up
         if self.block not in (None, block):
             return f"one reader shuffles blocks of {block}, another of {self.block}; use one Reading on every rank"
-        if self.layout is not None and not self._agrees(share):
+        if self.layout is not None and not self._agrees(shard):
             return (
-                f"one reader expects {share.readers} readers on this host and {share.count} in the job, another "
+                f"one reader expects {shard.readers} readers on this host and {shard.count} in the job, another "
                 f"{self.layout.readers} and {self.layout.count}; use the same num_workers on every rank"
             )
-        present = self.shards.get(share.index)
+        present = self.shards.get(shard.index)
         if present is not None and present.finished and finished:
             return present
         if present is not None:
             return (
-                f"shard {share.index} of {share.count} is already assigned to another reader; read the channel once per epoch in "
+                f"shard {shard.index} of {shard.count} is already assigned to another reader; read the channel once per epoch in "
                 "each rank and worker, and use ChannelDataset in workers"
             )
         if self.is_settled:
-            return f"all {share.readers} readers have connected already, and this is not one of them"
+            return f"all {shard.readers} readers have connected already, and this is not one of them"
         self.block = block
-        shard = self._add(share)
+        assignment = self._add(shard)
         if finished:
-            shard.finished = True
-            shard.close()
+            assignment.finished = True
+            assignment.close()
         self._assign_pending()
-        return shard
+        return assignment
 
-    def leave(self, share: Share) -> None:
+    def leave(self, shard: Shard) -> None:
         """Close a shard whose reader has asked for a later epoch."""
-        if share.index in self.shards and self._agrees(share):
-            self.shards[share.index].close()
-        elif self.expects(share):
-            self._add(share).close()
+        if shard.index in self.shards and self._agrees(shard):
+            self.shards[shard.index].close()
+        elif self.expects(shard):
+            self._add(shard).close()
             self._assign_pending()
 
-    def _add(self, share: Share) -> Shard:
-        self.layout = self.layout or share
-        return self.shards.setdefault(share.index, Shard(share.index))
+    def _add(self, shard: Shard) -> Assignment:
+        self.layout = self.layout or shard
+        return self.shards.setdefault(shard.index, Assignment(shard.index))
 
     def assign(self, samples: list[Sample], size: int) -> None:
         """Assign the epoch's next samples to their shards; samples of shards that are not read here are dropped.

@@ -25,7 +25,7 @@ from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Channel
 from entrypoints.job.process_identity import owner_process
 from entrypoints.order.sampling import Mark, Reading
-from entrypoints.order.sharding import Share
+from entrypoints.order.sharding import Shard
 from entrypoints.readers.fifo import wait_seconds
 from entrypoints.records import Format
 from entrypoints.sample import Sample
@@ -42,7 +42,7 @@ _LAUNCH_VARIABLES = ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
 
 
 def read_shard(
-    channel: Channel, epoch: int, form: Format, share: Share, mark: Mark, reading: Reading | None
+    channel: Channel, epoch: int, form: Format, shard: Shard, mark: Mark, reading: Reading | None
 ) -> Generator[Sample, None, None]:
     """Yield the samples of a shard in one epoch, from the host's broker.
 
@@ -50,7 +50,7 @@ def read_shard(
         channel: The Pipe channel.
         epoch: The epoch, counted as the job counts them.
         form: The channel's format.
-        share: Which shard.
+        shard: Which shard.
         mark: Its `cut` is set with the last sample of each block.
         reading: How blocks are shuffled; None without shuffling.
 
@@ -58,7 +58,7 @@ def read_shard(
         CorruptError: The data is damaged.
         ChannelError: The epoch cannot be read, the host's readers contradict each other, or the broker has died.
     """
-    request = _request(channel, epoch, form, share, reading, finished=False)
+    request = _request(channel, epoch, form, shard, reading, finished=False)
     decode = decoder_of(form) if request.record_wrapper != "RecordIO" else None
     count = 0
     with closing(_ask(channel, request)) as connection:
@@ -84,17 +84,17 @@ def read_shard(
             ) from error
 
 
-def finish_shard(channel: Channel, epoch: int, form: Format, share: Share, reading: Reading | None) -> None:
+def finish_shard(channel: Channel, epoch: int, form: Format, shard: Shard, reading: Reading | None) -> None:
     """Report that nothing of the shard is left, so that the epoch's other readers do not wait for it.
 
     Returns as soon as the broker knows, and this process may end then: the broker remembers the shard until all other readers have
     connected. Arguments and errors are those of `read_shard`.
     """
-    _ask(channel, _request(channel, epoch, form, share, reading, finished=True)).close()
+    _ask(channel, _request(channel, epoch, form, shard, reading, finished=True)).close()
 
 
 def _request(
-    channel: Channel, epoch: int, form: Format, share: Share, reading: Reading | None, *, finished: bool
+    channel: Channel, epoch: int, form: Format, shard: Shard, reading: Reading | None, *, finished: bool
 ) -> wire.Request:
     return wire.Request(
         channel.name,
@@ -102,10 +102,10 @@ def _request(
         channel.record_wrapper,
         str(form),
         epoch,
-        share.index,
-        share.count,
-        share.readers,
-        share.workers,
+        shard.index,
+        shard.count,
+        shard.readers,
+        shard.workers,
         wait_seconds(),
         block=reading.block if reading else 0,
         block_bytes=reading.block_bytes if reading else 0,

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from entrypoints.errors import ChannelError, CorruptError
 from entrypoints.job.environment import Channel
-from entrypoints.order.sharding import Share
+from entrypoints.order.sharding import Shard
 from entrypoints.sample import Sample
 
 WELCOME, SAMPLES, BLOCK, END, ERROR = b"W", b"S", b"B", b"E", b"X"
@@ -45,7 +45,7 @@ class Request:
     record_wrapper: str
     format: str  # what names it: see entrypoints.records
     epoch: int
-    index: int  # for this and the next three see Share
+    index: int  # for this and the next three see Shard
     count: int
     readers: int
     workers: int
@@ -66,9 +66,9 @@ class Request:
         return cls(**json.loads(line))
 
     @property
-    def share(self) -> Share:
-        """The reader's share."""
-        return Share(self.index, self.count, self.readers, self.workers)
+    def shard(self) -> Shard:
+        """The reader's shard."""
+        return Shard(self.index, self.count, self.readers, self.workers)
 
     def as_channel(self) -> Channel:
         """Return the channel, with what is needed to read its FIFO."""

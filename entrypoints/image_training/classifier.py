@@ -167,7 +167,7 @@ def _check(job: _Job, channel: ImageChannel) -> None:
 
 
 def _read(job: _Job, name: str) -> Delivery:
-    """This rank's share of a channel, counted; what comes before the time to stop."""
+    """This rank's shard of a channel, counted; what comes before the time to stop."""
     delivery, begin = Delivery(passes=1), time.perf_counter()
     for sample in open_channel(name, environment=job.environment):
         delivery.last.add(sample)

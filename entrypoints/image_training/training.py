@@ -1,6 +1,6 @@
 """Training that can be stopped, started again and spread over ranks: the loop's parts, without options or printing.
 
-Where torchrun started several ranks, their models are one (DistributedDataParallel) and each rank reads its share. Shares
+Where torchrun started several ranks, their models are one (DistributedDataParallel) and each rank reads its shard. Shards
 may be unequal: `uneven_ranks` lets a rank that has run out answer the others. A stop request takes the same road: the rank
 that sees it ends its loop as if it had run out, so no rank waits for another. All talking between ranks of our own
 (`gather`) happens between the loops, where every rank comes by.

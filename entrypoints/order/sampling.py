@@ -1,8 +1,8 @@
 """The order of a channel's samples, and where in it a reader stands: what a shuffled epoch is, and how to go on in its middle.
 
-An epoch's order is a pure function of the seed, the epoch and the share, so that every process finds its own part of it
+An epoch's order is a pure function of the seed, the epoch and the shard, so that every process finds its own part of it
 unasked, and a job that was interrupted finds it again. First the objects are put in an order, the same on every rank, and
-dealt out; then the samples of a share are shuffled in blocks: so many are read, and given in an order of the block's own. A
+dealt out; then the samples of a shard are shuffled in blocks: so many are read, and given in an order of the block's own. A
 buffer that samples are drawn from would mix a little better, but what is in it depends on all that came before; a block
 can be read again by itself. So a state is a few numbers (which object, where in it, which block, how many of it have been
 given), and going on reads at most one block again.
@@ -30,7 +30,7 @@ from zlib import crc32
 from entrypoints.errors import ChannelError
 from entrypoints.fetching.background import in_background
 from entrypoints.order.arguments import expect, whole_number
-from entrypoints.order.sharding import Share
+from entrypoints.order.sharding import Shard
 from entrypoints.records.cursor import Cursor
 from entrypoints.sample import Sample, weight
 
@@ -47,7 +47,7 @@ class Reading:
     """How a channel is read. Without a seed, samples come as they lie, in the order of keys."""
 
     seed: int | None = None
-    block: int = 1000  # samples of a share that are shuffled together; 1 shuffles objects only
+    block: int = 1000  # samples of a shard that are shuffled together; 1 shuffles objects only
     block_bytes: int = 128_000_000  # a block ends there too, so that large samples do not fill the memory
     cache_dir: str | os.PathLike[str] | None = None  # a folder on a local disk that keeps objects for the next epochs
 
@@ -61,7 +61,7 @@ class Reading:
         expect(folder is None or named, "cache_dir", folder, "the path of a folder")
 
     def of_objects(self, objects: Iterable[T], epoch: int) -> Iterable[T]:
-        """All objects of a channel in this epoch's order, before they are dealt out to the shares."""
+        """All objects of a channel in this epoch's order, before they are dealt out to the shards."""
         if self.seed is None:
             return objects
         known = objects if isinstance(objects, Sequence) else list(objects)
@@ -71,7 +71,7 @@ class Reading:
 
 
 class Mark(Cursor):
-    """Where in a share a reader stands: the object, counted from 0, and the place in it. For a medium that cannot be sought
+    """Where in a shard a reader stands: the object, counted from 0, and the place in it. For a medium that cannot be sought
     `object` may count samples; whoever opens knows which.
     """
 
@@ -80,14 +80,14 @@ class Mark(Cursor):
     def __init__(self) -> None:
         super().__init__()
         self.object = 0
-        self.finished = False  # nothing of the share is left
+        self.finished = False  # nothing of the shard is left
         self.cut = False  # a block ends with the last sample, says who deals a Pipe out
-        self.begun = 0  # objects of the share whose reading has begun
+        self.begun = 0  # objects of the shard whose reading has begun
         self.keys = 0  # a checksum of the keys of these, in their order
         self.expected = (0, 0)  # what the two were when the state was taken
 
     def begin(self, key: str) -> bool:
-        """Notes that the reading of the share's next object begins; False where another was there when the state was taken."""
+        """Notes that the reading of the shard's next object begins; False where another was there when the state was taken."""
         self.begun += 1
         self.keys = crc32(key.encode("utf-8", "surrogateescape"), self.keys)
         return self.begun != self.expected[0] or self.keys == self.expected[1]
@@ -101,28 +101,28 @@ class Order:
     """What decides which samples come in which order."""
 
     epoch: int
-    share: Share
+    shard: Shard
     reading: Reading
     dealt: bool  # the mark says where blocks end (`cut`)
     unique: bool  # it is never brought again (Channel.shuffled)
 
     def of_block(self, samples: Sequence[T], number: int) -> Sequence[T]:
-        """One block of the share's samples."""
-        share = self.share
-        chance = random.Random(f"samples/{self.reading.seed}/{self.epoch}/{share.index}/{share.count}/{number}")
+        """One block of the shard's samples."""
+        shard = self.shard
+        chance = random.Random(f"samples/{self.reading.seed}/{self.epoch}/{shard.index}/{shard.count}/{number}")
         return chance.sample(samples, len(samples))
 
     def described(self) -> State:
         """What of it a state has to agree with."""
-        reading, part = self.reading, {"share": self.share.index, "shares": self.share.count}
+        reading, part = self.reading, {"share": self.shard.index, "shares": self.shard.count}
         blocks = {"seed": reading.seed, "block": reading.block, "block_bytes": reading.block_bytes, "dealt": self.dealt}
         return part if reading.seed is None else {**part, **blocks}
 
 
 class Samples:
-    """The samples of a share in one epoch: an iterator that can say where it stands.
+    """The samples of a shard in one epoch: an iterator that can say where it stands.
 
-    `opened` gives the samples from a mark of the share on, once it is asked for the first, and moves the mark. `about` says
+    `opened` gives the samples from a mark of the shard on, once it is asked for the first, and moves the mark. `about` says
     what is read (channel, format): a state goes with the same only.
     """
 
@@ -152,11 +152,11 @@ class Samples:
 
     @property
     def finished(self) -> bool:
-        """Whether the share was read to its end, here or before the state that was loaded."""
+        """Whether the shard was read to its end, here or before the state that was loaded."""
         return self._at.finished if self._blocks is None else self._blocks.finished
 
     def finish(self) -> None:
-        """Takes the share as read to its end, without touching what it would be read from."""
+        """Takes the shard as read to its end, without touching what it would be read from."""
         self.close()
         self._at.finished = True
         if self._blocks is not None:
@@ -179,7 +179,7 @@ class Samples:
         return dict(zip(_PLACE, (number, position, block, given, self._at.begun, self._at.keys), strict=True))
 
     def load_state_dict(self, state: State) -> None:
-        """Go on where `state_dict` said, of the same channel, format, epoch, share and order; before the first sample.
+        """Go on where `state_dict` said, of the same channel, format, epoch, shard and order; before the first sample.
 
         Raises ChannelError where the state is none, or one of something else; reading raises it where the objects up to here are
         others than they were. Objects that were written anew under their keys are not noticed.
@@ -282,7 +282,7 @@ class _Blocks:
         for sample in source:
             block.append(sample)
             if self._order.dealt:
-                # Shares of one Pipe end their blocks at the same number, so that none waits for what another does not take.
+                # Shards of one Pipe end their blocks at the same number, so that none waits for what another does not take.
                 full = self._at.cut
             else:
                 size += weight(sample)

@@ -1,8 +1,8 @@
 """Which objects or samples belong to this process: pure arithmetic, so that every process finds its own part unasked.
 
-A share is every `count`-th item from the `index`-th on. Ranks divide first and DataLoader workers divide a rank's part,
+A shard is every `count`-th item from the `index`-th on. Ranks divide first and DataLoader workers divide a rank's part,
 so that what a rank reads does not depend on how many workers it uses. Over all processes of a job every item belongs
-to exactly one share.
+to exactly one shard.
 
 - FullyReplicated S3 channels, EFS, FSx and the connector: every host sees everything, so all the job's ranks divide it.
 - ShardedByS3Key: SageMaker gave the host its part already, so only the host's own ranks divide it.
@@ -26,29 +26,29 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Share:
+class Shard:
     """Every `count`-th item, from the `index`-th on; both ends of an epoch agree on the items' order."""
 
     index: int = 0
     count: int = 1
-    readers: int = field(default=1, compare=False)  # shares that are read on this host, this one included
-    workers: int = field(default=1, compare=False)  # shares that are read by this rank, this one included
+    readers: int = field(default=1, compare=False)  # shards that are read on this host, this one included
+    workers: int = field(default=1, compare=False)  # shards that are read by this rank, this one included
 
     def __post_init__(self) -> None:
         if not 0 <= self.index < self.count:
-            raise ChannelError(f"share {self.index} of {self.count}: shares count from 0 to their count - 1")
+            raise ChannelError(f"shard {self.index} of {self.count}: expected an index from 0 to count - 1")
 
     @property
     def rank(self) -> int:
-        """The rank whose share this is, among all the ranks that divide the channel."""
+        """The rank whose shard this is, among all the ranks that divide the channel."""
         return self.index % (self.count // self.workers)
 
     def of(self, items: Iterable[T]) -> Iterator[T]:
-        """The items of this share, in their order."""
+        """The items of this shard, in their order."""
         return islice(items, self.index, None, self.count)
 
 
-EVERYTHING = Share()
+EVERYTHING = Shard()
 
 
 @dataclass(frozen=True)
@@ -85,14 +85,14 @@ def place_of_rank(rank: int, world_size: int, host_count: int, environ: Mapping[
     return Place(rank, world_size, _number(environ, "LOCAL_RANK", rank % local_world_size), local_world_size)
 
 
-def share_for(distribution: str, place: Place, worker: int = 0, workers: int = 1) -> Share:
-    """The share of one DataLoader worker (of `workers`) of a rank, for a channel's S3DataDistributionType."""
+def shard_for(distribution: str, place: Place, worker: int = 0, workers: int = 1) -> Shard:
+    """The shard of one DataLoader worker (of `workers`) of a rank, for a channel's S3DataDistributionType."""
     if distribution == contract.SHARDED:
         rank, ranks = place.local_rank, place.local_world_size
     else:
         rank, ranks = place.rank, place.world_size
     # An item's number modulo `ranks` is its rank whatever the number of workers.
-    return Share(worker * ranks + rank, workers * ranks, workers * place.local_world_size, workers)
+    return Shard(worker * ranks + rank, workers * ranks, workers * place.local_world_size, workers)
 
 
 def _number(environ: Mapping[str, str], name: str, default: int) -> int:

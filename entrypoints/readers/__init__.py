@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Channel
-from entrypoints.order.sharding import Share
+from entrypoints.order.sharding import Shard
 from entrypoints.readers import fifo, mounted, s3
 from entrypoints.sample import ByteStream
 
@@ -24,8 +24,8 @@ class Reader(Protocol):
         """Whether all objects arrive as one stream, which is read once a host and sharded by samples, not by objects."""
         ...
 
-    def open_streams(self, channel: Channel, epoch: int, share: Share, /) -> Iterator[tuple[str | None, ByteStream]]:
-        """Yield the share's objects in an order that is the same in every process: key (None if unknown) and open stream.
+    def open_streams(self, channel: Channel, epoch: int, shard: Shard, /) -> Iterator[tuple[str | None, ByteStream]]:
+        """Yield the shard's objects in an order that is the same in every process: key (None if unknown) and open stream.
 
         The caller closes each stream before it asks for the next.
 

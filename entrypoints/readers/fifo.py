@@ -3,7 +3,7 @@
 `<channel>_0` is read to its end or closed early. Only then SageMaker makes `<channel>_1`, so the reader waits for it, and so on.
 `fifo_numbers` maps a job's epochs to these numbers. A FIFO can have one reader: two would each get pieces of the stream. If one
 process of a host reads a channel, it does so here; if several do, the host's broker reads it for them (`entrypoints/broker`) by
-the same functions. If several hosts get the same objects (FullyReplicated), each reads all of them and keeps its share of the
+the same functions. If several hosts get the same objects (FullyReplicated), each reads all of them and keeps its shard of the
 samples.
 
 A silent feeder is reported on stderr, and at last an error: a job that waits costs as much as one that works.
@@ -29,7 +29,7 @@ from entrypoints.errors import ChannelError
 from entrypoints.fetching.silence import Silence, warn_once
 from entrypoints.job.environment import Channel
 from entrypoints.job.process_identity import Processes, owner_process
-from entrypoints.order.sharding import Share
+from entrypoints.order.sharding import Shard
 from entrypoints.readers import fifo_numbers
 from entrypoints.sample import ByteStream
 
@@ -41,13 +41,13 @@ LEFT_SECONDS = 2.0  # for a feeder to notice that its reader was killed
 PIPE_BYTES = 1 << 20  # the most that Linux grants any user; the default is 64 KiB
 
 
-def open_streams(channel: Channel, epoch: int, share: Share) -> Iterator[tuple[str | None, ByteStream]]:
+def open_streams(channel: Channel, epoch: int, shard: Shard) -> Iterator[tuple[str | None, ByteStream]]:
     """Yield the one stream of a channel's epoch.
 
     Args:
         channel: The Pipe channel.
         epoch: The epoch, counted as the job counts them.
-        share: Not used: samples can be divided only after the format has split the stream.
+        shard: Not used: samples can be divided only after the format has split the stream.
 
     Raises:
         ChannelError: As `open_fifo`.

@@ -32,7 +32,7 @@ from entrypoints.fetching.prefetch import read_ahead
 from entrypoints.fetching.schedule import Limits
 from entrypoints.fetching.silence import warn_once
 from entrypoints.job.environment import Channel
-from entrypoints.order.sharding import Share
+from entrypoints.order.sharding import Shard
 from entrypoints.readers.remote_file import RemoteFile, is_remote
 from entrypoints.sample import ByteStream
 
@@ -47,9 +47,9 @@ _NOWHERE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
 _log = logging.getLogger(__name__)
 
 
-def open_streams(channel: Channel, epoch: int, share: Share) -> Iterator[tuple[str | None, ByteStream]]:
+def open_streams(channel: Channel, epoch: int, shard: Shard) -> Iterator[tuple[str | None, ByteStream]]:
     """Yield the files of a channel's directory, the same in every epoch."""
-    return open_objects(channel, share.of(objects(channel)))
+    return open_objects(channel, shard.of(objects(channel)))
 
 
 def open_objects(channel: Channel, paths: Iterable[str]) -> Generator[tuple[str | None, ByteStream], None, None]:

@@ -25,7 +25,7 @@ from entrypoints.fetching.listing import Listed, Listing, shared_listing, versio
 from entrypoints.fetching.prefetch import read_ahead
 from entrypoints.fetching.schedule import Limits
 from entrypoints.job.environment import Channel
-from entrypoints.order.sharding import Share
+from entrypoints.order.sharding import Shard
 from entrypoints.readers import s3_client
 from entrypoints.readers.s3_client import connection, require
 from entrypoints.sample import ByteStream
@@ -114,9 +114,9 @@ class S3Object:
         """Do nothing: no file is open between fetches."""
 
 
-def open_streams(channel: Channel, epoch: int, share: Share) -> Iterator[tuple[str | None, ByteStream]]:
+def open_streams(channel: Channel, epoch: int, shard: Shard) -> Iterator[tuple[str | None, ByteStream]]:
     """Yield the objects under the channel's prefix in S3's order of keys, the same in every epoch."""
-    return open_objects(channel, share.of(objects(channel)))
+    return open_objects(channel, shard.of(objects(channel)))
 
 
 def open_objects(channel: Channel, chosen: Iterable[Listed]) -> Generator[tuple[str | None, ByteStream], None, None]:

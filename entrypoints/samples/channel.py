@@ -1,6 +1,6 @@
 """`open_channel`: one call from a channel's name to its samples, whichever way the channel arrives.
 
-The input mode says how bytes arrive (`readers`), the content type where a record ends (`records`), the share which of them
+The input mode says how bytes arrive (`readers`), the content type where a record ends (`records`), the shard which of them
 are this process's (`sharding`), the order when (`sampling`); `pipeline` puts them together.
 """
 
@@ -15,7 +15,7 @@ from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Channel, Environment, load_environment
 from entrypoints.order.arguments import expect, whole_number
 from entrypoints.order.sampling import Order, Reading, Samples
-from entrypoints.order.sharding import Place, Share, place_from, share_for
+from entrypoints.order.sharding import Place, Shard, place_from, shard_for
 from entrypoints.readers import mounted, reader_of
 from entrypoints.readers.remote_file import is_remote
 from entrypoints.records import Format, format_of, objects
@@ -30,7 +30,7 @@ def open_channel(
     format: str | None = None,
     *,
     environment: Environment | None = None,
-    share: Share | None = None,
+    shard: Shard | None = None,
     reading: Reading | None = None,
 ) -> Samples:
     """The samples of a channel that belong to this process, each once: an iterator, and a context manager that closes it.
@@ -40,7 +40,7 @@ def open_channel(
     `epoch` counts from 0; under Pipe each has its own FIFO, and after an epoch the next one is to be asked for.
     `format` is a content type or a short name (`tar`, `csv`: see `records.SHORT_NAMES`), for a channel whose content type is
     absent or wrong; without it a channel of an augmented manifest gives a sample for each line, all its attributes together.
-    `share` replaces this process's part of the samples (`default_share`).
+    `shard` replaces this process's part of the samples (`default_shard`).
     `reading` shuffles, and keeps objects for the next epochs. The iterator's `state_dict()` says where it stands, and
     `load_state_dict` of another one goes on there.
     Raises ChannelError at once where the channel cannot be read as asked, ValueError for an `epoch` that is none, TypeError for
@@ -51,7 +51,7 @@ def open_channel(
     environment = known_environment(environment)
     channel = find_channel(environment, name)
     check_how(format, reading)
-    expect(share is None or isinstance(share, Share), "share", share, "a Share, or leave it out")
+    expect(shard is None or isinstance(shard, Shard), "shard", shard, "a Shard, or leave it out")
     reader = reader_of(channel)
     form = _form(channel, format)
     if augmented.is_augmented(form):
@@ -65,12 +65,12 @@ def open_channel(
             "input_mode: FastFile, or a content_type that has boundaries (application/x-tar, application/x-recordio, "
             f"text/plain); it is {channel.content_type!r}"
         )
-    if share is None:
-        share = default_share(channel, place_of(environment))
+    if shard is None:
+        shard = default_shard(channel, place_of(environment))
     reading = reading or Reading()
-    source = Source(channel, epoch, reader, form, share, reading, _cache(channel, reading))
+    source = Source(channel, epoch, reader, form, shard, reading, _cache(channel, reading))
     about = {"channel": name, "format": str(form)}
-    return Samples(source.samples, Order(epoch, share, reading, source.is_dealt, channel.shuffled), about)
+    return Samples(source.samples, Order(epoch, shard, reading, source.is_dealt, channel.shuffled), about)
 
 
 def _form(channel: Channel, format: str | None) -> Format:
@@ -127,7 +127,7 @@ def place_of(environment: Environment) -> Place:
     return place_from(os.environ, environment.host_rank, len(environment.hosts))
 
 
-def default_share(channel: Channel, place: Place, worker: int = 0, workers: int = 1) -> Share:
+def default_shard(channel: Channel, place: Place, worker: int = 0, workers: int = 1) -> Shard:
     """What one DataLoader worker (of `workers`) of a rank is to read.
 
     Of a Pipe, too: where several processes of a host read it, the host's broker deals the samples out (`broker`).
@@ -137,4 +137,4 @@ def default_share(channel: Channel, place: Place, worker: int = 0, workers: int 
         number, sharers = channel.sharer
         ranks = place.local_world_size
         place = replace(place, rank=number * ranks + place.local_rank, world_size=sharers * ranks)
-    return share_for(channel.distribution, place, worker, workers)
+    return shard_for(channel.distribution, place, worker, workers)

@@ -59,7 +59,7 @@ def write_lst(file: Path, lines: Iterable[Line]) -> None:
 def join_lst(samples: Iterable[Sample], lines: Mapping[str, Line], *, whole: bool = True) -> Iterator[Sample]:
     """The samples, each with its line's labels in the field `labels` (a tuple of floats).
 
-    `whole` says that `samples` are all of the channel, not the share of one of several processes: then a line without a
+    `whole` says that `samples` are all of the channel, not the shard of one of several processes: then a line without a
     sample is an error too, at the end. Raises ChannelError for a sample without a line, or with the line of an earlier one.
     """
     left = set(lines)

@@ -1,6 +1,6 @@
 """Objects kept on a local disk as they are read, so that the second epoch comes from there: `cache_dir`.
 
-What is kept are the objects as they lie, not samples: so every order, share and format reads the same cache, all ranks and
+What is kept are the objects as they lie, not samples: so every order, shard and format reads the same cache, all ranks and
 workers of a host share it, and an epoch that is resumed in its middle finds what was there. An object is written below
 `parts` and moved to its place when all of it is there; one that is left early is not kept. Formats that begin at an
 object's end (zip, Parquet) are given it once it is kept, if it has no more than `WHOLE_BYTES` and the disk has room;

@@ -15,7 +15,7 @@ from entrypoints.broker.reader import finish_shard, has_broker, read_shard
 from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Channel
 from entrypoints.order.sampling import Mark, Reading
-from entrypoints.order.sharding import EVERYTHING, Share
+from entrypoints.order.sharding import EVERYTHING, Shard
 from entrypoints.readers import Reader
 from entrypoints.records import Format
 from entrypoints.records.recordio import recordio
@@ -31,21 +31,21 @@ class Source:
     epoch: int
     reader: Reader
     form: Format
-    share: Share
+    shard: Shard
     reading: Reading
     cache: ObjectCache | None
 
     @property
     def is_dealt(self) -> bool:
         """Whether the host's broker deals the samples out to several readers, and says where blocks end."""
-        return self.reader.JOINED and self.share.readers > 1
+        return self.reader.JOINED and self.shard.readers > 1
 
     @property
     def _shuffled(self) -> Reading | None:
         return self.reading if self.is_dealt and self.reading.seed is not None else None
 
     def samples(self, mark: Mark) -> Generator[Sample, None, None]:
-        """The samples from a mark of the share on; the mark moves with them. Errors of the data name the channel.
+        """The samples from a mark of the shard on; the mark moves with them. Errors of the data name the channel.
 
         Raises CorruptError where the data is damaged, ChannelError where it is not there.
         """
@@ -66,7 +66,7 @@ class Source:
 
     def _of_objects(self, mark: Mark, told: _Told) -> Generator[Sample, None, None]:
         ordered = self.reading.of_objects(self.reader.objects(self.channel), self.epoch)
-        items = self.share.of(ordered)
+        items = self.shard.of(ordered)
         for item in islice(items, mark.object):
             self._begin(mark, self.reader.key_of(self.channel, item))
         if mark.begun < mark.object:
@@ -90,7 +90,7 @@ class Source:
             )
 
     def _left(self, samples: Iterator[Sample], mark: Mark) -> Iterator[Sample]:
-        """What is left of a share's samples, where some have been read before; ChannelError where there are not so many."""
+        """What is left of a shard's samples, where some have been read before; ChannelError where there are not so many."""
         before = sum(1 for _ in islice(samples, mark.object))
         if before < mark.object:
             raise self._fewer(mark, before, "samples")
@@ -98,14 +98,14 @@ class Source:
 
     def _fewer(self, mark: Mark, count: int, what: str) -> ChannelError:
         return ChannelError(
-            f"channel {self.channel.name!r}: the state says that {max(mark.object, mark.expected[0]):,} {what} of this share were"
+            f"channel {self.channel.name!r}: the state says that {max(mark.object, mark.expected[0]):,} {what} of this shard were"
             f" begun, but there are {count:,}: the data has changed; begin the epoch anew"
         )
 
     def _pass_by(self) -> None:
-        """Nothing is left of this share; where others read a Pipe side by side with it, they have to be told."""
+        """Nothing is left of this shard; where others read a Pipe side by side with it, they have to be told."""
         if self.is_dealt:
-            finish_shard(self.channel, self.epoch, self.form, self.share, self._shuffled)
+            finish_shard(self.channel, self.epoch, self.form, self.shard, self._shuffled)
 
     def _open(self, chosen: Iterable[Any]) -> Generator[tuple[str | None, ByteStream], None, None]:
         if self.cache is None:
@@ -113,14 +113,14 @@ class Source:
         return self.cache.open_objects(self.reader, self.channel, chosen)
 
     def _of_stream(self, mark: Mark) -> Generator[Sample, None, None]:
-        """A Pipe's samples. Where they are dealt out or wrapped, the mark counts those of this share."""
+        """A Pipe's samples. Where they are dealt out or wrapped, the mark counts those of this shard."""
         if self.is_dealt or has_broker(self.channel):
             if mark.start:
                 raise ChannelError(
                     f"channel {self.channel.name!r}: the state is of a Pipe's only reader, and here are several; use as many as"
                     " before, or begin the epoch anew"
                 )
-            with closing(read_shard(self.channel, self.epoch, self.form, self.share, mark, self._shuffled)) as dealt:
+            with closing(read_shard(self.channel, self.epoch, self.form, self.shard, mark, self._shuffled)) as dealt:
                 for sample in self._left(dealt, mark):
                     mark.object += 1
                     yield sample
@@ -128,13 +128,13 @@ class Source:
         wrapped = self.channel.record_wrapper == "RecordIO"
         for _, stream in self.reader.open_streams(self.channel, self.epoch, EVERYTHING):
             with closing(stream):
-                if self.share == EVERYTHING and not wrapped and not mark.object:
+                if self.shard == EVERYTHING and not wrapped and not mark.object:
                     yield from self.form.split(stream, None, mark)
                     continue
                 # Each record is one object as it lies in the bucket, and has its own format inside.
                 split = self.form.split
                 samples = recordio.unwrapped(stream, split) if wrapped else split(stream, None)
-                for sample in self._left(self.share.of(samples), mark):
+                for sample in self._left(self.shard.of(samples), mark):
                     mark.object += 1
                     yield sample
 

@@ -37,7 +37,7 @@ from entrypoints.order.sharding import Place, place_of_rank
 from entrypoints.sample import Sample
 from entrypoints.samples.channel import (
     check_how,
-    default_share,
+    default_shard,
     find_channel,
     known_environment,
     open_channel,
@@ -96,7 +96,7 @@ class StreamDataset(IterableDataset[Any]):
             if info is not None:
                 self._epochs.go_on(worker, epoch)
             elif samples.finished and self.place.local_world_size > 1:
-                # Those who share a Pipe wait until this share has come, too, and a StatefulDataLoader may ask for nothing.
+                # Those who share a Pipe wait until this shard has come, too, and a StatefulDataLoader may ask for nothing.
                 next(samples, None)
             return self._going_on(samples, worker, workers)
         if self._epochs.is_over(epoch, worker, workers):
@@ -106,7 +106,7 @@ class StreamDataset(IterableDataset[Any]):
 
     def _going_on(self, samples: Samples | Mixture, worker: int, workers: int) -> Generator[Any, None, None]:
         if self._epochs.has_finished(samples.epoch, workers) and self.place.local_world_size == 1:
-            samples.finish()  # else those who go on with a Pipe have to be told not to wait for this share, which reading does
+            samples.finish()  # else those who go on with a Pipe have to be told not to wait for this shard, which reading does
         with closing(self._given(samples)) as given:
             for sample in given:
                 self._epochs.give(worker, samples.epoch)
@@ -200,13 +200,13 @@ class ChannelDataset(StreamDataset):
     def samples(self, worker: int = 0, workers: int = 1, epoch: int | None = None) -> Samples:
         """See StreamDataset."""
         join_job(self._job)
-        share = default_share(self.channel, self.place, worker, workers)
+        shard = default_shard(self.channel, self.place, worker, workers)
         return open_channel(
             self.channel.name,
             self.epoch if epoch is None else epoch,
             self._format,
             environment=self._environment,
-            share=share,
+            shard=shard,
             reading=self._reading,
         )
 
@@ -232,7 +232,7 @@ class MixedDataset(StreamDataset):
         """See StreamDataset."""
         epoch = self.epoch if epoch is None else epoch
         pipes = [part.channel.name for part in self._parts if part.channel.mode == "Pipe"]
-        if pipes and default_share(self._parts[0].channel, self.place, worker, workers).readers > 1:
+        if pipes and default_shard(self._parts[0].channel, self.place, worker, workers).readers > 1:
             raise ChannelError(
                 f"channel {pipes[0]!r}: a Pipe that is mixed has one reader a host, since its readers draw at different times and"
                 " would wait for each other; use one rank a host and num_workers 0 or 1, or input_mode: FastFile"

@@ -73,7 +73,7 @@ class Epochs:
         self._went_on[worker] = self._times[0] if self._told[0] == epoch else 0
 
     def ask_state(self, worker: int, finished: bool) -> None:
-        """A worker is asked where it stands. In the middle of its share it has given a whole batch: that was not dropped."""
+        """A worker is asked where it stands. In the middle of its shard it has given a whole batch: that was not dropped."""
         if not finished and self._said[worker] == _NOTHING:
             self._went_on.fill_(0)
 

@@ -4,7 +4,7 @@ A DataLoader's workers are processes, and every batch goes through a queue betwe
 small machine. Reading releases the GIL, and so do the image decoders, torch and numpy, so threads do the same work at the
 same time in one memory and hand over nothing but a reference. Transforms of pure Python are better off in processes.
 
-Which samples a batch holds does not depend on who is faster: as with a DataLoader's workers, each thread has a share of its own,
+Which samples a batch holds does not depend on who is faster: as with a DataLoader's workers, each thread has a shard of its own,
 and batches come from the threads in turn. So a state is one state for each thread and whose turn it is.
 """
 
@@ -105,7 +105,7 @@ class ThreadLoader:
         """Where the iteration that began last stands: after the batch that it gave last."""
         for state in (self._resumed, self._state):
             if state is not None and state["epoch"] == self.dataset.epoch:
-                # Else some threads would begin their shares of another order anew, and others have ended theirs.
+                # Else some threads would begin their shards of another order anew, and others have ended theirs.
                 return {"epoch": state["epoch"]} if self.dataset.begins_anew and not _is_finished(state) else state
         return {"epoch": self.dataset.epoch}
 
@@ -151,7 +151,7 @@ class ThreadLoader:
             stop.set()
 
     def _work(self, samples: Samples | Mixture, filled: queue.Queue[_Batch | _End], stop: threading.Event) -> None:
-        """One thread: batches of its share until that ends, fails or nobody reads any more."""
+        """One thread: batches of its shard until that ends, fails or nobody reads any more."""
         error: BaseException | None = None
         transform, sample = self.dataset.transform, None
         try:

@@ -59,8 +59,8 @@ def draw(rows: Sequence[Row], path: Path) -> None:
 
 
 def _place(ratio: float) -> float:
-    share = math.log(ratio / _SMALLEST) / math.log(_LARGEST / _SMALLEST)
-    return round(_LABELS + 10 + _BARS * min(max(share, 0), 1), 1)
+    shard = math.log(ratio / _SMALLEST) / math.log(_LARGEST / _SMALLEST)
+    return round(_LABELS + 10 + _BARS * min(max(shard, 0), 1), 1)
 
 
 def _text(x: float, y: float, text: str, attributes: str) -> str:

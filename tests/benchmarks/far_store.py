@@ -1,4 +1,4 @@
-"""What the benchmarks of S3 and of mounts share: our S3 server in a process of its own, with latency, and channels there."""
+"""What the benchmarks of S3 and of mounts shard: our S3 server in a process of its own, with latency, and channels there."""
 
 from __future__ import annotations
 

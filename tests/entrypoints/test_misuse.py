@@ -27,7 +27,7 @@ from entrypoints import (
     read_lst,
     save_checkpoint,
 )
-from entrypoints.order.sharding import Share
+from entrypoints.order.sharding import Shard
 
 pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata 0.11 asks torch 2.13 for it
 
@@ -85,13 +85,13 @@ def test_a_cache_lies_in_a_folder(folder: Any) -> None:
 
 @pytest.mark.parametrize(("index", "count"), [(-1, 2), (2, 2), (0, 0)])
 def test_a_share_is_one_of_its_count(index: int, count: int) -> None:
-    with pytest.raises(ChannelError, match=f"^share {index} of {count}: shares count from 0"):
-        Share(index, count)
+    with pytest.raises(ChannelError, match=f"^shard {index} of {count}: expected an index from 0"):
+        Shard(index, count)
 
 
 def test_a_share_is_no_pair(environment: Environment) -> None:
-    with pytest.raises(TypeError, match=r"^share is \(0, 2\); give a Share"):
-        open_channel("lines", environment=environment, share=(0, 2))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"^shard is \(0, 2\); give a Shard"):
+        open_channel("lines", environment=environment, shard=(0, 2))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("value", [0, 1.5, "4", None, True, float("nan")])

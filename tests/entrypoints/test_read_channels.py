@@ -93,7 +93,7 @@ def test_with_workers_where_the_channel_can_feed_them(root: Path) -> None:
 def test_ranks_report_shares_that_add_up(root: Path) -> None:
     feeder = feed(root, 0)
     variables = [{"RANK": n, "WORLD_SIZE": "2", "LOCAL_RANK": n, "LOCAL_WORLD_SIZE": "2"} for n in ("0", "1")]
-    with ThreadPoolExecutor() as pool:  # a Pipe's shares are read side by side
+    with ThreadPoolExecutor() as pool:  # a Pipe's shards are read side by side
         ranks = [
             row for process in pool.map(lambda environ: run(root, **environ), variables) for row in results(process)
         ]

@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader
 
 from entrypoints.broker.epochs import Epoch
 from entrypoints.job.environment import Environment, load_environment
-from entrypoints.order.sharding import Share
+from entrypoints.order.sharding import Shard
 from entrypoints.records.archives import tar_write
 from entrypoints.records.recordio import image_recordio, recordio
 from entrypoints.samples.channel import open_channel
@@ -131,7 +131,7 @@ def test_shards_of_every_format_equal_a_single_readers_samples(environment: Envi
     for name, data, form in (("tar", stream, None), ("images", records, "image-recordio"), ("wrapped", records, None)):
         feed(name, lambda epoch, data=data: data.getvalue())
         parts = side_by_side(environment, name, 3, format=form)
-        whole = list(open_channel(name, 1, form, environment=environment, share=Share()))
+        whole = list(open_channel(name, 1, form, environment=environment, shard=Shard()))
         assert [whole[index::3] for index in range(3)] == parts
         assert len(whole) in (60, 41)
 
@@ -139,14 +139,14 @@ def test_shards_of_every_format_equal_a_single_readers_samples(environment: Envi
 def test_shards_of_other_hosts_are_dropped(environment: Environment, feed: Feed) -> None:
     feed("lines", lines_of)
     found: list[Any] = []
-    shares = [Share(index, 6, readers=2) for index in (1, 4)]  # numbered as some launchers number ranks
+    shards = [Shard(index, 6, readers=2) for index in (1, 4)]  # numbered as some launchers number ranks
     threads = [
         threading.Thread(
-            target=lambda share=share: found.extend(
-                numbers(open_channel("lines", environment=environment, share=share))
+            target=lambda shard=shard: found.extend(
+                numbers(open_channel("lines", environment=environment, shard=shard))
             )
         )
-        for share in shares
+        for shard in shards
     ]
     for thread in threads:
         thread.start()
@@ -163,7 +163,7 @@ def test_channels_read_at_the_same_time_have_their_own_brokers(
     recordio.write(records, LINES)
     feed("images", lambda epoch: records.getvalue())
     pairs = zip(
-        *(open_channel(name, environment=environment, share=Share(0, 2)) for name in ("lines", "images")), strict=True
+        *(open_channel(name, environment=environment, shard=Shard(0, 2)) for name in ("lines", "images")), strict=True
     )
     assert sum(1 for _ in pairs) == 2500  # one reader each, without a broker
     assert brokers(root) == []
@@ -230,8 +230,8 @@ def test_formats_with_options_and_arrays_pass_the_broker(environment: Environmen
 def test_epoch_left_by_all_readers_before_they_connect_is_abandoned() -> None:
     epoch = Epoch(0)
     epoch.assign([{"data": b"x"}], 1)
-    epoch.leave(Share(0, 2, 2))
-    epoch.leave(Share(0, 2, 2))
+    epoch.leave(Shard(0, 2, 2))
+    epoch.leave(Shard(0, 2, 2))
     assert not epoch.is_abandoned
-    epoch.leave(Share(1, 2, 2))
+    epoch.leave(Shard(1, 2, 2))
     assert epoch.is_abandoned

@@ -21,7 +21,7 @@ from entrypoints.broker import wire
 from entrypoints.broker.coordinator import Coordinator
 from entrypoints.job.environment import load_environment
 from entrypoints.order.sampling import Reading
-from entrypoints.order.sharding import Share
+from entrypoints.order.sharding import Shard
 from entrypoints.samples.channel import open_channel
 from entrypoints.torch_data.dataset import ChannelDataset
 from entrypoints.torch_data.loader import ThreadLoader
@@ -159,9 +159,9 @@ def test_second_broker_for_an_address_and_fork_during_start_are_harmless(
 
     monkeypatch.setattr(subprocess, "run", run_twice)
     feeder = Feeder(root, "lines", lambda epoch: b"0\n1\n")
-    shares = [open_channel("lines", environment=load_environment(root, {}), share=Share(i, 2, 2)) for i in (0, 1)]
+    shards = [open_channel("lines", environment=load_environment(root, {}), shard=Shard(i, 2, 2)) for i in (0, 1)]
     found: dict[int, list[Any]] = {}
-    in_threads(lambda number: found.update({number: [bytes(sample["data"]) for sample in shares[number]]}), 2)
+    in_threads(lambda number: found.update({number: [bytes(sample["data"]) for sample in shards[number]]}), 2)
     assert found == {0: [b"0"], 1: [b"1"]}
     folder = os.open(root / contract.DATA_DIR, os.O_RDONLY)
     fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError where it is held still

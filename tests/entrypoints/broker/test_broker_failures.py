@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader
 from entrypoints import contract
 from entrypoints.errors import ChannelError, CorruptError
 from entrypoints.job.environment import Environment, load_environment
-from entrypoints.order.sharding import Share
+from entrypoints.order.sharding import Shard
 from entrypoints.records.archives import tar_write
 from entrypoints.records.recordio import image_recordio, recordio
 from entrypoints.samples.channel import open_channel
@@ -75,8 +75,8 @@ def loaded(environment: Environment, workers: int, **options: Any) -> DataLoader
 
 def test_reader_that_stops_early_does_not_block_the_others(environment: Environment, feed: Feed) -> None:
     feed("lines", lambda epoch: lines_of(epoch) * 300)  # more than is kept in memory
-    first = open_channel("lines", environment=environment, share=Share(0, 2, 2))
-    second = open_channel("lines", environment=environment, share=Share(1, 2, 2))
+    first = open_channel("lines", environment=environment, shard=Shard(0, 2, 2))
+    second = open_channel("lines", environment=environment, shard=Shard(1, 2, 2))
     got: list[Any] = []
     thread = threading.Thread(target=lambda: got.append(next(first)))
     thread.start()
@@ -94,8 +94,8 @@ def test_killed_reader_does_not_block_the_others(environment: Environment, root:
         from pathlib import Path
         from entrypoints.samples.channel import open_channel
         from entrypoints.job.environment import load_environment
-        from entrypoints.order.sharding import Share
-        samples = open_channel("lines", environment=load_environment(Path({str(root)!r})), share=Share(0, 2, 2))
+        from entrypoints.order.sharding import Shard
+        samples = open_channel("lines", environment=load_environment(Path({str(root)!r})), shard=Shard(0, 2, 2))
         next(samples)
         print("one", flush=True)
         sys.stdin.read()
@@ -104,7 +104,7 @@ def test_killed_reader_does_not_block_the_others(environment: Environment, root:
     command = [sys.executable, "-c", textwrap.dedent(script)]
     with (
         subprocess.Popen(command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other,
-        closing(open_channel("lines", environment=environment, share=Share(1, 2, 2))) as samples,
+        closing(open_channel("lines", environment=environment, shard=Shard(1, 2, 2))) as samples,
     ):
         next(samples)
         assert other.stdout is not None and other.stdout.readline() == b"one\n"
@@ -160,7 +160,7 @@ def test_missing_readers_are_reported_after_the_wait(
 ) -> None:
     monkeypatch.setenv(contract.FIFO_WAIT_VARIABLE, "0.5")
     feed("lines", lines_of)
-    samples = open_channel("lines", environment=environment, share=Share(1, 3, 3))
+    samples = open_channel("lines", environment=environment, shard=Shard(1, 3, 3))
     with pytest.raises(
         ChannelError, match=r"'lines', epoch 0: only 1 of this host's 3 readers connected within 0.5 s \(shard 1 "
     ):
@@ -170,14 +170,14 @@ def test_missing_readers_are_reported_after_the_wait(
 def test_readers_that_contradict_each_other_are_refused(environment: Environment, feed: Feed) -> None:
     feed("lines", lines_of)
 
-    def read(share: Share, form: str | None = None) -> list[int]:
-        return numbers(open_channel("lines", 0, form, environment=environment, share=share))
+    def read(shard: Shard, form: str | None = None) -> list[int]:
+        return numbers(open_channel("lines", 0, form, environment=environment, shard=shard))
 
     found: list[Any] = []
 
     def first() -> None:
         try:
-            found.append(read(Share(0, 2, 2)))
+            found.append(read(Shard(0, 2, 2)))
         except ChannelError as error:
             found.append(str(error))
 
@@ -187,10 +187,10 @@ def test_readers_that_contradict_each_other_are_refused(environment: Environment
     wait_for(lambda: found)
     assert "shard 0 of 2 is already assigned to another reader" in found[0]
     with pytest.raises(ChannelError, match="use the same num_workers on every rank"):
-        read(Share(1, 3, 3))
+        read(Shard(1, 3, 3))
     with pytest.raises(ChannelError, match="is being read as 'lines', not as '"):
-        read(Share(1, 2, 2), "recordio")
-    assert read(Share(1, 2, 2)) == list(range(1, 5000, 2))
+        read(Shard(1, 2, 2), "recordio")
+    assert read(Shard(1, 2, 2)) == list(range(1, 5000, 2))
     for thread in threads:
         thread.join(PATIENCE)
     assert found[1] == list(range(0, 5000, 2))
@@ -239,7 +239,7 @@ def test_reader_that_reads_nothing_blocks_the_feeder_within_bounded_memory(
 
     thread = threading.Thread(target=flood)
     thread.start()
-    readings = [open_channel("lines", environment=environment, share=Share(n, 2, 2)) for n in range(2)]
+    readings = [open_channel("lines", environment=environment, shard=Shard(n, 2, 2)) for n in range(2)]
     threads = [threading.Thread(target=next, args=(each,)) for each in readings]
     for each in threads:
         each.start()

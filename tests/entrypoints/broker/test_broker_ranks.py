@@ -21,7 +21,7 @@ from entrypoints import contract
 from entrypoints.broker import wire
 from entrypoints.broker.coordinator import Coordinator
 from entrypoints.job.environment import load_environment
-from entrypoints.order.sharding import Share
+from entrypoints.order.sharding import Shard
 from entrypoints.samples.channel import open_channel
 from pipe_feeder import PATIENCE, Feeder, brokers, in_threads, make_root, wait_for
 
@@ -33,11 +33,11 @@ RANK = """
     from entrypoints.samples.channel import open_channel
     from entrypoints.job.environment import load_environment
     from entrypoints.errors import ChannelError
-    from entrypoints.order.sharding import Share
+    from entrypoints.order.sharding import Shard
 
     index, how, epochs = json.loads(sys.argv[1])
     for epoch in epochs:
-        with open_channel("lines", epoch, environment=load_environment(), share=Share(index, 2, 2)) as samples:
+        with open_channel("lines", epoch, environment=load_environment(), shard=Shard(index, 2, 2)) as samples:
             if how == "finished" and epoch == epochs[0]:
                 samples.load_state_dict({**samples.state_dict(), "finished": True})
             print(json.dumps([sample["data"].decode() for sample in samples]), flush=True)
@@ -72,7 +72,7 @@ def started(root: Path, *command: str, **environ: str) -> subprocess.Popen[str]:
 
 
 def rank(root: Path, index: int, how: str, *epochs: int, **environ: str) -> subprocess.Popen[str]:
-    """A process that reads share `index` of two in these epochs and prints a JSON list for each."""
+    """A process that reads shard `index` of two in these epochs and prints a JSON list for each."""
     return started(root, "-c", textwrap.dedent(RANK), json.dumps([index, how, epochs]), **environ)
 
 
@@ -158,7 +158,7 @@ TRAINING = """
 
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_finished_rank_of_torchrun_is_not_waited_for_after_each_restart(root: Path, workers: str) -> None:
-    """Rank 0 has read its share to its end and rank 1 one batch; both are started again, and twice rank 0 comes first."""
+    """Rank 0 has read its shard to its end and rank 1 one batch; both are started again, and twice rank 0 comes first."""
     (root / "script.py").write_text(textwrap.dedent(TRAINING))
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "--max_restarts=2", "script.py"]
     with started(root, *torchrun, workers) as process:
@@ -273,7 +273,7 @@ def test_folder_made_again_at_the_same_path_gets_its_own_broker(root: Path) -> N
         found: dict[int, list[str]] = {}
 
         def read(index: int, found: dict[int, list[str]] = found) -> None:
-            with open_channel("lines", environment=load_environment(job, {}), share=Share(index, 2, 2)) as samples:
+            with open_channel("lines", environment=load_environment(job, {}), shard=Shard(index, 2, 2)) as samples:
                 found[index] = [bytes(sample["data"]).decode() for sample in samples]
 
         in_threads(read, 2)

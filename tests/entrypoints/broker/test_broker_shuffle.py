@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader
 
 from entrypoints.job.environment import load_environment
 from entrypoints.order.sampling import Order, Reading
-from entrypoints.order.sharding import Share
+from entrypoints.order.sharding import Shard
 from entrypoints.records.recordio import recordio
 from entrypoints.samples.channel import open_channel
 from entrypoints.torch_data.dataset import ChannelDataset
@@ -79,7 +79,7 @@ READING = Reading(seed=7, block=20, block_bytes=100_000)
 
 
 def blocks_of(readers: int) -> list[range]:
-    """The rounds (a sample for each reader) of each block, as Reading says it for the largest share."""
+    """The rounds (a sample for each reader) of each block, as Reading says it for the largest shard."""
     rounds = [SIZES[begin : begin + readers] for begin in range(0, len(SIZES), readers)]
     blocks, begin, weights = [], 0, [0] * readers
     for number, sizes in enumerate(rounds):
@@ -91,7 +91,7 @@ def blocks_of(readers: int) -> list[range]:
 
 
 def read_side_by_side(root: Path, piece: int, readers: int, stops: list[int], states: list[Any]) -> list[list[int]]:
-    """What each share gives: until its stop, and from its state on, if there is one. Then states are where they stopped."""
+    """What each shard gives: until its stop, and from its state on, if there is one. Then states are where they stopped."""
     stream = BytesIO()
     recordio.write(stream, [number.to_bytes(4, "little").ljust(size, b"x") for number, size in enumerate(SIZES)])
     data = stream.getvalue()
@@ -99,9 +99,9 @@ def read_side_by_side(root: Path, piece: int, readers: int, stops: list[int], st
     found: list[list[int]] = [[] for _ in range(readers)]
 
     def read(index: int) -> None:
-        share = Share(index, readers, readers)
+        shard = Shard(index, readers, readers)
         with closing(
-            open_channel("images", environment=load_environment(root, {}), share=share, reading=READING)
+            open_channel("images", environment=load_environment(root, {}), shard=shard, reading=READING)
         ) as each:
             if states[index] is not None:
                 each.load_state_dict(states[index])
@@ -130,7 +130,7 @@ def test_blocks_end_at_the_same_sample_for_all_readers_and_can_be_resumed(tmp_pa
         given: list[int] = []
         for number, block in enumerate(blocks):
             mine = [place for place in (each * readers + index for each in block) if place < len(SIZES)]
-            given.extend(Order(0, Share(index, readers), READING, dealt=True, unique=False).of_block(mine, number))
+            given.extend(Order(0, Shard(index, readers), READING, dealt=True, unique=False).of_block(mine, number))
         return given
 
     wanted = [order(index) for index in range(readers)]

@@ -18,7 +18,7 @@ from entrypoints import contract
 from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Environment, load_environment
 from entrypoints.order.sampling import Reading
-from entrypoints.order.sharding import Share
+from entrypoints.order.sharding import Shard
 from entrypoints.samples.channel import open_channel
 from entrypoints.torch_data.dataset import ChannelDataset
 from pipe_feeder import PATIENCE, Feeder, brokers, in_threads, make_root, wait_for
@@ -103,7 +103,7 @@ def test_states_between_the_ends_of_two_shards_yield_the_rest(tmp_path: Path, na
 def test_rank_that_finished_first_does_not_block_the_other_after_resuming(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reading: Reading | None
 ) -> None:
-    """A StatefulDataLoader asks for nothing once a batch was its last, and the other rank waits for this one's share."""
+    """A StatefulDataLoader asks for nothing once a batch was its last, and the other rank waits for this one's shard."""
     monkeypatch.setenv(contract.FIFO_WAIT_VARIABLE, "10")
     found: dict[tuple[int, str], list[list[str]]] = {}
 
@@ -144,10 +144,10 @@ def test_finished_threads_return_after_the_broker_knows(tmp_path: Path, monkeypa
         for variable, value in (("RANK", rank), ("WORLD_SIZE", "2"), ("LOCAL_RANK", rank), ("LOCAL_WORLD_SIZE", "2")):
             monkeypatch.setenv(variable, value)
         loaders.append(LOADERS["threads"](of_pipe(environment)))
-    shares = [loaders[0].dataset.samples(thread, 2) for thread in (0, 1)]
-    for share in shares:
-        share.finish()
-    states = [share.state_dict() for share in shares]
+    shards = [loaders[0].dataset.samples(thread, 2) for thread in (0, 1)]
+    for shard in shards:
+        shard.finish()
+    states = [shard.state_dict() for shard in shards]
     loaders[0].load_state_dict({"epoch": 0, "threads": states, "ended": [0, 1], "turn": 0})
     found: dict[int, list[str]] = {}
     threads = [
@@ -171,15 +171,15 @@ def test_finished_threads_return_after_the_broker_knows(tmp_path: Path, monkeypa
 
 def test_state_of_a_longer_pipe_is_refused(tmp_path: Path) -> None:
     environment, feeder = pipe(tmp_path / "first", 61)
-    share = Share(1, 2)
-    with closing(open_channel("lines", environment=environment, share=share)) as samples:
+    shard = Shard(1, 2)
+    with closing(open_channel("lines", environment=environment, shard=shard)) as samples:
         for _ in range(10):
             next(samples)
         state = samples.state_dict()
     feeder.stop()
     environment, feeder = pipe(tmp_path / "second", 9)
-    with closing(open_channel("lines", environment=environment, share=share)) as samples:
+    with closing(open_channel("lines", environment=environment, shard=shard)) as samples:
         samples.load_state_dict(state)
-        with pytest.raises(ChannelError, match="10 samples of this share were begun, but there are 4"):
+        with pytest.raises(ChannelError, match="10 samples of this shard were begun, but there are 4"):
             next(samples)
     feeder.stop()

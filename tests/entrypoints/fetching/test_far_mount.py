@@ -13,7 +13,7 @@ import pytest
 from entrypoints import contract
 from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Channel
-from entrypoints.order.sharding import EVERYTHING, Share
+from entrypoints.order.sharding import EVERYTHING, Shard
 from entrypoints.readers import mounted
 from entrypoints.readers.remote_file import file_system, is_remote
 from launcher.local.providers import fuse
@@ -62,10 +62,10 @@ def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]
             yield folder, root / "mount"
 
 
-def read(path: Path, share: Share = EVERYTHING) -> list[tuple[str | None, bytes]]:
+def read(path: Path, shard: Shard = EVERYTHING) -> list[tuple[str | None, bytes]]:
     channel = Channel("train", "FastFile", None, "FullyReplicated", "None", path)
     found = []
-    for key, stream in mounted.open_streams(channel, 0, share):
+    for key, stream in mounted.open_streams(channel, 0, shard):
         found.append((key, stream.read()))
         stream.close()
     return found
@@ -80,7 +80,7 @@ def test_a_mount_is_far_away_and_a_disk_is_not(far: tuple[Path, Path]) -> None:
 def test_the_same_files_in_the_same_order(far: tuple[Path, Path]) -> None:
     disk, mount = far
     assert read(mount) == [(str(key), (disk / str(key)).read_bytes()) for key in mounted.objects(_channel(disk))]
-    assert read(mount, Share(1, 3)) == read(disk)[1::3]
+    assert read(mount, Shard(1, 3)) == read(disk)[1::3]
 
 
 def test_a_far_file_can_be_sought(far: tuple[Path, Path]) -> None:
@@ -128,7 +128,7 @@ def test_a_mount_that_is_silent_is_given_up(far: tuple[Path, Path], monkeypatch:
     for thread in threading.enumerate():
         if thread.name == "prefetch":
             thread.join(20)
-    assert read(mount, Share(41, 42)) == [("later", bytes(100))]
+    assert read(mount, Shard(41, 42)) == [("later", bytes(100))]
 
 
 def _channel(path: Path) -> Channel:

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 
 from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Environment
-from entrypoints.order.sharding import EVERYTHING, Share
+from entrypoints.order.sharding import EVERYTHING, Shard
 from entrypoints.readers import s3, s3_client
 from entrypoints.torch_data.dataset import ChannelDataset
 from entrypoints.torch_data.map import ConnectorMapDataset
@@ -118,9 +118,9 @@ def test_an_object_that_is_refused_comes_at_its_place(store: Store, numbers: Env
 
 def test_what_passes_is_not_seen(store: Store, numbers: Environment) -> None:
     store.faults["/bucket/00007"] = [503, 500, 502, RESET, 503]
-    found = [int(stream.read()) for _, stream in s3.open_streams(numbers.channels["train"], 0, Share(0, 100))]
+    found = [int(stream.read()) for _, stream in s3.open_streams(numbers.channels["train"], 0, Shard(0, 100))]
     assert found == list(range(0, COUNT, 100))
-    found = [int(stream.read()) for _, stream in s3.open_streams(numbers.channels["train"], 0, Share(7, 1000))]
+    found = [int(stream.read()) for _, stream in s3.open_streams(numbers.channels["train"], 0, Shard(7, 1000))]
     assert found == [7, 1007, 2007]
 
 

@@ -239,7 +239,7 @@ from pathlib import Path
 from entrypoints.job.environment import Channel
 from entrypoints.readers import s3
 channel = Channel("train", "S3Connector", None, "FullyReplicated", "None", Path("/none"), "s3://bucket/")
-for _, stream in s3.open_streams(channel, 0, s3.Share()):
+for _, stream in s3.open_streams(channel, 0, s3.Shard()):
     print("read", len(stream.read()), flush=True)
 """
 

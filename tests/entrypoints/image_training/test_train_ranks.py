@@ -1,4 +1,4 @@
-"""train.py and its loop under torchrun with two ranks whose shares are unequal: nobody waits for ever, all stay one model."""
+"""train.py and its loop under torchrun with two ranks whose shards are unequal: nobody waits for ever, all stay one model."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ def test_ranks_stay_one_model_when_their_shares_differ(tmp_path: Path) -> None:
         with StopRequest() as stop, ranks() as device:
             torch.manual_seed(1)
             training = make_training(small_cnn(1, 4), 0.01, device, stop)
-            for shares in ((3, 3), (0, 4), (5, 1), (2, 2)):
-                train_epoch(training, batches(shares[rank()]), lambda training: None)
-                assert training.batches == shares[rank()]
+            for shards in ((3, 3), (0, 4), (5, 1), (2, 2)):
+                train_epoch(training, batches(shards[rank()]), lambda training: None)
+                assert training.batches == shards[rank()]
                 finish_epoch(training, {})
                 averages = [value for state in training.optimizer.state.values() for value in state.values()]
                 for kind, values in (("weight", list(training.network.parameters())), ("average", averages)):
                     assert values
                     first, second = gather([value.detach().clone() for value in values])
-                    assert all(map(torch.equal, first, second)), (shares, kind)
+                    assert all(map(torch.equal, first, second)), (shards, kind)
             steps = [int(state["step"]) for state in training.optimizer.state.values()]
             assert set(steps) == {3 + 4 + 5 + 2}, steps
             if rank() == 0:

@@ -13,7 +13,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Environment, load_environment
-from entrypoints.order.sharding import Share
+from entrypoints.order.sharding import Shard
 from entrypoints.samples.channel import open_channel
 from entrypoints.torch_data.dataset import ChannelDataset, MixedDataset
 from stateful_loaders import LOADERS, SHUFFLED, dataset_of, given, read, text_of
@@ -76,7 +76,7 @@ def test_state_of_a_finished_epoch_yields_nothing_and_the_next_epoch_whole(
 @pytest.mark.parametrize("name", [name for name in LOADERS if name != "dataset"])
 def test_shard_that_ended_before_the_others_stays_finished(environment: Environment, name: str) -> None:
     whole = read(LOADERS[name](of_files(environment)), 1)
-    for count in (15, 16, 17, 18):  # batches: of 40 samples in one share, and 30 in the other
+    for count in (15, 16, 17, 18):  # batches: of 40 samples in one shard, and 30 in the other
         first = LOADERS[name](of_files(environment))
         dataset_of(first).set_epoch(1)
         iterator = iter(first)
@@ -137,7 +137,7 @@ def test_iterations_without_set_epoch_read_one_epoch_each(environment: Environme
 
 def test_state_of_finished_samples_yields_nothing(environment: Environment) -> None:
     def opened() -> Any:
-        return open_channel("files", environment=environment, share=Share(), reading=SHUFFLED)
+        return open_channel("files", environment=environment, shard=Shard(), reading=SHUFFLED)
 
     with closing(opened()) as samples:
         for _ in range(70):
@@ -156,7 +156,7 @@ def test_state_of_finished_samples_yields_nothing(environment: Environment) -> N
 @pytest.mark.parametrize(("object_number", "position"), [(8, 0), (7, 3), (10**9, 0)])
 def test_state_beyond_the_last_object_is_refused(environment: Environment, object_number: int, position: int) -> None:
     def opened() -> Any:
-        return open_channel("files", environment=environment, share=Share())
+        return open_channel("files", environment=environment, shard=Shard())
 
     with closing(opened()) as samples:
         state = {**samples.state_dict(), "object": object_number, "position": position}

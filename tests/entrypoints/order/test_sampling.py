@@ -21,7 +21,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Environment, load_environment
 from entrypoints.order.sampling import Reading
-from entrypoints.order.sharding import Share
+from entrypoints.order.sharding import Shard
 from entrypoints.records.archives import tar_write
 from entrypoints.records.recordio import recordio
 from entrypoints.samples.channel import open_channel
@@ -70,8 +70,8 @@ def text_of(sample: dict[str, Any]) -> str:
 EVERY = sorted(f"{shard}-{number}" for shard in range(7) for number in range(10))
 
 
-def texts(environment: Environment, name: str, epoch: int = 0, share: Share | None = None, **how: Any) -> list[str]:
-    with closing(open_channel(name, epoch, environment=environment, share=share, **how)) as samples:
+def texts(environment: Environment, name: str, epoch: int = 0, shard: Shard | None = None, **how: Any) -> list[str]:
+    with closing(open_channel(name, epoch, environment=environment, shard=shard, **how)) as samples:
         return list(map(text_of, samples))
 
 
@@ -91,21 +91,21 @@ def test_a_shuffled_epoch_is_a_function_of_seed_and_epoch(environment: Environme
 @pytest.mark.parametrize("reading", [None, SHUFFLED, Reading(seed=1, block=10_000), Reading(seed=1, block_bytes=5)])
 @pytest.mark.parametrize("name", CHANNELS)
 def test_shares_are_disjoint_and_together_all(environment: Environment, name: str, reading: Reading | None) -> None:
-    parts = [texts(environment, name, share=Share(index, 3), reading=reading) for index in range(3)]
+    parts = [texts(environment, name, shard=Shard(index, 3), reading=reading) for index in range(3)]
     assert Counter(text for part in parts for text in part) == Counter(EVERY)
 
 
 @pytest.mark.parametrize("reading", [None, SHUFFLED], ids=["in order", "shuffled"])
 @pytest.mark.parametrize("name", CHANNELS)
 def test_reading_goes_on_exactly_anywhere(environment: Environment, name: str, reading: Reading | None) -> None:
-    share = Share(1, 2)
-    whole = texts(environment, name, 3, share, reading=reading)
+    shard = Shard(1, 2)
+    whole = texts(environment, name, 3, shard, reading=reading)
     for count in range(len(whole) + 1):
-        with closing(open_channel(name, 3, environment=environment, share=share, reading=reading)) as samples:
+        with closing(open_channel(name, 3, environment=environment, shard=shard, reading=reading)) as samples:
             for _ in range(count):
                 next(samples)
             state = json.loads(json.dumps(samples.state_dict()))
-        with closing(open_channel(name, 3, environment=environment, share=share, reading=reading)) as samples:
+        with closing(open_channel(name, 3, environment=environment, shard=shard, reading=reading)) as samples:
             samples.load_state_dict(state)
             rest = list(map(text_of, samples))
         assert rest == whole[count:], count
@@ -261,7 +261,7 @@ class TestCache:
             far.clear()
             assert texts(environment, name, 1, reading=reading) == first
             shuffled = Reading(seed=1, cache_dir=tmp_path / name)
-            assert sorted(texts(environment, name, 1, Share(0, 1), reading=shuffled)) == EVERY
+            assert sorted(texts(environment, name, 1, Shard(0, 1), reading=shuffled)) == EVERY
             assert far == []
 
     def test_what_was_left_early_is_not_kept(self, environment: Environment, far: list[str], tmp_path: Path) -> None:
@@ -346,7 +346,7 @@ def test_a_rank_without_samples_is_lent_one(tmp_path: Path) -> None:
 
 
 OTHERS: list[tuple[str, dict[str, Any], str]] = [
-    ("tar", {"share": Share(0, 2)}, "shares 1, not 2"),
+    ("tar", {"shard": Shard(0, 2)}, "shares 1, not 2"),
     ("lines", {}, "channel 'tar', not 'lines'"),
     ("tar", {"reading": Reading(seed=8, block=10)}, "seed 7, not 8"),
     ("tar", {"reading": Reading(seed=7, block=9)}, "block 10, not 9"),
@@ -359,10 +359,10 @@ OTHERS: list[tuple[str, dict[str, Any], str]] = [
 def test_a_state_of_something_else_is_refused(
     environment: Environment, name: str, how: dict[str, Any], told: str
 ) -> None:
-    with closing(open_channel("tar", environment=environment, share=Share(0, 1), reading=SHUFFLED)) as samples:
+    with closing(open_channel("tar", environment=environment, shard=Shard(0, 1), reading=SHUFFLED)) as samples:
         next(samples)
         state = samples.state_dict()
-    how = {"share": Share(0, 1), "reading": SHUFFLED, **how}
+    how = {"shard": Shard(0, 1), "reading": SHUFFLED, **how}
     with closing(open_channel(name, environment=environment, **how)) as samples, pytest.raises(ChannelError) as refused:
         samples.load_state_dict(state)
     assert told in str(refused.value)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from entrypoints.errors import ChannelError
-from entrypoints.order.sharding import EVERYTHING, Place, Share, place_from, share_for
+from entrypoints.order.sharding import EVERYTHING, Place, Shard, place_from, shard_for
 
 small = st.integers(1, 4)
 
@@ -18,33 +18,33 @@ def places(hosts: int, local: int) -> list[Place]:
 
 @given(small, small, small, st.integers(0, 50))
 def test_a_replicated_channel_is_read_once_by_the_job(hosts: int, local: int, workers: int, count: int) -> None:
-    shares = [share_for("FullyReplicated", place, w, workers) for place in places(hosts, local) for w in range(workers)]
-    assert sorted(item for share in shares for item in share.of(range(count))) == list(range(count))
+    shards = [shard_for("FullyReplicated", place, w, workers) for place in places(hosts, local) for w in range(workers)]
+    assert sorted(item for shard in shards for item in shard.of(range(count))) == list(range(count))
 
 
 @given(small, small, small, st.integers(0, 50))
 def test_a_sharded_channel_is_read_once_by_each_host(hosts: int, local: int, workers: int, count: int) -> None:
     for host in range(hosts):
         own = places(hosts, local)[host * local : (host + 1) * local]
-        shares = [share_for("ShardedByS3Key", place, worker, workers) for place in own for worker in range(workers)]
-        assert sorted(item for share in shares for item in share.of(range(count))) == list(range(count))
+        shards = [shard_for("ShardedByS3Key", place, worker, workers) for place in own for worker in range(workers)]
+        assert sorted(item for shard in shards for item in shard.of(range(count))) == list(range(count))
 
 
 @given(small, small, st.integers(0, 50))
 def test_what_a_rank_reads_does_not_depend_on_its_workers(ranks: int, workers: int, count: int) -> None:
     place = Place(rank=ranks - 1, world_size=ranks)
-    alone = list(share_for("FullyReplicated", place).of(range(count)))
+    alone = list(shard_for("FullyReplicated", place).of(range(count)))
     together = [
         item
         for worker in range(workers)
-        for item in share_for("FullyReplicated", place, worker, workers).of(range(count))
+        for item in shard_for("FullyReplicated", place, worker, workers).of(range(count))
     ]
     assert sorted(together) == alone
 
 
 def test_everything() -> None:
     assert list(EVERYTHING.of("abc")) == ["a", "b", "c"]
-    assert list(Share(1, 2).of("abcd")) == ["b", "d"]
+    assert list(Shard(1, 2).of("abcd")) == ["b", "d"]
 
 
 def test_without_torchrun_there_is_one_process_per_host() -> None:

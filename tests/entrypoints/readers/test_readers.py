@@ -23,7 +23,7 @@ from pyarrow import parquet
 
 from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Channel
-from entrypoints.order.sharding import EVERYTHING, Share
+from entrypoints.order.sharding import EVERYTHING, Shard
 from entrypoints.readers import READERS, fifo, mounted, reader_of, s3
 from entrypoints.readers.remote_file import RemoteFile
 from entrypoints.records import format_of
@@ -49,9 +49,9 @@ def fill(directory: Path, keys: list[str]) -> None:
         file.write_bytes(key.encode())
 
 
-def read(source: Channel, share: Share = EVERYTHING, epoch: int = 0) -> list[tuple[str | None, bytes]]:
+def read(source: Channel, shard: Shard = EVERYTHING, epoch: int = 0) -> list[tuple[str | None, bytes]]:
     found = []
-    for key, stream in reader_of(source).open_streams(source, epoch, share):
+    for key, stream in reader_of(source).open_streams(source, epoch, shard):
         found.append((key, stream.read()))
         stream.close()
     return found
@@ -79,7 +79,7 @@ def test_any_directory_is_sorted_by_whole_paths(tmp_path_factory: pytest.TempPat
 
 def test_shares_of_a_directory(tmp_path: Path) -> None:
     fill(tmp_path, KEYS)
-    parts = [read(channel(tmp_path), Share(index, 4)) for index in range(4)]
+    parts = [read(channel(tmp_path), Shard(index, 4)) for index in range(4)]
     assert sorted(item for part in parts for item in part if item[0]) == sorted(read(channel(tmp_path)))
 
 
@@ -160,13 +160,13 @@ def test_a_folder_without_files_is_an_error_where_there_must_be_some(
         with pytest.raises(
             ChannelError, match=r"'train': no file in .*; correct the channel's s3_uri, or directory_path"
         ):
-            read(of_two, Share(1, 2))
+            read(of_two, Shard(1, 2))
         return
-    assert [read(of_two), read(of_two, Share(1, 2))] == [[], []]
+    assert [read(of_two), read(of_two, Shard(1, 2))] == [[], []]
     assert capfd.readouterr().err.count("no file in") == 1
     (tmp_path / "only").write_bytes(b"one")
-    assert [read(of_two), read(of_two, Share(1, 2))] == [[("only", b"one")], []], "a share may always be empty"
-    assert read(replace(of_one, distribution="FullyReplicated"), Share(3, 4)) == []
+    assert [read(of_two), read(of_two, Shard(1, 2))] == [[("only", b"one")], []], "a shard may always be empty"
+    assert read(replace(of_one, distribution="FullyReplicated"), Shard(3, 4)) == []
     assert capfd.readouterr().err == ""
 
 
@@ -310,7 +310,7 @@ def test_objects_under_a_prefix(bucket: Path, style: str) -> None:
     wanted = [(key, key.encode()) for key in sorted(KEYS, key=str.encode)]
     assert read(connector("s3://bucket/data/", style)) == wanted
     assert read(connector("s3://bucket/data/", style, max_objects=4)) == wanted[:4]
-    assert read(connector("s3://bucket/data/", style, max_objects=5), Share(1, 2)) == wanted[1:5:2]
+    assert read(connector("s3://bucket/data/", style, max_objects=5), Shard(1, 2)) == wanted[1:5:2]
 
 
 @pytest.mark.parametrize(

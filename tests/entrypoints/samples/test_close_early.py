@@ -25,7 +25,7 @@ from entrypoints.fetching.prefetch import read_ahead
 from entrypoints.fetching.schedule import Limits
 from entrypoints.job.environment import Environment, load_environment
 from entrypoints.order.sampling import Reading
-from entrypoints.order.sharding import Share
+from entrypoints.order.sharding import Shard
 from entrypoints.samples.channel import open_channel
 from entrypoints.torch_data.dataset import ChannelDataset
 from entrypoints.torch_data.loader import ThreadLoader
@@ -176,11 +176,11 @@ def test_leaving_a_thread_loader_does_not_wait_for_a_silent_pipe(
 def test_leaving_shuffled_blocks_does_not_wait_for_a_silent_pipe(
     silent_pipe: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reading, share = Reading(seed=1, block=10), Share(0, 2, 2)
-    other = open_channel("lines", environment=silent_pipe, share=Share(1, 2, 2), reading=reading)
+    reading, shard = Reading(seed=1, block=10), Shard(0, 2, 2)
+    other = open_channel("lines", environment=silent_pipe, shard=Shard(1, 2, 2), reading=reading)
     reader = threading.Thread(target=next, args=(other,), daemon=True)
     reader.start()
-    samples = open_channel("lines", environment=silent_pipe, share=share, reading=reading)
+    samples = open_channel("lines", environment=silent_pipe, shard=shard, reading=reading)
     for _ in range(40):  # four blocks: the fifth is being read and its last samples never come
         next(samples)
     reader.join(PATIENCE)

@@ -22,7 +22,7 @@ from entrypoints.errors import ChannelError
 from entrypoints.fetching import listing
 from entrypoints.job.environment import Channel
 from entrypoints.order.sampling import Reading
-from entrypoints.order.sharding import Share
+from entrypoints.order.sharding import Shard
 from entrypoints.readers import s3
 from entrypoints.records.archives import tar_write, zip_write
 from entrypoints.samples import object_cache
@@ -57,9 +57,9 @@ def write(store: Store, form: str) -> None:
 EVERY = sorted(f"{number}-{sample}" for number in range(OBJECTS) for sample in range(SAMPLES))
 
 
-def read(root: Path, form: str, reading: Reading, epoch: int = 0, share: Share | None = None) -> list[str]:
+def read(root: Path, form: str, reading: Reading, epoch: int = 0, shard: Shard | None = None) -> list[str]:
     environment = environment_of(root, f"s3://bucket/{form}/")
-    with closing(open_channel("train", epoch, form, environment=environment, reading=reading, share=share)) as samples:
+    with closing(open_channel("train", epoch, form, environment=environment, reading=reading, shard=shard)) as samples:
         return [sample["txt"].decode() for sample in samples]
 
 
@@ -134,7 +134,7 @@ def test_an_object_that_lost_bytes_on_the_disk_is_read_and_kept_anew(
 
 def read_shares(root: Path, number: int, answers: Any) -> None:
     reading = Reading(seed=3, cache_dir=root / "cache")
-    answers.put([read(root, "zip", reading, epoch, Share(number, 8)) for epoch in range(3)])
+    answers.put([read(root, "zip", reading, epoch, Shard(number, 8)) for epoch in range(3)])
 
 
 def test_eight_processes_share_a_cache(store: Store, tmp_path: Path) -> None:

@@ -19,10 +19,10 @@ from torch.utils.data import DataLoader
 from entrypoints import contract
 from entrypoints.errors import ChannelError, CorruptError
 from entrypoints.job.environment import Environment, load_environment
-from entrypoints.order.sharding import Place, Share
+from entrypoints.order.sharding import Place, Shard
 from entrypoints.records.recordio import recordio
 from entrypoints.sample import Sample
-from entrypoints.samples.channel import default_share, find_channel, open_channel
+from entrypoints.samples.channel import default_shard, find_channel, open_channel
 from entrypoints.samples.digest import Tally
 from entrypoints.torch_data.dataset import ChannelDataset
 from launcher.local.s3_server import serve
@@ -258,7 +258,7 @@ def test_format_replaces_the_content_type(tmp_path: Path) -> None:
 
 def test_the_share_can_be_given(tmp_path: Path) -> None:
     with delivered(tmp_path, "File", 1, "FullyReplicated") as [environment]:
-        assert tally(open_channel("whole", environment=environment, share=Share(1, 10))).count == 3
+        assert tally(open_channel("whole", environment=environment, shard=Shard(1, 10))).count == 3
 
 
 def test_an_unknown_channel(tmp_path: Path) -> None:
@@ -278,9 +278,9 @@ def test_whole_objects_through_a_pipe(tmp_path: Path) -> None:
 def test_a_pipes_readers_know_how_many_they_are(tmp_path: Path) -> None:
     environment = job(tmp_path, train={"TrainingInputMode": "Pipe", "ContentType": "text/csv"})
     channel = find_channel(environment, "train")
-    assert default_share(channel, Place(), worker=0, workers=1).readers == 1
-    share = default_share(channel, Place(rank=3, world_size=4, local_rank=1, local_world_size=2), worker=2, workers=3)
-    assert (share.index, share.count, share.readers) == (2 * 4 + 3, 12, 6)
+    assert default_shard(channel, Place(), worker=0, workers=1).readers == 1
+    shard = default_shard(channel, Place(rank=3, world_size=4, local_rank=1, local_world_size=2), worker=2, workers=3)
+    assert (shard.index, shard.count, shard.readers) == (2 * 4 + 3, 12, 6)
 
 
 def test_damage_names_channel_object_and_offset(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from entrypoints import contract
 from entrypoints.errors import ChannelError, CorruptError
 from entrypoints.job.environment import Environment, load_environment
 from entrypoints.order.sampling import Reading
-from entrypoints.order.sharding import Share
+from entrypoints.order.sharding import Shard
 from entrypoints.records import format_of
 from entrypoints.records.cursor import Cursor
 from entrypoints.records.recordio import recordio
@@ -101,14 +101,14 @@ def by_class(samples: list[Sample]) -> list[Sample]:
     return sorted(samples, key=lambda sample: int(sample["class"]))
 
 
-@pytest.mark.parametrize("share", [None, Share(1, 2)])
+@pytest.mark.parametrize("shard", [None, Shard(1, 2)])
 @pytest.mark.parametrize(
     ("environ", "format"), [(TOLD, None), (TOLD, "augmented"), (TOLD, NAMES), ({}, NAMES)], ids=str
 )
-def test_a_line_is_a_sample(root: Path, environ: dict[str, str], format: str | None, share: Share | None) -> None:
+def test_a_line_is_a_sample(root: Path, environ: dict[str, str], format: str | None, shard: Shard | None) -> None:
     with fed(root, stream_of()):
-        found = list(open_channel("train", 0, format, environment=load_environment(root, environ), share=share))
-    assert found == (SAMPLES if share is None else SAMPLES[1::2])
+        found = list(open_channel("train", 0, format, environment=load_environment(root, environ), shard=shard))
+    assert found == (SAMPLES if shard is None else SAMPLES[1::2])
 
 
 def test_another_format_takes_the_wrapper_off_as_ever(root: Path) -> None:
