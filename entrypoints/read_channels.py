@@ -24,7 +24,7 @@ from typing import Any
 from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Channel, ConfigError, Environment, load_environment
 from entrypoints.sample import Sample
-from entrypoints.samples.channel import find_channel, open_channel, place_of
+from entrypoints.samples.channel import find_channel, open_channel, placement_of
 from entrypoints.samples.digest import Tally
 
 
@@ -49,7 +49,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _run(options: argparse.Namespace, environment: Environment) -> None:
-    place = place_of(environment)
+    placement = placement_of(environment)
     # `a,b`, and `["a", "b"]`, which is what a list among the hyperparameters becomes
     names = re.findall(r"[\w.-]+", options.channels) if options.channels else list(environment.channels)
     results = []
@@ -61,13 +61,13 @@ def _run(options: argparse.Namespace, environment: Environment) -> None:
                 "epoch": epoch,
                 "mode": channel.mode,
                 "host": environment.current_host,
-                "rank": place.rank,
-                "world_size": place.world_size,
+                "rank": placement.rank,
+                "world_size": placement.world_size,
                 **_measure(_batches(channel, epoch, environment, options)),
             }
             results.append(result)
             print(_for_people(result), json.dumps(result), sep="\n", flush=True)
-    file_name = f"read_channels-{environment.current_host}-rank{place.rank}.json"
+    file_name = f"read_channels-{environment.current_host}-rank{placement.rank}.json"
     total = {"samples": sum(result["count"] for result in results), "bytes": sum(result["bytes"] for result in results)}
     for directory, content in ((environment.output_data_dir, results), (environment.model_dir, total)):
         directory.mkdir(parents=True, exist_ok=True)

@@ -24,7 +24,7 @@ from entrypoints.broker.framing import decoder_of
 from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Channel
 from entrypoints.job.process_identity import owner_process
-from entrypoints.order.sampling import Mark, Reading
+from entrypoints.order.sampling import Reading, ShardCursor
 from entrypoints.order.sharding import Shard
 from entrypoints.readers.fifo import wait_seconds
 from entrypoints.records import Format
@@ -42,7 +42,7 @@ _LAUNCH_VARIABLES = ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
 
 
 def read_shard(
-    channel: Channel, epoch: int, form: Format, shard: Shard, mark: Mark, reading: Reading | None
+    channel: Channel, epoch: int, form: Format, shard: Shard, cursor: ShardCursor, reading: Reading | None
 ) -> Generator[Sample, None, None]:
     """Yield the samples of a shard in one epoch, from the host's broker.
 
@@ -51,7 +51,7 @@ def read_shard(
         epoch: The epoch, counted as the job counts them.
         form: The channel's format.
         shard: Which shard.
-        mark: Its `cut` is set with the last sample of each block.
+        cursor: Its `cut` is set with the last sample of each block.
         reading: How blocks are shuffled; None without shuffling.
 
     Raises:
@@ -72,10 +72,10 @@ def read_shard(
                 samples = pickle.loads(content, buffers=fields)
                 count += len(samples)
                 last = samples.pop() if kind == wire.BLOCK else None
-                mark.cut = False
+                cursor.cut = False
                 yield from samples if decode is None else map(decode, samples)
                 if last is not None:
-                    mark.cut = True
+                    cursor.cut = True
                     yield last if decode is None else decode(last)
         except (EOFError, ConnectionError) as error:
             raise ChannelError(

@@ -32,7 +32,7 @@ from collections.abc import Generator, Iterator
 from contextlib import suppress
 
 from entrypoints.errors import ChannelError
-from entrypoints.fetching.schedule import Limits, Part, Schedule, Slot, Source
+from entrypoints.fetching.schedule import Fetch, Fetchable, Limits, Schedule, Slot
 from entrypoints.fetching.silence import remote_silence
 from entrypoints.fetching.stream import ReadStream
 
@@ -46,7 +46,7 @@ class ReadAhead:
     The last stream can be read after the iteration has come to its end; `close` ends everything before.
     """
 
-    def __init__(self, sources: Iterator[Source], limits: Limits, who: str) -> None:
+    def __init__(self, sources: Iterator[Fetchable], limits: Limits, who: str) -> None:
         self._sources = sources
         self._silence = remote_silence(who)
         self._most_threads = limits.threads
@@ -217,11 +217,11 @@ class ReadAhead:
                     self._drop_closed()
                     if self._closed:
                         return
-                    part = self._schedule.next_part()
-                    if part is not None:
+                    fetch = self._schedule.next_fetch()
+                    if fetch is not None:
                         self._dismiss()
                         self._start()
-                        self._fetch(part)
+                        self._fetch(fetch)
                     elif self._may_advance():
                         self._advance()
                     elif self._exhausted and self._schedule.all_issued():
@@ -235,18 +235,18 @@ class ReadAhead:
                 if not self.threads:
                     _live.discard(self)
 
-    def _fetch(self, part: Part) -> None:
+    def _fetch(self, fetch: Fetch) -> None:
         self._lock.release()
         try:
-            piece = _fetch(part)
+            piece = _fetch(fetch)
         finally:
             self._lock.acquire()
-        self._schedule.put(part, piece)
+        self._schedule.put(fetch, piece)
         self._silence.begin()
         if isinstance(piece, bytes):
             self._silence.bytes += len(piece)
         self._dismiss()
-        if part.slot.given:
+        if fetch.slot.given:
             self._news.notify_all()
 
     def _check_process(self) -> None:
@@ -256,7 +256,7 @@ class ReadAhead:
             )
 
 
-def read_ahead(sources: Iterator[Source], limits: Limits, who: str) -> Generator[ReadStream[Slot], None, None]:
+def read_ahead(sources: Iterator[Fetchable], limits: Limits, who: str) -> Generator[ReadStream[Slot], None, None]:
     """The streams of sources in order, being read ahead; closing the generator ends that, and closes `sources`.
 
     `who` gives them, for the ChannelError where nothing comes any more.
@@ -274,9 +274,9 @@ def read_ahead(sources: Iterator[Source], limits: Limits, who: str) -> Generator
         raise
 
 
-def _fetch(part: Part) -> bytes | Exception:
+def _fetch(fetch: Fetch) -> bytes | Exception:
     try:
-        return part.slot.source.fetch(part.start, part.size)
+        return fetch.slot.source.fetch(fetch.start, fetch.size)
     except Exception as error:  # noqa: BLE001 - raised where the piece is read
         return error
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 
-class Source(Protocol):
+class Fetchable(Protocol):
     """One object, as the engine sees it."""
 
     @property
@@ -72,7 +72,7 @@ class Slot:
         "window",
     )
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Fetchable) -> None:
         self.source = source
         self.end = source.size
         self.issued = 0  # up to which byte it has been asked for
@@ -95,7 +95,7 @@ class Slot:
         return self.end is not None and self.place >= self.end and self.issued > 0
 
 
-class Part(NamedTuple):
+class Fetch(NamedTuple):
     """One fetch."""
 
     slot: Slot
@@ -105,7 +105,7 @@ class Part(NamedTuple):
 
 
 class Schedule:
-    """Which part of which object is next, and whether there is room for it."""
+    """Which fetch of which object is next, and whether there is room for it."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -113,7 +113,7 @@ class Schedule:
         self._unissued: deque[Slot] = deque()  # those that want more, in order
         self.waiting: deque[Slot] = deque()  # those that the reader has not been given
 
-    def add(self, source: Source) -> None:
+    def add(self, source: Fetchable) -> None:
         """A further object, after all others."""
         slot = Slot(source)
         self.waiting.append(slot)
@@ -127,7 +127,7 @@ class Schedule:
         """Whether everything that was added has been asked for."""
         return not self._unissued
 
-    def next_part(self) -> Part | None:
+    def next_fetch(self) -> Fetch | None:
         """What to fetch now, and notes that it is; None where there is nothing, or no room."""
         limits = self._limits
         for slot in self._unissued:
@@ -138,12 +138,12 @@ class Schedule:
             starved = slot.given and slot.held < 2 * limits.piece_bytes
             if self._held and self._held + count > limits.held_bytes and not starved:
                 return None
-            part = Part(slot, slot.generation, slot.issued, count)
+            fetch = Fetch(slot, slot.generation, slot.issued, count)
             slot.issued += max(count, 1)
             slot.busy += 1
             self._hold(slot, count)
             self._settle(slot)
-            return part
+            return fetch
         return None
 
     def _next_size(self, slot: Slot) -> int:
@@ -153,9 +153,9 @@ class Schedule:
             return slot.end
         return min(self._limits.piece_bytes, slot.end - slot.issued)
 
-    def put(self, part: Part, piece: bytes | Exception) -> None:
+    def put(self, fetch: Fetch, piece: bytes | Exception) -> None:
         """What a fetch has brought."""
-        slot, generation, start, count = part
+        slot, generation, start, count = fetch
         slot.busy -= 1
         if slot.generation != generation:  # sought away from, or closed
             if slot.closed and not slot.busy:

@@ -19,7 +19,7 @@ import torch  # noqa: TID253 - its name says that this file imports torch
 
 from entrypoints.checkpoint import save_checkpoint
 from entrypoints.errors import ChannelError
-from entrypoints.image_training.images import Delivery, ImageChannel, ImageForm, Loading
+from entrypoints.image_training.images import ImageChannel, ImageForm, Loading, PassStatistics
 from entrypoints.image_training.model import build_model
 from entrypoints.image_training.training import (
     StopRequest,
@@ -38,7 +38,7 @@ from entrypoints.image_training.training import (
 from entrypoints.job.environment import Environment
 from entrypoints.samples.channel import find_channel, open_channel
 from entrypoints.samples.digest import Tally
-from entrypoints.samples.labels import Labels, check_met, read_labels
+from entrypoints.samples.labels import Labels, check_seen, read_labels
 
 if TYPE_CHECKING:
     from entrypoints.image_training.options import Options
@@ -54,7 +54,7 @@ class _Job:
     channels: Mapping[str, ImageChannel]  # train, validation, test: those that there are
     training: Training
     say: Callable[[str], None]  # on rank 0; nothing elsewhere
-    compared: Delivery | None = None  # what compare_channel has brought
+    compared: PassStatistics | None = None  # what compare_channel has brought
 
 
 def run(options: Options, environment: Environment, say: Callable[[str], None]) -> bool:
@@ -161,25 +161,25 @@ def _evaluate(job: _Job, role: str) -> dict[str, float] | None:
 
 
 def _check(job: _Job, channel: ImageChannel) -> None:
-    """That all ranks together met each image of the list once."""
-    met = chain.from_iterable(gather(channel.delivery.met))
-    check_met(channel.channel.name, channel.labels, met, whole=job.options.lines_without_image == "error")
+    """That all ranks together saw each image of the list once."""
+    seen = chain.from_iterable(gather(channel.statistics.seen))
+    check_seen(channel.channel.name, channel.labels, seen, whole=job.options.lines_without_image == "error")
 
 
-def _read(job: _Job, name: str) -> Delivery:
+def _read(job: _Job, name: str) -> PassStatistics:
     """This rank's shard of a channel, counted; what comes before the time to stop."""
-    delivery, begin = Delivery(passes=1), time.perf_counter()
+    statistics, begin = PassStatistics(passes=1), time.perf_counter()
     for sample in open_channel(name, environment=job.environment):
-        delivery.last.add(sample)
+        statistics.last.add(sample)
         if job.training.stop.made:
             break
-    delivery.samples, delivery.seconds = delivery.last.count, time.perf_counter() - begin
-    return delivery
+    statistics.samples, statistics.seconds = statistics.last.count, time.perf_counter() - begin
+    return statistics
 
 
 def _compare(job: _Job, name: str, read: Tally) -> None:
     train = job.channels["train"]
-    one, other = (sum(gather(tally), Tally()) for tally in (train.delivery.last, read))
+    one, other = (sum(gather(tally), Tally()) for tally in (train.statistics.last, read))
     if (one.count, one.digest) != (other.count, other.digest):
         raise ChannelError(
             f"channel {name!r} ({other.count:,} samples, digest {other.hex[:16]}) does not hold the same samples as "
@@ -236,16 +236,16 @@ def _write(job: _Job, tested: Mapping[str, float]) -> None:
 
 def _table(job: _Job) -> list[dict[str, Any]]:
     """A row per channel, over all ranks: samples and bytes of its last pass, how often it was read, samples per second."""
-    brought = {each.channel.name: each.delivery for each in job.channels.values()}
+    brought = {each.channel.name: each.statistics for each in job.channels.values()}
     if job.compared is not None and job.options.compare_channel is not None:
         brought[job.options.compare_channel] = job.compared
     rows = []
-    for name, delivery in brought.items():
-        every = gather(delivery)
+    for name, statistics in brought.items():
+        every = gather(statistics)
         last = sum((each.last for each in every), Tally())
         seconds = max(each.seconds for each in every)
         rate = sum(each.samples for each in every) / seconds if seconds else 0
-        rows.append(_row(job, name, last.count, last.bytes, delivery.passes) | {"rate": round(rate, 1)})
+        rows.append(_row(job, name, last.count, last.bytes, statistics.passes) | {"rate": round(rate, 1)})
     lists: dict[str, Labels] = {each.labels.channel: each.labels for each in job.channels.values()}
     return rows + [_row(job, name, len(labels.lines), labels.size, 1) for name, labels in lists.items()]
 

@@ -5,7 +5,7 @@
         model(batch.images)
 
 Joining the labels, decoding and counting happen where a batch is put together, in the loader's threads: decoders release the
-GIL. `state_dict` says where a pass stands, with what it has met so far, so that a training that starts again goes on at the
+GIL. `state_dict` says where a pass stands, with what it has seen so far, so that a training that starts again goes on at the
 next image and can still tell whether each came once.
 """
 
@@ -69,11 +69,11 @@ class Batch:
 
 
 @dataclass
-class Delivery:
+class PassStatistics:
     """What a channel has brought to this rank."""
 
     last: Tally = field(default_factory=Tally)  # in the last pass
-    met: list[int] = field(default_factory=list)  # likewise: the numbers of the lines whose images came
+    seen: list[int] = field(default_factory=list)  # likewise: the numbers of the lines whose images came
     passes: int = 0  # begun
     samples: int = 0  # in all passes
     seconds: float = 0.0  # of all passes, with what was done with the batches meanwhile
@@ -85,7 +85,7 @@ class ImageChannel:
     def __init__(self, environment: Environment, name: str, labels: Labels, form: ImageForm, loading: Loading) -> None:
         self.channel = find_channel(environment, name)
         self.labels = labels
-        self.delivery = Delivery()
+        self.statistics = PassStatistics()
         reading = Reading(seed=loading.seed, block=loading.block)
         self._dataset = ChannelDataset(name, environment=environment, reading=reading)
         collate = _Collate(name, labels, form)
@@ -93,7 +93,7 @@ class ImageChannel:
         self._resumed: int | None = None  # the epoch that the next pass goes on with
 
     @property
-    def begins_anew(self) -> bool:
+    def restarts_epoch(self) -> bool:
         """Whether a start from the present state begins the pass anew: in the middle of a Pipe that SageMaker shuffles."""
         return "threads" not in self._loader.state_dict()
 
@@ -102,34 +102,34 @@ class ImageChannel:
 
         Raises ChannelError for an image without a line, one that cannot be decoded, and one unlike the rest of its batch.
         """
-        delivery = self.delivery
+        statistics = self.statistics
         self._dataset.set_epoch(epoch)
-        delivery.passes += 1
+        statistics.passes += 1
         if self._resumed != epoch:
-            delivery.last, delivery.met = Tally(), []
+            statistics.last, statistics.seen = Tally(), []
         self._resumed = None
         begin = time.perf_counter()
         try:
             with closing(iter(self._loader)) as batches:
                 for batch in batches:
-                    delivery.last += batch.tally
-                    delivery.samples += batch.tally.count
-                    delivery.met += batch.lines
+                    statistics.last += batch.tally
+                    statistics.samples += batch.tally.count
+                    statistics.seen += batch.lines
                     yield batch
         finally:
-            delivery.seconds += time.perf_counter() - begin
+            statistics.seconds += time.perf_counter() - begin
 
     def state_dict(self) -> State:
-        """Where the last pass stands on this rank, and what it has met: tensors, numbers and texts only."""
-        tally, met = (Tally(), []) if self.begins_anew else (self.delivery.last, self.delivery.met)
-        lines = torch.tensor(met, dtype=torch.int64)  # of a million lines, a list would take long to write
+        """Where the last pass stands on this rank, and what it has seen: tensors, numbers and texts only."""
+        tally, seen = (Tally(), []) if self.restarts_epoch else (self.statistics.last, self.statistics.seen)
+        lines = torch.tensor(seen, dtype=torch.int64)  # of a million lines, a list would take long to write
         return {"loader": self._loader.state_dict(), "tally": vars(tally), "met": lines}
 
     def load_state_dict(self, state: State) -> None:
         """Lets the pass of the state's epoch go on where `state_dict` said; a pass of another epoch begins at its beginning."""
         self._loader.load_state_dict(state["loader"])
         self._resumed = state["loader"]["epoch"]
-        self.delivery.last, self.delivery.met = Tally(**state["tally"]), state["met"].tolist()
+        self.statistics.last, self.statistics.seen = Tally(**state["tally"]), state["met"].tolist()
 
 
 class _Collate:

@@ -40,7 +40,7 @@ class Resumable(Protocol):
     """What the batches come from, as far as a checkpoint needs it."""
 
     @property
-    def begins_anew(self) -> bool:
+    def restarts_epoch(self) -> bool:
         """Whether a start from its present state begins the epoch anew."""
 
     def state_dict(self) -> dict[str, Any]: ...
@@ -198,8 +198,8 @@ def save(training: Training, source: Resumable, place: str, setting: dict[str, A
     `setting` is what decides which batches come in which order: a start with another one repeats the epoch.
     """
     mine = {
-        "batches": 0 if source.begins_anew else training.batches,
-        "score": vars(Score() if source.begins_anew else training.score),
+        "batches": 0 if source.restarts_epoch else training.batches,
+        "score": vars(Score() if source.restarts_epoch else training.score),
         "random": _random_state(training.device),
         "source": source.state_dict(),
     }

@@ -3,6 +3,8 @@
 The launcher passes them in environment variables: JSON, in pieces that fit into a request's Environment.
 
 - The attributes that an augmented manifest's channel sends: without their names any record could be any attribute of any line.
+- The instance groups that receive a channel, if they are not all: without them a host would leave samples to hosts that never
+  receive the channel.
 - The Pipes that SageMaker shuffles. It counts epochs from 0 in every container, so a resumed job gets other orders than the
   interrupted one, and cannot find the middle of an epoch again.
 """
@@ -10,10 +12,10 @@ The launcher passes them in environment variables: JSON, in pieces that fit into
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from entrypoints.contract import ATTRIBUTE_NAMES_VARIABLE, SHUFFLED_CHANNELS_VARIABLE
+from entrypoints.contract import ATTRIBUTE_NAMES_VARIABLE, CHANNEL_GROUPS_VARIABLE, SHUFFLED_CHANNELS_VARIABLE
 from entrypoints.errors import ConfigError
 
 
@@ -40,6 +42,33 @@ def shuffled_channels(environ: Mapping[str, str]) -> tuple[str, ...]:
         return _names(_joined(environ, SHUFFLED_CHANNELS_VARIABLE, []))
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{SHUFFLED_CHANNELS_VARIABLE}0 and following do not name channels: {error}") from error
+
+
+def host_shards(
+    environ: Mapping[str, str], groups: Mapping[str, Sequence[str]], current_host: str
+) -> dict[str, tuple[int, int]]:
+    """Return this host's index among the hosts that receive a channel, and the number of these hosts.
+
+    Args:
+        environ: The process's environment variables.
+        groups: The hosts of each instance group.
+        current_host: This host.
+
+    Returns:
+        An entry for each channel that this host's group receives but not all groups do.
+
+    Raises:
+        ConfigError: The variable is damaged.
+    """
+    try:
+        settings = json.loads(environ.get(CHANNEL_GROUPS_VARIABLE) or "{}")
+        named = {channel: _names(names) for channel, names in settings.items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{CHANNEL_GROUPS_VARIABLE} does not name channels' instance groups: {error}") from error
+    hosts = {
+        channel: [host for name in groups if name in names for host in groups[name]] for channel, names in named.items()
+    }
+    return {name: (of.index(current_host), len(of)) for name, of in hosts.items() if current_host in of}
 
 
 def _joined(environ: Mapping[str, str], prefix: str, default: Any) -> Any:

@@ -21,9 +21,8 @@ from typing import Any
 
 from entrypoints import contract
 from entrypoints.errors import ConfigError as ConfigError
-from entrypoints.job.channel_settings import attribute_names, shuffled_channels
+from entrypoints.job.channel_settings import attribute_names, host_shards, shuffled_channels
 from entrypoints.job.hyperparameters import decoded
-from entrypoints.job.instance_groups import sharers
 
 MODES = ("File", "FastFile", "Pipe")
 S3_CONNECTOR = "S3Connector"  # our own: read through s3torchconnector, no InputDataConfig entry
@@ -42,7 +41,9 @@ class Channel:
     s3_uri: str | None = None  # this and the next two: S3Connector only
     style: str | None = None  # map | iterable
     max_objects: int | None = None  # read the first N objects only
-    sharer: tuple[int, int] | None = None  # this host's number among those that get the channel; None: all do
+    host_shard: tuple[int, int] | None = (
+        None  # this host's index among those that receive the channel, and their number; None: all do
+    )
     attribute_names: tuple[str, ...] = ()  # what each line of an augmented manifest sends, in order, where that is told
     hosts: int | None = None  # that get the channel; None where that is not told
     shuffled: bool = False  # a Pipe that SageMaker shuffles, in other orders after each start of the job
@@ -155,7 +156,7 @@ def load_environment(root: str | Path | None = None, environ: Mapping[str, str] 
     resource_config = _read_object(resource_path)
     hosts, current_host = _hosts(resource_config, resource_path)
     groups = _instance_groups(resource_config, resource_path)
-    shared = sharers(environ, {group.name: group.hosts for group in groups}, current_host)
+    shards = host_shards(environ, {group.name: group.hosts for group in groups}, current_host)
     attributes, shuffled = attribute_names(environ), shuffled_channels(environ)
     return Environment(
         root=root,
@@ -167,8 +168,8 @@ def load_environment(root: str | Path | None = None, environ: Mapping[str, str] 
         channels={
             name: replace(
                 channel,
-                sharer=shared.get(name),
-                hosts=shared.get(name, (0, len(hosts)))[1],
+                host_shard=shards.get(name),
+                hosts=shards.get(name, (0, len(hosts)))[1],
                 attribute_names=attributes.get(name, ()),
                 shuffled=name in shuffled,
             )

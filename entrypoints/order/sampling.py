@@ -27,9 +27,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 from zlib import crc32
 
-from entrypoints.errors import ChannelError
+from entrypoints.errors import ChannelError, expect, whole_number
 from entrypoints.fetching.background import in_background
-from entrypoints.order.arguments import expect, whole_number
 from entrypoints.order.sharding import Shard
 from entrypoints.records.cursor import Cursor
 from entrypoints.sample import Sample, weight
@@ -38,8 +37,8 @@ T = TypeVar("T")
 State: TypeAlias = dict[str, Any]  # what JSON can hold
 
 VERSION = 2  # of the states
-_PLACE = ("object", "position", "block", "given", "begun", "keys")  # what numbers say of it in a state
-_LEAST = (0, -math.inf, 0, 0, 0, 0)  # of each: a position in what was gzipped is negative
+_NUMBERS = ("object", "position", "block", "given", "begun", "keys")  # what numbers say of it in a state
+_MINIMUMS = (0, -math.inf, 0, 0, 0, 0)  # of each: a position in what was gzipped is negative
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ class Reading:
         return map(known.__getitem__, shuffled)
 
 
-class Mark(Cursor):
+class ShardCursor(Cursor):
     """Where in a shard a reader stands: the object, counted from 0, and the place in it. For a medium that cannot be sought
     `object` may count samples; whoever opens knows which.
     """
@@ -93,7 +92,7 @@ class Mark(Cursor):
         return self.begun != self.expected[0] or self.keys == self.expected[1]
 
 
-Opened: TypeAlias = Callable[[Mark], Generator[Sample, None, None]]
+OpenSamples: TypeAlias = Callable[[ShardCursor], Generator[Sample, None, None]]
 
 
 @dataclass(frozen=True)
@@ -103,8 +102,8 @@ class Order:
     epoch: int
     shard: Shard
     reading: Reading
-    dealt: bool  # the mark says where blocks end (`cut`)
-    unique: bool  # it is never brought again (Channel.shuffled)
+    assigned: bool  # the cursor says where blocks end (`cut`)
+    unrepeatable: bool  # it is never brought again (Channel.shuffled)
 
     def of_block(self, samples: Sequence[T], number: int) -> Sequence[T]:
         """One block of the shard's samples."""
@@ -115,21 +114,28 @@ class Order:
     def described(self) -> State:
         """What of it a state has to agree with."""
         reading, part = self.reading, {"share": self.shard.index, "shares": self.shard.count}
-        blocks = {"seed": reading.seed, "block": reading.block, "block_bytes": reading.block_bytes, "dealt": self.dealt}
+        blocks = {
+            "seed": reading.seed,
+            "block": reading.block,
+            "block_bytes": reading.block_bytes,
+            "dealt": self.assigned,
+        }
         return part if reading.seed is None else {**part, **blocks}
 
 
 class Samples:
-    """The samples of a shard in one epoch: an iterator that can say where it stands.
+    """A shard's samples in one epoch: an iterator with a state.
 
-    `opened` gives the samples from a mark of the shard on, once it is asked for the first, and moves the mark. `about` says
-    what is read (channel, format): a state goes with the same only.
+    Args:
+        open_samples: Yields the samples from a cursor's position on and moves the cursor.
+        order: Their order.
+        about: What is read (channel, format); a state can be loaded only into an iterator of the same.
     """
 
-    def __init__(self, opened: Opened, order: Order, about: State) -> None:
-        self.epoch, self._order, self._at = order.epoch, order, Mark()
+    def __init__(self, open_samples: OpenSamples, order: Order, about: State) -> None:
+        self.epoch, self._order, self._at = order.epoch, order, ShardCursor()
         self._about = {**about, **order.described()}
-        source = opened(self._at)
+        source = open_samples(self._at)
         # Unshuffled, nothing of ours stands between the reader and whoever reads: a call for each sample would show.
         self._blocks = None if order.reading.seed is None else _Blocks(order, self._at)
         self._samples = source if self._blocks is None else self._blocks.shuffled(source)
@@ -169,14 +175,14 @@ class Samples:
             "epoch": self.epoch,
             "finished": self.finished,
             "of": self._about,
-            **(dict.fromkeys(_PLACE, 0) if self._order.unique and not self.finished else self._place()),
+            **(dict.fromkeys(_NUMBERS, 0) if self._order.unrepeatable and not self.finished else self._numbers()),
         }
 
-    def _place(self) -> State:
+    def _numbers(self) -> State:
         blocks = self._blocks
         number, position = (self._at.object, self._at.position) if blocks is None else blocks.begun
         block, given = (0, 0) if blocks is None else (blocks.number, blocks.given)
-        return dict(zip(_PLACE, (number, position, block, given, self._at.begun, self._at.keys), strict=True))
+        return dict(zip(_NUMBERS, (number, position, block, given, self._at.begun, self._at.keys), strict=True))
 
     def load_state_dict(self, state: State) -> None:
         """Go on where `state_dict` said, of the same channel, format, epoch, shard and order; before the first sample.
@@ -191,9 +197,9 @@ class Samples:
         there = {"version": state.get("version"), "epoch": state.get("epoch")}
         there |= about if isinstance(about, dict) else {}
         differ = differences(here, there)
-        numbers = [state.get(key) for key in _PLACE]
+        numbers = [state.get(key) for key in _NUMBERS]
         if not differ and not all(
-            isinstance(number, int) and number >= least for number, least in zip(numbers, _LEAST, strict=True)
+            isinstance(number, int) and number >= least for number, least in zip(numbers, _MINIMUMS, strict=True)
         ):
             differ = ["no place"]
         if differ:
@@ -221,7 +227,7 @@ class _Blocks:
     It knows nothing of the Samples that uses it: a circle would keep the source open until Python looks for circles.
     """
 
-    def __init__(self, order: Order, at: Mark) -> None:
+    def __init__(self, order: Order, at: ShardCursor) -> None:
         self._order, self._at = order, at
         self.number = 0
         self.given = 0  # of this block's samples
@@ -231,7 +237,7 @@ class _Blocks:
 
     def shuffled(self, source: Generator[Sample, None, None]) -> Generator[Sample, None, None]:
         """The samples, block by block."""
-        with closing(self._dealt(source) if self._order.dealt else self._alone(source)) as blocks:
+        with closing(self._from_broker(source) if self._order.assigned else self._from_reader(source)) as blocks:
             for block, after in blocks:
                 samples: list[Any] = list(self._order.of_block(block, self.number))
                 block.clear()
@@ -245,19 +251,19 @@ class _Blocks:
                     yield sample
             self.finished = True
 
-    def _alone(self, source: Generator[Sample, None, None]) -> Generator[Block, None, None]:
+    def _from_reader(self, source: Generator[Sample, None, None]) -> Generator[Block, None, None]:
         with closing(source):
             while (read := self._read(source))[0]:
                 yield read
 
-    def _dealt(self, source: Generator[Sample, None, None]) -> Generator[Block, None, None]:
+    def _from_broker(self, source: Generator[Sample, None, None]) -> Generator[Block, None, None]:
         """Blocks of a Pipe that several read. The next is read while this one is given: whoever is dealt samples and does not
         take them holds up the others, and nobody gives any before a block is full.
         """
-        coming = self._begun(source)
+        coming = self._start(source)
         try:
             while (read := coming.result())[0]:
-                coming = self._begun(source)
+                coming = self._start(source)
                 yield read
         finally:
             # Python may be finalizing this generator, and would lose a Ctrl-C that comes meanwhile: so nothing is waited for.
@@ -265,7 +271,7 @@ class _Blocks:
             if coming.done():
                 source.close()  # else the thread that reads from it closes it, at its next sample
 
-    def _begun(self, source: Generator[Sample, None, None]) -> Future[Block]:
+    def _start(self, source: Generator[Sample, None, None]) -> Future[Block]:
         """The next block, which is being read: a Pipe can be silent, and must not keep whoever leaves from leaving."""
 
         def read() -> Block:
@@ -281,7 +287,7 @@ class _Blocks:
         size, reading = 0, self._order.reading
         for sample in source:
             block.append(sample)
-            if self._order.dealt:
+            if self._order.assigned:
                 # Shards of one Pipe end their blocks at the same number, so that none waits for what another does not take.
                 full = self._at.cut
             else:

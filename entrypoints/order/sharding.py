@@ -52,7 +52,7 @@ EVERYTHING = Shard()
 
 
 @dataclass(frozen=True)
-class Place:
+class Placement:
     """Where a process stands: among all the job's ranks, and among those of its host."""
 
     rank: int = 0
@@ -68,31 +68,31 @@ class Place:
             )
 
 
-def place_from(environ: Mapping[str, str], host_rank: int, host_count: int) -> Place:
-    """This process's place, by torchrun's variables; without RANK and WORLD_SIZE the one process of its host.
+def placement_from(environ: Mapping[str, str], host_rank: int, host_count: int) -> Placement:
+    """This process's placement, by torchrun's variables; without RANK and WORLD_SIZE the one process of its host.
 
     Launchers that set RANK and WORLD_SIZE only are taken to start as many ranks on each host. Raises ChannelError where a
     variable is no number or out of range.
     """
     if "RANK" not in environ or "WORLD_SIZE" not in environ:
-        return Place(rank=host_rank, world_size=host_count)
-    return place_of_rank(_number(environ, "RANK", 0), _number(environ, "WORLD_SIZE", 1), host_count, environ)
+        return Placement(rank=host_rank, world_size=host_count)
+    return placement_of_rank(_number(environ, "RANK", 0), _number(environ, "WORLD_SIZE", 1), host_count, environ)
 
 
-def place_of_rank(rank: int, world_size: int, host_count: int, environ: Mapping[str, str]) -> Place:
+def placement_of_rank(rank: int, world_size: int, host_count: int, environ: Mapping[str, str]) -> Placement:
     """The place of a rank that is known from elsewhere, such as a torch process group."""
     local_world_size = _number(environ, "LOCAL_WORLD_SIZE", max(1, world_size // host_count))
-    return Place(rank, world_size, _number(environ, "LOCAL_RANK", rank % local_world_size), local_world_size)
+    return Placement(rank, world_size, _number(environ, "LOCAL_RANK", rank % local_world_size), local_world_size)
 
 
-def shard_for(distribution: str, place: Place, worker: int = 0, workers: int = 1) -> Shard:
+def shard_for(distribution: str, placement: Placement, worker: int = 0, workers: int = 1) -> Shard:
     """The shard of one DataLoader worker (of `workers`) of a rank, for a channel's S3DataDistributionType."""
     if distribution == contract.SHARDED:
-        rank, ranks = place.local_rank, place.local_world_size
+        rank, ranks = placement.local_rank, placement.local_world_size
     else:
-        rank, ranks = place.rank, place.world_size
+        rank, ranks = placement.rank, placement.world_size
     # An item's number modulo `ranks` is its rank whatever the number of workers.
-    return Shard(worker * ranks + rank, workers * ranks, workers * place.local_world_size, workers)
+    return Shard(worker * ranks + rank, workers * ranks, workers * placement.local_world_size, workers)
 
 
 def _number(environ: Mapping[str, str], name: str, default: int) -> int:

@@ -11,17 +11,16 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from entrypoints.errors import ChannelError
+from entrypoints.errors import ChannelError, expect, whole_number
 from entrypoints.job.environment import Channel, Environment, load_environment
-from entrypoints.order.arguments import expect, whole_number
 from entrypoints.order.sampling import Order, Reading, Samples
-from entrypoints.order.sharding import Place, Shard, place_from, shard_for
+from entrypoints.order.sharding import Placement, Shard, placement_from, shard_for
 from entrypoints.readers import mounted, reader_of
 from entrypoints.readers.remote_file import is_remote
 from entrypoints.records import Format, format_of, objects
 from entrypoints.records.text import augmented
 from entrypoints.samples.object_cache import ObjectCache
-from entrypoints.samples.pipeline import Source
+from entrypoints.samples.pipeline import Pipeline
 
 
 def open_channel(
@@ -66,11 +65,11 @@ def open_channel(
             f"text/plain); it is {channel.content_type!r}"
         )
     if shard is None:
-        shard = default_shard(channel, place_of(environment))
+        shard = default_shard(channel, placement_of(environment))
     reading = reading or Reading()
-    source = Source(channel, epoch, reader, form, shard, reading, _cache(channel, reading))
+    pipeline = Pipeline(channel, epoch, reader, form, shard, reading, _cache(channel, reading))
     about = {"channel": name, "format": str(form)}
-    return Samples(source.samples, Order(epoch, shard, reading, source.is_dealt, channel.shuffled), about)
+    return Samples(pipeline.samples, Order(epoch, shard, reading, pipeline.is_assigned, channel.shuffled), about)
 
 
 def _form(channel: Channel, format: str | None) -> Format:
@@ -122,19 +121,19 @@ def find_channel(environment: Environment, name: str) -> Channel:
     )
 
 
-def place_of(environment: Environment) -> Place:
+def placement_of(environment: Environment) -> Placement:
     """Where this process stands in the job, by torchrun's variables."""
-    return place_from(os.environ, environment.host_rank, len(environment.hosts))
+    return placement_from(os.environ, environment.host_rank, len(environment.hosts))
 
 
-def default_shard(channel: Channel, place: Place, worker: int = 0, workers: int = 1) -> Shard:
+def default_shard(channel: Channel, placement: Placement, worker: int = 0, workers: int = 1) -> Shard:
     """What one DataLoader worker (of `workers`) of a rank is to read.
 
     Of a Pipe, too: where several processes of a host read it, the host's broker deals the samples out (`broker`).
     """
-    if channel.sharer is not None:
+    if channel.host_shard is not None:
         # Of a channel that some hosts get, only these hosts have a part; torchrun's ranks count all hosts.
-        number, sharers = channel.sharer
-        ranks = place.local_world_size
-        place = replace(place, rank=number * ranks + place.local_rank, world_size=sharers * ranks)
-    return shard_for(channel.distribution, place, worker, workers)
+        index, hosts = channel.host_shard
+        ranks = placement.local_world_size
+        placement = replace(placement, rank=index * ranks + placement.local_rank, world_size=hosts * ranks)
+    return shard_for(channel.distribution, placement, worker, workers)

@@ -1,4 +1,4 @@
-"""A channel of `.lst` files as one table: which image has which class, and whether an epoch has met each image once.
+"""A channel of `.lst` files as one table: which image has which class, and whether an epoch has seen each image once.
 
 Lists are small and read in full by every process, before the first image. They arrive as files: File, FastFile, EFS or
 FSx. A channel may hold several lists (one per shard, one per person who labels); a path belongs into one of them.
@@ -73,13 +73,13 @@ def class_of(line: Line) -> int:
     return int(line.labels[0])
 
 
-def check_met(channel: str, labels: Labels, met: Iterable[int], *, whole: bool = True) -> None:
-    """Compares the numbers of the lines whose images all the job's processes met in an epoch with the list.
+def check_seen(channel: str, labels: Labels, seen: Iterable[int], *, whole: bool = True) -> None:
+    """Compares the numbers of the lines whose images all the job's processes saw in an epoch with the list.
 
     `whole` is false where the channel holds a part of the list's images only. Raises ChannelError, with one example, where
-    a line's image was not met, or was met twice.
+    a line's image was not seen, or was seen twice.
     """
-    times = Counter(met)
+    times = Counter(seen)
     whole = whole and not is_sampled()
     lost = [path for path, number in labels.numbers.items() if whole and not times[number]]
     again = [path for path, number in labels.numbers.items() if times[number] > 1]

@@ -10,7 +10,7 @@ from typing import Any
 from entrypoints.errors import ChannelError
 from entrypoints.order.sampling import VERSION, Samples, State, differences
 from entrypoints.sample import Sample
-from entrypoints.samples.sample_notes import tell_sample
+from entrypoints.samples.error_notes import add_sample_note
 
 _DRAWN_AT_ONCE = 1024
 
@@ -61,7 +61,7 @@ class Mixture:
             try:
                 return sample if transform is None else transform(sample)
             except Exception as error:
-                tell_sample(error, sample, self._sources[chosen])
+                add_sample_note(error, sample, self._sources[chosen])
                 if isinstance(error, StopIteration):
                     raise RuntimeError("a transform raised StopIteration") from error  # that would end the epoch
                 raise

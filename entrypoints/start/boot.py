@@ -57,13 +57,13 @@ def main(arguments: Sequence[str]) -> int:
     here = Path(__file__).absolute().parent
     root = Path(os.environ.get(BASE_DIR_VARIABLE) or here.parents[2]).absolute()
     try:
-        asked = _parse(arguments)
+        options = _parse(arguments)
         unpack(here / CODE_ARCHIVE, root / CODE_DIR)
         _move_bundle(root)
         _load_package(root / BUNDLE_DIR / BUNDLED_PACKAGE)
-        from entrypoints.start.entry_point import Asked, run_entry_point
+        from entrypoints.start.entry_point import StartOptions, run_entry_point
 
-        return run_entry_point(root, os.environ, Asked(**vars(asked)))
+        return run_entry_point(root, os.environ, StartOptions(**vars(options)))
     except BootError as error:
         print(f"boot: {error}", file=sys.stderr, flush=True)
         _write_failure(root, str(error))

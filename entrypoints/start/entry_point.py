@@ -23,7 +23,7 @@ from entrypoints import contract
 from entrypoints.job.environment import ConfigError, Environment, load_environment
 from entrypoints.job.hyperparameters import command_line_arguments
 from entrypoints.start.failure import failure_text, fitted, how_it_ended, write_failure
-from entrypoints.start.process import Outcome, run_program
+from entrypoints.start.process import ProgramResult, run_program
 from entrypoints.start.requirements import commands_folder, install, install_package, is_package, packages_folder
 from entrypoints.start.variables import Machine, count_machine, sagemaker_variables
 
@@ -33,7 +33,7 @@ VARIABLE_BYTES = 128 * 1024  # Linux's limit on `NAME=value` with its NUL, and o
 
 
 @dataclass(frozen=True)
-class Asked:
+class StartOptions:
     """What ContainerArguments ask for."""
 
     entry_point: str  # a path in the code; entrypoints/<name>.py is a script of the bundle
@@ -46,7 +46,7 @@ class StartError(Exception):
     """The entry point cannot be started. One line: what is in the way, and what to do."""
 
 
-def run_entry_point(root: Path, environ: Mapping[str, str], asked: Asked) -> int:
+def run_entry_point(root: Path, environ: Mapping[str, str], options: StartOptions) -> int:
     """Does everything from the unpacked code to the end of the training; the container's exit code.
 
     Writes `output/failure` where it fails, unless the script wrote its own.
@@ -54,42 +54,42 @@ def run_entry_point(root: Path, environ: Mapping[str, str], asked: Asked) -> int
     failure_file = root / contract.FAILURE_FILE
     try:
         environment = load_environment(root, environ)
-        bundled = _check(environment, asked)
+        bundled = _check(environment, options)
         for directory in (environment.model_dir, environment.output_data_dir):
             directory.mkdir(parents=True, exist_ok=True)  # scripts write there without asking
         packages = root / contract.PACKAGES_DIR
-        for what, pip in _installations(environment, environ, asked, packages):
+        for what, pip in _installations(environment, environ, options, packages):
             if pip.exit_code != 0:
                 write_failure(failure_file, _pip_failure(what, pip))
                 return pip.exit_code
         machine = count_machine(environment.current_instance_type)
-        variables = sagemaker_variables(environment, environ, machine, asked.entry_point, asked.argument_style)
-        command = _program(environment, asked, packages, bundled=bundled)
-        if asked.launcher == "torchrun":
+        variables = sagemaker_variables(environment, environ, machine, options.entry_point, options.argument_style)
+        command = _program(environment, options, packages, bundled=bundled)
+        if options.launcher == "torchrun":
             _check_torch(packages)
             if len(environment.hosts) > 1 and contract.MASTER_ADDR_VARIABLE not in environ:
                 wait_for_hosts(environment.hosts, HOST_SECONDS)
             command[1:1] = _torchrun(variables, machine)
-        command += command_line_arguments(environment.hyperparameters, asked.argument_style)
-        outcome = _run(command, _child_environ(environment, environ, variables, packages), environment.code_dir)
+        command += command_line_arguments(environment.hyperparameters, options.argument_style)
+        result = _run(command, _child_environ(environment, environ, variables, packages), environment.code_dir)
     except (StartError, ConfigError) as error:
         print(f"boot: {error}", file=sys.stderr, flush=True)
         write_failure(failure_file, fitted(str(error), ""))
         return 1
-    if outcome.exit_code != 0:
-        write_failure(failure_file, _failure(asked.entry_point, outcome))
-    return outcome.exit_code
+    if result.exit_code != 0:
+        write_failure(failure_file, _failure(options.entry_point, result))
+    return result.exit_code
 
 
 def _installations(
-    environment: Environment, environ: Mapping[str, str], asked: Asked, packages: Path
-) -> Iterator[tuple[str, Outcome]]:
+    environment: Environment, environ: Mapping[str, str], options: StartOptions, packages: Path
+) -> Iterator[tuple[str, ProgramResult]]:
     """Install what the script needs, one after the other: what was installed, and how pip ended."""
-    if asked.requirements is not None:
-        print(f"boot: installing {asked.requirements}", flush=True)
-        wanted = ["-r", asked.requirements]
-        yield asked.requirements, install(wanted, packages, environment.code_dir, environ, GRACE_SECONDS)
-    if is_package(environment.code_dir) and not asked.entry_point.endswith(".sh"):  # the toolkit's exception
+    if options.requirements is not None:
+        print(f"boot: installing {options.requirements}", flush=True)
+        wanted = ["-r", options.requirements]
+        yield options.requirements, install(wanted, packages, environment.code_dir, environ, GRACE_SECONDS)
+    if is_package(environment.code_dir) and not options.entry_point.endswith(".sh"):  # the toolkit's exception
         print("boot: installing the package in the code folder", flush=True)
         yield "the package in the code folder", install_package(packages, environment.code_dir, environ, GRACE_SECONDS)
 
@@ -119,22 +119,24 @@ def _resolves(host: str) -> bool:
     return True
 
 
-def _check(environment: Environment, asked: Asked) -> bool:
+def _check(environment: Environment, options: StartOptions) -> bool:
     """Whether the entry point is one of the bundled scripts. Raises StartError if a file is missing."""
-    for name in (asked.entry_point, asked.requirements):
+    for name in (options.entry_point, options.requirements):
         if name is not None and (PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts):
             raise StartError(f"{name!r} is not a path inside the code; name a file of code.directory")
-    if asked.requirements is not None and not (environment.code_dir / asked.requirements).is_file():
-        raise StartError(f"requirements {asked.requirements!r} are not in the code; check code.requirements")
-    if asked.launcher == "torchrun" and not asked.entry_point.endswith(".py"):
-        raise StartError(f"torchrun runs .py files only, not {asked.entry_point!r}; use launcher python for it")
-    if (environment.code_dir / asked.entry_point).is_file():
+    if options.requirements is not None and not (environment.code_dir / options.requirements).is_file():
+        raise StartError(f"requirements {options.requirements!r} are not in the code; check code.requirements")
+    if options.launcher == "torchrun" and not options.entry_point.endswith(".py"):
+        raise StartError(f"torchrun runs .py files only, not {options.entry_point!r}; use launcher python for it")
+    if (environment.code_dir / options.entry_point).is_file():
         return False
-    path = PurePosixPath(asked.entry_point)
+    path = PurePosixPath(options.entry_point)
     of_bundle = path.parent == PurePosixPath(contract.BUNDLED_PACKAGE) and path.suffix == ".py"
     if of_bundle and (environment.root / contract.BUNDLE_DIR / path).is_file():
         return True
-    raise StartError(f"entry point {asked.entry_point!r} is not in the code; check code.entry_point and code.directory")
+    raise StartError(
+        f"entry point {options.entry_point!r} is not in the code; check code.entry_point and code.directory"
+    )
 
 
 def _check_torch(packages: Path) -> None:
@@ -145,29 +147,29 @@ def _check_torch(packages: Path) -> None:
         )
 
 
-def _program(environment: Environment, asked: Asked, packages: Path, *, bundled: bool) -> list[str]:
+def _program(environment: Environment, options: StartOptions, packages: Path, *, bundled: bool) -> list[str]:
     """The command that runs the entry point, without its arguments."""
     if bundled:
-        return [sys.executable, "-m", f"{contract.BUNDLED_PACKAGE}.{Path(asked.entry_point).stem}"]
-    file = environment.code_dir / asked.entry_point
-    if asked.entry_point.endswith(".py"):
+        return [sys.executable, "-m", f"{contract.BUNDLED_PACKAGE}.{Path(options.entry_point).stem}"]
+    file = environment.code_dir / options.entry_point
+    if options.entry_point.endswith(".py"):
         module = _module(environment.code_dir, file, packages) if is_package(environment.code_dir) else None
-        return [sys.executable, *(["-m", module] if module else [asked.entry_point])]
+        return [sys.executable, *(["-m", module] if module else [options.entry_point])]
     with file.open("rb") as opened:
         line, _, _ = opened.read(4096).partition(b"\n")
     if not line.startswith(b"#!") and b"\0" not in line:  # neither a script that names its interpreter nor a binary
-        return [shutil.which("bash") or "sh", asked.entry_point]
+        return [shutil.which("bash") or "sh", options.entry_point]
     if line.startswith(b"#!") and line.endswith(b"\r"):
         raise StartError(
-            f"{asked.entry_point} has Windows line ends, so its first line names no program; save it with LF"
+            f"{options.entry_point} has Windows line ends, so its first line names no program; save it with LF"
         )
     interpreter = os.fsdecode(line[2:].split()[0]) if line.startswith(b"#!") and line[2:].split() else None
     if interpreter is not None and not Path(interpreter).is_file():
         raise StartError(
-            f"{asked.entry_point} is to be run by {interpreter}, which is not here; correct its first line"
+            f"{options.entry_point} is to be run by {interpreter}, which is not here; correct its first line"
         )
     file.chmod(file.stat().st_mode | 0o111)
-    return [f"./{asked.entry_point}"]
+    return [f"./{options.entry_point}"]
 
 
 def _module(code_dir: Path, file: Path, packages: Path) -> str | None:
@@ -221,7 +223,7 @@ def _child_environ(
     return child
 
 
-def _run(command: list[str], environ: Mapping[str, str], directory: Path) -> Outcome:
+def _run(command: list[str], environ: Mapping[str, str], directory: Path) -> ProgramResult:
     variables = {}
     for name, value in environ.items():
         entry = _bytes(f"{name}={value}")
@@ -246,13 +248,13 @@ def _bytes(text: str) -> bytes:
         return text.encode("utf-8", "surrogatepass")
 
 
-def _failure(program: str, outcome: Outcome) -> str:
-    if outcome.stopped_by is not None:
-        return fitted(f"{program} was stopped by {outcome.stopped_by.name}", outcome.stderr)
-    return failure_text(program, outcome.exit_code, outcome.stderr)
+def _failure(program: str, result: ProgramResult) -> str:
+    if result.stopped_by is not None:
+        return fitted(f"{program} was stopped by {result.stopped_by.name}", result.stderr)
+    return failure_text(program, result.exit_code, result.stderr)
 
 
-def _pip_failure(what: str, pip: Outcome) -> str:
+def _pip_failure(what: str, pip: ProgramResult) -> str:
     if pip.stopped_by is not None:
         return f"installing {what} was stopped by {pip.stopped_by.name}"
     of_build = re.search(r"^ +(\S.*)\n +\[end of output\]", pip.stderr, re.MULTILINE)  # the last line of what failed

@@ -39,7 +39,7 @@ POLL_SECONDS = 0.1  # how often orphans are looked for: the end of their parents
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ProgramResult:
     """How a program ended."""
 
     exit_code: int  # 128 + n where signal n ended it
@@ -65,7 +65,7 @@ def run_program(
     environ: Mapping[str, str] | Mapping[bytes, bytes],
     directory: Path,
     grace_seconds: float,
-) -> Outcome:
+) -> ProgramResult:
     """Runs a program to its end, in `directory`, with exactly the variables of `environ`.
 
     After a signal it has `grace_seconds` until it and all that it started are killed. Must run in the main thread of a
@@ -93,7 +93,7 @@ def run_program(
                 pass
         assert run.exit_code is not None
         child.returncode = run.exit_code  # reaped by us: Popen must not wait for it
-    return Outcome(run.exit_code, run.tail.decode("utf-8", "replace"), run.stopped_by)
+    return ProgramResult(run.exit_code, run.tail.decode("utf-8", "replace"), run.stopped_by)
 
 
 def _loop(run: _Run, wakeup: int, stderr: int) -> None:

@@ -27,7 +27,7 @@ import venv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from entrypoints.start.process import Outcome, run_program
+from entrypoints.start.process import ProgramResult, run_program
 
 # As --no-input, a question would wait for an answer for ever.
 PIP = ("-m", "pip", "--disable-pip-version-check", "--no-input", "install")
@@ -42,7 +42,7 @@ def is_package(code_dir: Path) -> bool:
     )
 
 
-def install_package(folder: Path, code_dir: Path, environ: Mapping[str, str], grace_seconds: float) -> Outcome:
+def install_package(folder: Path, code_dir: Path, environ: Mapping[str, str], grace_seconds: float) -> ProgramResult:
     """Install the package in `code_dir` with its dependencies; like `install`."""
     source = folder / "source"  # pip leaves a build folder beside what it builds
     shutil.rmtree(source, ignore_errors=True)
@@ -75,13 +75,13 @@ def _pyproject(code_dir: Path) -> str:
 
 def install(
     wanted: Sequence[str], folder: Path, code_dir: Path, environ: Mapping[str, str], grace_seconds: float
-) -> Outcome:
+) -> ProgramResult:
     """Install into `folder` what pip's arguments `wanted` name; relative paths count from `code_dir`.
 
-    pip's output is passed through; the outcome holds the end of what it wrote to stderr.
+    pip's output is passed through; the result holds the end of what it wrote to stderr.
     """
     # It sees the image's pip. Only where there is none it gets its own, and where that cannot be had, either, the
-    # outcome says that there is no module pip.
+    # result says that there is no module pip.
     with contextlib.suppress(subprocess.CalledProcessError):
         venv.EnvBuilder(symlinks=True, with_pip=importlib.util.find_spec("pip") is None).create(folder)
     seen = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]

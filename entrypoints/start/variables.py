@@ -4,7 +4,7 @@ SageMaker itself sets hardly any variable: SM_* come from the sagemaker-training
 drivers, and a container with its own entry point gets none. So we set every variable that toolkit 5.1.4 sets, with its
 value for the same files down to the spelling of the JSON, and then those that only SDK v3 sets. Where the two differ
 (null is '' for one and 'null' for the other, the order of SM_CHANNELS) the toolkit wins, being what scripts were
-written for. The channel that carries our code is not told, since a script that reads all its channels has no use for
+written for. The channel that carries our code is left out, since a script that reads all its channels has no use for
 it; nor is a connector channel, which SageMaker's files know nothing of and which has no folder.
 
 Source: toolkit 5.1.4, `environment.py`, `mapping.py`, `params.py`; SDK v3, `container_drivers/scripts/environment.py`.
@@ -80,19 +80,19 @@ def sagemaker_variables(
     run; without one, the toolkit's own sources (SAGEMAKER_PROGRAM, the hyperparameter sagemaker_program) are asked.
     `argument_style` is the form of SM_HPS, SM_HP_* and SM_USER_ARGS (`hyperparameters`).
     """
-    told = _toolkit_properties(environment, environ, machine, entry_point)
+    properties = _toolkit_properties(environment, environ, machine, entry_point)
     values: dict[str, Any] = {
-        "hosts": told["hosts"],
-        "network_interface_name": told["network_interface_name"],
-        "framework_params": told["additional_framework_parameters"],
+        "hosts": properties["hosts"],
+        "network_interface_name": properties["network_interface_name"],
+        "framework_params": properties["additional_framework_parameters"],
         "channels": sorted(environment.input_data_config),
-        "training_env": told,
+        "training_env": properties,
         "user_args": command_line_arguments(environment.hyperparameters, argument_style),
     }
-    values |= {name: told[name] for name in _PLAIN}
-    if told["topology"]:
-        values["topology"] = told["topology"]
-    values |= {f"channel_{name}": path for name, path in told["channel_input_dirs"].items()}
+    values |= {name: properties[name] for name in _PLAIN}
+    if properties["topology"]:
+        values["topology"] = properties["topology"]
+    values |= {f"channel_{name}": path for name, path in properties["channel_input_dirs"].items()}
     variables = {f"SM_{name.upper()}": text(value) for name, value in values.items()}
     variables |= hyperparameter_variables(environment.hyperparameters, argument_style)
 
@@ -102,7 +102,7 @@ def sagemaker_variables(
     region = environ.get("AWS_DEFAULT_REGION") or environ.get("AWS_REGION")
     variables["SAGEMAKER_REGION"] = text(sagemaker_hyperparameters.get("sagemaker_region", region))
 
-    return {**_sdk_variables(environment, environ, told["user_entry_point"]), **variables}
+    return {**_sdk_variables(environment, environ, properties["user_entry_point"]), **variables}
 
 
 # Properties of the toolkit's Environment that become variables under their own names.

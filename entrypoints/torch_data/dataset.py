@@ -28,12 +28,11 @@ from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import IterableDataset, get_worker_info
 
-from entrypoints.errors import ChannelError
+from entrypoints.errors import ChannelError, expect, is_count, whole_number
 from entrypoints.fetching.listing import job, join_job
 from entrypoints.job.environment import Environment
-from entrypoints.order.arguments import expect, is_count, whole_number
 from entrypoints.order.sampling import Reading, Samples, State
-from entrypoints.order.sharding import Place, place_of_rank
+from entrypoints.order.sharding import Placement, placement_of_rank
 from entrypoints.sample import Sample
 from entrypoints.samples.channel import (
     check_how,
@@ -41,10 +40,10 @@ from entrypoints.samples.channel import (
     find_channel,
     known_environment,
     open_channel,
-    place_of,
+    placement_of,
 )
+from entrypoints.samples.error_notes import add_sample_note
 from entrypoints.samples.mixing import Mixture, known_weights
-from entrypoints.samples.sample_notes import tell_sample
 from entrypoints.torch_data.epochs import Epochs
 from entrypoints.torch_data.shared_memory import shared
 
@@ -60,7 +59,7 @@ class StreamDataset(IterableDataset[Any]):
     """
 
     transform: Transform | None = None  # still to be applied to what `samples` gives
-    place: Place
+    placement: Placement
 
     def __init__(self) -> None:
         self._epochs = Epochs()
@@ -74,10 +73,10 @@ class StreamDataset(IterableDataset[Any]):
     @property
     def epoch(self) -> int:
         """The epoch of the next iteration."""
-        return self._epochs.next(self.place.world_size == 1)
+        return self._epochs.next(self.placement.world_size == 1)
 
     @property
-    def begins_anew(self) -> bool:
+    def restarts_epoch(self) -> bool:
         """Whether the middle of an epoch cannot be found again, so that a state of it is that of its beginning."""
         return False
 
@@ -95,7 +94,7 @@ class StreamDataset(IterableDataset[Any]):
             samples.load_state_dict(resumed)
             if info is not None:
                 self._epochs.go_on(worker, epoch)
-            elif samples.finished and self.place.local_world_size > 1:
+            elif samples.finished and self.placement.local_world_size > 1:
                 # Those who share a Pipe wait until this shard has come, too, and a StatefulDataLoader may ask for nothing.
                 next(samples, None)
             return self._going_on(samples, worker, workers)
@@ -105,7 +104,7 @@ class StreamDataset(IterableDataset[Any]):
         return self._given(samples)
 
     def _going_on(self, samples: Samples | Mixture, worker: int, workers: int) -> Generator[Any, None, None]:
-        if self._epochs.has_finished(samples.epoch, workers) and self.place.local_world_size == 1:
+        if self._epochs.has_finished(samples.epoch, workers) and self.placement.local_world_size == 1:
             samples.finish()  # else those who go on with a Pipe have to be told not to wait for this shard, which reading does
         with closing(self._given(samples)) as given:
             for sample in given:
@@ -128,7 +127,7 @@ class StreamDataset(IterableDataset[Any]):
                     sample = None  # not while the next is read
             except Exception as error:
                 if sample is not None:
-                    tell_sample(error, sample, samples)
+                    add_sample_note(error, sample, samples)
                 raise
 
     def __getstate__(self) -> State:
@@ -189,18 +188,18 @@ class ChannelDataset(StreamDataset):
         self._format = format
         self.transform = transform
         self._reading = reading
-        self.place = _place(self._environment)
+        self.placement = _placement(self._environment)
         self._job = job()  # so that its workers read the same listing
 
     @property
-    def begins_anew(self) -> bool:
+    def restarts_epoch(self) -> bool:
         """See StreamDataset."""
         return self.channel.shuffled
 
     def samples(self, worker: int = 0, workers: int = 1, epoch: int | None = None) -> Samples:
         """See StreamDataset."""
         join_job(self._job)
-        shard = default_shard(self.channel, self.place, worker, workers)
+        shard = default_shard(self.channel, self.placement, worker, workers)
         return open_channel(
             self.channel.name,
             self.epoch if epoch is None else epoch,
@@ -226,13 +225,13 @@ class MixedDataset(StreamDataset):
             )
         self._parts, self._weights = list(parts), known_weights(parts.values())
         self._seed, self._stop_at_first = seed, stop_at_first
-        self.place = self._parts[0].place
+        self.placement = self._parts[0].placement
 
     def samples(self, worker: int = 0, workers: int = 1, epoch: int | None = None) -> Mixture:
         """See StreamDataset."""
         epoch = self.epoch if epoch is None else epoch
         pipes = [part.channel.name for part in self._parts if part.channel.mode == "Pipe"]
-        if pipes and default_shard(self._parts[0].channel, self.place, worker, workers).readers > 1:
+        if pipes and default_shard(self._parts[0].channel, self.placement, worker, workers).readers > 1:
             raise ChannelError(
                 f"channel {pipes[0]!r}: a Pipe that is mixed has one reader a host, since its readers draw at different times and"
                 " would wait for each other; use one rank a host and num_workers 0 or 1, or input_mode: FastFile"
@@ -277,9 +276,9 @@ def _check(state: Any) -> None:
         )
 
 
-def _place(environment: Environment) -> Place:
-    """This process's place, by the process group where there is one: not everyone starts ranks with torchrun."""
+def _placement(environment: Environment) -> Placement:
+    """This process's placement, by the process group where there is one: not everyone starts ranks with torchrun."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         rank, world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()
-        return place_of_rank(rank, world_size, len(environment.hosts), os.environ)
-    return place_of(environment)
+        return placement_of_rank(rank, world_size, len(environment.hosts), os.environ)
+    return placement_of(environment)

@@ -27,11 +27,10 @@ import torch
 import torch.distributed
 from torch.utils.data import default_collate
 
-from entrypoints.errors import ChannelError
-from entrypoints.order.arguments import expect, is_count, whole_number
+from entrypoints.errors import ChannelError, expect, is_count, whole_number
 from entrypoints.order.sampling import Samples, State
+from entrypoints.samples.error_notes import add_sample_note
 from entrypoints.samples.mixing import Mixture
-from entrypoints.samples.sample_notes import tell_sample
 from entrypoints.torch_data.dataset import StreamDataset, foreign
 
 T = TypeVar("T")
@@ -106,7 +105,7 @@ class ThreadLoader:
         for state in (self._resumed, self._state):
             if state is not None and state["epoch"] == self.dataset.epoch:
                 # Else some threads would begin their shards of another order anew, and others have ended theirs.
-                return {"epoch": state["epoch"]} if self.dataset.begins_anew and not _is_finished(state) else state
+                return {"epoch": state["epoch"]} if self.dataset.restarts_epoch and not _is_finished(state) else state
         return {"epoch": self.dataset.epoch}
 
     def load_state_dict(self, state: State) -> None:
@@ -171,7 +170,7 @@ class ThreadLoader:
         except BaseException as caught:  # noqa: BLE001 - raised again where the batches are read
             error = caught
             if sample is not None and isinstance(caught, Exception) and isinstance(samples, Samples):
-                tell_sample(caught, sample, samples)
+                add_sample_note(caught, sample, samples)
         _put(filled, _End(error, samples.state_dict()), stop)
 
 

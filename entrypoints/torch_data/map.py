@@ -17,14 +17,13 @@ from typing import Any, TypeAlias
 
 from torch.utils.data import Dataset, get_worker_info
 
-from entrypoints.errors import ChannelError
+from entrypoints.errors import ChannelError, expect
 from entrypoints.fetching.listing import Keys
 from entrypoints.job.environment import Channel, Environment
-from entrypoints.order.arguments import expect
 from entrypoints.readers import mounted, reader_of, s3
 from entrypoints.sample import KEY, ByteStream, Sample, whole_object
 from entrypoints.samples.channel import find_channel, known_environment
-from entrypoints.samples.sample_notes import tell_key
+from entrypoints.samples.error_notes import add_key_note
 from entrypoints.torch_data.shared_memory import shared
 
 Transform: TypeAlias = Callable[[Sample], Any]
@@ -88,7 +87,7 @@ class _MapDataset(Dataset[Any]):
         try:
             given = sample if self._transform is None else self._transform(sample)
         except Exception as error:
-            tell_key(error, key, self._channel.name)
+            add_key_note(error, key, self._channel.name)
             raise
         return given if get_worker_info() is None else shared(given)
 

@@ -130,7 +130,9 @@ def test_blocks_end_at_the_same_sample_for_all_readers_and_can_be_resumed(tmp_pa
         given: list[int] = []
         for number, block in enumerate(blocks):
             mine = [place for place in (each * readers + index for each in block) if place < len(SIZES)]
-            given.extend(Order(0, Shard(index, readers), READING, dealt=True, unique=False).of_block(mine, number))
+            given.extend(
+                Order(0, Shard(index, readers), READING, assigned=True, unrepeatable=False).of_block(mine, number)
+            )
         return given
 
     wanted = [order(index) for index in range(readers)]

@@ -74,8 +74,8 @@ def test_images_come_with_their_classes(environment: Environment, name: str) -> 
     pixels = torch.cat([batch.images for batch in batches])
     assert pixels.dtype == torch.float32
     assert torch.equal((pixels * 255).round().long(), classes.reshape(-1, 1, 1, 1).expand(-1, 1, 2, 3))
-    assert sorted(channel.delivery.met) == list(range(COUNT))
-    assert channel.delivery.last.count == channel.delivery.samples == COUNT and channel.delivery.passes == 1
+    assert sorted(channel.statistics.met) == list(range(COUNT))
+    assert channel.statistics.last.count == channel.statistics.samples == COUNT and channel.statistics.passes == 1
 
 
 def test_an_order_belongs_to_its_seed_and_epoch(environment: Environment) -> None:
@@ -100,10 +100,10 @@ def test_a_pass_goes_on_where_it_was_left(environment: Environment, threads: int
         assert [batch.lines for batch in islice(left.batches(5), done)] == whole[:done]
         resumed.load_state_dict(left.state_dict())
         assert [batch.lines for batch in resumed.batches(5)] == whole[done:]
-        assert sorted(resumed.delivery.met) == list(range(COUNT))
-        assert resumed.delivery.last.count == COUNT
+        assert sorted(resumed.statistics.met) == list(range(COUNT))
+        assert resumed.statistics.last.count == COUNT
         assert len(list(resumed.batches(6))) == len(whole)
-        assert sorted(resumed.delivery.met) == list(range(COUNT))
+        assert sorted(resumed.statistics.met) == list(range(COUNT))
 
 
 def test_form(environment: Environment) -> None:
@@ -138,4 +138,4 @@ def test_an_epoch_that_is_left_leaves_no_threads(environment: Environment) -> No
     next(batches)
     batches.close()
     wait_for(lambda: threading.active_count() == before)
-    assert channel.delivery.samples == 2
+    assert channel.statistics.samples == 2

@@ -388,7 +388,7 @@ def test_other_objects_than_when_the_state_was_taken_are_refused(
             try:
                 rest = list(map(text_of, samples))
             except ChannelError as error:
-                assert "the data has changed; begin the epoch anew" in str(error)
+                assert "the data has changed; restart the epoch" in str(error)
                 refused += 1
                 continue
         assert given.isdisjoint(rest) and left <= given.union(rest), count

@@ -7,37 +7,45 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from entrypoints.errors import ChannelError
-from entrypoints.order.sharding import EVERYTHING, Place, Shard, place_from, shard_for
+from entrypoints.order.sharding import EVERYTHING, Placement, Shard, placement_from, shard_for
 
 small = st.integers(1, 4)
 
 
-def places(hosts: int, local: int) -> list[Place]:
-    return [Place(host * local + rank, hosts * local, rank, local) for host in range(hosts) for rank in range(local)]
+def placements(hosts: int, local: int) -> list[Placement]:
+    return [
+        Placement(host * local + rank, hosts * local, rank, local) for host in range(hosts) for rank in range(local)
+    ]
 
 
 @given(small, small, small, st.integers(0, 50))
 def test_a_replicated_channel_is_read_once_by_the_job(hosts: int, local: int, workers: int, count: int) -> None:
-    shards = [shard_for("FullyReplicated", place, w, workers) for place in places(hosts, local) for w in range(workers)]
+    shards = [
+        shard_for("FullyReplicated", placement, w, workers)
+        for placement in placements(hosts, local)
+        for w in range(workers)
+    ]
     assert sorted(item for shard in shards for item in shard.of(range(count))) == list(range(count))
 
 
 @given(small, small, small, st.integers(0, 50))
 def test_a_sharded_channel_is_read_once_by_each_host(hosts: int, local: int, workers: int, count: int) -> None:
     for host in range(hosts):
-        own = places(hosts, local)[host * local : (host + 1) * local]
-        shards = [shard_for("ShardedByS3Key", place, worker, workers) for place in own for worker in range(workers)]
+        own = placements(hosts, local)[host * local : (host + 1) * local]
+        shards = [
+            shard_for("ShardedByS3Key", placement, worker, workers) for placement in own for worker in range(workers)
+        ]
         assert sorted(item for shard in shards for item in shard.of(range(count))) == list(range(count))
 
 
 @given(small, small, st.integers(0, 50))
 def test_what_a_rank_reads_does_not_depend_on_its_workers(ranks: int, workers: int, count: int) -> None:
-    place = Place(rank=ranks - 1, world_size=ranks)
-    alone = list(shard_for("FullyReplicated", place).of(range(count)))
+    placement = Placement(rank=ranks - 1, world_size=ranks)
+    alone = list(shard_for("FullyReplicated", placement).of(range(count)))
     together = [
         item
         for worker in range(workers)
-        for item in shard_for("FullyReplicated", place, worker, workers).of(range(count))
+        for item in shard_for("FullyReplicated", placement, worker, workers).of(range(count))
     ]
     assert sorted(together) == alone
 
@@ -48,18 +56,18 @@ def test_everything() -> None:
 
 
 def test_without_torchrun_there_is_one_process_per_host() -> None:
-    assert place_from({}, host_rank=2, host_count=3) == Place(2, 3, 0, 1)
-    assert place_from({"RANK": "1", "LOCAL_WORLD_SIZE": "8"}, host_rank=0, host_count=1) == Place(0, 1, 0, 1)
+    assert placement_from({}, host_rank=2, host_count=3) == Placement(2, 3, 0, 1)
+    assert placement_from({"RANK": "1", "LOCAL_WORLD_SIZE": "8"}, host_rank=0, host_count=1) == Placement(0, 1, 0, 1)
 
 
 def test_torchruns_variables() -> None:
     environ = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}
-    assert place_from(environ, host_rank=1, host_count=2) == Place(5, 8, 1, 4)
+    assert placement_from(environ, host_rank=1, host_count=2) == Placement(5, 8, 1, 4)
 
 
 def test_launchers_that_set_rank_and_world_size_only() -> None:
-    assert place_from({"RANK": "5", "WORLD_SIZE": "8"}, host_rank=1, host_count=2) == Place(5, 8, 1, 4)
-    assert place_from({"RANK": "0", "WORLD_SIZE": "1"}, host_rank=1, host_count=2) == Place(0, 1, 0, 1)
+    assert placement_from({"RANK": "5", "WORLD_SIZE": "8"}, host_rank=1, host_count=2) == Placement(5, 8, 1, 4)
+    assert placement_from({"RANK": "0", "WORLD_SIZE": "1"}, host_rank=1, host_count=2) == Placement(0, 1, 0, 1)
 
 
 @pytest.mark.parametrize(
@@ -73,4 +81,4 @@ def test_launchers_that_set_rank_and_world_size_only() -> None:
 )
 def test_variables_that_make_no_sense(environ: dict[str, str], message: str) -> None:
     with pytest.raises(ChannelError, match=message):
-        place_from(environ, host_rank=0, host_count=1)
+        placement_from(environ, host_rank=0, host_count=1)

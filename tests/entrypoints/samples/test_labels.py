@@ -10,7 +10,7 @@ import pytest
 from entrypoints import contract
 from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Environment, load_environment
-from entrypoints.samples.labels import check_met, class_of, read_labels
+from entrypoints.samples.labels import check_seen, class_of, read_labels
 
 
 @pytest.fixture
@@ -81,16 +81,16 @@ def test_a_sampled_run_may_meet_fewer_images_than_the_list_names(
 ) -> None:
     write(environment, "a.lst", "1\t1\tx.png\n2\t1\ty.png\n")
     monkeypatch.setenv(contract.SAMPLE_VARIABLE, "1")
-    check_met("train", read_labels(environment, "lists"), [0])
+    check_seen("train", read_labels(environment, "lists"), [0])
 
 
 def test_what_was_met_is_compared_with_the_list(environment: Environment) -> None:
     write(environment, "a.lst", "1\t1\tx.png\n2\t1\ty.png\n3\t1\tz.png\n")
     labels = read_labels(environment, "lists")
-    check_met("train", labels, [2, 0, 1])
-    check_met("train", labels, [2], whole=False)
+    check_seen("train", labels, [2, 0, 1])
+    check_seen("train", labels, [2], whole=False)
     with pytest.raises(ChannelError) as error:
-        check_met("train", labels, [2, 2, 0])
+        check_seen("train", labels, [2, 2, 0])
     assert str(error.value) == (
         "channel 'train' and its list 'lists' differ: 1 line(s) have no image, the first of them 'y.png'; "
         "1 image(s) came more than once, the first of them 'z.png'; mend the list or the images"

@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader
 from entrypoints import contract
 from entrypoints.errors import ChannelError, CorruptError
 from entrypoints.job.environment import Environment, load_environment
-from entrypoints.order.sharding import Place, Shard
+from entrypoints.order.sharding import Placement, Shard
 from entrypoints.records.recordio import recordio
 from entrypoints.sample import Sample
 from entrypoints.samples.channel import default_shard, find_channel, open_channel
@@ -278,8 +278,10 @@ def test_whole_objects_through_a_pipe(tmp_path: Path) -> None:
 def test_a_pipes_readers_know_how_many_they_are(tmp_path: Path) -> None:
     environment = job(tmp_path, train={"TrainingInputMode": "Pipe", "ContentType": "text/csv"})
     channel = find_channel(environment, "train")
-    assert default_shard(channel, Place(), worker=0, workers=1).readers == 1
-    shard = default_shard(channel, Place(rank=3, world_size=4, local_rank=1, local_world_size=2), worker=2, workers=3)
+    assert default_shard(channel, Placement(), worker=0, workers=1).readers == 1
+    shard = default_shard(
+        channel, Placement(rank=3, world_size=4, local_rank=1, local_world_size=2), worker=2, workers=3
+    )
     assert (shard.index, shard.count, shard.readers) == (2 * 4 + 3, 12, 6)
 
 

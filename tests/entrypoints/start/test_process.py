@@ -19,8 +19,8 @@ DRIVER = """
 import json, os, sys
 from pathlib import Path
 from entrypoints.start.process import run_program
-outcome = run_program(json.loads(sys.argv[1]), dict(os.environ), Path(sys.argv[3]), float(sys.argv[2]))
-print(json.dumps([outcome.exit_code, outcome.stderr, outcome.stopped_by]))
+result = run_program(json.loads(sys.argv[1]), dict(os.environ), Path(sys.argv[3]), float(sys.argv[2]))
+print(json.dumps([result.exit_code, result.stderr, result.stopped_by]))
 """
 # Programs of the tests. Each says `ready` when a signal may come.
 COUNTS = """
@@ -56,7 +56,7 @@ def until_ready(process: subprocess.Popen[str]) -> None:
     assert process.stdout.readline() == "ready\n"
 
 
-def outcome(process: subprocess.Popen[str]) -> tuple[int, str, int | None]:
+def result(process: subprocess.Popen[str]) -> tuple[int, str, int | None]:
     """What run_program returned: exit code, end of stderr, signal; checks that stderr passed through it."""
     output, errors = process.communicate(timeout=60)
     exit_code, tail, stopped_by = json.loads(output.splitlines()[-1])
@@ -87,13 +87,13 @@ def alive(pid: int) -> bool:
     ],
 )
 def test_the_exit_code_is_kept(script: str, exit_code: int, tmp_path: Path) -> None:
-    assert outcome(start(python(script), tmp_path))[::2] == (exit_code, None)
+    assert result(start(python(script), tmp_path))[::2] == (exit_code, None)
 
 
 def test_stderr_passes_and_its_end_is_kept(tmp_path: Path) -> None:
     script = "import sys; sys.stderr.buffer.write(b'a' * 200_000 + 'é the end\\n'.encode())"
     process = start(python(script), tmp_path)
-    _, tail, _ = outcome(process)
+    _, tail, _ = result(process)
     assert tail.endswith("aé the end\n") and len(tail.encode()) == TAIL_BYTES
 
 
@@ -103,7 +103,7 @@ def test_a_signal_is_passed_on_once(number: signal.Signals, tmp_path: Path) -> N
     until_ready(process)
     process.send_signal(number)
     process.send_signal(number)
-    assert outcome(process)[::2] == (7, number)
+    assert result(process)[::2] == (7, number)
     assert (tmp_path / "seen").read_text() == f"[{int(number)}]"
 
 
@@ -112,7 +112,7 @@ def test_what_does_not_stop_is_killed_with_all_it_started(number: signal.Signals
     process = start(python(DEAF), tmp_path, grace)
     until_ready(process)
     process.send_signal(number)
-    assert outcome(process)[::2] == (128 + 9, number)
+    assert result(process)[::2] == (128 + 9, number)
     assert not any(alive(int(pid)) for pid in (tmp_path / "pids").read_text().split())
 
 
@@ -121,7 +121,7 @@ def test_a_program_below_a_shell_is_stopped_too(tmp_path: Path) -> None:
     process = start(["bash", "-c", f"'{sys.executable}' counts.py; echo not reached"], tmp_path)
     until_ready(process)
     process.send_signal(signal.SIGTERM)
-    assert outcome(process)[::2] == (128 + 15, signal.SIGTERM)
+    assert result(process)[::2] == (128 + 15, signal.SIGTERM)
     assert (tmp_path / "seen").read_text() == "[15]"  # it had the time that it needed
 
 
@@ -139,7 +139,7 @@ def test_the_programs_own_workers_are_not_signalled(tmp_path: Path) -> None:
     process = start(python(script), tmp_path)
     until_ready(process)
     process.send_signal(signal.SIGTERM)
-    assert outcome(process)[0] == 40
+    assert result(process)[0] == 40
 
 
 def test_what_outlives_the_program_is_killed(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_what_outlives_the_program_is_killed(tmp_path: Path) -> None:
         "below.returncode = 0\n"
     )
     began = time.monotonic()
-    assert outcome(start(python(script), tmp_path))[::2] == (0, None)
+    assert result(start(python(script), tmp_path))[::2] == (0, None)
     assert time.monotonic() - began < 20
     assert not alive(int((tmp_path / "pid").read_text()))
 
@@ -164,7 +164,7 @@ def test_orphans_are_reaped_while_the_program_runs(tmp_path: Path) -> None:
         "    assert time.monotonic() < until\n"
         "    time.sleep(0.01)\n"
     )
-    assert outcome(start(python(script), tmp_path))[0] == 0
+    assert result(start(python(script), tmp_path))[0] == 0
 
 
 def test_nobody_listening_to_stderr_does_not_stop_the_program(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from entrypoints.order.sampling import Samples
 from entrypoints.sample import KEY
 
 
-def tell_sample(error: Exception, sample: dict[str, Any], samples: Samples) -> None:
+def add_sample_note(error: Exception, sample: dict[str, Any], samples: Samples) -> None:
     """Notes that the transform of this sample failed, which `samples` gave last: its channel, its key, and its place.
 
     Lines and records have their object's key, and what comes through a Pipe mostly none; so where the reader stands is told, too,
@@ -23,10 +23,10 @@ def tell_sample(error: Exception, sample: dict[str, Any], samples: Samples) -> N
     state = samples.state_dict()
     place = ("block", "given") if "seed" in state["of"] else ("object", "position")
     stands = ", ".join(f"{name} {state[name]}" for name in place)
-    tell_key(error, sample.get(KEY), state["of"]["channel"], f"; after it the reader stands at {stands}")
+    add_key_note(error, sample.get(KEY), state["of"]["channel"], f"; after it the reader stands at {stands}")
 
 
-def tell_key(error: Exception, key: str | None, channel: str, more: str = "") -> None:
+def add_key_note(error: Exception, key: str | None, channel: str, more: str = "") -> None:
     """Notes that the transform of a sample of this key failed."""
     note = f"in the transform of a sample of channel {channel!r}{'' if key is None else f' with the key {key!r}'}{more}"
     if sys.version_info >= (3, 11):
