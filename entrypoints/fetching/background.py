@@ -6,11 +6,14 @@ Python waits for the threads of concurrent.futures' executors when it ends, howe
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import cache
 from typing import TypeVar
 
 T = TypeVar("T")
+_EXIT_SECONDS = 5.0  # for requests that are under way when Python ends: the S3 client's attempts take 3 s
 
 
 def in_background(work: Callable[[], T], name: str) -> Future[T]:
@@ -35,3 +38,9 @@ def in_background(work: Callable[[], T], name: str) -> Future[T]:
 
     threading.Thread(target=run, name=name, daemon=True).start()
     return future
+
+
+@cache
+def exit_deadline() -> float:
+    """Return when exit handlers stop waiting for threads, as time.monotonic() counts: they share one wait."""
+    return time.monotonic() + _EXIT_SECONDS

@@ -32,6 +32,7 @@ from collections.abc import Generator, Iterator
 from contextlib import suppress
 
 from entrypoints.errors import ChannelError
+from entrypoints.fetching.background import exit_deadline
 from entrypoints.fetching.schedule import Fetch, Fetchable, Limits, Schedule, Slot
 from entrypoints.fetching.silence import remote_silence
 from entrypoints.fetching.stream import ReadStream
@@ -65,6 +66,7 @@ class ReadAhead:
         self.threads: set[threading.Thread] = set()
         self._started = False
         self._closed = False
+        _pipelines.add(weakref.ref(self, _pipelines.discard))
 
     def __iter__(self) -> Iterator[ReadStream[Slot]]:
         return self
@@ -97,6 +99,14 @@ class ReadAhead:
         """End the threads and drop what was fetched, without waiting."""
         self._closed = self._exhausted = True
         self._tidy()
+
+    def end(self) -> None:
+        """Close the pipeline and the streams it has returned, so that no thread waits for their bytes any more."""
+        self.close()
+        if self._process == os.getpid():
+            with self._lock:
+                self._left.extend(self._given.values())
+                self._drop_closed()
 
     # What streams ask for
 
@@ -201,7 +211,6 @@ class ReadAhead:
         elif len(self.threads) < self._most_threads:
             thread = threading.Thread(target=self._run, name="prefetch", daemon=True)
             self.threads.add(thread)
-            _live.add(self)
             thread.start()
 
     # In the threads
@@ -232,8 +241,6 @@ class ReadAhead:
                         self._idle -= 1
             finally:
                 self.threads.discard(threading.current_thread())
-                if not self.threads:
-                    _live.discard(self)
 
     def _fetch(self, fetch: Fetch) -> None:
         self._lock.release()
@@ -281,16 +288,22 @@ def _fetch(fetch: Fetch) -> bytes | Exception:
         return error
 
 
-_live: set[ReadAhead] = set()  # those with threads
+_pipelines: set[weakref.ref[ReadAhead]] = set()  # all that exist
+
+
+def end_all() -> list[ReadAhead]:
+    """End every pipeline of this process, and return them."""
+    pipelines = [pipeline for reference in tuple(_pipelines) if (pipeline := reference()) is not None]
+    for pipeline in pipelines:
+        pipeline.end()
+    return pipelines
 
 
 @atexit.register
-def _end_all() -> None:
-    """End what was left open: a thread should not be in the middle of a request while Python is taken down."""
-    left = list(_live)
-    for pipeline in left:
-        pipeline.close()
-    deadline = time.monotonic() + _QUIT_SECONDS
-    for thread in [thread for pipeline in left for thread in list(pipeline.threads)]:
-        if thread.is_alive():  # a Ctrl-C may have come before it was started
+def _close_at_exit() -> None:
+    """Wait a moment for threads to end: none should be in the middle of a request while Python is taken down."""
+    pipelines = end_all()
+    deadline = min(time.monotonic() + _QUIT_SECONDS, exit_deadline())
+    for thread in [thread for pipeline in pipelines for thread in tuple(pipeline.threads)]:
+        if thread.is_alive():  # A Ctrl-C may have come before it was started.
             thread.join(max(0.0, deadline - time.monotonic()))

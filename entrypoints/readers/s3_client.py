@@ -28,7 +28,7 @@ from functools import cache, partial
 from typing import Any, TypeVar
 
 from entrypoints.errors import ChannelError
-from entrypoints.fetching.background import in_background
+from entrypoints.fetching.background import exit_deadline, in_background
 from entrypoints.fetching.silence import Silence, remote_silence
 from entrypoints.readers.s3_errors import cause_of
 
@@ -90,7 +90,7 @@ def _renew_gate() -> None:
 @atexit.register
 def _leave() -> None:
     _leaving.set()
-    _gate.shut(_LEAVE_SECONDS)
+    _gate.shut(max(0.0, exit_deadline() - time.monotonic()))
 
 
 def require() -> None:

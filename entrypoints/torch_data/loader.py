@@ -28,6 +28,8 @@ import torch.distributed
 from torch.utils.data import default_collate
 
 from entrypoints.errors import ChannelError, expect, is_count, whole_number
+from entrypoints.fetching.background import exit_deadline
+from entrypoints.fetching.prefetch import end_all
 from entrypoints.order.sampling import Samples, State
 from entrypoints.samples.error_notes import add_sample_note
 from entrypoints.samples.mixing import Mixture
@@ -35,7 +37,7 @@ from entrypoints.torch_data.dataset import StreamDataset, foreign
 
 T = TypeVar("T")
 _WAIT_SECONDS = 0.2  # between looks whether anybody still reads
-_LEAVE_SECONDS = 3.0  # for the threads to end; one that waits for a FIFO or a silent server ends when that has answered
+_LEAVE_SECONDS = 3.0  # for the threads to end; one that waits for a silent FIFO is left behind
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ class ThreadLoader:
         stop = threading.Event()
         queues: list[queue.Queue[_Batch | _End]] = [queue.Queue(self._ahead) for _ in samples]
         workers = [
-            threading.Thread(target=self._work, args=(each, filled, stop), daemon=True)
+            threading.Thread(target=self._work, args=(each, filled, stop), name="loader", daemon=True)
             for each, filled in zip(samples, queues, strict=True)
         ]
         for worker in workers:
@@ -180,9 +182,10 @@ _workers: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 @atexit.register
 def _join_workers() -> None:
     """Wait a moment for threads to end: one that returns from torch while Python is taken down would abort the process."""
-    deadline = time.monotonic() + _LEAVE_SECONDS
+    end_all()  # else those that wait for a silent store would end only after the wait
+    deadline = min(time.monotonic() + _LEAVE_SECONDS, exit_deadline())
     for worker in list(_workers):
-        if worker.is_alive():  # a Ctrl-C may have come before it was started
+        if worker.is_alive():  # A Ctrl-C may have come before it was started.
             worker.join(max(0.0, deadline - time.monotonic()))
 
 

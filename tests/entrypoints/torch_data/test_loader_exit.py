@@ -1,0 +1,62 @@
+"""A ThreadLoader's threads at the end of the process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from entrypoints import contract
+from faulty_s3 import Store, faulty_s3
+
+REPOSITORY = Path(__file__).parents[3]
+
+# Exit handlers run in reverse order: that of the loader, the one below, that of prefetch.
+READ = """
+import atexit, threading
+from entrypoints.fetching import prefetch
+atexit.register(lambda: print("left:", sum(thread.name == "loader" for thread in threading.enumerate())))
+from entrypoints.torch_data.dataset import ChannelDataset
+from entrypoints.torch_data.loader import ThreadLoader
+for batch in ThreadLoader(ChannelDataset("train"), threads=2, collate=list):
+    print("read", len(batch[0]["data"]), flush=True)
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    with faulty_s3(tmp_path, monkeypatch) as store:
+        yield store
+        store.hushed.clear()
+
+
+@pytest.mark.parametrize("silent", ["/bucket/b", "/bucket/"], ids=["object", "listing"])
+def test_ctrl_c_with_a_silent_store_leaves_no_loader_thread(store: Store, tmp_path: Path, silent: str) -> None:
+    """The loader closes the pipelines first: its threads waited for the store until the handlers' time was over."""
+    (store.folder / "a").write_bytes(b"a")
+    (store.folder / "b").write_bytes(b"b")
+    store.hushed.add(silent)
+    asked = threading.Event()
+    store.on_silence = asked.set
+    entry = {"channel": "train", "s3_uri": "s3://bucket/", "style": "iterable"}
+    environ = {
+        **os.environ,
+        contract.BASE_DIR_VARIABLE: str(tmp_path),
+        contract.READ_WAIT_VARIABLE: "60",
+        f"{contract.CONNECTOR_VARIABLE}0": json.dumps(entry),
+    }
+    command = [sys.executable, "-c", READ]
+    with subprocess.Popen(command, env=environ, cwd=REPOSITORY, stdout=-1, stderr=-1, text=True) as process:
+        assert asked.wait(60)
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=60)
+    assert "KeyboardInterrupt" in errors
+    assert output.splitlines()[-1] == "left: 0"
+    assert process.returncode == -signal.SIGINT
