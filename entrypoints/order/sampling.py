@@ -1,16 +1,12 @@
-"""The order of a channel's samples, and where in it a reader stands: what a shuffled epoch is, and how to go on in its middle.
+"""The order of a channel's samples, and the state from which a reader resumes in the middle of an epoch.
 
-An epoch's order is a pure function of the seed, the epoch and the shard, so that every process finds its own part of it
-unasked, and a job that was interrupted finds it again. First the objects are put in an order, the same on every rank, and
-dealt out; then the samples of a shard are shuffled in blocks: so many are read, and given in an order of the block's own. A
-buffer that samples are drawn from would mix a little better, but what is in it depends on all that came before; a block
-can be read again by itself. So a state is a few numbers (which object, where in it, which block, how many of it have been
-given), and going on reads at most one block again.
+The order is a pure function of seed, epoch and shard: every process computes its own part, and a resumed job finds it again.
+First all objects are shuffled, the same way on every rank, and split into shards; then each shard's samples are shuffled in
+blocks. A shuffle buffer would mix a little better, but depends on all earlier samples, while a block can be read again by itself.
+So a state is a few numbers (object, position in it, block, samples yielded of it), and resuming rereads at most one block.
 
-A Pipe can neither be listed nor sought: its objects come in the order that SageMaker gives them, samples are shuffled in
-blocks all the same, and going on reads what came before and drops it. Where several read it, blocks end for all of them at once.
-Of a Pipe that SageMaker shuffles there is no going on in the middle: no job is brought that order again. Its state is that of the
-epoch's beginning, so that samples may come twice, and none is left out.
+A Pipe can be neither listed nor sought: its objects keep SageMaker's order, and resuming reads and drops the earlier samples.
+A Pipe that SageMaker shuffles gets another order in each job, so its state is the beginning of the epoch.
 """
 
 from __future__ import annotations
@@ -34,44 +30,52 @@ from entrypoints.records.cursor import Cursor
 from entrypoints.sample import Sample, weight
 
 T = TypeVar("T")
-State: TypeAlias = dict[str, Any]  # what JSON can hold
+State: TypeAlias = dict[str, Any]  # only what JSON can hold
 
 VERSION = 2  # of the states
-_NUMBERS = ("object", "position", "block", "given", "begun", "keys")  # what numbers say of it in a state
-_MINIMUMS = (0, -math.inf, 0, 0, 0, 0)  # of each: a position in what was gzipped is negative
+_NUMBERS = ("object", "position", "block", "given", "begun", "keys")  # the numbers in a state
+_MINIMUMS = (0, -math.inf, 0, 0, 0, 0)  # Minimum per number; gzip positions are negative.
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How a channel is read. Without a seed, samples come as they lie, in the order of keys."""
+    """How a channel is read: order and cache.
+
+    Attributes:
+        seed: Seed of the shuffle; None keeps the order of keys.
+        block: Samples of a shard that are shuffled together; 1 shuffles objects only.
+        block_bytes: Size at which a block ends, too, so that large samples do not fill the memory.
+        cache_dir: A folder on a local disk that keeps objects for later epochs.
+    """
 
     seed: int | None = None
-    block: int = 1000  # samples of a shard that are shuffled together; 1 shuffles objects only
-    block_bytes: int = 128_000_000  # a block ends there too, so that large samples do not fill the memory
-    cache_dir: str | os.PathLike[str] | None = None  # a folder on a local disk that keeps objects for the next epochs
+    block: int = 1000
+    block_bytes: int = 128_000_000
+    cache_dir: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
         if self.seed is not None:
             object.__setattr__(self, "seed", whole_number("seed", self.seed))
         object.__setattr__(self, "block", whole_number("block", self.block, 1))
         object.__setattr__(self, "block_bytes", whole_number("block_bytes", self.block_bytes, 1))
-        folder = self.cache_dir  # an empty one would be whichever folder the script happens to run in
+        folder = self.cache_dir  # An empty one would be the script's working directory.
         named = isinstance(folder, str | os.PathLike) and folder != ""
         expect(folder is None or named, "cache_dir", folder, "the path of a folder")
 
     def of_objects(self, objects: Iterable[T], epoch: int) -> Iterable[T]:
-        """All objects of a channel in this epoch's order, before they are dealt out to the shards."""
+        """Return all objects of a channel in this epoch's order, before they are split into shards."""
         if self.seed is None:
             return objects
         known = objects if isinstance(objects, Sequence) else list(objects)
-        shuffled = array("q", range(len(known)))  # of a million objects, their numbers are the smaller part
+        shuffled = array("q", range(len(known)))  # numbers rather than a second list of a million objects
         random.Random(f"objects/{self.seed}/{epoch}").shuffle(shuffled)
         return map(known.__getitem__, shuffled)
 
 
 class ShardCursor(Cursor):
-    """Where in a shard a reader stands: the object, counted from 0, and the place in it. For a medium that cannot be sought
-    `object` may count samples; whoever opens knows which.
+    """A reader's position in its shard: the object, counted from 0, and the position in it.
+
+    In a stream that cannot be sought `object` counts samples instead.
     """
 
     __slots__ = ("begun", "cut", "expected", "finished", "keys", "object")
@@ -80,13 +84,13 @@ class ShardCursor(Cursor):
         super().__init__()
         self.object = 0
         self.finished = False  # nothing of the shard is left
-        self.cut = False  # a block ends with the last sample, says who deals a Pipe out
+        self.cut = False  # the broker ends a block with the last sample
         self.begun = 0  # objects of the shard whose reading has begun
-        self.keys = 0  # a checksum of the keys of these, in their order
-        self.expected = (0, 0)  # what the two were when the state was taken
+        self.keys = 0  # a checksum of their keys, in order
+        self.expected = (0, 0)  # `begun` and `keys` when the state was taken
 
     def begin(self, key: str) -> bool:
-        """Notes that the reading of the shard's next object begins; False where another was there when the state was taken."""
+        """Count the shard's next object; return False if it differs from the one when the state was taken."""
         self.begun += 1
         self.keys = crc32(key.encode("utf-8", "surrogateescape"), self.keys)
         return self.begun != self.expected[0] or self.keys == self.expected[1]
@@ -97,22 +101,22 @@ OpenSamples: TypeAlias = Callable[[ShardCursor], Generator[Sample, None, None]]
 
 @dataclass(frozen=True)
 class Order:
-    """What decides which samples come in which order."""
+    """Everything that determines the order of samples."""
 
     epoch: int
     shard: Shard
     reading: Reading
-    assigned: bool  # the cursor says where blocks end (`cut`)
-    unrepeatable: bool  # it is never brought again (Channel.shuffled)
+    assigned: bool  # the broker assigns the samples and sets the cursor's `cut` at the end of a block
+    unrepeatable: bool  # no other job gets this order (Channel.shuffled)
 
     def of_block(self, samples: Sequence[T], number: int) -> Sequence[T]:
-        """One block of the shard's samples."""
+        """Return one block of the shard's samples in its order."""
         shard = self.shard
         chance = random.Random(f"samples/{self.reading.seed}/{self.epoch}/{shard.index}/{shard.count}/{number}")
         return chance.sample(samples, len(samples))
 
     def described(self) -> State:
-        """What of it a state has to agree with."""
+        """Return the part that a state must agree with."""
         reading, part = self.reading, {"share": self.shard.index, "shares": self.shard.count}
         blocks = {
             "seed": reading.seed,
@@ -136,7 +140,7 @@ class Samples:
         self.epoch, self._order, self._at = order.epoch, order, ShardCursor()
         self._about = {**about, **order.described()}
         source = open_samples(self._at)
-        # Unshuffled, nothing of ours stands between the reader and whoever reads: a call for each sample would show.
+        # Unshuffled, the caller iterates over the reader itself: another call for each sample would be noticeable.
         self._blocks = None if order.reading.seed is None else _Blocks(order, self._at)
         self._samples = source if self._blocks is None else self._blocks.shuffled(source)
 
@@ -153,23 +157,23 @@ class Samples:
         self.close()
 
     def close(self) -> None:
-        """Ends the reading; so does whoever lets go of the iterator, once Python sees that."""
+        """Stop reading and close the streams. Dropping the iterator does so too, when Python finalizes it."""
         self._samples.close()
 
     @property
     def finished(self) -> bool:
-        """Whether the shard was read to its end, here or before the state that was loaded."""
+        """Whether the shard was read to its end, here or before the loaded state was taken."""
         return self._at.finished if self._blocks is None else self._blocks.finished
 
     def finish(self) -> None:
-        """Takes the shard as read to its end, without touching what it would be read from."""
+        """Treat the shard as read to its end, without opening anything."""
         self.close()
         self._at.finished = True
         if self._blocks is not None:
             self._blocks.finished = True
 
     def state_dict(self) -> State:
-        """Where the next sample begins; or that there is none."""
+        """Return the position of the next sample, or that there is none."""
         return {
             "version": VERSION,
             "epoch": self.epoch,
@@ -185,13 +189,16 @@ class Samples:
         return dict(zip(_NUMBERS, (number, position, block, given, self._at.begun, self._at.keys), strict=True))
 
     def load_state_dict(self, state: State) -> None:
-        """Go on where `state_dict` said, of the same channel, format, epoch, shard and order; before the first sample.
+        """Resume at a state of the same channel, format, epoch, shard and order; call it before the first sample.
 
-        Raises ChannelError where the state is none, or one of something else; reading raises it where the objects up to here are
-        others than they were. Objects that were written anew under their keys are not noticed.
+        Reading then raises ChannelError if the objects up to the position are not the same as before. Objects that were rewritten
+        under their old keys are not noticed.
+
+        Raises:
+            ChannelError: The state is damaged or does not match, or a sample was read already.
         """
         if inspect.getgeneratorstate(self._samples) != inspect.GEN_CREATED:
-            raise ChannelError("a state is loaded before the first sample is read; open the channel again")
+            raise ChannelError("a state must be loaded before the first sample is read; open the channel again")
         here = {"version": VERSION, "epoch": self.epoch, **self._about}
         about = state.get("of")
         there = {"version": state.get("version"), "epoch": state.get("epoch")}
@@ -201,11 +208,9 @@ class Samples:
         if not differ and not all(
             isinstance(number, int) and number >= least for number, least in zip(numbers, _MINIMUMS, strict=True)
         ):
-            differ = ["no place"]
+            differ = ["no position"]
         if differ:
-            raise ChannelError(
-                f"the state does not go with this reading: it is of {', '.join(differ)}; begin the epoch anew"
-            )
+            raise ChannelError(f"the state does not match this reading: it has {', '.join(differ)}; restart the epoch")
         expected = self._at.expected = (state["begun"], state["keys"])
         self._at.object, self._at.start = state["object"], state["position"]
         self._at.position = self._at.start
@@ -218,25 +223,25 @@ class Samples:
             self._blocks.number, self._blocks.given = state["block"], state["given"]
 
 
-Block: TypeAlias = tuple[list[Sample], tuple[int, int]]  # samples, and object and position after them
+Block: TypeAlias = tuple[list[Sample], tuple[int, int]]  # samples; object and position after them
 
 
 class _Blocks:
-    """Samples shuffled in blocks, and which of them have been given.
+    """Samples shuffled in blocks, and how many were yielded.
 
-    It knows nothing of the Samples that uses it: a circle would keep the source open until Python looks for circles.
+    It has no reference to its Samples: a reference cycle would keep the source open until garbage collection.
     """
 
     def __init__(self, order: Order, at: ShardCursor) -> None:
         self._order, self._at = order, at
         self.number = 0
-        self.given = 0  # of this block's samples
-        self.begun = (0, 0)  # object and position where it begins
+        self.given = 0  # samples of this block that were yielded
+        self.begun = (0, 0)  # object and position at its beginning
         self.finished = False
         self._left = False
 
     def shuffled(self, source: Generator[Sample, None, None]) -> Generator[Sample, None, None]:
-        """The samples, block by block."""
+        """Yield the samples, block by block."""
         with closing(self._from_broker(source) if self._order.assigned else self._from_reader(source)) as blocks:
             for block, after in blocks:
                 samples: list[Any] = list(self._order.of_block(block, self.number))
@@ -247,7 +252,7 @@ class _Blocks:
                     if number == last:
                         self.begun, self.given = after, 0
                         self.number += 1
-                    sample, samples[number] = samples[number], None  # what has been given makes room for the next block
+                    sample, samples[number] = samples[number], None  # frees memory for the next block
                     yield sample
             self.finished = True
 
@@ -257,8 +262,9 @@ class _Blocks:
                 yield read
 
     def _from_broker(self, source: Generator[Sample, None, None]) -> Generator[Block, None, None]:
-        """Blocks of a Pipe that several read. The next is read while this one is given: whoever is dealt samples and does not
-        take them holds up the others, and nobody gives any before a block is full.
+        """Yield the blocks of a Pipe with several readers, and read the next one meanwhile.
+
+        A reader that does not take its samples blocks the others, and none yields a sample before its block is full.
         """
         coming = self._start(source)
         try:
@@ -266,13 +272,13 @@ class _Blocks:
                 coming = self._start(source)
                 yield read
         finally:
-            # Python may be finalizing this generator, and would lose a Ctrl-C that comes meanwhile: so nothing is waited for.
+            # Do not wait here: Python may be finalizing this generator, and would lose a Ctrl-C during the wait.
             self._left = True
             if coming.done():
-                source.close()  # else the thread that reads from it closes it, at its next sample
+                source.close()  # Otherwise the thread that reads from it closes it, at its next sample.
 
     def _start(self, source: Generator[Sample, None, None]) -> Future[Block]:
-        """The next block, which is being read: a Pipe can be silent, and must not keep whoever leaves from leaving."""
+        """Read the next block in a thread: a silent Pipe must not keep the caller from leaving."""
 
         def read() -> Block:
             block = self._read(source)
@@ -288,7 +294,7 @@ class _Blocks:
         for sample in source:
             block.append(sample)
             if self._order.assigned:
-                # Shards of one Pipe end their blocks at the same number, so that none waits for what another does not take.
+                # All shards of a Pipe end their blocks together, so that none waits for samples that another does not take.
                 full = self._at.cut
             else:
                 size += weight(sample)
@@ -299,6 +305,6 @@ class _Blocks:
 
 
 def differences(here: State, there: State) -> list[str]:
-    """What a state's `there` says otherwise than the reading's `here`, in words."""
+    """Return, in words, how a state (`there`) differs from this reading (`here`)."""
     keys = dict.fromkeys([*here, *there])
     return [f"{key} {there.get(key)!r}, not {here.get(key)!r}" for key in keys if there.get(key) != here.get(key)]

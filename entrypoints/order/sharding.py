@@ -1,15 +1,13 @@
-"""Which objects or samples belong to this process: pure arithmetic, so that every process finds its own part unasked.
+"""Which objects or samples belong to this process: pure arithmetic, without communication.
 
-A shard is every `count`-th item from the `index`-th on. Ranks divide first and DataLoader workers divide a rank's part,
-so that what a rank reads does not depend on how many workers it uses. Over all processes of a job every item belongs
-to exactly one shard.
+A shard is every `count`-th item from the `index`-th on. Items are divided among ranks first, then among a rank's DataLoader
+workers, so that a rank reads the same items with any number of workers. Each item belongs to exactly one shard of a job.
 
-- FullyReplicated S3 channels, EFS, FSx and the connector: every host sees everything, so all the job's ranks divide it.
-- ShardedByS3Key: SageMaker gave the host its part already, so only the host's own ranks divide it.
-- Pipe: the same, by samples instead of objects; the host's broker (`broker`) deals them out where there are several readers.
+- FullyReplicated S3 channels, EFS, FSx and the connector: every host sees all objects, so they are divided among all ranks.
+- ShardedByS3Key: SageMaker has divided them among the hosts, so a host's objects are divided among its own ranks.
+- Pipe: the same by samples instead of objects; the host's broker (`broker`) assigns them if there are several readers.
 
-torchrun's RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE say where a process stands; without them there is one
-process per host.
+A process's rank comes from torchrun's RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE; without them each host has one process.
 """
 
 from __future__ import annotations
@@ -27,12 +25,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Shard:
-    """Every `count`-th item, from the `index`-th on; both ends of an epoch agree on the items' order."""
+    """Every `count`-th item, from the `index`-th on.
+
+    Attributes:
+        index: The shard's number, from 0.
+        count: Shards of the channel.
+        readers: Shards that this host reads, including this one.
+        workers: Shards that this rank reads, including this one.
+    """
 
     index: int = 0
     count: int = 1
-    readers: int = field(default=1, compare=False)  # shards that are read on this host, this one included
-    workers: int = field(default=1, compare=False)  # shards that are read by this rank, this one included
+    readers: int = field(default=1, compare=False)
+    workers: int = field(default=1, compare=False)
 
     def __post_init__(self) -> None:
         if not 0 <= self.index < self.count:
@@ -40,11 +45,11 @@ class Shard:
 
     @property
     def rank(self) -> int:
-        """The rank whose shard this is, among all the ranks that divide the channel."""
+        """The rank that reads this shard, among all ranks that the channel is divided among."""
         return self.index % (self.count // self.workers)
 
     def of(self, items: Iterable[T]) -> Iterator[T]:
-        """The items of this shard, in their order."""
+        """Return the items of this shard, in order."""
         return islice(items, self.index, None, self.count)
 
 
@@ -53,7 +58,7 @@ EVERYTHING = Shard()
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a process stands: among all the job's ranks, and among those of its host."""
+    """A process's rank among all ranks of the job, and among those of its host."""
 
     rank: int = 0
     world_size: int = 1
@@ -64,15 +69,17 @@ class Placement:
         if not (0 <= self.local_rank < self.local_world_size and 0 <= self.rank < self.world_size):
             raise ChannelError(
                 f"RANK {self.rank} of WORLD_SIZE {self.world_size}, LOCAL_RANK {self.local_rank} of LOCAL_WORLD_SIZE "
-                f"{self.local_world_size}: a rank counts from 0 to its size - 1; set them as torchrun does"
+                f"{self.local_world_size}: expected ranks from 0 to the size - 1; set them as torchrun does"
             )
 
 
 def placement_from(environ: Mapping[str, str], host_rank: int, host_count: int) -> Placement:
-    """This process's placement, by torchrun's variables; without RANK and WORLD_SIZE the one process of its host.
+    """Return this process's placement from torchrun's variables.
 
-    Launchers that set RANK and WORLD_SIZE only are taken to start as many ranks on each host. Raises ChannelError where a
-    variable is no number or out of range.
+    Without RANK and WORLD_SIZE it is the only process of its host; without LOCAL_WORLD_SIZE all hosts have as many ranks.
+
+    Raises:
+        ChannelError: A variable is not a number or out of range.
     """
     if "RANK" not in environ or "WORLD_SIZE" not in environ:
         return Placement(rank=host_rank, world_size=host_count)
@@ -80,13 +87,13 @@ def placement_from(environ: Mapping[str, str], host_rank: int, host_count: int) 
 
 
 def placement_of_rank(rank: int, world_size: int, host_count: int, environ: Mapping[str, str]) -> Placement:
-    """The place of a rank that is known from elsewhere, such as a torch process group."""
+    """Return the placement of a rank that is known already, for example from a torch process group."""
     local_world_size = _number(environ, "LOCAL_WORLD_SIZE", max(1, world_size // host_count))
     return Placement(rank, world_size, _number(environ, "LOCAL_RANK", rank % local_world_size), local_world_size)
 
 
 def shard_for(distribution: str, placement: Placement, worker: int = 0, workers: int = 1) -> Shard:
-    """The shard of one DataLoader worker (of `workers`) of a rank, for a channel's S3DataDistributionType."""
+    """Return the shard of one of a rank's DataLoader workers, for a channel's S3DataDistributionType."""
     if distribution == contract.SHARDED:
         rank, ranks = placement.local_rank, placement.local_world_size
     else:
@@ -102,4 +109,4 @@ def _number(environ: Mapping[str, str], name: str, default: int) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ChannelError(f"{name} is {text!r}, not a number; set it as torchrun does") from None
+        raise ChannelError(f"{name} is {text!r}; expected a number, as torchrun sets it") from None

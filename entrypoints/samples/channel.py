@@ -1,7 +1,7 @@
-"""`open_channel`: one call from a channel's name to its samples, whichever way the channel arrives.
+"""`open_channel`: one call from a channel's name to its samples, in any input mode.
 
-The input mode says how bytes arrive (`readers`), the content type where a record ends (`records`), the shard which of them
-are this process's (`sharding`), the order when (`sampling`); `pipeline` puts them together.
+The input mode selects the reader (`readers`), the content type the format (`records`), the shard this process's part
+(`sharding`), the Reading the order (`sampling`); `pipeline` puts them together.
 """
 
 from __future__ import annotations
@@ -32,19 +32,26 @@ def open_channel(
     shard: Shard | None = None,
     reading: Reading | None = None,
 ) -> Samples:
-    """The samples of a channel that belong to this process, each once: an iterator, and a context manager that closes it.
+    """Return this process's samples of a channel, each once.
 
-    One that is left early is closed at the end of its `with`, or when nothing refers to it any more.
+    Args:
+        name: The channel.
+        epoch: From 0. Under Pipe each epoch has its own FIFO and can be read once.
+        format: A content type or short name (`tar`, `csv`: see `records.SHORT_NAMES`), if the channel's content type is absent or
+            wrong. Without it, each line of an augmented manifest is a sample with all its attributes.
+        environment: The job; this container's if not given.
+        shard: Which samples, in place of this process's own (`default_shard`).
+        reading: Order and cache; no shuffle and no cache if not given.
 
-    `epoch` counts from 0; under Pipe each has its own FIFO, and after an epoch the next one is to be asked for.
-    `format` is a content type or a short name (`tar`, `csv`: see `records.SHORT_NAMES`), for a channel whose content type is
-    absent or wrong; without it a channel of an augmented manifest gives a sample for each line, all its attributes together.
-    `shard` replaces this process's part of the samples (`default_shard`).
-    `reading` shuffles, and keeps objects for the next epochs. The iterator's `state_dict()` says where it stands, and
-    `load_state_dict` of another one goes on there.
-    Raises ChannelError at once where the channel cannot be read as asked, ValueError for an `epoch` that is none, TypeError for
-    what is of another kind than it should be; while reading, ChannelError where its data is not there, and CorruptError, naming
-    object and offset, where it is damaged.
+    Returns:
+        An iterator and context manager. Its `state_dict()` is its position, from which `load_state_dict()` of another one resumes.
+        An iterator that is left early is closed at the end of its `with`, or when Python finalizes it.
+
+    Raises:
+        ChannelError: The channel cannot be read as requested; while reading, its data is missing.
+        CorruptError: While reading: the data is damaged. The message names object and offset.
+        ValueError: `epoch` is not a whole number from 0 on.
+        TypeError: An argument is of the wrong type.
     """
     epoch = whole_number("epoch", epoch, 0)
     environment = known_environment(environment)
@@ -73,7 +80,7 @@ def open_channel(
 
 
 def _form(channel: Channel, format: str | None) -> Format:
-    """The format asked for, else an augmented manifest's where its attributes are known, else the content type's."""
+    """Return the requested format, else an augmented manifest's if its attributes are known, else the content type's."""
     names = channel.attribute_names
     if format is None and names and channel.record_wrapper == "RecordIO":
         return augmented.of_attributes(names)
@@ -82,35 +89,35 @@ def _form(channel: Channel, format: str | None) -> Format:
 
 
 def _cache(channel: Channel, reading: Reading) -> ObjectCache | None:
-    """Where objects are kept; None where they need not be, since they lie on a disk of this machine already."""
+    """Return the cache, or None if there is none or the objects are on a disk of this machine already."""
     if reading.cache_dir is None:
         return None
     if channel.mode == "Pipe":
         raise ChannelError(
-            f"channel {channel.name!r}: a Pipe brings each epoch anew, so nothing of it can be kept; use no cache_dir, or"
-            " input_mode: FastFile"
+            f"channel {channel.name!r}: cache_dir cannot keep objects of a Pipe, which sends each epoch as one stream; remove"
+            " cache_dir, or use input_mode: FastFile"
         )
     is_here = reader_of(channel) is mounted and not is_remote(channel.path)
     return None if is_here else ObjectCache(Path(reading.cache_dir), channel)
 
 
 def known_environment(environment: Environment | None) -> Environment:
-    """What was given as the job's environment, or this process's; TypeError where it is none."""
+    """Return the argument `environment`, or this container's if it is None. Raises TypeError if it is something else."""
     if environment is None:
         return load_environment()
-    expect(isinstance(environment, Environment), "environment", environment, "what load_environment() gave")
+    expect(isinstance(environment, Environment), "environment", environment, "what load_environment() returned")
     return environment
 
 
 def check_how(format: str | None, reading: Reading | None) -> None:
-    """TypeError where `format` or `reading` are no such thing, as where a transform stands in the second place."""
-    remedy = "a content type or a short name such as 'tar'; a transform is given as transform="
+    """Raise TypeError for arguments of the wrong type, such as a transform in the second position."""
+    remedy = "a content type or a short name such as 'tar'; pass a transform as transform="
     expect(format is None or isinstance(format, str), "format", format, remedy)
     expect(reading is None or isinstance(reading, Reading), "reading", reading, "a Reading, such as Reading(seed=7)")
 
 
 def find_channel(environment: Environment, name: str) -> Channel:
-    """The job's channel of that name; ChannelError, with the nearest name, where there is none."""
+    """Return the job's channel of that name. Raises ChannelError, with the nearest name, if there is none."""
     expect(isinstance(name, str), "channel", name, "a channel's name")
     if name in environment.channels:
         return environment.channels[name]
@@ -122,17 +129,14 @@ def find_channel(environment: Environment, name: str) -> Channel:
 
 
 def placement_of(environment: Environment) -> Placement:
-    """Where this process stands in the job, by torchrun's variables."""
+    """Return this process's placement in the job, from torchrun's variables."""
     return placement_from(os.environ, environment.host_rank, len(environment.hosts))
 
 
 def default_shard(channel: Channel, placement: Placement, worker: int = 0, workers: int = 1) -> Shard:
-    """What one DataLoader worker (of `workers`) of a rank is to read.
-
-    Of a Pipe, too: where several processes of a host read it, the host's broker deals the samples out (`broker`).
-    """
+    """Return the shard of one of a rank's DataLoader workers; for a Pipe too, whose samples the host's broker assigns."""
     if channel.host_shard is not None:
-        # Of a channel that some hosts get, only these hosts have a part; torchrun's ranks count all hosts.
+        # torchrun's ranks count all hosts, but only these hosts receive the channel.
         index, hosts = channel.host_shard
         ranks = placement.local_world_size
         placement = replace(placement, rank=index * ranks + placement.local_rank, world_size=hosts * ranks)

@@ -1,11 +1,10 @@
-"""Whether two readings gave the same samples: count, bytes, and a digest that does not depend on order.
+"""Count, bytes and an order-independent digest of samples, to compare what two jobs or input modes read.
 
-The digest is the sum, modulo 2^256, of each sample's SHA-256. A sum and not a hash of the whole, because ranks, workers and
-shuffling change the order and because the parts that hosts and ranks report must add up: the digest of a job's channel
-is the sum of its ranks' digests modulo 2^256. Sum and not XOR, so that a sample read twice does not cancel out.
+The digest is the sum of the samples' SHA-256 modulo 2^256. A sum does not depend on the order, which ranks, workers and shuffling
+change, and digests of ranks and hosts add up to the digest of the channel. With XOR a sample read twice would cancel out.
 
-A sample's SHA-256 covers its fields, sorted by name, without `__key__` (which only some ways of arriving know): for each
-the name and the value, each after its own length as 8 bytes, little-endian, so that no two samples look alike.
+A sample's SHA-256 covers its fields, sorted by name, without `__key__`, which a Pipe does not know. For each field: the length of
+the name and of the value (8 bytes each, little-endian), then both, so that different samples never hash the same bytes.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ _LENGTHS = struct.Struct("<QQ")
 
 
 def sample_digest(sample: Sample) -> int:
-    """One sample's SHA-256 as a number. Raises TypeError for a field that does not hold bytes."""
+    """Return a sample's SHA-256 as a number. Raises TypeError for a field that does not hold bytes."""
     digest = hashlib.sha256()
     for name in sorted(sample):
         if name == KEY:
             continue
         value = sample[name]
         if not isinstance(value, bytes):
-            raise TypeError(f"field {name!r} holds {type(value).__name__}, and only bytes have a digest")
+            raise TypeError(f"field {name!r} holds {type(value).__name__}; a digest needs bytes")
         encoded = name.encode("utf-8", "surrogateescape")
         digest.update(_LENGTHS.pack(len(encoded), len(value)) + encoded)
         digest.update(value)
@@ -37,20 +36,26 @@ def sample_digest(sample: Sample) -> int:
 
 @dataclass
 class Tally:
-    """What has been read so far; add samples to it, or another part's tally."""
+    """The samples read so far. Tallies of ranks or epochs add up.
 
-    count: int = 0  # samples
-    bytes: int = 0  # of all fields but `__key__`
+    Attributes:
+        count: Samples.
+        bytes: Bytes of all fields except `__key__`.
+        digest: The sum of the samples' digests modulo 2^256.
+    """
+
+    count: int = 0
+    bytes: int = 0
     digest: int = 0
 
     def add(self, sample: Sample) -> None:
-        """Counts one more sample."""
+        """Count one more sample."""
         self.digest = (self.digest + sample_digest(sample)) % MODULUS
         self.bytes += sum([len(value) for name, value in sample.items() if name != KEY])
         self.count += 1
 
     def __add__(self, other: Tally) -> Tally:
-        """The tally of both parts together."""
+        """Return the tally of both together."""
         return Tally(self.count + other.count, self.bytes + other.bytes, (self.digest + other.digest) % MODULUS)
 
     @property

@@ -1,7 +1,7 @@
-"""A channel of `.lst` files as one table: which image has which class, and whether an epoch has seen each image once.
+"""The `.lst` files of a channel as one table of images and classes, and a check that an epoch saw each image once.
 
-Lists are small and read in full by every process, before the first image. They arrive as files: File, FastFile, EFS or
-FSx. A channel may hold several lists (one per shard, one per person who labels); a path belongs into one of them.
+Lists are small: every process reads them whole, before the first image. They must arrive as files (File, FastFile, EFS, FSx). A
+channel may hold several lists, for example one per person who labels; each path may be in only one of them.
 """
 
 from __future__ import annotations
@@ -21,29 +21,36 @@ ENDING = ".lst"
 
 @dataclass(frozen=True)
 class Labels:
-    """The lists of one channel, put together."""
+    """All lists of one channel.
+
+    Attributes:
+        channel: The channel's name.
+        lines: The lines by path.
+        numbers: The number of each path's line, from 0.
+        size: Bytes of all lists.
+    """
 
     channel: str
-    lines: Mapping[str, Line]  # by path
-    numbers: Mapping[str, int]  # path -> the line's place among all, from 0
-    size: int  # bytes of all lists
+    lines: Mapping[str, Line]
+    numbers: Mapping[str, int]
+    size: int
 
     @property
     def classes(self) -> int:
-        """One more than the highest class that stands in a line."""
+        """The number of classes: the highest class in a line, plus one."""
         return 1 + max((class_of(line) for line in self.lines.values()), default=-1)
 
 
 def read_labels(environment: Environment, name: str) -> Labels:
-    """The lines of every `.lst` file of a channel, each with one class.
+    """Read every `.lst` file of a channel; each line must have one class.
 
-    Raises ChannelError where the channel has no list or cannot be read as files; naming file and path, where a line's
-    label is no class or a path stands twice.
+    Raises:
+        ChannelError: The channel has no list or does not arrive as files, a label is not a class, or a path is listed twice.
     """
     channel = find_channel(environment, name)
     if reader_of(channel) is not mounted:
         raise ChannelError(
-            f"channel {name!r} arrives by {channel.mode}, but lists are read as files; use input_mode: File, EFS or FSx"
+            f"channel {name!r} has input_mode {channel.mode}, but lists are read as files; use input_mode: File, EFS or FSx"
         )
     files = [path for path in mounted.objects(channel) if path.endswith(ENDING)]
     if not files:
@@ -53,31 +60,39 @@ def read_labels(environment: Environment, name: str) -> Labels:
         file = channel.path / path
         for line in read_lst(file).values():
             if line.path in lines:
-                raise ChannelError(f"{file}: {line.path!r} stands in another list of channel {name!r}; remove one line")
+                raise ChannelError(
+                    f"{file}: {line.path!r} is in another list of channel {name!r}, too; remove one line"
+                )
             if len(line.labels) != 1 or line.labels[0] < 0 or not line.labels[0].is_integer():
                 shown = ", ".join(f"{label:g}" for label in line.labels)
                 raise ChannelError(
-                    f"{file}: the label of {line.path!r} is {shown}; a class is one whole number from 0 on"
+                    f"{file}: the label of {line.path!r} is {shown}; expected one whole number from 0 on"
                 )
             lines[line.path] = line
     if not lines:
         raise ChannelError(
-            f"channel {name!r}: no line in {', '.join(files)}; write index, class and path of each image"
+            f"channel {name!r}: {', '.join(files)} has no lines; write index, class and path of each image"
         )
     size = sum((channel.path / path).stat().st_size for path in files)
     return Labels(name, lines, {path: number for number, path in enumerate(lines)}, size)
 
 
 def class_of(line: Line) -> int:
-    """The class that a line gives its image."""
+    """Return the class of a line's image."""
     return int(line.labels[0])
 
 
 def check_seen(channel: str, labels: Labels, seen: Iterable[int], *, whole: bool = True) -> None:
-    """Compares the numbers of the lines whose images all the job's processes saw in an epoch with the list.
+    """Check that all processes together saw the image of each line once in an epoch.
 
-    `whole` is false where the channel holds a part of the list's images only. Raises ChannelError, with one example, where
-    a line's image was not seen, or was seen twice.
+    Args:
+        channel: The images' channel, for messages.
+        labels: The list.
+        seen: The numbers of the lines whose images were seen.
+        whole: Whether the channel should hold all of the list's images.
+
+    Raises:
+        ChannelError: An image was not seen, or seen twice; the message has an example.
     """
     times = Counter(seen)
     whole = whole and not is_sampled()
@@ -85,10 +100,10 @@ def check_seen(channel: str, labels: Labels, seen: Iterable[int], *, whole: bool
     again = [path for path, number in labels.numbers.items() if times[number] > 1]
     found = []
     if lost:
-        found.append(f"{len(lost)} line(s) have no image, the first of them {min(lost)!r}")
+        found.append(f"{len(lost)} line(s) have no image, first {min(lost)!r}")
     if again:
-        found.append(f"{len(again)} image(s) came more than once, the first of them {min(again)!r}")
+        found.append(f"{len(again)} image(s) were read more than once, first {min(again)!r}")
     if found:
         raise ChannelError(
-            f"channel {channel!r} and its list {labels.channel!r} differ: {'; '.join(found)}; mend the list or the images"
+            f"channel {channel!r} and its list {labels.channel!r} differ: {'; '.join(found)}; correct the list or the images"
         )

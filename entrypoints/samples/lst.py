@@ -1,10 +1,10 @@
-"""`.lst` index files: which image has which label, as MXNet's im2rec writes them and the built-in image classification reads.
+"""`.lst` index files with the labels of images, as MXNet's im2rec writes them and the built-in image classification reads them.
 
-One line per image: `index<TAB>label[<TAB>label...]<TAB>relative path`. Lists are edited by hand and often, and lie elsewhere
-than the images (on EFS or FSx, say), so the two drift apart: an image without a line, a line without an image, a
-malformed line or a path that stands twice is an error, never a sample that is silently left out.
+One line per image: `index<TAB>label[<TAB>label...]<TAB>relative path`. Lists are often edited by hand and stored apart from the
+images, so the two drift apart: an image without a line, a line without an image, a malformed line and a repeated path are errors,
+and no sample is silently left out.
 
-A sample's path is its `__key__` where it is a whole object, and key + extension of one of its fields in a tar.
+The path of a whole object is its `__key__`; of a tar's group, the key with the extension of one of its fields.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ class Line:
 
 
 def read_lst(file: str | os.PathLike[str]) -> dict[str, Line]:
-    """The lines of a list, by path, in the file's order. Blank lines are passed over.
+    """Return the lines of a list by path, in the file's order, without blank lines.
 
-    Raises ChannelError, with file and line number, for a malformed line or a path that stands twice.
+    Raises:
+        ChannelError: A line is malformed or repeats a path, or the file cannot be read.
     """
     lines: dict[str, Line] = {}
     for number, text in enumerate(_text(Path(file)).split("\n"), start=1):
@@ -41,13 +42,13 @@ def read_lst(file: str | os.PathLike[str]) -> dict[str, Line]:
             continue
         line = _parse(text.rstrip("\r"), f"{file}:{number}")
         if line.path in lines:
-            raise ChannelError(f"{file}:{number}: {line.path!r} stands here a second time; remove one of its lines")
+            raise ChannelError(f"{file}:{number}: {line.path!r} is listed a second time; remove one of its lines")
         lines[line.path] = line
     return lines
 
 
 def write_lst(file: Path, lines: Iterable[Line]) -> None:
-    """Writes a list. Raises ValueError for a path that a line cannot hold."""
+    """Write a list. Raises ValueError for a path that a line cannot hold, or a line without labels."""
     with file.open("w", encoding="utf-8", errors="surrogateescape", newline="\n") as stream:
         for line in lines:
             if not line.path or set(line.path) & set("\t\n\r") or not line.labels:
@@ -57,10 +58,16 @@ def write_lst(file: Path, lines: Iterable[Line]) -> None:
 
 
 def join_lst(samples: Iterable[Sample], lines: Mapping[str, Line], *, whole: bool = True) -> Iterator[Sample]:
-    """The samples, each with its line's labels in the field `labels` (a tuple of floats).
+    """Yield the samples with their line's labels in the field `labels`, a tuple of floats.
 
-    `whole` says that `samples` are all of the channel, not the shard of one of several processes: then a line without a
-    sample is an error too, at the end. Raises ChannelError for a sample without a line, or with the line of an earlier one.
+    Args:
+        samples: Samples with keys.
+        lines: The list.
+        whole: Whether `samples` is the whole channel, not the shard of one of several processes; then a line without a sample is
+            an error at the end.
+
+    Raises:
+        ChannelError: A sample has no line, or the line of an earlier sample.
     """
     left = set(lines)
     for sample in samples:
@@ -70,19 +77,22 @@ def join_lst(samples: Iterable[Sample], lines: Mapping[str, Line], *, whole: boo
         left.remove(line.path)
         yield {**sample, LABELS: line.labels}
     if whole and left and not is_sampled():
-        raise ChannelError(f"{len(left)} line(s) of the list have no image, the first of them {min(left)!r}")
+        raise ChannelError(f"{len(left)} line(s) of the list have no image, first {min(left)!r}")
 
 
 def add_labels(sample: Sample, lines: Mapping[str, Line]) -> Sample:
-    """One sample with its line's labels: for a dataset's `transform`, as `functools.partial(add_labels, lines=lines)`.
+    """Return a sample with its line's labels; as a dataset's `transform`: `functools.partial(add_labels, lines=lines)`.
 
-    Raises ChannelError for a sample without a line; a line without a sample shows in no single process: `check_lst`.
+    Lines without a sample cannot be found in one process; `check_lst` finds them.
+
+    Raises:
+        ChannelError: The sample has no line.
     """
     return {**sample, LABELS: line_of(sample, lines).labels}
 
 
 def line_of(sample: Sample, lines: Mapping[str, Line]) -> Line:
-    """The line that belongs to a sample. Raises ChannelError where there is none, or more than one."""
+    """Return a sample's line. Raises ChannelError if there is none or more than one."""
     paths = sample_paths(sample)
     found = [lines[path] for path in paths if path in lines]
     if len(found) == 1:
@@ -91,31 +101,31 @@ def line_of(sample: Sample, lines: Mapping[str, Line]) -> Line:
         raise ChannelError(f"sample {sample[KEY]!r} has {len(found)} lines in the list: {', '.join(map(repr, paths))}")
     if not paths:
         raise ChannelError(
-            "a sample without a key cannot be found in a list: a Pipe carries none; use tar shards or another input mode"
+            "a sample without a key cannot be found in a list: a Pipe sends no keys; use tar shards or another input mode"
         )
     raise ChannelError(f"image {' or '.join(map(repr, paths))} has no line in the list")
 
 
 def check_lst(paths: Iterable[str], lines: Mapping[str, Line]) -> None:
-    """Compares a list with all its images' paths, before anything is read; ChannelError with one example of each kind."""
+    """Compare a list with the paths of all images, before any is read. Raises ChannelError, with an example, if they differ."""
     images = {_normal(path) for path in paths}
     unlisted, lost = images - set(lines), set() if is_sampled() else set(lines) - images
     found = []
     if unlisted:
-        found.append(f"{len(unlisted)} image(s) have no line, the first of them {min(unlisted)!r}")
+        found.append(f"{len(unlisted)} image(s) have no line, first {min(unlisted)!r}")
     if lost:
-        found.append(f"{len(lost)} line(s) have no image, the first of them {min(lost)!r}")
+        found.append(f"{len(lost)} line(s) have no image, first {min(lost)!r}")
     if found:
         raise ChannelError("the list and the images differ: " + "; ".join(found))
 
 
 def is_sampled() -> bool:
-    """Whether the job reads only some objects of each channel, so that lists name more (`--local --sample`)."""
+    """Return whether the job reads only some objects of each channel (`--local --sample`), so that lists have more lines."""
     return contract.SAMPLE_VARIABLE in os.environ
 
 
 def sample_paths(sample: Sample) -> list[str]:
-    """The paths by which a list can name a sample: its key, or, of a tar's group, each of its members."""
+    """Return the paths by which a list can name a sample: its key, or each member of a tar's group."""
     if KEY not in sample:
         return []
     key = _normal(sample[KEY])
@@ -137,10 +147,10 @@ def _parse(text: str, place: str) -> Line:
     except (ValueError, OverflowError) as error:
         raise ChannelError(f"{place}: index and labels must be numbers: {error}") from None
     if not labels or not path:
-        raise ChannelError(f"{place}: a line is index, label(s) and path with tabs between, not {text!r}")
+        raise ChannelError(f"{place}: expected index, label(s) and path, separated by tabs, got {text!r}")
     return line
 
 
 def _normal(path: str) -> str:
-    """`tar -C images -cf shard.tar .` puts ./ before every name."""
+    """Remove the ./ that `tar -C images -cf shard.tar .` puts before every name."""
     return path.removeprefix("./")

@@ -16,11 +16,19 @@ _DRAWN_AT_ONCE = 1024
 
 
 class Mixture:
-    """The samples of several sources, drawn by weight: an iterator that can say where it stands.
+    """The samples of several channels, drawn by weight: an iterator with a state.
 
-    Each sample comes once, by its source's transform. Where a source has ended the others go on, by their weights among each
-    other, or, with `stop_at_first`, all end. Which source is next is a pure function of `seed`, of how many have been drawn, and of
-    which have ended.
+    Which source is next is a pure function of the seed, the number of samples drawn, and the sources that have ended.
+
+    Args:
+        sources: The samples of each channel; each is yielded once.
+        weights: The relative frequency of each source.
+        seed: Seed of the draws.
+        transforms: A function of a sample for each source.
+        stop_at_first: Whether the mixture ends with the first source that ends; otherwise the others continue.
+
+    Raises:
+        ValueError: The weights are not one finite number above 0 for each source.
     """
 
     def __init__(
@@ -42,7 +50,7 @@ class Mixture:
         self._drawn = 0
         self._ended: set[int] = set()
         self._choices: list[int] = []
-        self._chunk = -1  # the choices are those of this one; none yet of those that are left
+        self._chunk = -1  # the number of the chunk that the choices are for
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -63,24 +71,24 @@ class Mixture:
             except Exception as error:
                 add_sample_note(error, sample, self._sources[chosen])
                 if isinstance(error, StopIteration):
-                    raise RuntimeError("a transform raised StopIteration") from error  # that would end the epoch
+                    raise RuntimeError("a transform raised StopIteration") from error  # It would end the epoch.
                 raise
         self.finished = True
         raise StopIteration
 
     def close(self) -> None:
-        """Ends the reading of all sources."""
+        """Close all sources."""
         for source in self._sources:
             source.close()
 
     def finish(self) -> None:
-        """Takes all as read to its end, without touching what it would be read from."""
+        """Treat all sources as read to their ends, without opening anything."""
         self.close()
         self._ended.update(range(len(self._sources)))
         self.finished = True
 
     def state_dict(self) -> State:
-        """Where the next sample of each source begins, and how many have been drawn."""
+        """Return the state of each source, and how many samples have been drawn."""
         states = [source.state_dict() for source in self._sources]
         drawn = {"drawn": self._drawn, "ended": sorted(self._ended)}
         return {
@@ -93,7 +101,7 @@ class Mixture:
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Go on where `state_dict` said; before the first sample is read. Raises ChannelError as Samples' does."""
+        """Resume at a state; call it before the first sample is read. Raises ChannelError like Samples'."""
         differ = differences(self._about, state.get("of") or {})
         sources: Any = state.get("sources")
         ended: Any = state.get("ended")
@@ -101,8 +109,8 @@ class Mixture:
         complete = isinstance(sources, list) and isinstance(ended, list) and isinstance(drawn, int)
         if differ or not complete or len(sources) != len(self._sources):
             raise ChannelError(
-                f"the state is of another mixture: {'; '.join(differ) or 'not of these channels'} (a seed stands with epoch, rank,"
-                " worker and number of workers); mix as before, or begin the epoch anew"
+                f"the state is of another mixture: {'; '.join(differ) or 'not of these channels'} (the seed includes epoch, rank,"
+                " worker and number of workers); mix as before, or restart the epoch"
             )
         self._drawn, self._ended = drawn, set(ended)
         self.finished = bool(state.get("finished"))
@@ -112,7 +120,7 @@ class Mixture:
     def _choice(self) -> int:
         chunk, place = divmod(self._drawn, _DRAWN_AT_ONCE)
         if chunk != self._chunk:
-            # Once a source has ended, the same chances choose among those that are left.
+            # Once a source has ended, the same random numbers choose among the others.
             left = [number for number in range(len(self._sources)) if number not in self._ended]
             chance = random.Random(f"mixture/{self._about['seed']}/{chunk}")
             self._choices = chance.choices(left, [self._weights[number] for number in left], k=_DRAWN_AT_ONCE)
@@ -121,13 +129,13 @@ class Mixture:
 
 
 def known_weights(weights: Iterable[Any]) -> list[float]:
-    """The weights of a mixture, as JSON can hold them. ValueError where they are none: each is a number above 0."""
+    """Return a mixture's weights as floats. Raises ValueError unless each is a finite number above 0."""
     given = list(weights)
     try:
         known = [float(weight) for weight in given if not isinstance(weight, str)]
     except TypeError:
         known = []
-    # What is NaN is not above 0 either, and the sum of any that are infinite is.
+    # NaN is not above 0, and an infinite weight makes the sum infinite.
     if not given or len(known) < len(given) or not all(weight > 0 for weight in known) or sum(known) == math.inf:
         raise ValueError(f"the channels of a mixture have the weights {given}; each needs one, a finite number above 0")
     return known

@@ -1,15 +1,12 @@
-"""Objects kept on a local disk as they are read, so that the second epoch comes from there: `cache_dir`.
+"""`cache_dir`: objects kept on a local disk as they are read, for later epochs.
 
-What is kept are the objects as they lie, not samples: so every order, shard and format reads the same cache, all ranks and
-workers of a host share it, and an epoch that is resumed in its middle finds what was there. An object is written below
-`parts` and moved to its place when all of it is there; one that is left early is not kept. Formats that begin at an
-object's end (zip, Parquet) are given it once it is kept, if it has no more than `WHOLE_BYTES` and the disk has room;
-larger ones are read where they lie, each time. A disk that is full ends the keeping, never the reading. What a process
-leaves half written when it is killed, the next one that opens the cache removes.
+Whole objects are kept, not samples, so every order, shard and format uses the same cache, and all ranks and workers of a host
+share it. An object is written below `parts` and renamed when it is complete; one that is not read to its end is not kept. For
+formats that begin at an object's end (zip, Parquet), an object of at most `WHOLE_BYTES` is fetched whole first. A full disk ends
+caching, not reading. Files that a killed process left half written are removed by the next one that opens the cache.
 
-An object of S3 is kept by its key, size and ETag, so a changed one is read anew, and so is one of which bytes were lost on
-this disk. A file of a far mount is kept by its path alone, because asking for its time would cost what the cache is to
-save: let such a cache live no longer than the job.
+An S3 object is identified by key, size and ETag, so a changed one is read again. A file of a remote mount is identified by its path
+alone, because asking for its time would cost what the cache saves: such a cache should not outlive the job.
 """
 
 from __future__ import annotations
@@ -38,18 +35,23 @@ from entrypoints.readers.remote_file import is_remote
 from entrypoints.records.cursor import Seekable
 from entrypoints.sample import ByteStream
 
-WHOLE_BYTES = 1 << 30  # of an object that is fetched whole before its format reads it
+WHOLE_BYTES = 1 << 30  # Larger objects are not fetched whole before their format reads them.
 
-_KEPT_FREE = 0.05  # of the disk, for whatever else the job writes
+_KEPT_FREE = 0.05  # share of the disk that stays free for the job's other files
 _AT_ONCE = 4 << 20  # bytes
-_NEW_SECONDS = 60.0  # a part so young may not have been locked yet
+_NEW_SECONDS = 60.0  # A younger part may not be locked yet.
 _log = logging.getLogger(__name__)
 
 
 class ObjectCache:
-    """The objects of one channel below a folder, which is made where it is missing; any number of processes may use it.
+    """The cached objects of one channel. Any number of processes may use the same folder.
 
-    Raises ChannelError where that folder can never keep anything.
+    Args:
+        folder: The cache's folder; made if it is missing.
+        channel: The channel.
+
+    Raises:
+        ChannelError: The folder cannot be written to, or is a part of the channel.
     """
 
     def __init__(self, folder: str | os.PathLike[str], channel: Channel) -> None:
@@ -66,22 +68,22 @@ class ObjectCache:
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise ChannelError(
-                    f"channel {channel.name!r}: nothing can be kept in cache_dir {root}: {error}; name a folder on a disk"
-                    " of this machine that can be written to"
+                    f"channel {channel.name!r}: cannot write to cache_dir {root}: {error}; name a writable folder on a disk of"
+                    " this machine"
                 ) from error
             self._stop(str(error))
 
     def open_objects(
         self, reader: Reader, channel: Channel, chosen: Iterable[Any]
     ) -> Generator[tuple[str | None, ByteStream], None, None]:
-        """As the reader's own; what is kept comes from here, the rest through the reader, and is kept."""
+        """Like the reader's `open_objects`, but reads cached objects from the disk, and caches the others."""
         placed = ((item, self._place(item)) for item in chosen)
         for kept, items in groupby(placed, key=lambda pair: _is_kept(*pair)):
             if kept:
                 for item, place in items:
                     yield reader.key_of(channel, item), FileIO(place)
                 continue
-            places: deque[str] = deque()  # of the items that the reader has asked for and not given yet
+            places: deque[str] = deque()  # of the items that the reader has requested but not yielded yet
             with closing(reader.open_objects(channel, self._noting(items, places))) as streams:
                 for key, stream in streams:
                     yield key, self._keeping(stream, places.popleft())
@@ -98,7 +100,7 @@ class ObjectCache:
         return _Keeping(stream, self, place) if self.has_room(0) else stream
 
     def has_room(self, size: int) -> bool:
-        """Whether an object of so many bytes may be kept. Says so in the log, once, where nothing more will be."""
+        """Return whether an object of so many bytes may be kept. Logs, once, that no more objects will be."""
         if self._full:
             return False
         try:
@@ -115,10 +117,10 @@ class ObjectCache:
         self._full = True
         _log.warning("%s: no more objects are kept here: %s", self._folder, reason)
 
-    # What a stream that is being kept asks for
+    # For _Keeping
 
     def begin_part(self) -> FileIO | None:
-        """A file for an object to come, locked as long as it is open; None where none can be made."""
+        """Make a file for an object, locked while it is open; None if that fails."""
         try:
             descriptor, name = tempfile.mkstemp(dir=self._parts, prefix="part-")
             os.close(descriptor)
@@ -130,7 +132,7 @@ class ObjectCache:
         return part
 
     def add_to(self, part: FileIO, data: memoryview) -> bool:
-        """Writes to a part; False where that failed, and nothing more will be kept."""
+        """Write to a part; return False if that fails, after which nothing more is kept."""
         try:
             while len(data):
                 data = data[part.write(data) :]
@@ -140,7 +142,7 @@ class ObjectCache:
         return True
 
     def end_part(self, part: FileIO, place: str | None) -> None:
-        """Moves a part to the place of its object, or removes it where there is none."""
+        """Move a part to its object's path, or remove it if that is None."""
         try:
             if place is None:
                 os.unlink(part.name)  # noqa: PTH108 (names are plain strings here)
@@ -153,7 +155,7 @@ class ObjectCache:
 
 
 class _Keeping:
-    """A stream whose bytes are written to a file as they pass, or before a format that goes to the end first reads them."""
+    """A stream whose bytes are also written to a file: as they are read, or all at the first seek to the end."""
 
     def __init__(self, stream: ByteStream, cache: ObjectCache, place: str) -> None:
         self._below = self._stream = stream
@@ -174,11 +176,11 @@ class _Keeping:
         return count
 
     def seekable(self) -> bool:
-        """Whether the stream below is."""
+        """See io."""
         return isinstance(self._stream, Seekable) and self._stream.seekable()
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
-        """Goes elsewhere. Where that is the end, all of the object is kept first; else it is not kept, as not all of it passes."""
+        """See io. A first seek to the end keeps the whole object; after any other seek it is not kept."""
         if whence == SEEK_END and not self._begun:
             self._keep_whole()
         self._give_up()
@@ -187,7 +189,7 @@ class _Keeping:
         return int(stream.seek(offset, whence))
 
     def tell(self) -> int:
-        """Where the stream below stands."""
+        """See io."""
         stream: Any = self._stream
         return int(stream.tell())
 
@@ -223,7 +225,7 @@ class _Keeping:
             self._keep(memoryview(data), ended=ended)
         try:
             self._stream = FileIO(self._place)
-        except OSError:  # the log says why
+        except OSError:  # The log has the reason.
             below.seek(0)
 
     def _give_up(self) -> None:
@@ -233,35 +235,35 @@ class _Keeping:
 
 
 def _is_kept(item: Any, place: str) -> bool:
-    """Whether the object is there, and all of it where its size was listed. What is not is replaced when it has been read."""
+    """Whether the object is in the cache, complete if its listed size is known."""
     try:
         size = os.stat(place).st_size  # noqa: PTH116 (Path costs 5 us each)
     except FileNotFoundError:
         return False
     if not isinstance(item, Listed) or item.size == size:
         return True
-    _log.warning("%s has %d bytes, not the %d of object %r: it is read anew", place, size, item.size, item.key)
+    _log.warning("%s has %d bytes, not the %d of object %r: it is read again", place, size, item.size, item.key)
     return False
 
 
 def _absolute(folder: str | os.PathLike[str], channel: Channel) -> Path:
-    """The folder that `cache_dir` names. Raises ChannelError where it cannot be meant."""
+    """The folder that `cache_dir` names. Raises ChannelError if it is part of the channel or has an unknown `~user`."""
     try:
         root = Path(folder).expanduser().absolute()
     except RuntimeError as error:
         raise ChannelError(f"channel {channel.name!r}: cache_dir {str(folder)!r}: {error}") from error
     if channel.s3_uri is None and root.resolve().is_relative_to(channel.path.resolve()):
         raise ChannelError(
-            f"channel {channel.name!r}: cache_dir {root} is a part of the channel, and what is kept there would be read as"
-            " data; name a folder on a disk of this machine"
+            f"channel {channel.name!r}: cache_dir {root} is inside the channel, so cached objects would be read as data; name"
+            " another folder on a disk of this machine"
         )
     if is_remote(root):
-        _log.warning("cache_dir %s is no disk of this machine: reading from there may save nothing", root)
+        _log.warning("cache_dir %s is not on a disk of this machine: reading from there may save nothing", root)
     return root
 
 
 def _remove_leftovers(parts: Path) -> None:
-    """Removes what processes that were killed have left; what is locked is being written."""
+    """Remove the parts of killed processes. A locked part is being written."""
     for part in parts.iterdir():
         with suppress(OSError):
             if time.time() - part.stat().st_mtime < _NEW_SECONDS:

@@ -1,6 +1,6 @@
-"""From a channel to its samples: a pipeline of generators, each stage a table of its own.
+"""A channel's samples as a pipeline of generators: objects, streams, records.
 
-Memory stays flat, and closing the generator closes the streams it has open.
+Closing the outer generator closes the open streams.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from entrypoints.samples.object_cache import ObjectCache
 
 @dataclass(frozen=True)
 class Pipeline:
-    """What of a channel is read, and how."""
+    """What is read of a channel, and how."""
 
     channel: Channel
     epoch: int
@@ -37,7 +37,7 @@ class Pipeline:
 
     @property
     def is_assigned(self) -> bool:
-        """Whether the host's broker deals the samples out to several readers, and says where blocks end."""
+        """Whether the host's broker assigns the samples to several readers, and marks the ends of blocks."""
         return self.reader.JOINED and self.shard.readers > 1
 
     @property
@@ -45,9 +45,11 @@ class Pipeline:
         return self.reading if self.is_assigned and self.reading.seed is not None else None
 
     def samples(self, cursor: ShardCursor) -> Generator[Sample, None, None]:
-        """The samples from a cursor of the shard on; the cursor moves with them. Errors of the data name the channel.
+        """Yield the shard's samples from the cursor's position on, and move the cursor.
 
-        Raises CorruptError where the data is damaged, ChannelError where it is not there.
+        Raises:
+            CorruptError: The data is damaged.
+            ChannelError: The data is missing, or has changed since the state was taken.
         """
         current = _Reading()
         try:
@@ -85,12 +87,12 @@ class Pipeline:
     def _begin(self, cursor: ShardCursor, key: str) -> None:
         if not cursor.begin(key):
             raise ChannelError(
-                f"channel {self.channel.name!r}: there are other objects than when the state was taken, up to {key!r}: the data"
+                f"channel {self.channel.name!r}: the objects up to {key!r} are not those of when the state was taken: the data"
                 " has changed; restart the epoch"
             )
 
     def _left(self, samples: Iterator[Sample], cursor: ShardCursor) -> Iterator[Sample]:
-        """What is left of a shard's samples, where some have been read before; ChannelError where there are not so many."""
+        """Skip the samples that were read before. Raises ChannelError if there are fewer."""
         before = sum(1 for _ in islice(samples, cursor.object))
         if before < cursor.object:
             raise self._fewer(cursor, before, "samples")
@@ -104,7 +106,7 @@ class Pipeline:
         )
 
     def _pass_by(self) -> None:
-        """Nothing is left of this shard; where others read a Pipe side by side with it, they have to be told."""
+        """Read nothing of a finished shard, but let the other readers of its Pipe know."""
         if self.is_assigned:
             finish_shard(self.channel, self.epoch, self.form, self.shard, self._shuffled)
 
@@ -114,12 +116,12 @@ class Pipeline:
         return self.cache.open_objects(self.reader, self.channel, chosen)
 
     def _of_stream(self, cursor: ShardCursor) -> Generator[Sample, None, None]:
-        """A Pipe's samples. Where they are assigned or wrapped, the cursor counts those of this shard."""
+        """A Pipe's samples. If they are assigned or wrapped, the cursor counts those of this shard."""
         if self.is_assigned or has_broker(self.channel):
             if cursor.start:
                 raise ChannelError(
-                    f"channel {self.channel.name!r}: the state is of a Pipe's only reader, and here are several; use as many as"
-                    " before, or restart the epoch"
+                    f"channel {self.channel.name!r}: the state is of a Pipe with one reader, but it now has several; use as many"
+                    " as before, or restart the epoch"
                 )
             with closing(
                 read_shard(self.channel, self.epoch, self.form, self.shard, cursor, self._shuffled)
@@ -134,7 +136,7 @@ class Pipeline:
                 if self.shard == EVERYTHING and not wrapped and not cursor.object:
                     yield from self.form.split(stream, None, cursor)
                     continue
-                # Each record is one object as it lies in the bucket, and has its own format inside.
+                # Each wrapped record is one whole object, in the channel's format.
                 split = self.form.split
                 samples = recordio.unwrapped(stream, split) if wrapped else split(stream, None)
                 for sample in self._left(self.shard.of(samples), cursor):
@@ -144,6 +146,6 @@ class Pipeline:
 
 @dataclass
 class _Reading:
-    """The object that is being read, for what goes wrong with it."""
+    """The object that is being read, for error messages."""
 
     key: str | None = None

@@ -1,6 +1,4 @@
-"""Channels as PyTorch datasets.
-
-`ChannelDataset` streams, whatever the mode; the map-style ones (`torch_map`) give random access where the way of arriving can:
+"""Channels as PyTorch's iterable datasets, in every input mode; `map` has those with random access.
 
     loader = DataLoader(ChannelDataset("train", transform=decode), batch_size=32, num_workers=4)
     for epoch in range(5):
@@ -8,9 +6,8 @@
         with uneven_ranks(model):
             for batch in loader: ...
 
-A stream's length is not known and ranks can get unequal parts of it, so DistributedSampler and drop_last do not help: DDP
-would wait forever for the rank that has run out. Nothing is dropped or repeated to even that out; `uneven_ranks` lets
-ranks finish at different times.
+A stream's length is unknown and ranks can get unequal parts of it, so DistributedSampler and drop_last do not help, and DDP would
+wait forever for the rank that has run out. No sample is dropped or repeated; `uneven_ranks` lets ranks finish at different times.
 """
 
 # ruff: noqa: TID253 - its name says that this file imports torch
@@ -51,14 +48,14 @@ Transform = Callable[[Sample], Any]
 
 
 class StreamDataset(IterableDataset[Any]):
-    """What ChannelDataset and MixedDataset share: epochs, and where an iteration stands.
+    """Epochs and states of ChannelDataset and MixedDataset.
 
-    `state_dict` and `load_state_dict` are torchdata's: a StatefulDataLoader over this dataset goes on in the middle of an
-    epoch, with as many workers as before. With a plain DataLoader they do so where num_workers is 0. Of an epoch that was read
-    to its end nothing is left: the next one is whole, and it is the next iteration's unless `set_epoch` says otherwise.
+    `state_dict` and `load_state_dict` are those of torchdata: a StatefulDataLoader with as many workers as before resumes in the
+    middle of an epoch. Without workers they work with a plain DataLoader, too. A state from the end of an epoch resumes with the
+    next one, unless `set_epoch` sets another.
     """
 
-    transform: Transform | None = None  # still to be applied to what `samples` gives
+    transform: Transform | None = None  # for the samples that `samples` returns
     placement: Placement
 
     def __init__(self) -> None:
@@ -67,8 +64,8 @@ class StreamDataset(IterableDataset[Any]):
         self._resumed: State | None = None
 
     def set_epoch(self, epoch: int) -> None:
-        """Says which epoch the next iteration is, counting from 0; under Pipe each has its own FIFO; else ValueError."""
-        self._epochs.tell(whole_number("epoch", epoch, 0))
+        """Set the epoch of the next iteration, from 0; under Pipe each has its own FIFO. Raises ValueError for other values."""
+        self._epochs.set(whole_number("epoch", epoch, 0))
 
     @property
     def epoch(self) -> int:
@@ -77,11 +74,11 @@ class StreamDataset(IterableDataset[Any]):
 
     @property
     def restarts_epoch(self) -> bool:
-        """Whether the middle of an epoch cannot be found again, so that a state of it is that of its beginning."""
+        """Whether a state from the middle of an epoch resumes at its beginning, because its order cannot be repeated."""
         return False
 
     def samples(self, worker: int = 0, workers: int = 1, epoch: int | None = None) -> Samples | Mixture:
-        """What one worker (of `workers`) of this rank reads in this epoch or another, before the transform."""
+        """Return the samples of one of this rank's workers, before the transform; in the next epoch unless one is given."""
         raise NotImplementedError
 
     def __iter__(self) -> Iterator[Any]:
@@ -93,27 +90,27 @@ class StreamDataset(IterableDataset[Any]):
         if resumed is not None and resumed["epoch"] == epoch:
             samples.load_state_dict(resumed)
             if info is not None:
-                self._epochs.go_on(worker, epoch)
+                self._epochs.resume(worker, epoch)
             elif samples.finished and self.placement.local_world_size > 1:
-                # Those who share a Pipe wait until this shard has come, too, and a StatefulDataLoader may ask for nothing.
+                # Other readers of a Pipe wait until this shard connects, too, and a StatefulDataLoader may request no sample.
                 next(samples, None)
-            return self._going_on(samples, worker, workers)
+            return self._resume(samples, worker, workers)
         if self._epochs.is_over(epoch, worker, workers):
             samples.finish()
-            self._epochs.pass_over(worker)
-        return self._given(samples)
+            self._epochs.skip(worker)
+        return self._transformed(samples)
 
-    def _going_on(self, samples: Samples | Mixture, worker: int, workers: int) -> Generator[Any, None, None]:
+    def _resume(self, samples: Samples | Mixture, worker: int, workers: int) -> Generator[Any, None, None]:
         if self._epochs.has_finished(samples.epoch, workers) and self.placement.local_world_size == 1:
-            samples.finish()  # else those who go on with a Pipe have to be told not to wait for this shard, which reading does
-        with closing(self._given(samples)) as given:
-            for sample in given:
-                self._epochs.give(worker, samples.epoch)
+            samples.finish()  # With several ranks it is read: that lets a Pipe's other readers know that this shard is finished.
+        with closing(self._transformed(samples)) as transformed:
+            for sample in transformed:
+                self._epochs.begin(worker, samples.epoch)
                 yield sample
                 break
-            yield from given
+            yield from transformed
 
-    def _given(self, samples: Samples | Mixture) -> Generator[Any, None, None]:
+    def _transformed(self, samples: Samples | Mixture) -> Generator[Any, None, None]:
         transform, is_worker = self.transform, get_worker_info() is not None
         with closing(samples):
             if isinstance(samples, Mixture) or transform is None:
@@ -122,34 +119,35 @@ class StreamDataset(IterableDataset[Any]):
             sample = None
             try:
                 for sample in samples:
-                    sample = transform(sample)  # under one name, so that of the two only one is held
+                    sample = transform(sample)  # one name, so that only one of the two is in memory
                     yield shared(sample) if is_worker else sample
-                    sample = None  # not while the next is read
+                    sample = None  # frees it while the next is read
             except Exception as error:
                 if sample is not None:
                     add_sample_note(error, sample, samples)
                 raise
 
     def __getstate__(self) -> State:
-        # An iteration that is under way does not travel: a copy begins anew, in the same epoch.
+        # A running iteration is not copied: the copy restarts the epoch.
         return {**self.__dict__, "_current": None}
 
     def state_dict(self) -> State:
-        """Where the iteration that began last stands, in this process: the next iteration of one that loads it goes on there."""
-        # The epoch may be another by now, and that one has not begun: but not for a worker, which is asked in its iteration.
+        """Return the position of this process's last iteration, from which a dataset that loads it resumes."""
+        # set_epoch may have set another epoch meanwhile, which has not begun; a worker's state is taken during its iteration.
         if self._resumed is not None and self._resumed["epoch"] == self.epoch:
             return self._resumed
         info = get_worker_info()
         if self._current is not None and (self._current.epoch == self.epoch or info is not None):
             if info is not None:
-                self._epochs.ask_state(info.id, self._current.finished)
+                self._epochs.note_state(info.id, self._current.finished)
             return self._current.state_dict()
         return {"epoch": self.epoch}
 
     def load_state_dict(self, state: State) -> None:
-        """Lets the next iteration go on where `state` says, in its epoch; or, where that is finished, with the next one.
+        """Resume at a state with the next iteration; after a finished epoch with the next epoch.
 
-        Raises ChannelError for what no dataset gave.
+        Raises:
+            ChannelError: It is not a dataset's state.
         """
         _check(state)
         info, finished = get_worker_info(), bool(state.get("finished"))
@@ -163,12 +161,20 @@ class StreamDataset(IterableDataset[Any]):
 
 
 class ChannelDataset(StreamDataset):
-    """The samples of a channel that belong to this rank, divided among its DataLoader workers; each once per epoch.
+    """A rank's samples of a channel, divided among its DataLoader workers; each once per epoch.
 
-    `format` is as open_channel's. `transform` is applied to each sample in the worker that read it; it must pickle where
-    workers are started by spawn. `reading` shuffles, and keeps objects for the next epochs. Create it after the process group,
-    if there is one that torchrun's variables do not describe. Raises ChannelError for an unknown channel and TypeError
-    at once, the rest when iterated.
+    Create it after the torch process group, if torchrun's variables do not describe that.
+
+    Args:
+        channel: The channel's name.
+        format: Like open_channel's.
+        transform: A function of a sample, called in the worker that read it; it must pickle if workers are started by spawn.
+        reading: Order and cache.
+        environment: The job; this container's if not given.
+
+    Raises:
+        ChannelError: The job has no such channel. Iterating raises what open_channel raises.
+        TypeError: An argument is of the wrong type.
     """
 
     def __init__(
@@ -189,7 +195,7 @@ class ChannelDataset(StreamDataset):
         self.transform = transform
         self._reading = reading
         self.placement = _placement(self._environment)
-        self._job = job()  # so that its workers read the same listing
+        self._job = job()  # Its workers read the same listing.
 
     @property
     def restarts_epoch(self) -> bool:
@@ -211,18 +217,23 @@ class ChannelDataset(StreamDataset):
 
 
 class MixedDataset(StreamDataset):
-    """Samples of several channels, drawn by weight; each of this rank's once per epoch, by its own channel's transform.
+    """A rank's samples of several channels, drawn by weight; each once per epoch.
 
-    Where a channel has ended the others go on, or, with `stop_at_first`, the epoch ends. The same seed draws the same.
+    Args:
+        parts: The weight of each dataset; samples get their own dataset's transform.
+        seed: Seed of the draws.
+        stop_at_first: Whether the epoch ends with the first channel that ends; otherwise the others continue.
+
+    Raises:
+        TypeError: `parts` is not a mapping of ChannelDatasets.
+        ValueError: A weight is not a finite number above 0.
     """
 
     def __init__(self, parts: Mapping[ChannelDataset, float], *, seed: int = 0, stop_at_first: bool = False) -> None:
         super().__init__()
         expect(isinstance(parts, Mapping), "parts", parts, "the datasets with their weights: {train: 3.0, extra: 1.0}")
         if not all(isinstance(part, ChannelDataset) for part in parts):
-            raise TypeError(
-                f"a mixture is of ChannelDatasets, not of {', '.join(type(part).__name__ for part in parts)}"
-            )
+            raise TypeError(f"a mixture needs ChannelDatasets, got {', '.join(type(part).__name__ for part in parts)}")
         self._parts, self._weights = list(parts), known_weights(parts.values())
         self._seed, self._stop_at_first = seed, stop_at_first
         self.placement = self._parts[0].placement
@@ -233,8 +244,8 @@ class MixedDataset(StreamDataset):
         pipes = [part.channel.name for part in self._parts if part.channel.mode == "Pipe"]
         if pipes and default_shard(self._parts[0].channel, self.placement, worker, workers).readers > 1:
             raise ChannelError(
-                f"channel {pipes[0]!r}: a Pipe that is mixed has one reader a host, since its readers draw at different times and"
-                " would wait for each other; use one rank a host and num_workers 0 or 1, or input_mode: FastFile"
+                f"channel {pipes[0]!r}: a Pipe in a mixture must have one reader per host, because several would draw at different"
+                " times and wait for each other; use one rank per host and num_workers 0 or 1, or input_mode: FastFile"
             )
         rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else os.environ.get("RANK", 0)
         return Mixture(
@@ -247,10 +258,10 @@ class MixedDataset(StreamDataset):
 
 
 def uneven_ranks(model: torch.nn.Module) -> AbstractContextManager[Any]:
-    """Around an epoch's loop: ranks of a DistributedDataParallel model may run out of batches at different times.
+    """Return a context for an epoch's loop in which ranks may run out of batches at different times.
 
-    A rank that is done goes on answering the others' collective calls (torch's Join), also one that has no batch at
-    all; other models need nothing. Collective calls of one's own belong after the block: every rank is there then.
+    A rank of a DistributedDataParallel model that has run out, or has no batch at all, keeps answering the others' collective calls
+    (torch's Join); other models need nothing. Make your own collective calls after the block, when every rank has left it.
     """
     if isinstance(model, DistributedDataParallel):
         return Join([model])
@@ -258,26 +269,26 @@ def uneven_ranks(model: torch.nn.Module) -> AbstractContextManager[Any]:
 
 
 def foreign(state: Any) -> str | None:
-    """What a state is that neither a dataset nor a ThreadLoader gave, in words; else None."""
+    """Return, in words, what a state is that comes neither from a dataset nor from a ThreadLoader; else None."""
     known = state if isinstance(state, dict) else {}
     if "_snapshot" in known or "_num_yielded" in known:
         return "a StatefulDataLoader's: load it there"
     if not is_count(known.get("epoch")):
-        return f"{', '.join(map(repr, known)) or repr(state):.100}, which names no epoch"
+        return f"{', '.join(map(repr, known)) or repr(state):.100}, without an epoch"
     return None
 
 
 def _check(state: Any) -> None:
-    """A ThreadLoader's state names an epoch, too: taken for one of its beginning, samples would come twice."""
+    """Refuse a ThreadLoader's state, too: its epoch alone would restart the epoch and repeat samples."""
     what = foreign(state) or ("a ThreadLoader's: load it there" if "threads" in state else None)
     if what is not None:
         raise ChannelError(
-            f"a dataset goes on with what a dataset's state_dict() gave; this is {what}; or begin the epoch anew"
+            f"a dataset resumes only from a dataset's state_dict(); this is {what}; or restart the epoch"
         )
 
 
 def _placement(environment: Environment) -> Placement:
-    """This process's placement, by the process group where there is one: not everyone starts ranks with torchrun."""
+    """This process's placement; by the process group if there is one, since not all ranks are started by torchrun."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         rank, world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()
         return placement_of_rank(rank, world_size, len(environment.hosts), os.environ)

@@ -1,11 +1,11 @@
-"""Batches without worker processes: threads read, transform and collate, and hand the batches over as they are.
+"""Batches without worker processes: threads read, transform and collate.
 
-A DataLoader's workers are processes, and every batch goes through a queue between them: some 750 MB/s of bytes each on a
-small machine. Reading releases the GIL, and so do the image decoders, torch and numpy, so threads do the same work at the
-same time in one memory and hand over nothing but a reference. Transforms of pure Python are better off in processes.
+A DataLoader's workers send each batch through a queue between processes, at some 750 MB/s per worker on a small machine. Reading,
+image decoders, torch and numpy release the GIL, so threads do the same work in parallel and pass only references. Transforms in
+pure Python are faster in processes.
 
-Which samples a batch holds does not depend on who is faster: as with a DataLoader's workers, each thread has a shard of its own,
-and batches come from the threads in turn. So a state is one state for each thread and whose turn it is.
+Batches do not depend on the threads' speed: like a DataLoader's workers, each thread has its own shard, and the threads take turns.
+So a state is a state per thread and whose turn it is.
 """
 
 # ruff: noqa: TID253 - its name says that this file imports torch
@@ -36,14 +36,14 @@ from entrypoints.samples.mixing import Mixture
 from entrypoints.torch_data.dataset import StreamDataset, foreign
 
 T = TypeVar("T")
-_WAIT_SECONDS = 0.2  # between looks whether anybody still reads
+_WAIT_SECONDS = 0.2  # between two checks whether the loop was left
 _LEAVE_SECONDS = 3.0  # for the threads to end; one that waits for a silent FIFO is left behind
 
 
 @dataclass(frozen=True)
 class _Batch:
     content: Any
-    state: State  # of its thread, after it
+    state: State  # the thread's, after this batch
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,21 @@ class _End:
 
 
 class ThreadLoader:
-    """Batches of a ChannelDataset or MixedDataset, read by `threads` threads of this process; one epoch per iteration.
+    """Batches of a dataset, read by threads of this process; one epoch per iteration.
 
-    `collate` makes a batch of a list of samples; torch's default_collate unless given. `ahead` is how many batches each thread has
-    ready. Errors are raised where their batch would have been. A loop that is left early ends the threads.
+    An error is raised in place of its batch. Leaving the loop early ends the threads.
+
+    Args:
+        dataset: A ChannelDataset or MixedDataset.
+        batch_size: Samples per batch.
+        threads: Threads, each with its own shard.
+        collate: A function that makes a batch from a list of samples.
+        drop_last: Whether to drop each thread's incomplete last batch.
+        ahead: Batches that each thread prepares in advance.
+
+    Raises:
+        TypeError: The dataset is of another kind, or `collate` is not a function.
+        ValueError: A number is not a whole number from 1 on.
     """
 
     def __init__(
@@ -71,7 +82,7 @@ class ThreadLoader:
     ) -> None:
         if not isinstance(dataset, StreamDataset):
             raise TypeError(
-                f"a ThreadLoader reads a ChannelDataset or a MixedDataset, which divide a channel among threads, not a"
+                f"a ThreadLoader needs a ChannelDataset or a MixedDataset, which divide a channel among threads, not a"
                 f" {type(dataset).__name__}; use torch's DataLoader, or a ChannelDataset of the same channel"
             )
         expect(callable(collate), "collate", collate, "a function of a list of samples, such as list")
@@ -88,7 +99,8 @@ class ThreadLoader:
             begin = None
         if begin is not None and len(begin["threads"]) != self._threads:
             raise ChannelError(
-                f"the state is of {len(begin['threads'])} threads, and here are {self._threads}; use as many, or begin anew"
+                f"the state is of {len(begin['threads'])} threads, but this loader has {self._threads}; use as many, or restart the"
+                " epoch"
             )
         samples = [self.dataset.samples(worker, self._threads) for worker in range(self._threads)]
         for each, state in zip(samples, begin["threads"] if begin else (), strict=False):
@@ -103,26 +115,28 @@ class ThreadLoader:
         return self._batches(samples, self._state)
 
     def state_dict(self) -> State:
-        """Where the iteration that began last stands: after the batch that it gave last."""
+        """Return the position of the last iteration: after the batch that it yielded last."""
         for state in (self._resumed, self._state):
             if state is not None and state["epoch"] == self.dataset.epoch:
-                # Else some threads would begin their shards of another order anew, and others have ended theirs.
+                # Otherwise threads would resume in another order, with some of their shards finished.
                 return {"epoch": state["epoch"]} if self.dataset.restarts_epoch and not _is_finished(state) else state
         return {"epoch": self.dataset.epoch}
 
     def load_state_dict(self, state: State) -> None:
-        """Lets the next iteration go on where `state` says, in its epoch; or, where that is finished, with the next one.
+        """Resume at a state with the next iteration; after a finished epoch with the next epoch.
 
-        Of several ranks one may have finished while others have not, and all have to be in the same epoch: there the next iteration
-        is of the state's epoch in any case, and gives nothing where that is finished. Raises ChannelError for what is no
-        ThreadLoader's state.
+        With several ranks, which may not all have finished, the next iteration is always in the state's epoch; if that is finished,
+        it yields no batch.
+
+        Raises:
+            ChannelError: It is not a ThreadLoader's state.
         """
         _check(state)
         self.dataset.load_state_dict({"epoch": state["epoch"], "finished": _is_finished(state)})
         self._resumed = state if "threads" in state else None
 
     def _batches(self, samples: list[Samples | Mixture], begin: State) -> Generator[Any, None, None]:
-        # Threads that had ended begin, too, and are waited for: a Pipe's other readers must know that they have ended.
+        # Threads that had ended start too, and are waited for: a Pipe's other readers must know that their shards are finished.
         states, ended, turn = list(begin["threads"]), set[int](), begin["turn"]
         stop = threading.Event()
         queues: list[queue.Queue[_Batch | _End]] = [queue.Queue(self._ahead) for _ in samples]
@@ -146,13 +160,13 @@ class ThreadLoader:
                 self._state = {**begin, "threads": list(states), "ended": sorted(ended), "turn": turn}
                 if isinstance(item, _Batch):
                     yield item.content
-                del item  # a batch that was given must not be held while the next is waited for
+                del item  # frees the yielded batch while the next is waited for
         finally:
-            # Python may be finalizing this generator, and would lose a Ctrl-C that comes meanwhile: so nothing is waited for.
+            # Do not wait here: Python may be finalizing this generator, and would lose a Ctrl-C during the wait.
             stop.set()
 
     def _work(self, samples: Samples | Mixture, filled: queue.Queue[_Batch | _End], stop: threading.Event) -> None:
-        """One thread: batches of its shard until that ends, fails or nobody reads any more."""
+        """Run a thread: make batches of its shard until it ends or fails, or the loop is left."""
         error: BaseException | None = None
         transform, sample = self.dataset.transform, None
         try:
@@ -160,9 +174,9 @@ class ThreadLoader:
                 batch: list[Any] = []
                 for sample in samples:
                     batch.append(sample if transform is None else transform(sample))
-                    sample = None  # it has been transformed, and is not held while the next is read
+                    sample = None  # frees it while the next is read
                     if stop.is_set():
-                        return  # at once, and not after a whole batch
+                        return  # immediately, not after a whole batch
                     if len(batch) == self._batch_size:
                         if not _put(filled, _Batch(self._collate(batch), samples.state_dict()), stop):
                             return
@@ -190,18 +204,18 @@ def _join_workers() -> None:
 
 
 def _check(state: Any) -> None:
-    """Refuses what is no ThreadLoader's state, saying what it is."""
+    """Raise ChannelError, with what it is, for anything that is not a ThreadLoader's state."""
     known = state if isinstance(state, dict) else {}
     what = foreign(state)
     if "version" in known:
         dataset = "MixedDataset's" if "sources" in known else "ChannelDataset's"
-        what = f"a {dataset}, without a loader or of one with num_workers=0: load it there"
+        what = f"a {dataset}, without a loader or with num_workers=0: load it there"
     elif "threads" in known and not _is_whole(known):
-        what = "damaged: of its threads, which of them have ended and whose turn it is, something is missing"
+        what = "damaged: threads, ended threads or turn is missing"
     if what is None:
         return
     raise ChannelError(
-        f"a ThreadLoader goes on with what a ThreadLoader's state_dict() gave; this is {what}; or begin the epoch anew"
+        f"a ThreadLoader resumes only from a ThreadLoader's state_dict(); this is {what}; or restart the epoch"
     )
 
 
@@ -220,7 +234,7 @@ def _is_whole(state: State) -> bool:
 
 
 def _put(filled: queue.Queue[Any], item: Any, stop: threading.Event) -> bool:
-    """Waits for room; whether anybody still reads."""
+    """Wait for room in the queue; return False if the loop was left meanwhile."""
     while not stop.is_set():
         try:
             filled.put(item, timeout=_WAIT_SECONDS)
@@ -231,12 +245,18 @@ def _put(filled: queue.Queue[Any], item: Any, stop: threading.Event) -> bool:
 
 
 def even_batches(batches: Iterable[T], *, kept: int = 8) -> Generator[tuple[T, bool], None, None]:
-    """As many batches on every rank as the rank with the most has, each with whether it counts.
+    """Yield as many batches on every rank as the rank with the most has, so that all ranks take the same number of steps.
 
-    Nothing is dropped: a rank that has run out gives its first batches again, marked False, so that every rank takes the same
-    number of steps; such a batch should count for nothing in the metrics, and its loss can be multiplied by 0. `kept` is how many
-    of its first batches a rank keeps for that. One that never had any (fewer objects than ranks; an epoch that is resumed
-    near its end) is lent one by another rank. Every rank of the process group must iterate; without one, all count.
+    A rank that has run out repeats its first batches; leave these out of the metrics, and multiply their loss by 0. A rank that had
+    none (fewer objects than ranks; an epoch resumed near its end) receives one from another rank. Every rank of the process group
+    must iterate.
+
+    Args:
+        batches: This rank's batches.
+        kept: How many of its first batches a rank keeps to repeat.
+
+    Yields:
+        A batch, and whether it counts: False for a repeated one.
     """
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         yield from ((batch, True) for batch in batches)
@@ -248,13 +268,13 @@ def even_batches(batches: Iterable[T], *, kept: int = 8) -> Generator[tuple[T, b
     nothing: Any = object()
     for batch in chain(batches, repeat(nothing)):
         has_one = batch is not nothing
-        # Who has one, the lowest rank of those; and whether anybody has none to give again.
-        said = torch.tensor([rank if has_one else ranks, -int(not has_one and not first)], device=device)
-        torch.distributed.all_reduce(said, torch.distributed.ReduceOp.MIN)
-        lender, somebody_needs = int(said[0]), bool(said[1])
+        # The lowest rank that has a batch; and whether a rank has none to repeat.
+        votes = torch.tensor([rank if has_one else ranks, -int(not has_one and not first)], device=device)
+        torch.distributed.all_reduce(votes, torch.distributed.ReduceOp.MIN)
+        lender, one_is_missing = int(votes[0]), bool(votes[1])
         if lender == ranks:
             return
-        if somebody_needs:
+        if one_is_missing:
             lent: list[Any] = [batch if rank == lender else None]
             torch.distributed.broadcast_object_list(lent, src=lender)
             if not has_one and not first:

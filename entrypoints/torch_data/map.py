@@ -1,9 +1,9 @@
-"""Channels as PyTorch's map-style datasets: random access to the objects of a channel, where the way of arriving can.
+"""Channels as PyTorch's map-style datasets: random access to whole objects.
 
-An index is a whole number as a list's, negative ones from the end; several at once are asked for as DataLoader does.
+An index is a whole number as in a list, negative from the end; DataLoader requests the indices of a batch at once.
 
-They have no state and no epoch: torchdata's StatefulDataLoader keeps the sampler's place. Its state from the end of an epoch begins
-the next epoch, where that of a ChannelDataset is of its epoch and leaves nothing of it.
+They have neither state nor epoch: torchdata's StatefulDataLoader keeps the sampler's position. Its state from the end of an epoch
+begins the next epoch, while a ChannelDataset's state from there yields no more samples of its epoch.
 """
 
 # ruff: noqa: TID253 - its name says that this file imports torch
@@ -31,9 +31,9 @@ Streams: TypeAlias = Generator[tuple[str | None, ByteStream], None, None]
 
 
 class _MapDataset(Dataset[Any]):
-    """What both have: samples by index, in the order of `keys`."""
+    """Samples by index, in the order of `keys`."""
 
-    keys: Sequence[str]  # of the samples, by index
+    keys: Sequence[str]  # the samples' keys, by index
     _channel: Channel
     _transform: Transform | None
 
@@ -45,7 +45,7 @@ class _MapDataset(Dataset[Any]):
         return sample
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """The samples of a batch, in the order of its indices; how DataLoader asks for them."""
+        """Return the samples of a batch, in the order of its indices; DataLoader calls this."""
         places = [self._place(index) for index in indices]
         samples: list[Any] = []
         with closing(self._streams(places)) as streams:
@@ -57,17 +57,17 @@ class _MapDataset(Dataset[Any]):
         raise NotImplementedError
 
     def _place(self, index: Any) -> int:
-        """The number of a sample, from 0."""
+        """The number of a sample, from 0. Raises TypeError or IndexError."""
         name, count = type(self).__name__, len(self.keys)
         try:
             number = operator.index(index)
         except TypeError:
             raise TypeError(
-                f"a {name} is asked for one sample by a whole number, not by {index!r}; a part of it is"
+                f"the index of a {name} is {index!r}; give a whole number, or select a part of the dataset by"
                 " torch.utils.data.Subset(dataset, range(...))"
             ) from None
         if not -count <= number < count:
-            raise IndexError(f"index {number} of a {name} of {count:,} samples")
+            raise IndexError(f"index {number} is out of range for a {name} of {count:,} samples")
         return number % count
 
     def _next(self, streams: Streams, left: Sequence[int]) -> Sample | None:
@@ -85,19 +85,27 @@ class _MapDataset(Dataset[Any]):
     def _transformed(self, sample: Sample) -> Any:
         key = sample[KEY]
         try:
-            given = sample if self._transform is None else self._transform(sample)
+            transformed = sample if self._transform is None else self._transform(sample)
         except Exception as error:
             add_key_note(error, key, self._channel.name)
             raise
-        return given if get_worker_info() is None else shared(given)
+        return transformed if get_worker_info() is None else shared(transformed)
 
 
 class MountedMapDataset(_MapDataset):
-    """Random access to the files of a File, FastFile, EFS or FSx channel, each a sample with its `data`, sorted by path.
+    """Random access to the files of a File, FastFile, EFS or FSx channel, sorted by path; each is a sample with its `data`.
 
-    All the files that this host sees: under FullyReplicated a DistributedSampler divides them among the ranks; under
-    ShardedByS3Key it must divide among the host's own (num_replicas=LOCAL_WORLD_SIZE, rank=LOCAL_RANK). A DataLoader gets
-    the files of a batch in parallel where they are far away. Raises ChannelError for a file that cannot be read.
+    The dataset has all files of this host. Under FullyReplicated a DistributedSampler divides them among the ranks; under
+    ShardedByS3Key it must divide them among the host's ranks (num_replicas=LOCAL_WORLD_SIZE, rank=LOCAL_RANK). A DataLoader reads
+    the files of a batch in parallel if the file system is remote.
+
+    Args:
+        channel: The channel's name.
+        transform: A function of a sample.
+        environment: The job; this container's if not given.
+
+    Raises:
+        ChannelError: The job has no such channel, or it does not arrive as files; later: a file cannot be read.
     """
 
     def __init__(
@@ -111,14 +119,22 @@ class MountedMapDataset(_MapDataset):
         keys = [self.keys[place] for place in places]
         if len(keys) > 1:
             return mounted.open_objects(self._channel, keys)
-        return ((key, mounted.open_file(self._channel, key)) for key in keys)  # of one, nothing is read ahead
+        return ((key, mounted.open_file(self._channel, key)) for key in keys)  # One file needs no prefetch.
 
 
 class ConnectorMapDataset(_MapDataset):
-    """Random access to the objects of an S3Connector channel, each a sample with its `data`, in the order of keys.
+    """Random access to the objects of an S3Connector channel in the order of keys; each is a sample with its `data`.
 
-    The prefix is listed once per host, here; a DistributedSampler divides it among ranks. A DataLoader gets the objects of
-    a batch in parallel.
+    The prefix is listed here, once per host; a DistributedSampler divides it among ranks. A DataLoader reads the objects of a batch
+    in parallel.
+
+    Args:
+        channel: The channel's name.
+        transform: A function of a sample.
+        environment: The job; this container's if not given.
+
+    Raises:
+        ChannelError: The job has no such channel, or it is not an S3Connector channel; later: S3 refuses an object.
     """
 
     def __init__(
@@ -137,7 +153,7 @@ def _channel_read_by(reader: Any, name: str, environment: Environment | None) ->
     channel = find_channel(known_environment(environment), name)
     if reader_of(channel) is not reader:
         raise ChannelError(
-            f"channel {name!r} arrives by {channel.mode}, which this dataset does not read; use ChannelDataset"
+            f"channel {name!r} has input_mode {channel.mode}, which this dataset does not read; use ChannelDataset"
         )
     return channel
 

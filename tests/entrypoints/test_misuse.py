@@ -130,7 +130,7 @@ def test_a_dataset_refuses_the_states_of_others(environment: Environment) -> Non
 
 @pytest.mark.parametrize("state", [None, {}, "x", {"epoch": "1"}, {"epoch": -1}, {"version": 2, "finished": True}])
 def test_a_dataset_refuses_what_is_no_state(environment: Environment, state: Any) -> None:
-    with pytest.raises(ChannelError, match=r"goes on with what a dataset's .* which names no epoch"):
+    with pytest.raises(ChannelError, match=r"resumes only from a dataset's .* without an epoch"):
         ChannelDataset("lines", environment=environment).load_state_dict(state)
 
 
@@ -139,7 +139,7 @@ def test_a_damaged_state_is_refused(environment: Environment, damage: dict[str, 
     with open_channel("lines", environment=environment) as samples:
         next(samples)
         state = {**samples.state_dict(), **damage}
-    with pytest.raises(ChannelError, match=r"^the state does not go with this reading: .*; begin the epoch anew"):
+    with pytest.raises(ChannelError, match=r"^the state does not match this reading: .*; restart the epoch"):
         open_channel("lines", environment=environment).load_state_dict(state)
 
 

@@ -318,7 +318,7 @@ def test_a_line_without_an_image(make_root: Callable[..., Path]) -> None:
     root = make_root("ml")
     with (own(root, "train_lst") / "train.lst").open("a") as lst:
         lst.write("9999\t3\tlost.png\n")
-    expected = "channel 'train' and its list 'train_lst' differ: 1 line(s) have no image, the first of them 'lost.png'"
+    expected = "channel 'train' and its list 'train_lst' differ: 1 line(s) have no image, first 'lost.png'"
     assert expected in refusal()
     run("--epochs", "1", "--lines-without-image", "ignore")
 

@@ -162,7 +162,7 @@ def test_state_beyond_the_last_object_is_refused(environment: Environment, objec
         state = {**samples.state_dict(), "object": object_number, "position": position}
     with closing(opened()) as samples:
         samples.load_state_dict(state)
-        with pytest.raises(ChannelError, match="there are 7: the data has changed; begin the epoch anew"):
+        with pytest.raises(ChannelError, match="there are 7: the data has changed; restart the epoch"):
             next(samples)
     with closing(opened()) as samples:
         samples.load_state_dict({**state, "object": 7, "position": 0})  # the last has been given, the end not seen

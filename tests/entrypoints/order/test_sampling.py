@@ -291,7 +291,7 @@ class TestCache:
         }
         (config / "inputdataconfig.json").write_text(json.dumps({"train": entry}))
         environment = load_environment(tmp_path, {})
-        with pytest.raises(ChannelError, match="brings each epoch anew"):
+        with pytest.raises(ChannelError, match="sends each epoch as one stream"):
             open_channel("train", environment=environment, reading=Reading(cache_dir=tmp_path))
 
 
@@ -399,7 +399,7 @@ def test_other_objects_than_when_the_state_was_taken_are_refused(
 def test_a_broken_state_is_refused(environment: Environment, broken: dict[str, Any]) -> None:
     with closing(open_channel("tar", environment=environment)) as samples:
         whole = samples.state_dict()
-        with pytest.raises(ChannelError, match="the state does not go with this reading"):
+        with pytest.raises(ChannelError, match="the state does not match this reading"):
             samples.load_state_dict({**whole, **broken} if "object" in broken else broken)
         next(samples)
         with pytest.raises(ChannelError, match="before the first sample is read"):
@@ -431,5 +431,5 @@ def test_a_pipe_is_not_mixed_among_several_readers(tmp_path: Path) -> None:
     (config / "inputdataconfig.json").write_text(json.dumps({"p": entry, "q": entry}))
     environment = load_environment(tmp_path, {})
     parts = {ChannelDataset(name, environment=environment): 1.0 for name in ("p", "q")}
-    with pytest.raises(ChannelError, match="a Pipe that is mixed has one reader a host"):
+    with pytest.raises(ChannelError, match="a Pipe in a mixture must have one reader per host"):
         MixedDataset(parts).samples(0, 2)

@@ -40,12 +40,12 @@ def test_several_lists_are_one(environment: Environment) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("1\t0.5\tx.png\n", "the label of 'x.png' is 0.5; a class is one whole number from 0 on"),
+        ("1\t0.5\tx.png\n", "the label of 'x.png' is 0.5; expected one whole number from 0 on"),
         ("1\t-1\tx.png\n", "the label of 'x.png' is -1;"),
         ("1\tnan\tx.png\n", "the label of 'x.png' is nan;"),
         ("1\t1\t2\tx.png\n", "the label of 'x.png' is 1, 2;"),
         ("1\tnine\tx.png\n", "a.lst:1: index and labels must be numbers"),
-        ("\n", "no line in a.lst"),
+        ("\n", "a.lst has no lines"),
     ],
 )
 def test_a_list_that_holds_no_classes(environment: Environment, text: str, expected: str) -> None:
@@ -58,7 +58,7 @@ def test_a_list_that_holds_no_classes(environment: Environment, text: str, expec
 def test_a_path_in_two_lists(environment: Environment) -> None:
     write(environment, "a.lst", "1\t1\tx.png\n")
     write(environment, "b.lst", "1\t2\tx.png\n")
-    with pytest.raises(ChannelError, match=r"b.lst: 'x.png' stands in another list of channel 'lists'"):
+    with pytest.raises(ChannelError, match=r"b.lst: 'x.png' is in another list of channel 'lists', too"):
         read_labels(environment, "lists")
 
 
@@ -67,7 +67,7 @@ def test_a_path_in_two_lists(environment: Environment) -> None:
     [
         ("lists", "no .lst file in"),
         ("list", "no channel 'list'.* did you mean 'lists'"),
-        ("piped", "'piped' arrives by Pipe, but lists are read as files"),
+        ("piped", "'piped' has input_mode Pipe, but lists are read as files"),
     ],
 )
 def test_a_channel_without_lists(environment: Environment, channel: str, expected: str) -> None:
@@ -92,6 +92,6 @@ def test_what_was_met_is_compared_with_the_list(environment: Environment) -> Non
     with pytest.raises(ChannelError) as error:
         check_seen("train", labels, [2, 2, 0])
     assert str(error.value) == (
-        "channel 'train' and its list 'lists' differ: 1 line(s) have no image, the first of them 'y.png'; "
-        "1 image(s) came more than once, the first of them 'z.png'; mend the list or the images"
+        "channel 'train' and its list 'lists' differ: 1 line(s) have no image, first 'y.png'; "
+        "1 image(s) were read more than once, first 'z.png'; correct the list or the images"
     )

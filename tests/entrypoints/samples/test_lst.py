@@ -49,8 +49,8 @@ def test_what_is_written_is_read(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("0\t1\ta.png\n1\t2\ta.png\n", r"train.lst:2: 'a.png' stands here a second time"),
-        ("0\t1\ta.png\n1\t2\t./a.png\n", r"train.lst:2: 'a.png' stands here a second time"),
+        ("0\t1\ta.png\n1\t2\ta.png\n", r"train.lst:2: 'a.png' is listed a second time"),
+        ("0\t1\ta.png\n1\t2\t./a.png\n", r"train.lst:2: 'a.png' is listed a second time"),
         ("0 1 a.png\n", r"train.lst:1: "),
         ("0\t1\ta.png\n\n1\tcat\tb.png", r"train.lst:3: index and labels must be numbers: .*'cat'"),
         ("0\ta.png", r"train.lst:1: a line is index, label\(s\) and path"),
@@ -94,7 +94,7 @@ def test_an_image_without_a_line() -> None:
 
 
 def test_a_line_without_an_image() -> None:
-    with pytest.raises(ChannelError, match=r"1 line.* have no image, the first of them 'a/1.png'"):
+    with pytest.raises(ChannelError, match=r"1 line.* have no image, first 'a/1.png'"):
         list(join_lst(IMAGES[:1], LINES))
     assert len(list(join_lst(IMAGES[:1], LINES, whole=False))) == 1
 
@@ -122,5 +122,5 @@ def test_a_sample_of_the_images_leaves_lines_without_an_image(monkeypatch: pytes
     monkeypatch.setenv(contract.SAMPLE_VARIABLE, "1")
     assert len(list(join_lst(IMAGES[:1], LINES))) == 1
     check_lst(["a.png"], {"a.png": Line(0, (1.0,), "a.png"), "b.png": Line(1, (1.0,), "b.png")})
-    with pytest.raises(ChannelError, match=r"1 image\(s\) have no line, the first of them 'b\.png'"):
+    with pytest.raises(ChannelError, match=r"1 image\(s\) have no line, first 'b\.png'"):
         check_lst(["a.png", "b.png"], {"a.png": Line(0, (1.0,), "a.png")})

@@ -122,7 +122,7 @@ def test_every_source_has_a_weight() -> None:
 
 
 def test_a_mixture_of_mixtures_is_refused_at_once(environment: Environment) -> None:
-    with pytest.raises(TypeError, match="a mixture is of ChannelDatasets, not of MixedDataset"):
+    with pytest.raises(TypeError, match="a mixture needs ChannelDatasets, got MixedDataset"):
         MixedDataset({mixed(environment, 1, 1): 1.0})  # type: ignore[dict-item]
 
 
@@ -154,5 +154,5 @@ def test_a_state_from_before_weights_were_kept_in_it_is_refused(environment: Env
     state = {name: value for name, value in first.state_dict().items() if name != "of"}
     again = mixed(environment, 3, 1)
     again.load_state_dict({**state, "seed": "0/0/0/0/1"})
-    with pytest.raises(ChannelError, match="begin the epoch anew"):
+    with pytest.raises(ChannelError, match="restart the epoch"):
         next(iter(again))

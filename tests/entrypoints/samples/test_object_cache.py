@@ -158,7 +158,9 @@ def test_a_folder_that_cannot_keep_anything_is_an_error_at_once(
     write(store, "tar")
     (tmp_path / "file").write_bytes(b"")
     for place in (tmp_path / "file", tmp_path / "file/below", Path("/proc/cache")):
-        with pytest.raises(ChannelError, match=f"'train': nothing can be kept in cache_dir {place}: .*; name a folder"):
+        with pytest.raises(
+            ChannelError, match=f"'train': cannot write to cache_dir {place}: .*; name a writable folder"
+        ):
             read(tmp_path, "tar", Reading(cache_dir=place))
     with pytest.raises(ChannelError, match="cache_dir '~nobody-of-this-name/x'"):
         read(tmp_path, "tar", Reading(cache_dir="~nobody-of-this-name/x"))

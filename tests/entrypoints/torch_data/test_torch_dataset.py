@@ -118,7 +118,7 @@ def test_random_access_to_files(environment: Environment) -> None:
     assert sorted(sample["__key__"] for batch in loader for sample in batch) == dataset.keys
     with pytest.raises(IndexError):
         dataset[10]
-    with pytest.raises(ChannelError, match="channel 'pipe' arrives by Pipe, which this dataset does not read"):
+    with pytest.raises(ChannelError, match="channel 'pipe' has input_mode Pipe, which this dataset does not read"):
         MountedMapDataset("pipe", environment=environment)
 
 

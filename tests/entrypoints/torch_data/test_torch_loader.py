@@ -80,19 +80,19 @@ def test_states_of_something_else_are_refused_by_name(environment: Environment) 
         (state_of(mixed), "a MixedDataset's"),
         (state_of(StatefulDataLoader(dataset, 4, collate_fn=list)), "a StatefulDataLoader's"),
         (state_of(StatefulDataLoader(dataset, 4, collate_fn=list, num_workers=1)), "a StatefulDataLoader's"),
-        ({}, "this is {}, which names no epoch"),
-        (None, "this is None, which"),
-        ([1], r"this is \[1\], which"),
-        ({"model": 1, "optimizer": 2}, "this is 'model', 'optimizer', which"),
-        ({"epoch": "x"}, "names no epoch"),
-        ({"epoch": -1}, "names no epoch"),
-        ({**whole, "turn": 9}, "something is missing"),
-        ({**whole, "ended": [7]}, "something is missing"),
-        ({**whole, "threads": [None, None]}, "something is missing"),
-        ({"epoch": 0, "threads": whole["threads"]}, "something is missing"),
+        ({}, "this is {}, without an epoch"),
+        (None, "this is None, without"),
+        ([1], r"this is \[1\], without"),
+        ({"model": 1, "optimizer": 2}, "this is 'model', 'optimizer', without"),
+        ({"epoch": "x"}, "without an epoch"),
+        ({"epoch": -1}, "without an epoch"),
+        ({**whole, "turn": 9}, "turn is missing"),
+        ({**whole, "ended": [7]}, "turn is missing"),
+        ({**whole, "threads": [None, None]}, "turn is missing"),
+        ({"epoch": 0, "threads": whole["threads"]}, "turn is missing"),
     ]
     for state, what in refused:
-        with pytest.raises(ChannelError, match=f"a ThreadLoader goes on with what .*{what}.*begin the epoch anew"):
+        with pytest.raises(ChannelError, match=f"a ThreadLoader resumes only from .*{what}.*restart the epoch"):
             loader_of(environment).load_state_dict(state)
 
 
@@ -132,7 +132,7 @@ def test_an_error_of_a_transform_names_the_sample(environment: Environment, read
         kind, text = traceback_of(loader)
         assert kind == "KeyError"
         assert (
-            f"in the transform of a sample of channel 'files' with the key '07.txt'; after it the reader stands at {stands}"
+            f"in the transform of a sample of channel 'files' with the key '07.txt'; the reader's next position is {stands}"
             in text
         )
         assert "raise KeyError" in text, "the traceback is the transform's own"
