@@ -1,17 +1,14 @@
-"""The objects under a prefix, listed once per host and job, however many ranks and workers read them.
+"""The objects under a prefix, listed once per host and job for all its ranks and workers.
 
-S3 gives a thousand keys a request and no way to ask for several thousands at once: a million keys are a thousand requests,
-one after the other. Sixteen workers that each list for themselves make sixteen thousand of them every epoch. So whoever
-needs a page that nobody has listed yet asks for it and appends it to a file, and everybody else reads it there: the first
-epoch begins with the first page, and later epochs list nothing.
+S3 lists a thousand keys per request, one request after the other, so sixteen workers that each list a million keys would make
+16,000 requests per epoch. Here the first process that needs a page requests it and appends it to a file, where the others read it.
+Later epochs list nothing and see the same objects.
 
-The file lies in the temporary folder, one per job, prefix and store. Its pages stay in the kernel's cache, so a process
-keeps a few numbers per thousand keys: a million keys cost it less than a megabyte, and 70 to 110 MB on disk. A job is told by
-the process that began to read, or by torchrun where that started it; what is put into the bucket later belongs to the next
-job, and each epoch of this one sees the same objects.
+The file is in the temporary folder, one per job, prefix and store. Its pages stay in the kernel's cache: a million keys cost a
+process less than 1 MB, and 70 to 110 MB on disk. A job is identified by the process that began to read, or by torchrun's.
 
-A page in the file: a header of four uint32 (objects, bytes of keys, bytes of the next page's token, 1 in the last page), the
-objects' sizes and versions (uint64 each), where their keys end (uint32), the keys, the token.
+A page is a header of four uint32 (objects, bytes of keys, bytes of the next page's token, 1 in the last page), then the objects'
+sizes and versions (uint64 each), the ends of their keys (uint32), the keys and the token.
 """
 
 from __future__ import annotations
@@ -38,34 +35,38 @@ _NUMBERS = struct.Struct("<QQ")
 
 
 class Listed(NamedTuple):
-    """An object as a listing has it."""
+    """An object in a listing."""
 
-    key: str  # whole, as in the bucket
+    key: str  # the whole key, as in the bucket
     size: int  # bytes
-    version: int = 0  # of its content, as `version_of` has it; 0 where that is not told
+    version: int = 0  # the `version_of` its ETag; 0 if unknown
 
 
 def version_of(etag: str) -> int:
-    """A number of 64 bits in place of an ETag; 0 for none."""
+    """Return a number of 64 bits for an ETag; 0 if it is empty."""
     plain = etag.strip('"')
     return int.from_bytes(hashlib.blake2b(plain.encode(), digest_size=8).digest(), "little") if plain else 0
 
 
-# The page that follows the one of a token: its objects, and the token of the next; None for the first and after the last.
+# Requests the page of a token (None: the first page), and returns its objects and the token of the next page (None: no more).
 NextPage = Callable[[str | None], tuple[Iterable[Listed], str | None]]
 
 
 class _Page(NamedTuple):
-    start: int  # number of its first object in the listing
-    offset: int  # of its header in the file
+    start: int  # the number of its first object in the listing
+    offset: int  # its header's offset in the file
     objects: int
     key_bytes: int
 
 
 class Listing(Sequence[Listed]):
-    """The objects in the order of their keys; a sequence that grows as it is read. Pickles as the file's path.
+    """The objects in the order of their keys: a sequence that grows as it is read.
 
-    `len` and negative indices list to the end first. Raises what `next_page` raises.
+    `len` and negative indices list to the end first. It pickles as the file's path.
+
+    Args:
+        path: The file.
+        next_page: Requests a page. What it raises is raised by the access that needs the page.
     """
 
     def __init__(self, path: Path, next_page: NextPage) -> None:
@@ -77,8 +78,8 @@ class Listing(Sequence[Listed]):
         self._descriptor = descriptor
         self._closing = weakref.finalize(self, os.close, descriptor)
         self._pages: list[_Page] = []
-        self._scanned = 0  # bytes of the file that `_pages` knows
-        self._count = 0  # objects in them
+        self._scanned = 0  # bytes of the file in `_pages`
+        self._count = 0  # objects in `_pages`
         self._token: str | None = None
         self._complete = False
 
@@ -130,20 +131,20 @@ class Listing(Sequence[Listed]):
             yield Listed(key.decode("utf-8", "surrogateescape"), size, version)
 
     def _grow(self) -> bool:
-        """Takes note of one more page, which is asked for where no process has yet; False after the last."""
+        """Add one more page, and request it if no process has yet; False after the last."""
         if self._complete:
             return False
         if self._scan():
             return True
-        # Opened anew, because processes that share a descriptor by fork would share the lock too.
+        # A descriptor of its own, because forked processes would share the lock of a common one.
         descriptor = _open(self._path)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             if not os.path.samestat(os.fstat(descriptor), os.fstat(self._descriptor)):
-                # The file was removed, by a rank that has ended: everybody left goes on with a new one.
+                # A rank that has ended removed the file: the others continue with a new one.
                 self._closing()
-                self._begin(_open(self._path))  # not a duplicate: that would keep the lock
-            if self._scan():  # another process has had it meanwhile
+                self._begin(_open(self._path))  # not a duplicate, which would keep the lock
+            if self._scan():  # Another process has added it meanwhile.
                 return True
             objects, token = self._next_page(self._token)
             page = _encode(list(objects), token)
@@ -166,7 +167,7 @@ class Listing(Sequence[Listed]):
         length = _HEADER.size + _NUMBERS.size * count + 4 * (count + 1) + key_bytes
         token = self._pread(token_bytes, self._scanned + length)
         if os.fstat(self._descriptor).st_size < self._scanned + length + token_bytes:
-            return False  # it is being written
+            return False  # It is being written.
         self._pages.append(_Page(self._count, self._scanned, count, key_bytes))
         self._scanned += length + token_bytes
         self._count += count
@@ -195,7 +196,7 @@ def _encode(objects: Sequence[Listed], token: str | None) -> bytes:
 
 
 class Keys(Sequence[str]):
-    """Many strings in two blocks of memory: a tenth of a list's, and none of it is copied when workers are forked."""
+    """Many strings in two blocks of memory: a tenth of a list's memory, and not copied when workers are forked."""
 
     def __init__(self, keys: Iterable[str]) -> None:
         text = bytearray()
@@ -228,13 +229,13 @@ class Keys(Sequence[str]):
     __hash__ = None  # type: ignore[assignment]
 
 
-_job: str | None = None  # of this process and of those that it starts
+_job: str | None = None  # of this process and its children
 
 
 def job() -> str:
-    """What tells this job from others on this machine; the same in all ranks that torchrun starts on a host.
+    """Return this job's identifier on this machine: the same in all ranks that torchrun starts on a host.
 
-    Made by the process that begins to read; its workers get it by fork, or by `join_job`.
+    The process that begins to read makes it; its workers get it by fork or by `join_job`.
     """
     global _job
     if _job is None:
@@ -247,13 +248,13 @@ def job() -> str:
 
 
 def join_job(name: str) -> None:
-    """Says in a process that was started by spawn which job it belongs to."""
+    """Set the job of a process that was started by spawn."""
     global _job
     _job = name
 
 
 def shared_listing(store: Sequence[str | None], next_page: NextPage) -> Listing:
-    """This job's listing of what `store` names (endpoint, prefix, ...), begun where no process has yet."""
+    """Return this job's listing of a store (endpoint, prefix and so on); begin it if no process has."""
     name = hashlib.sha256(repr(store).encode()).hexdigest()[:16]
     return Listing(_folder() / f"{job()}-{name}", next_page)
 
@@ -262,12 +263,12 @@ def _folder() -> Path:
     folder = Path(tempfile.gettempdir(), f"launcher-listings-{os.geteuid()}")
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.lstat().st_uid != os.geteuid() or folder.is_symlink():
-        raise ChannelError(f"{folder} belongs to somebody else; remove it, or set TMPDIR to a folder of your own")
+        raise ChannelError(f"{folder} belongs to another user; remove it, or set TMPDIR to a folder of your own")
     return folder
 
 
 def _remove_leftovers() -> None:
-    """Removes what jobs left whose processes were killed. One that is alive and cannot be seen from here begins anew."""
+    """Remove the files of killed jobs. A job that is alive but not visible from here would list again."""
     for file in _folder().iterdir():
         process, _, rest = file.name.partition("-")
         started = rest.partition("-")[0]

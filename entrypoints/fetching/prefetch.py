@@ -1,23 +1,13 @@
-"""Reading ahead: objects fetched by threads, some whole and some in pieces, and handed over in order as streams.
+"""Prefetching: threads fetch objects, whole or in pieces, and the reader gets them in order as streams.
 
-Whatever stands behind a channel answers after a while, and how many answers are waited for at the same time decides how
-fast it is. So threads ask for the pieces that come next, as many as `Limits.held_bytes` allows, and whoever reads finds them
-there. What is ahead is bounded in bytes and in objects, however slowly it is read; a piece is asked for only after all
-before it have been, so the one that is read next can never wait behind later ones.
+It serves S3, which sends any range at any time, and mounts, whose files are read from front to back by one thread at a time:
+mount-s3, rclone and NFS prefetch themselves and slow down if reads jump. The schedule limits bytes and objects (schedule.py).
 
-- An error is raised where its piece would have been, after everything before it.
-- Nothing is fetched until the first read: a stream can be sought to where a resumed epoch goes on, and a generator that is
-  only made costs nothing. Threads start then, in the process that reads, as many as there is work for.
-- Whoever reads waits here, and not in a request: so Ctrl-C is heard, and where not one byte comes for a long time, over all
-  requests, that is told of and at last an error (silence.py). Threads that are stuck in a request are left behind.
-- Closing a stream or the pipeline waits for nothing, not even for the lock: it may run while Python finalizes a generator, where
-  a Ctrl-C is lost, and in a thread that holds the lock already. Threads end as soon as they see it: immediately if they wait, else
-  at the end of their request. Only the end of the program waits for them, for a moment.
-- A process made by fork has no threads of its own: what its parent was reading cannot be read on in it, and says so.
-
-This is one engine for S3 and for mounted file systems. S3 gives any range at any time; on a mount a file is read from
-front to back by one thread at a time, because file systems (mount-s3, rclone, NFS) read ahead themselves and lose their way
-when they are asked here and there.
+- An error is raised in place of its piece. Nothing is fetched, and no thread started, before the first read.
+- The reader waits here, not in a request, so Ctrl-C works, and a silent store is reported and at last an error (silence.py).
+- Closing never waits, not even for the lock: it may run while Python finalizes a generator, where a Ctrl-C would be lost, or in a
+  thread that holds the lock. Only the exit handler waits for threads, for a moment; any that are stuck are left behind.
+- A forked process has no threads and cannot continue its parent's streams; reading them raises ChannelError.
 """
 
 from __future__ import annotations
@@ -37,14 +27,17 @@ from entrypoints.fetching.schedule import Fetch, Fetchable, Limits, Schedule, Sl
 from entrypoints.fetching.silence import remote_silence
 from entrypoints.fetching.stream import ReadStream
 
-_LOOK_SECONDS = 1.0  # between looks of a thread without work for streams that were dropped
-_QUIT_SECONDS = 1.0  # for requests that are under way, once, however many there are
+_LOOK_SECONDS = 1.0  # between two checks of an idle thread for dropped streams
+_QUIT_SECONDS = 1.0  # for all requests together that are under way at exit
 
 
 class ReadAhead:
-    """Iterates over the streams of `sources`, in their order; `sources` is advanced by one thread at a time.
+    """An iterator over the streams of `sources`, in order. The last stream can be read after the iteration's end.
 
-    The last stream can be read after the iteration has come to its end; `close` ends everything before.
+    Args:
+        sources: The objects; advanced by one thread at a time.
+        limits: How far to prefetch.
+        who: The store, for messages.
     """
 
     def __init__(self, sources: Iterator[Fetchable], limits: Limits, who: str) -> None:
@@ -57,12 +50,12 @@ class ReadAhead:
         self._news = threading.Condition(self._lock)  # the reader waits for a piece or a slot
         self._schedule = Schedule(limits)
         self._given: dict[weakref.ref[ReadStream[Slot]], Slot] = {}
-        self._abandoned: deque[weakref.ref[ReadStream[Slot]]] = deque()  # of those, to streams that are no more
-        self._left: deque[Slot] = deque()  # of streams that were closed
-        self._failure: BaseException | None = None  # of `sources`; its place is after all slots
+        self._abandoned: deque[weakref.ref[ReadStream[Slot]]] = deque()  # references to streams that were dropped
+        self._left: deque[Slot] = deque()  # slots of streams that were closed
+        self._failure: BaseException | None = None  # raised by `sources`, after all slots
         self._exhausted = False
-        self._advancing = False  # somebody is asking `sources`
-        self._idle = 0  # threads that wait
+        self._advancing = False  # a thread is advancing `sources`
+        self._idle = 0  # waiting threads
         self.threads: set[threading.Thread] = set()
         self._started = False
         self._closed = False
@@ -91,12 +84,12 @@ class ReadAhead:
             if self._started:
                 self._start()
             stream = ReadStream(slot.source.key, self, slot)
-            # No code in Python runs when a stream is dropped, since Python would lose a Ctrl-C that comes in it.
+            # The callback is C code: Python would lose a Ctrl-C that comes while it finalizes a stream in Python.
             self._given[weakref.ref(stream, self._abandoned.append)] = slot
         return stream
 
     def close(self) -> None:
-        """End the threads and drop what was fetched, without waiting."""
+        """End the threads and drop what was fetched for later streams, without waiting."""
         self._closed = self._exhausted = True
         self._tidy()
 
@@ -108,17 +101,17 @@ class ReadAhead:
                 self._left.extend(self._given.values())
                 self._drop_closed()
 
-    # What streams ask for
+    # For streams
 
     def next_piece(self, slot: Slot) -> bytes | None:
-        """The piece at the slot's place, waited for; None at the object's end. Raises what its fetch raised."""
+        """Wait for the slot's next piece and return it; None at the object's end. Raises what its fetch raised."""
         self._check_process()
         with self._lock:
             self._drop_closed()
             self._silence.begin()
             while not (piece := self._schedule.take(slot)):
                 if slot.closed:
-                    raise ChannelError(f"object {slot.source.key!r}: its reading was ended before its end")
+                    raise ChannelError(f"object {slot.source.key!r}: its stream was closed before its end")
                 if slot.at_end():
                     return None
                 self._start()
@@ -127,15 +120,15 @@ class ReadAhead:
             return piece
 
     def seek(self, slot: Slot, place: int) -> None:
-        """Lets the slot be read from `place` on. What has been fetched for other places is dropped."""
+        """Continue the slot at a byte. Pieces fetched for other positions are dropped."""
         self._check_process()
-        size = self.size(slot)  # without it, nothing read at a place could be its end or anything after it
+        size = self.size(slot)  # needed to recognize the end
         with self._lock:
             if not slot.closed and place != slot.place:
                 self._schedule.seek(slot, place, size)
 
     def size(self, slot: Slot) -> int:
-        """The object's size; asked for where it is not known yet."""
+        """Return the object's size, with a request if it is not known yet."""
         return slot.source.length() if slot.end is None else slot.end
 
     def close_slot(self, slot: Slot) -> None:
@@ -154,7 +147,7 @@ class ReadAhead:
     # With the lock held
 
     def _wait(self, what: str) -> None:
-        """Until something has come, or a moment has passed. Raises ChannelError where nothing has come for too long."""
+        """Wait for news, for a moment at most. Raises ChannelError if the store has been silent for too long."""
         if not self._news.wait(self._silence.patience):
             self._silence.check(what)
 
@@ -171,7 +164,7 @@ class ReadAhead:
             self._dismiss()
 
     def _dismiss(self) -> None:
-        """Wakes the threads that wait once there is nothing left to do, so that they end."""
+        """Wake idle threads once there is nothing left to do, so that they end."""
         if self._idle and self._exhausted and self._schedule.all_issued():
             self._work.notify_all()
 
@@ -179,7 +172,7 @@ class ReadAhead:
         return not (self._exhausted or self._advancing) and self._schedule.has_room()
 
     def _advance(self) -> None:
-        """Asks `sources` for the next one. The lock is let go of meanwhile: that can be a request too."""
+        """Advance `sources`, without the lock: that can be a request too."""
         self._advancing = True
         self._lock.release()
         source, failure = None, None
@@ -202,7 +195,7 @@ class ReadAhead:
         self._news.notify_all()
 
     def _start(self) -> None:
-        """Sees to it that a thread looks for work, where there may be some. Further ones start each other."""
+        """Make sure that a thread looks for work if there may be some. Further ones start each other."""
         self._started = True
         if self._closed or not (self._may_advance() or not self._schedule.all_issued()):
             return
@@ -259,16 +252,22 @@ class ReadAhead:
     def _check_process(self) -> None:
         if self._process != os.getpid():
             raise ChannelError(
-                "a stream was begun before the process was forked; begin to read in the process that reads"
+                "a stream was opened before the process was forked; open the channel in the process that reads it"
             )
 
 
 def read_ahead(sources: Iterator[Fetchable], limits: Limits, who: str) -> Generator[ReadStream[Slot], None, None]:
-    """The streams of sources in order, being read ahead; closing the generator ends that, and closes `sources`.
+    """Yield the streams of `sources` in order, with prefetch. Closing the generator ends the prefetch and closes `sources`.
 
-    `who` gives them, for the ChannelError where nothing comes any more.
+    The last stream can be read after the generator's end.
 
-    The last stream can be read after the generator's end. Raises what `sources` raises, at its place.
+    Args:
+        sources: The objects. What they raise is raised in place of the next stream.
+        limits: How far to prefetch.
+        who: The store, for messages.
+
+    Raises:
+        ChannelError: The store has been silent for too long.
     """
     pipeline = ReadAhead(sources, limits, who)
     try:
@@ -276,7 +275,7 @@ def read_ahead(sources: Iterator[Fetchable], limits: Limits, who: str) -> Genera
     except BaseException:
         pipeline.close()
         if isinstance(sources, Generator):
-            with suppress(ValueError):  # a thread is advancing it, and closes it with the last reference
+            with suppress(ValueError):  # A thread is advancing it; it is closed with the last reference.
                 sources.close()
         raise
 

@@ -1,7 +1,7 @@
-"""What is fetched when: the bookkeeping of prefetch.py, without its threads. Its lock guards all of it.
+"""The order of fetches and the limits on them: prefetch.py's bookkeeping, without threads. The pipeline's lock guards all of it.
 
-A piece is asked for only after all before it have been, so what is read next never waits behind what is read later. Bytes
-are counted from when they are asked for until they are read.
+A piece is requested only after all earlier ones, so the piece that is read next never waits behind later ones. Bytes count against
+the limit from their request until they are read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 
 class Fetchable(Protocol):
-    """One object, as the engine sees it."""
+    """An object that can be fetched, whole or in pieces."""
 
     @property
     def key(self) -> str:
@@ -22,36 +22,44 @@ class Fetchable(Protocol):
 
     @property
     def size(self) -> int | None:
-        """Bytes; None where that shows at its end only."""
+        """Bytes; None if they are known only at its end."""
         ...
 
     @property
     def ranges(self) -> bool:
-        """Whether several ranges of it may be fetched at the same time; such a source knows its size."""
+        """Whether several ranges may be fetched at the same time; such an object knows its size."""
         ...
 
     def fetch(self, start: int, count: int) -> bytes:
-        """The `count` bytes from `start`; fewer at the end only, and only where the size is not known. In any thread."""
+        """Fetch `count` bytes from `start`, in any thread. Fewer mean the end of an object of unknown size."""
         ...
 
     def length(self) -> int:
-        """The size, asked for where it is not known."""
+        """Return the size, with a request if it is not known."""
         ...
 
     def close(self) -> None:
-        """Gives back what the fetches keep open; called once, after the last of them."""
+        """Close what the fetches keep open; called once, after the last of them."""
         ...
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How far ahead is read, per process and channel."""
+    """How far to prefetch, per process and channel.
 
-    held_bytes: int = 64 << 20  # fetched or being fetched, and not read yet; exceeded by two pieces at most
-    piece_bytes: int = 8 << 20  # of one request
-    whole_bytes: int = 0  # an object up to this size is one request in any case
-    objects: int = 512  # known and not read yet
-    threads: int = 64  # requests at the same time
+    Attributes:
+        held_bytes: Bytes that are requested or fetched, and not read yet; exceeded by two pieces at most.
+        piece_bytes: Bytes of one request.
+        whole_bytes: Objects up to this size are fetched by one request.
+        objects: Objects that are known and not read yet.
+        threads: Requests at the same time.
+    """
+
+    held_bytes: int = 64 << 20
+    piece_bytes: int = 8 << 20
+    whole_bytes: int = 0
+    objects: int = 512
+    threads: int = 64
 
 
 class Slot:
@@ -75,23 +83,23 @@ class Slot:
     def __init__(self, source: Fetchable) -> None:
         self.source = source
         self.end = source.size
-        self.issued = 0  # up to which byte it has been asked for
+        self.issued = 0  # the byte up to which it has been requested
         self.place = 0  # the byte that is read next
-        self.pieces: dict[int, bytes | Exception] = {}  # by the byte they start at
-        self.held = 0  # bytes of pieces, and of those to come
+        self.pieces: dict[int, bytes | Exception] = {}  # by their first byte
+        self.held = 0  # bytes of pieces, fetched or requested
         self.busy = 0  # fetches under way
-        self.generation = 0  # of the fetches whose pieces are wanted
-        self.window: int | None = None  # bytes that may be held of it, after a seek: it may be the first of many
-        self.given = False  # to the reader
-        self.failed = False  # nothing after the failure is asked for
+        self.generation = 0  # Fetches of earlier generations are dropped.
+        self.window: int | None = None  # limit of `held` after a seek, because more seeks may follow
+        self.given = False  # The reader has its stream.
+        self.failed = False  # Nothing after the failure is requested.
         self.closed = False
 
     def wants_more(self) -> bool:
-        """Whether something is left to ask for; an empty object is asked for too: it can be gone."""
+        """Return whether something is left to request; an empty object is requested too, since it can be gone."""
         return not (self.closed or self.failed) and (self.end is None or self.issued < max(self.end, 1))
 
     def at_end(self) -> bool:
-        """Whether there is nothing more to read."""
+        """Return whether there is nothing more to read."""
         return self.end is not None and self.place >= self.end and self.issued > 0
 
 
@@ -105,36 +113,36 @@ class Fetch(NamedTuple):
 
 
 class Schedule:
-    """Which fetch of which object is next, and whether there is room for it."""
+    """The next fetch, if there is room for it."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._held = 0  # bytes, of all slots
-        self._unissued: deque[Slot] = deque()  # those that want more, in order
-        self.waiting: deque[Slot] = deque()  # those that the reader has not been given
+        self._held = 0  # bytes of all slots
+        self._unissued: deque[Slot] = deque()  # slots that want more, in order
+        self.waiting: deque[Slot] = deque()  # slots whose streams the reader does not have yet
 
     def add(self, source: Fetchable) -> None:
-        """A further object, after all others."""
+        """Add an object after all others."""
         slot = Slot(source)
         self.waiting.append(slot)
         self._unissued.append(slot)
 
     def has_room(self) -> bool:
-        """Whether a further object may be added."""
+        """Return whether another object may be added."""
         return len(self.waiting) < self._limits.objects and self._held < self._limits.held_bytes
 
     def all_issued(self) -> bool:
-        """Whether everything that was added has been asked for."""
+        """Return whether everything that was added has been requested."""
         return not self._unissued
 
     def next_fetch(self) -> Fetch | None:
-        """What to fetch now, and notes that it is; None where there is nothing, or no room."""
+        """Take the next fetch; None if there is none, or no room for it."""
         limits = self._limits
         for slot in self._unissued:
             if (slot.busy and not slot.source.ranges) or (slot.window is not None and slot.held >= slot.window):
                 continue
             count = self._next_size(slot)
-            # The one that is being read goes on in any case: the others must not starve it.
+            # The object that is being read always continues: the others must not starve it.
             starved = slot.given and slot.held < 2 * limits.piece_bytes
             if self._held and self._held + count > limits.held_bytes and not starved:
                 return None
@@ -154,10 +162,10 @@ class Schedule:
         return min(self._limits.piece_bytes, slot.end - slot.issued)
 
     def put(self, fetch: Fetch, piece: bytes | Exception) -> None:
-        """What a fetch has brought."""
+        """Add what a fetch returned or raised."""
         slot, generation, start, count = fetch
         slot.busy -= 1
-        if slot.generation != generation:  # sought away from, or closed
+        if slot.generation != generation:  # The reader has sought elsewhere or closed the stream.
             if slot.closed and not slot.busy:
                 slot.source.close()
             return
@@ -172,7 +180,7 @@ class Schedule:
         slot.pieces[start] = piece
 
     def take(self, slot: Slot) -> bytes:
-        """The piece at the slot's place, empty where there is none yet. Raises what its fetch raised, every time."""
+        """Return the slot's next piece; empty if it is not there yet. Raises what its fetch raised, every time."""
         piece = slot.pieces.get(slot.place, b"")
         if isinstance(piece, Exception):
             raise piece
@@ -185,7 +193,7 @@ class Schedule:
         return piece
 
     def seek(self, slot: Slot, place: int, size: int) -> None:
-        """Lets a slot of `size` bytes be read from `place` on; what has been fetched for other places is dropped."""
+        """Continue a slot of `size` bytes at `place`, and drop the pieces for other positions."""
         self._forget(slot)
         slot.end = size
         slot.window = self._limits.piece_bytes
@@ -195,7 +203,7 @@ class Schedule:
             self._unissued.appendleft(slot)
 
     def drop(self, slot: Slot) -> None:
-        """Ends a slot."""
+        """End a slot."""
         if not slot.closed:
             slot.closed = True
             self._forget(slot)
@@ -204,7 +212,7 @@ class Schedule:
                 slot.source.close()
 
     def drop_all(self) -> None:
-        """Ends what has not been given, and what has not been asked for."""
+        """End the slots that the reader does not have, or that are not requested to their ends."""
         for slot in (*self.waiting, *self._unissued):
             self.drop(slot)
         self.waiting.clear()

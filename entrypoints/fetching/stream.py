@@ -1,41 +1,41 @@
-"""One object that is being read ahead, as a stream: what a record format reads from (see prefetch.py)."""
+"""An object that is being prefetched, as a stream for the record formats (see prefetch.py)."""
 
 from __future__ import annotations
 
 import io
 from typing import Any, Generic, Protocol, TypeVar
 
-_NEAR_BYTES = 8 << 20  # a seek that far ahead reads what lies between: it has been asked for already
+_NEAR_BYTES = 8 << 20  # A seek at most so far ahead reads the bytes between: they have been requested already.
 
 S = TypeVar("S")
 S_contra = TypeVar("S_contra", contravariant=True)
 
 
 class Pieces(Protocol[S_contra]):
-    """What a stream asks of the pipeline that fetches for it; `slot` is the object there."""
+    """The pipeline's side of a stream; `slot` is the object there."""
 
     def next_piece(self, slot: S_contra) -> bytes | None:
-        """The next bytes, waited for; None at the object's end."""
+        """Wait for the next bytes and return them; None at the object's end."""
         ...
 
     def seek(self, slot: S_contra, place: int) -> None:
-        """Lets the next piece begin at `place`."""
+        """Let the next piece begin at `place`."""
         ...
 
     def size(self, slot: S_contra) -> int:
-        """The object's size."""
+        """Return the object's size."""
         ...
 
     def close_slot(self, slot: S_contra) -> None:
-        """Ends the reading of the object."""
+        """End the reading of the object."""
         ...
 
 
 class ReadStream(Generic[S]):
-    """A ByteStream that can be sought anywhere, as zip and Parquet need it.
+    """A ByteStream with `seek`, which zip and Parquet need.
 
-    A seek before the first read costs nothing; one far back or ahead drops what was fetched and begins there. It is no
-    io.RawIOBase, since their finalizer calls `close`: Python drops an exception of a finalizer, that of Ctrl-C, too.
+    A seek before the first read costs nothing; one far back or ahead drops what was fetched. It is not an io.RawIOBase, which
+    calls `close` in its finalizer: Python drops exceptions there, also that of Ctrl-C.
     """
 
     def __init__(self, key: str, pipeline: Pieces[S], slot: S) -> None:
@@ -43,9 +43,9 @@ class ReadStream(Generic[S]):
         self.closed = False
         self._pipeline = pipeline
         self._slot = slot
-        self._rest = memoryview(b"")  # of the piece that is being read
+        self._rest = memoryview(b"")  # the unread part of the piece that is being read
         self._place = 0
-        self._begun = False  # to fetch
+        self._begun = False
 
     def seekable(self) -> bool:
         """See io."""
@@ -56,7 +56,7 @@ class ReadStream(Generic[S]):
         return self._place
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """As ByteStream's."""
+        """See ByteStream."""
         if size is None or size < 0:
             return self.readall()
         if not self._fill():
@@ -64,7 +64,7 @@ class ReadStream(Generic[S]):
         return self._take(size).tobytes()
 
     def readall(self) -> bytes:
-        """All that remains, without a copy where it is one piece; more are joined as they come, so that none is there twice."""
+        """Return all remaining bytes: one piece without a copy, more joined one by one, to hold none of them twice."""
         first = self._rest.tobytes() if self._rest else self._next_piece()
         self._rest = memoryview(b"")
         self._begun = True
@@ -76,7 +76,7 @@ class ReadStream(Generic[S]):
             while piece:
                 joined.write(piece)
                 piece = self._next_piece()
-            whole = joined.getvalue()  # its own memory: nothing is copied
+            whole = joined.getvalue()  # shares the buffer's memory
         self._place += len(whole)
         return whole
 
@@ -84,7 +84,7 @@ class ReadStream(Generic[S]):
         return b"" if self.closed else self._pipeline.next_piece(self._slot) or b""
 
     def readinto(self, buffer: Any, /) -> int:
-        """As ByteStream's."""
+        """See ByteStream."""
         if not self._fill():
             return 0
         view = memoryview(buffer).cast("B")
@@ -93,7 +93,7 @@ class ReadStream(Generic[S]):
         return len(piece)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Goes to a place, by io's rules."""
+        """See io."""
         if whence == io.SEEK_CUR:
             offset += self._place
         elif whence == io.SEEK_END:
@@ -113,7 +113,7 @@ class ReadStream(Generic[S]):
         return offset
 
     def close(self) -> None:
-        """Gives the object back, at any place; what is read afterwards is empty."""
+        """Close the stream, at any position; later reads return nothing."""
         if not self.closed:
             self._rest = memoryview(b"")
             self._pipeline.close_slot(self._slot)

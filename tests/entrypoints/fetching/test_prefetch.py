@@ -209,7 +209,7 @@ def test_closing_early_ends_the_threads_and_the_listing() -> None:
     wait_for(lambda: not threads())
     assert ended == [True]
     # What is cut off is an error, never a short object.
-    with pytest.raises(ChannelError, match="object '0': its reading was ended"):
+    with pytest.raises(ChannelError, match="object '0': its stream was closed"):
         stream.readall()
     stream.close()
     assert stream.read() == b""
