@@ -1,15 +1,13 @@
-"""The end of the wire that runs in the training container: what SageMaker put under /opt/ml, turned back into samples.
+"""The container's side of a job: channels under /opt/ml as samples.
 
     from entrypoints import open_channel
     for sample in open_channel("train"):
         ...
 
-Names are imported when they are first used: importing the package costs nothing and needs the standard library only,
-whatever is installed.
+Names are imported when they are first used, so importing the package is fast and needs only the standard library.
 
-The package's name is also that of an old public module (entrypoints 0.4: get_single, get_group_all, ...), which images
-still carry because other packages import it. So a name that is not ours is looked up there, if that module is anywhere
-else on the path: whichever of the two Python finds first, both kinds of scripts work.
+An old public module has the same name (entrypoints 0.4: get_single, get_group_all and others), and many images have it for other
+packages. So other names are looked up in that module, if it is elsewhere on the path, and scripts for both work.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
     from entrypoints.torch_data.map import ConnectorMapDataset as ConnectorMapDataset
     from entrypoints.torch_data.map import MountedMapDataset as MountedMapDataset
 
-# The public names, and the module of this package that has each.
+# The public names and their modules.
 _EXPORTS = {
     "open_channel": "samples.channel",
     "Channel": "job.environment",
@@ -63,7 +61,7 @@ _EXPORTS = {
     "MountedMapDataset": "torch_data.map",
 }
 
-_OLD_MODULE = "entrypoints._old_module"  # its place in sys.modules
+_OLD_MODULE = "entrypoints._old_module"  # the old module's name in sys.modules
 
 
 def __getattr__(name: str) -> Any:
@@ -71,8 +69,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(f"{__name__}.{_EXPORTS[name]}"), name)
         globals()[name] = value
         return value
-    # Python asks for `__path__`, `__wrapped__` and their like of every module; and `from entrypoints import sharding`
-    # asks here before it looks for the file.
+    # Python looks up `__path__`, `__wrapped__` and so on in every module, and `from entrypoints import records` calls this before
+    # it looks for the file.
     here = Path(__file__).parent
     if not name.startswith("__") and not (here / f"{name}.py").is_file() and not (here / name).is_dir():
         old = _old_module()
@@ -86,7 +84,7 @@ def __dir__() -> list[str]:
 
 
 def _old_module() -> ModuleType | None:
-    """The old module `entrypoints.py`, if it lies in another directory of the path than this package."""
+    """The old module `entrypoints.py`, if it is in a directory of the path."""
     if _OLD_MODULE in sys.modules:
         return sys.modules[_OLD_MODULE]
     for directory in sys.path:

@@ -1,8 +1,8 @@
-"""Checkpoints: straight to the bucket, by the connector's client, or to a local directory that is never seen half written.
+"""Checkpoints in a local folder or in S3, in torch's format.
 
-SageMaker copies `/opt/ml/checkpoints` to S3 while the job runs and back after a spot interruption; a file that is being
-written would be copied as it is. So a local checkpoint is written under another name and renamed. In S3 an object
-appears whole or not at all, and nothing is written to a local disk. What a file holds is torch's format in both cases.
+SageMaker copies `/opt/ml/checkpoints` to S3 while the job runs, also files that are being written, and back after a spot
+interruption. So a local checkpoint is written under another name and renamed. An S3 object appears whole or not at all, and is
+uploaded by the connector's client without a local file.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from entrypoints.records.seeking import SeekableFile
 
 
 def save_checkpoint(state: Any, place: str | Path) -> None:
-    """Save what `torch.save` can to a file or to an object, `s3://bucket/key`; what was there is replaced.
+    """Save a checkpoint to a file or to an object, `s3://bucket/key`. If it fails, an earlier one there stays as it was.
 
-    What was saved there last stays whole if it fails.
+    Args:
+        state: Anything that `torch.save` accepts.
+        place: The file or object, which is replaced.
 
     Raises:
-        OSError: The file cannot be written. Of a full disk it says how many bytes the checkpoint needs.
+        OSError: The file cannot be written. For a full disk the message has the bytes that the checkpoint needs.
         ChannelError: S3 refuses the object, or does not answer for `LAUNCHER_READ_WAIT_SECONDS`.
     """
     import torch
@@ -45,7 +47,7 @@ def save_checkpoint(state: Any, place: str | Path) -> None:
             os.fsync(stream.fileno())
         unfinished.replace(file)
     except (OSError, RuntimeError) as error:
-        cause = error if isinstance(error, OSError) else error.__context__  # torch raises a RuntimeError of its own
+        cause = error if isinstance(error, OSError) else error.__context__  # torch raises its own RuntimeError.
         if not isinstance(cause, OSError):
             raise
         if cause.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -63,7 +65,7 @@ def _no_space(state: Any, file: Path) -> str:
     torch.save(state, needed)
     folder = next(folder for folder in file.parents if folder.exists())
     return (
-        f"the disk is full: this checkpoint needs {needed.count:,} bytes beside the last one, and "
+        f"the disk is full: this checkpoint needs {needed.count:,} bytes in addition to the last one, and "
         f"{shutil.disk_usage(folder).free:,} are free; make room, or save to a larger disk or to s3://bucket/key"
     )
 
@@ -78,13 +80,15 @@ class _Size:
         return len(data)
 
     def flush(self) -> None:
-        """Nothing is kept."""
+        """Do nothing."""
 
 
 def load_checkpoint(place: str | Path, map_location: Any = "cpu") -> Any:
-    """Return what `save_checkpoint` saved there, its tensors on the device `map_location`.
+    """Load a checkpoint of tensors, containers and plain values; torch runs no code from it.
 
-    Tensors, containers and plain values only: torch runs no code out of a checkpoint.
+    Args:
+        place: The file or object.
+        map_location: The device of its tensors.
 
     Raises:
         FileNotFoundError: There is no such file or object.
@@ -112,5 +116,5 @@ def _in_s3(place: str | Path) -> tuple[str, str] | None:
     if not str(place).startswith("s3://"):
         return None
     if not bucket or not key:
-        raise ValueError(f"a checkpoint is saved to a file or to s3://bucket/key, not to {place}")
+        raise ValueError(f"{place} is not a place for a checkpoint; give a file or s3://bucket/key")
     return bucket, key

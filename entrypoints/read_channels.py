@@ -1,14 +1,13 @@
-"""Reads every channel of a job, as its host has it, and reports what came: the probe that works in any job.
+"""Read the channels of any job and report what was read.
 
     python -m entrypoints.read_channels [--num-workers N] [--epochs N] [--batch-size N] [--channels a,b]
 
-The options can be given as hyperparameters; any other hyperparameter is ignored. Per channel and epoch it prints one line for
-people and one line of JSON: count, bytes, seconds, rate, and a digest that is the same whichever way the samples came
-(digest.py). All results go to `output/data/read_channels-<host>-rank<k>.json`, what was read in total to the model
-directory. Where a job has several hosts or ranks, each reports its own shard: counts and bytes of a channel add up, and
-so do the digests, modulo 2^256.
+The options can be hyperparameters; other hyperparameters are ignored. For each channel and epoch it prints a line of text and one
+of JSON: count, bytes, seconds, rate, and a digest that is the same in every input mode (digest.py). All results are written to
+`output/data/read_channels-<host>-rank<k>.json`, and their total to the model directory. Each rank reports its own shard: counts,
+bytes and digests (modulo 2^256) of the ranks add up to those of the channel.
 
-Workers need torch; without them (`--num-workers 0`) the standard library is enough.
+Only DataLoader workers (`--num-workers` above 0) need torch.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from entrypoints.samples.digest import Tally
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the script; ends with one line and exit code 1 where a channel cannot be read."""
+    """Run the script. If a channel cannot be read, it ends with one line and exit code 1."""
     try:
         _run(_options(arguments), load_environment())
     except (ChannelError, ConfigError, ImportError) as error:
@@ -37,20 +36,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(allow_abbrev=False, description="Reads every channel and reports what came.")
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, description="Read the channels of a job and report what was read."
+    )
     parser.add_argument("--num-workers", "--num_workers", type=int, default=0)
     parser.add_argument(
-        "--batch-size", "--batch_size", type=int, default=64, help="samples a worker hands over at once"
+        "--batch-size", "--batch_size", type=int, default=64, help="samples that a worker sends together"
     )
     parser.add_argument("--epochs", type=int, default=1)
-    parser.add_argument("--channels", help="names with commas between; all if not given")
+    parser.add_argument("--channels", help="names, separated by commas; default: all")
     options, _ = parser.parse_known_args(arguments)
     return options
 
 
 def _run(options: argparse.Namespace, environment: Environment) -> None:
     placement = placement_of(environment)
-    # `a,b`, and `["a", "b"]`, which is what a list among the hyperparameters becomes
+    # `a,b`, or `["a", "b"]` from a list in the hyperparameters.
     names = re.findall(r"[\w.-]+", options.channels) if options.channels else list(environment.channels)
     results = []
     for epoch in range(options.epochs):
@@ -77,7 +78,7 @@ def _run(options: argparse.Namespace, environment: Environment) -> None:
 def _batches(
     channel: Channel, epoch: int, environment: Environment, options: argparse.Namespace
 ) -> Iterable[Iterable[Sample]]:
-    """This rank's shard of the channel, by DataLoader workers where they are asked for."""
+    """This rank's shard of the channel, read by DataLoader workers if requested."""
     if options.num_workers == 0:
         return [open_channel(channel.name, epoch, environment=environment)]
     try:
@@ -88,12 +89,12 @@ def _batches(
 
     dataset = ChannelDataset(channel.name, environment=environment)
     dataset.set_epoch(epoch)
-    # `list` leaves the samples as they are; torch's own collation would want tensors of one shape.
+    # `list` leaves the samples as they are; torch's default needs tensors of one shape.
     return DataLoader(dataset, options.batch_size, num_workers=options.num_workers, collate_fn=list)
 
 
 def _measure(batches: Iterable[Iterable[Sample]]) -> dict[str, Any]:
-    """Reads everything; what came, and how fast (with the digest's own time in it)."""
+    """Read everything and measure it; the time includes that of the digest."""
     tally = Tally()
     begin = time.perf_counter()
     for batch in batches:

@@ -1,11 +1,11 @@
-"""What passes from readers to formats to training: byte streams and samples.
+"""Byte streams, which readers open and formats read, and samples.
 
-A sample is a plain dict, so that transforms, collate functions and other people's code need nothing of ours:
+A sample is a plain dict, so that transforms and collate functions need no class of ours:
 
     {"data": b"...", "__key__": "a/1.png"}                 a whole object; a line or a record, with its object's key
     {"jpg": b"...", "cls": b"3", "__key__": "a/1"}         a tar's group: one field per extension
 
-`__key__` is there where the way of arriving knows it: a Pipe carries no keys, except those inside of a tar.
+Samples of a Pipe have no `__key__`, except those of a tar.
 """
 
 from __future__ import annotations
@@ -15,37 +15,37 @@ from typing import Any, Protocol
 KEY = "__key__"
 DATA = "data"
 
-Sample = dict[str, Any]  # field -> bytes, and KEY -> str; a transform may put in what it likes
+Sample = dict[str, Any]  # field -> bytes, and KEY -> str; a transform may return anything
 
 
 class ByteStream(Protocol):
-    """The part of a raw binary file that readers give and formats use."""
+    """The part of a raw binary file that readers implement and formats use."""
 
     def read(self, size: int = -1, /) -> bytes:
-        """Between 1 and `size` bytes, as they are at hand; all that remain where `size` is -1; empty at the end only."""
+        """Return between 1 and `size` available bytes, or all remaining ones if `size` is -1; none only at the end."""
         ...
 
     def readinto(self, buffer: memoryview, /) -> int:
-        """Puts bytes into the buffer, as many as are at hand and fit; how many, 0 at the end only."""
+        """Read available bytes into the buffer and return their number, which is 0 only at the end."""
         ...
 
     def close(self) -> None:
-        """Gives the stream's source back; at any place, not only at the end."""
+        """Close the stream, at any position."""
         ...
 
 
 def whole_object(data: bytes, key: str | None) -> Sample:
-    """The sample of one undivided piece of bytes."""
+    """Return the sample of a whole object."""
     return {DATA: data} if key is None else {KEY: key, DATA: data}
 
 
 def weight(sample: Sample) -> int:
-    """About how many bytes a sample takes."""
+    """Return about how many bytes a sample takes."""
     return sum(map(_bytes, sample.values()))
 
 
 def _bytes(field: Any) -> int:
-    """What a field weighs: bytes, an array, or several of them in a dict or a tuple; whatever else there is weighs little."""
+    """The size of a field: bytes, an array, or a dict or tuple of these; other values are small."""
     if isinstance(field, bytes):
         return len(field)
     if isinstance(field, (dict, tuple)):

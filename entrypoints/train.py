@@ -1,15 +1,14 @@
-"""Trains an image classifier on the channels of a job, whichever way each of them arrives.
+"""Train an image classifier on the channels of a job, in any input mode.
 
     python -m entrypoints.train --epochs 10 --batch-size 64 [--model package.module:factory] [--compare-channel images]
 
-Images come from the channels `train`, `validation` and `test` (the last two if the job has them), each image's class from
-the `.lst` files of `train_lst`, `validation_lst` and `test_lst`. Runs as one process, or under torchrun with any number of
-ranks. SageMaker hands hyperparameters over as these options; one that is none of them ends the job, since it is
-probably misspelt.
+The images are in the channels `train`, `validation` and `test` (the last two are optional), their classes in the `.lst` files of
+`train_lst`, `validation_lst` and `test_lst`. It runs as one process or under torchrun with any number of ranks. Hyperparameters
+are these options; an unknown one ends the job, since it is probably misspelt.
 
-Writes `model.pt` (the state_dict) and `model.json` to the model directory, `metrics.json` to output/data, and a checkpoint
-after every epoch and on SIGTERM; where one is there at the start it goes on from it, to the same result as without the
-interruption. (Of a Pipe with a ShuffleConfig, which brings other orders after each start, it begins the epoch anew.)
+It writes `model.pt` (the state_dict) and `model.json` to the model directory, `metrics.json` to output/data, and a checkpoint after
+each epoch and on SIGTERM. It resumes from an existing checkpoint with the same result as without the interruption, except that it
+restarts the epoch of a Pipe with a ShuffleConfig, which gets another order after each start.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from entrypoints.errors import ChannelError
 from entrypoints.image_training.options import parse_options
 from entrypoints.job.environment import ConfigError, load_environment
 
-STOPPED = 143  # 128 + SIGTERM, as a shell has it
-_PACKAGES = ("torch", "numpy", "PIL")  # what the extra `torch` brings
+STOPPED = 143  # 128 + SIGTERM, as in a shell
+_PACKAGES = ("torch", "numpy", "PIL")  # the extra `torch`
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the script. Exit codes: 0, 1 with one line where it cannot go on, 143 where it was stopped."""
+    """Run the script. Exit codes: 0; 1 with one line if it cannot continue; 143 if it was stopped."""
     options = parse_options(sys.argv[1:] if arguments is None else arguments)
     try:
         environment = load_environment()
@@ -44,10 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _leave(code: int) -> None:
-    """Ends the process; one of several ranks at once, with nothing left to tear down.
+    """End the process; one of several ranks immediately, without Python's cleanup.
 
-    All is written by now. torch's gloo threads abort one exit in some ten ("terminate called without an active exception",
-    torch 2.13, after destroy_process_group), and torchrun then fails a training that is complete.
+    Everything is written by now. gloo's threads abort about one exit in ten ("terminate called without an active exception",
+    torch 2.13, after destroy_process_group), for which torchrun would fail a complete training.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         sys.stdout.flush()

@@ -1,8 +1,7 @@
-"""What `train.py` does: labelled channels in, a trained classifier with its metrics and checkpoints out.
+"""`train.py`'s work: labelled channels in; a trained classifier, its metrics and checkpoints out.
 
-The order of things in an epoch: train; see that the list and the images agree; in the first one, compare `train` with the
-channel that must hold the same; validate; say the metrics; write the checkpoint. Every step ends alike on all ranks,
-because they ask each other whether to stop before they go on.
+An epoch: train; check that list and images agree; in the first epoch, compare `train` with the channel that must hold the same
+samples; validate; print the metrics; write the checkpoint. Ranks agree after each step whether to stop.
 """
 
 from __future__ import annotations
@@ -51,21 +50,30 @@ REPORT_SECONDS = 10.0  # between the lines of a long epoch
 class _Job:
     options: Options
     environment: Environment
-    channels: Mapping[str, ImageChannel]  # train, validation, test: those that there are
+    channels: Mapping[str, ImageChannel]  # by role: train, validation, test
     training: Training
-    say: Callable[[str], None]  # on rank 0; nothing elsewhere
-    compared: PassStatistics | None = None  # what compare_channel has brought
+    say: Callable[[str], None]  # prints on rank 0 only
+    compared: PassStatistics | None = None  # of compare_channel
 
 
 def run(options: Options, environment: Environment, say: Callable[[str], None]) -> bool:
-    """Trains, tests and writes the model; whether it was stopped before its end.
+    """Train, test and write the model.
 
-    Raises ChannelError where a channel or a list cannot be read, where they differ, and where compare_channel does not
-    hold what train does; ImportError where the model cannot be made.
+    Args:
+        options: The training's options.
+        environment: The job.
+        say: Prints a line.
+
+    Returns:
+        Whether the training was stopped before its end.
+
+    Raises:
+        ChannelError: A channel or list cannot be read, they differ, or compare_channel holds other samples than train.
+        ImportError: The model cannot be made.
     """
     if len(environment.hosts) > 1 and "WORLD_SIZE" not in os.environ:
         raise ChannelError(
-            f"this job has {len(environment.hosts)} hosts, and each would train a model of its own; write launcher: torchrun"
+            f"this job has {len(environment.hosts)} hosts, and each would train its own model; write launcher: torchrun"
         )
     with StopRequest() as stop, ranks() as device:
         job = _prepare(options, environment, stop, device, say if rank() == 0 else lambda text: None)
@@ -75,7 +83,7 @@ def run(options: Options, environment: Environment, say: Callable[[str], None]) 
         place = f"{options.checkpoint_dir or environment.checkpoint_dir}/{CHECKPOINT}"
         source = job.channels["train"]
         if restore(training, source, place, setting):
-            job.say(f"going on from {place}: {training.epoch} epoch(s) and {training.batches} batch(es) are done")
+            job.say(f"resuming from {place}: {training.epoch} epoch(s) and {training.batches} batch(es) are done")
         while training.epoch < options.epochs and _epoch(job):
             save(training, source, place, setting)
         tested = _evaluate(job, "test")
@@ -97,7 +105,7 @@ def _prepare(
         torch.set_num_threads(options.num_threads)
     torch.manual_seed(options.seed)
     form = ImageForm(options.image_mode, options.image_size)
-    in_order = Loading(options.batch_size, max(1, options.num_workers))  # 0 is a DataLoader's word for none beside
+    in_order = Loading(options.batch_size, max(1, options.num_workers))  # In a DataLoader, 0 means no further workers.
     block = options.shuffle_block
     shuffled = replace(in_order, seed=options.seed, block=block) if block else in_order
     channels = {}
@@ -113,19 +121,19 @@ def _prepare(
         if channel.labels.classes > known.classes:
             raise ChannelError(
                 f"the list {channel.labels.channel!r} has class {channel.labels.classes - 1}, but {known.channel!r} "
-                f"has none above {known.classes - 1}; mend the lists"
+                f"has none above {known.classes - 1}; correct the lists"
             )
     model = build_model(options.model, form.channels, known.classes)
     say(
         f"{known.classes} classes, {sum(map(torch.numel, model.parameters())):,} parameters, {len(gather(None))} rank(s)"
     )
     training = make_training(model, options.learning_rate, device, stop)
-    torch.manual_seed(options.seed + 1 + rank())  # no two ranks drop out the same
+    torch.manual_seed(options.seed + 1 + rank())  # Each rank needs other dropouts.
     return _Job(options, environment, channels, training, say)
 
 
 def _epoch(job: _Job) -> bool:
-    """What is left of an epoch; False where it was stopped."""
+    """Train the rest of an epoch; False if it was stopped."""
     training, channel, begin = job.training, job.channels["train"], time.monotonic()
     train_epoch(training, channel.batches(training.epoch), _reporter(job))
     if training.stop.by_any_rank():
@@ -147,7 +155,7 @@ def _epoch(job: _Job) -> bool:
 
 
 def _evaluate(job: _Job, role: str) -> dict[str, float] | None:
-    """The metrics of a channel, none where the job has no such channel; None where it was stopped."""
+    """The metrics of a channel, empty if the job has no such channel; None if the training was stopped."""
     if job.training.stop.by_any_rank():
         return None
     if role not in job.channels:
@@ -161,13 +169,13 @@ def _evaluate(job: _Job, role: str) -> dict[str, float] | None:
 
 
 def _check(job: _Job, channel: ImageChannel) -> None:
-    """That all ranks together saw each image of the list once."""
+    """Check that all ranks together saw each image of the list once."""
     seen = chain.from_iterable(gather(channel.statistics.seen))
     check_seen(channel.channel.name, channel.labels, seen, whole=job.options.lines_without_image == "error")
 
 
 def _read(job: _Job, name: str) -> PassStatistics:
-    """This rank's shard of a channel, counted; what comes before the time to stop."""
+    """Count this rank's shard of a channel, until its end or a stop request."""
     statistics, begin = PassStatistics(passes=1), time.perf_counter()
     for sample in open_channel(name, environment=job.environment):
         statistics.last.add(sample)
@@ -183,21 +191,21 @@ def _compare(job: _Job, name: str, read: Tally) -> None:
     if (one.count, one.digest) != (other.count, other.digest):
         raise ChannelError(
             f"channel {name!r} ({other.count:,} samples, digest {other.hex[:16]}) does not hold the same samples as "
-            f"{train.channel.name!r} ({one.count:,}, {one.hex[:16]}); correct one of their places, or delete compare-channel"
+            f"{train.channel.name!r} ({one.count:,}, {one.hex[:16]}); correct one of their s3_uri, or remove compare-channel"
         )
     job.say(f"{name} holds the same {other.count:,} samples as {train.channel.name}: digest {other.hex[:16]}")
 
 
 def _reporter(job: _Job) -> Callable[[Training], None]:
-    """Says how far a long epoch is."""
-    begin = said = time.monotonic()
+    """A function that prints the progress of a long epoch."""
+    begin = reported = time.monotonic()
     before = job.training.score.samples
 
     def report(training: Training) -> None:
-        nonlocal said
+        nonlocal reported
         now, score = time.monotonic(), training.score
-        if now - said > REPORT_SECONDS:
-            said = now
+        if now - reported > REPORT_SECONDS:
+            reported = now
             rate, loss = (score.samples - before) / (now - begin), score.loss / score.samples
             job.say(f"epoch {training.epoch + 1}: {score.samples:,} images so far, {rate:,.0f}/s, loss {loss:.4f}")
 
@@ -205,13 +213,13 @@ def _reporter(job: _Job) -> Callable[[Training], None]:
 
 
 def _write(job: _Job, tested: Mapping[str, float]) -> None:
-    """The model, the metrics, and what each channel brought. A collective call."""
+    """Write the model and the metrics, and print what was read of each channel. A collective call."""
     table = _table(job)
     if rank() != 0:
         return
     options, training, environment = job.options, job.training, job.environment
     save_checkpoint(training.network.state_dict(), environment.model_dir / "model.pt")
-    told = {
+    description = {
         "model": options.model or "entrypoints.image_training.model:small_cnn",
         "num_classes": job.channels["train"].labels.classes,
         "image_mode": options.image_mode,
@@ -221,12 +229,12 @@ def _write(job: _Job, tested: Mapping[str, float]) -> None:
     environment.output_data_dir.mkdir(parents=True, exist_ok=True)
     metrics = {"epochs": training.history, "test": tested, "channels": table}
     for file, content in (
-        (environment.model_dir / "model.json", told),
+        (environment.model_dir / "model.json", description),
         (environment.output_data_dir / "metrics.json", metrics),
     ):
         file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    job.say("what each channel brought (images per second: training and testing included)")
-    job.say(f"  {'channel':20} {'arrived by':12} {'samples':>9} {'bytes':>13} {'passes':>6} {'images/s':>9}")
+    job.say("samples of each channel (images per second include training and testing)")
+    job.say(f"  {'channel':20} {'mode':12} {'samples':>9} {'bytes':>13} {'passes':>6} {'images/s':>9}")
     for row in table:
         rate = f"{row['rate']:,.0f}" if row["rate"] else ""
         job.say(
@@ -235,12 +243,12 @@ def _write(job: _Job, tested: Mapping[str, float]) -> None:
 
 
 def _table(job: _Job) -> list[dict[str, Any]]:
-    """A row per channel, over all ranks: samples and bytes of its last pass, how often it was read, samples per second."""
-    brought = {each.channel.name: each.statistics for each in job.channels.values()}
+    """A row per channel, over all ranks: samples and bytes of its last pass, number of passes, samples per second."""
+    passes = {each.channel.name: each.statistics for each in job.channels.values()}
     if job.compared is not None and job.options.compare_channel is not None:
-        brought[job.options.compare_channel] = job.compared
+        passes[job.options.compare_channel] = job.compared
     rows = []
-    for name, statistics in brought.items():
+    for name, statistics in passes.items():
         every = gather(statistics)
         last = sum((each.last for each in every), Tally())
         seconds = max(each.seconds for each in every)
@@ -256,5 +264,5 @@ def _row(job: _Job, name: str, samples: int, size: int, passes: int) -> dict[str
 
 
 def _line(metrics: Mapping[str, float]) -> str:
-    """The form that the specs' metric_definitions read."""
+    """The metrics in the form that the specs' metric_definitions match."""
     return " ".join(f"{name}={value}" if name == "epoch" else f"{name}={value:.4f}" for name, value in metrics.items())

@@ -1,12 +1,11 @@
-"""A channel of images and a list of their classes in, batches of tensors out, whichever way the channel arrives.
+"""Labelled images of a channel as batches of tensors, in any input mode.
 
     images = ImageChannel(environment, "train", labels, ImageForm("RGB", 224), Loading(batch_size=32, threads=4, seed=1))
     for batch in images.batches(epoch=0):
         model(batch.images)
 
-Joining the labels, decoding and counting happen where a batch is put together, in the loader's threads: decoders release the
-GIL. `state_dict` says where a pass stands, with what it has seen so far, so that a training that starts again goes on at the
-next image and can still tell whether each came once.
+Labels are joined, and images decoded and counted, in the loader's threads, since decoders release the GIL. `state_dict` has the
+position of a pass and the lines seen so far, so that a resumed training can still check that each image was read once.
 """
 
 # ruff: noqa: TID253 - batches are tensors; its name says that this file imports torch
@@ -37,25 +36,25 @@ from entrypoints.torch_data.loader import ThreadLoader
 
 @dataclass(frozen=True)
 class ImageForm:
-    """What an image is made to be before it becomes a tensor."""
+    """The form of an image in a tensor."""
 
-    mode: str = "RGB"  # Pillow's: L grey, RGB colour
-    size: int | None = None  # pixels of width and of height; None leaves images as they are
+    mode: str = "RGB"  # Pillow's mode: L grey, RGB colour
+    size: int | None = None  # pixels of width and of height; None keeps each image's size
 
     @property
     def channels(self) -> int:
-        """How many numbers a pixel has."""
+        """The numbers of a pixel."""
         return len(ImageMode.getmode(self.mode).bands)
 
 
 @dataclass(frozen=True)
 class Loading:
-    """How batches are put together."""
+    """How batches are made."""
 
     batch_size: int = 32
-    threads: int = 1  # of each rank
-    seed: int | None = None  # of each epoch's order; None leaves the order of arrival
-    block: int = 1000  # samples that are shuffled together, as Reading says
+    threads: int = 1  # per rank
+    seed: int | None = None  # like Reading's
+    block: int = 1000  # like Reading's
 
 
 @dataclass(frozen=True)
@@ -65,22 +64,22 @@ class Batch:
     images: torch.Tensor  # float32, (n, channels, height, width), 0 to 1
     classes: torch.Tensor  # int64, (n,)
     lines: tuple[int, ...]  # the numbers of their lines in the list
-    tally: Tally  # of their samples as they came
+    tally: Tally  # of their samples
 
 
 @dataclass
 class PassStatistics:
-    """What a channel has brought to this rank."""
+    """What this rank has read of a channel."""
 
-    last: Tally = field(default_factory=Tally)  # in the last pass
-    seen: list[int] = field(default_factory=list)  # likewise: the numbers of the lines whose images came
+    last: Tally = field(default_factory=Tally)  # of the last pass
+    seen: list[int] = field(default_factory=list)  # the numbers of the lines whose images the last pass read
     passes: int = 0  # begun
     samples: int = 0  # in all passes
-    seconds: float = 0.0  # of all passes, with what was done with the batches meanwhile
+    seconds: float = 0.0  # of all passes, including the work on the batches
 
 
 class ImageChannel:
-    """The labelled images of a channel that belong to this rank, batch by batch, as often as asked for."""
+    """A rank's labelled images of a channel, in batches, for any number of passes."""
 
     def __init__(self, environment: Environment, name: str, labels: Labels, form: ImageForm, loading: Loading) -> None:
         self.channel = find_channel(environment, name)
@@ -90,17 +89,18 @@ class ImageChannel:
         self._dataset = ChannelDataset(name, environment=environment, reading=reading)
         collate = _Collate(name, labels, form)
         self._loader = ThreadLoader(self._dataset, loading.batch_size, threads=loading.threads, collate=collate)
-        self._resumed: int | None = None  # the epoch that the next pass goes on with
+        self._resumed: int | None = None  # the epoch in which the next pass resumes
 
     @property
     def restarts_epoch(self) -> bool:
-        """Whether a start from the present state begins the pass anew: in the middle of a Pipe that SageMaker shuffles."""
+        """Whether the present state restarts the pass: in the middle of a Pipe that SageMaker shuffles."""
         return "threads" not in self._loader.state_dict()
 
     def batches(self, epoch: int) -> Generator[Batch, None, None]:
-        """One pass over the channel, or what is left of the pass whose state was loaded.
+        """Yield the batches of one pass over the channel, or the rest of the pass whose state was loaded.
 
-        Raises ChannelError for an image without a line, one that cannot be decoded, and one unlike the rest of its batch.
+        Raises:
+            ChannelError: An image has no line, cannot be decoded, or has another size than the rest of its batch.
         """
         statistics = self.statistics
         self._dataset.set_epoch(epoch)
@@ -120,20 +120,20 @@ class ImageChannel:
             statistics.seconds += time.perf_counter() - begin
 
     def state_dict(self) -> State:
-        """Where the last pass stands on this rank, and what it has seen: tensors, numbers and texts only."""
+        """Return the last pass's position on this rank and what it has seen, as tensors, numbers and strings."""
         tally, seen = (Tally(), []) if self.restarts_epoch else (self.statistics.last, self.statistics.seen)
-        lines = torch.tensor(seen, dtype=torch.int64)  # of a million lines, a list would take long to write
+        lines = torch.tensor(seen, dtype=torch.int64)  # A list of a million numbers would take long to write.
         return {"loader": self._loader.state_dict(), "tally": vars(tally), "met": lines}
 
     def load_state_dict(self, state: State) -> None:
-        """Lets the pass of the state's epoch go on where `state_dict` said; a pass of another epoch begins at its beginning."""
+        """Resume at a state with the pass of its epoch; passes of other epochs are whole."""
         self._loader.load_state_dict(state["loader"])
         self._resumed = state["loader"]["epoch"]
         self.statistics.last, self.statistics.seen = Tally(**state["tally"]), state["met"].tolist()
 
 
 class _Collate:
-    """Samples -> a batch."""
+    """A function that makes a batch from samples."""
 
     def __init__(self, name: str, labels: Labels, form: ImageForm) -> None:
         self._name, self._labels, self._form = name, labels, form
@@ -153,7 +153,8 @@ class _Collate:
             if images[-1].shape != images[0].shape:
                 height, width = images[-1].shape[1:]
                 raise ChannelError(
-                    f"channel {self._name!r}: image {line.path!r} has {width} x {height} pixels, unlike others; set image-size"
+                    f"channel {self._name!r}: image {line.path!r} has {width} x {height} pixels, unlike others of its batch; set"
+                    " image-size"
                 )
         return Batch(torch.stack(images), torch.tensor(classes), tuple(lines), tally)
 
@@ -172,7 +173,7 @@ class _Collate:
 
 
 def _image_of(sample: Sample, path: str) -> bytes:
-    """The bytes of the field that the list's path names: of a tar's group, one member of several."""
+    """The bytes of the field that the list's path names; of a tar's group, one of several members."""
     fields = [field for field in sample if field != KEY]
     data: bytes = sample[fields[sample_paths(sample).index(path)]]
     return data

@@ -1,4 +1,4 @@
-"""The networks that the bundled training script trains: a small CNN of ours, or one that the user's code makes."""
+"""The networks of the bundled training script: a small CNN, or one from the user's code."""
 
 # ruff: noqa: TID253 - a network is made of torch's classes; its name says that this file imports torch
 
@@ -10,11 +10,10 @@ from torch import nn
 
 
 def small_cnn(channels: int, classes: int) -> nn.Module:
-    """Three convolutions and a linear layer: some 66,000 parameters for 10 classes.
+    """Return three convolutions and a linear layer: some 66,000 parameters for 10 classes.
 
-    Takes images of (n, `channels`, height, width), of 4 x 4 pixels or more.
-
-    Groups rather than batches are normalised, so that a batch of one image, or a rank's uneven last one, is no special case.
+    Its input is (n, `channels`, height, width), at least 4 x 4 pixels. Groups are normalised rather than batches, so a batch
+    of one image is no special case.
     """
     return nn.Sequential(
         *_stage(channels, 32),
@@ -33,10 +32,15 @@ def _stage(before: int, after: int) -> tuple[nn.Module, ...]:
 
 
 def build_model(factory: str | None, channels: int, classes: int) -> nn.Module:
-    """The network that `package.module:factory` makes when called with `num_classes`; `small_cnn` where it is None.
+    """Return the network of a factory.
 
-    `torchvision.models:resnet18` is such a factory. Raises ImportError, in one line, where there is none of this name or
-    it does not make a module.
+    Args:
+        factory: `package.module:function`, called with `num_classes`, such as torchvision.models:resnet18; None for `small_cnn`.
+        channels: The numbers of a pixel, for `small_cnn`.
+        classes: The number of classes.
+
+    Raises:
+        ImportError: There is no such factory, or it does not return a module.
     """
     if factory is None:
         return small_cnn(channels, classes)
@@ -45,9 +49,9 @@ def build_model(factory: str | None, channels: int, classes: int) -> nn.Module:
         make = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ImportError(
-            f"model {factory!r}: {error}; write package.module:factory, of your code or an installed package"
+            f"model {factory!r}: {error}; write package.module:function, from your code or an installed package"
         ) from error
     model = make(num_classes=classes)
     if not isinstance(model, nn.Module):
-        raise ImportError(f"model {factory!r} made {type(model).__name__}, not a torch.nn.Module")
+        raise ImportError(f"model {factory!r}: expected a torch.nn.Module, got {type(model).__name__}")
     return model

@@ -1,4 +1,4 @@
-"""What can be said to `train.py` on its command line, where SageMaker puts the hyperparameters."""
+"""`train.py`'s command line, in which SageMaker puts the hyperparameters."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import NoReturn
 
 @dataclass(frozen=True)
 class Options:
-    """What can be said about a training."""
+    """A training's options."""
 
     epochs: int
-    batch_size: int  # of each rank
+    batch_size: int  # per rank
     learning_rate: float
     seed: int
-    num_workers: int  # of each rank
-    num_threads: int | None  # of each rank's steps on a CPU; None: torch's choice
+    num_workers: int  # per rank
+    num_threads: int | None  # of a rank's steps on a CPU; None: torch's choice
     shuffle_block: int  # samples
     image_mode: str
     image_size: int | None  # pixels
@@ -38,43 +38,45 @@ class Options:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        sys.exit(f"train: {message}; every option: python -m entrypoints.train --help")
+        sys.exit(f"train: {message}; for all options: python -m entrypoints.train --help")
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
-    """Options from a command line; `--batch_size` is `--batch-size`. Ends the process, with one line, for a wrong one."""
-    add = (parser := _Parser(prog="train", allow_abbrev=False, description="Trains an image classifier.")).add_argument
+    """Return the options of a command line, with `_` as `-`. Exits, with one line, if one is wrong."""
+    add = (parser := _Parser(prog="train", allow_abbrev=False, description="Train an image classifier.")).add_argument
     add("--epochs", type=_count, default=10)
-    add("--batch-size", type=_count, default=32, help="images of a step on each rank")
-    add("--learning-rate", type=float, default=1e-3, help="Adam's")
-    add("--seed", type=int, default=1, help="of the first weights, the order of the images and dropout")
-    add("--num-workers", type=_number, default=1, help="threads of each rank that read and decode images")
-    add("--num-threads", type=_count, help="of a step on a CPU; else torch's choice, too many for a small network")
-    add("--shuffle-block", type=_number, default=1000, help="images that are shuffled together; 0: in order of arrival")
+    add("--batch-size", type=_count, default=32, help="images per step and rank")
+    add("--learning-rate", type=float, default=1e-3, help="of Adam")
+    add("--seed", type=int, default=1, help="of the initial weights, the order of the images and dropout")
+    add("--num-workers", type=_number, default=1, help="threads per rank that read and decode images")
+    add("--num-threads", type=_count, help="of a step on a CPU; default: torch's choice, too many for a small network")
+    add("--shuffle-block", type=_number, default=1000, help="images that are shuffled together; 0: no shuffle")
     add("--image-mode", choices=["L", "RGB"], default="RGB", help="L: grey")
-    add("--image-size", type=_count, help="pixels of width and height; images stay as they are without it")
+    add("--image-size", type=_count, help="pixels of width and height; default: each image keeps its size")
     add(
-        "--model", metavar="MODULE:FACTORY", help="called with num_classes, gives the module to train; else a small CNN"
+        "--model",
+        metavar="MODULE:FACTORY",
+        help="a function of num_classes that returns the module to train; default: a small CNN",
     )
     add("--train-channel", default="train")
-    add("--train-lst", default="train_lst", help="the channel that holds the .lst files")
-    add("--validation-channel", help="validation, if the job has it")
+    add("--train-lst", default="train_lst", help="the channel of the .lst files")
+    add("--validation-channel", help="default: validation, if the job has it")
     add("--validation-lst", default="validation_lst")
-    add("--test-channel", help="test, if the job has it")
+    add("--test-channel", help="default: test, if the job has it")
     add("--test-lst", default="test_lst")
     add(
         "--lines-without-image",
         choices=["error", "ignore"],
         default="error",
-        help="ignore: to try a part of the images",
+        help="ignore: for a trial with a part of the images",
     )
-    add("--compare-channel", help="must hold the same samples as train, by digest; else the job fails")
-    add("--checkpoint-dir", help="a folder, or s3://bucket/prefix; SageMaker's checkpoint folder without it")
+    add("--compare-channel", help="a channel that must hold the same samples as train, by digest")
+    add("--checkpoint-dir", help="a folder or s3://bucket/prefix; default: SageMaker's checkpoint folder")
     words = [re.sub(r"^--[\w-]+", lambda name: name[0].replace("_", "-"), word) for word in arguments]
     known, unknown = parser.parse_known_args(words)
     if unknown:
         near = difflib.get_close_matches(unknown[0], [f"--{name.replace('_', '-')}" for name in vars(known)], 1)
-        parser.error(f"{unknown[0]} is no option" + (f"; did you mean {near[0]}?" if near else ""))
+        parser.error(f"{unknown[0]} is not an option" + (f"; did you mean {near[0]}?" if near else ""))
     return Options(**vars(known))
 
 

@@ -1,12 +1,11 @@
-"""Training that can be stopped, started again and spread over ranks: the loop's parts, without options or printing.
+"""Training that can be stopped, resumed and distributed: the parts of the loop, without options or printing.
 
-Where torchrun started several ranks, their models are one (DistributedDataParallel) and each rank reads its shard. Shards
-may be unequal: `uneven_ranks` lets a rank that has run out answer the others. A stop request takes the same road: the rank
-that sees it ends its loop as if it had run out, so no rank waits for another. All talking between ranks of our own
-(`gather`) happens between the loops, where every rank comes by.
+Under torchrun the ranks train one model (DistributedDataParallel), and each reads its shard. If shards are unequal, `uneven_ranks`
+lets a rank that has run out answer the others. After a stop request a rank ends its loop in the same way, so none waits.
+Other collective calls (`gather`) are between the loops.
 
-A checkpoint holds what a later start needs to go on as if nothing had happened: epoch and batches done, model, optimizer,
-and, of each rank, its random state and where its reading stands.
+A checkpoint has epoch, batches, model and optimizer, and each rank's random state and reading position, so that a resumed training
+has the same result.
 """
 
 # ruff: noqa: TID253 - a training loop is made of torch; its name says that this file imports it
@@ -37,11 +36,11 @@ T = TypeVar("T")
 
 
 class Resumable(Protocol):
-    """What the batches come from, as far as a checkpoint needs it."""
+    """The batches' origin, as far as a checkpoint needs it."""
 
     @property
     def restarts_epoch(self) -> bool:
-        """Whether a start from its present state begins the epoch anew."""
+        """Whether its present state restarts the epoch."""
 
     def state_dict(self) -> dict[str, Any]: ...
 
@@ -49,7 +48,7 @@ class Resumable(Protocol):
 
 
 class StopRequest:
-    """Whether SIGTERM has come: SageMaker stops a job, or takes a spot instance back, with 120 s notice."""
+    """A context that notes SIGTERM, by which SageMaker stops a job or takes back a spot instance with 120 s notice."""
 
     def __init__(self) -> None:
         self.made = False
@@ -62,17 +61,17 @@ class StopRequest:
         signal.signal(signal.SIGTERM, self._before)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        # A flag and no exception: one in the middle of optimizer.step() would leave half a step in the checkpoint.
+        # An exception in the middle of optimizer.step() would leave half a step in the checkpoint.
         self.made = True
 
     def by_any_rank(self) -> bool:
-        """Whether any rank's has been made. A collective call."""
+        """Return whether any rank has received SIGTERM. A collective call."""
         return any(gather(self.made))
 
 
 @dataclass
 class Score:
-    """How well some samples were predicted; scores add up."""
+    """The quality of the predictions of some samples; scores add up."""
 
     loss: float = 0.0  # summed over the samples
     correct: int = 0
@@ -82,38 +81,38 @@ class Score:
         return Score(self.loss + other.loss, self.correct + other.correct, self.samples + other.samples)
 
     def means(self, name: str) -> dict[str, float]:
-        """`<name>_loss` and `<name>_accuracy`, per sample; NaN where there was none."""
+        """Return `<name>_loss` and `<name>_accuracy` per sample; NaN without samples."""
         count = self.samples or float("nan")
         return {f"{name}_loss": self.loss / count, f"{name}_accuracy": self.correct / count}
 
 
 @dataclass
 class Training:
-    """The state of a training, as it stands on this rank."""
+    """The state of a training on this rank."""
 
-    model: nn.Module  # DistributedDataParallel's where there are several ranks
+    model: nn.Module  # a DistributedDataParallel if there are several ranks
     optimizer: torch.optim.Optimizer
     device: torch.device
     stop: StopRequest
-    epoch: int = 0  # under way, or next; from 0
-    batches: int = 0  # of it that this rank has trained on
-    score: Score = field(default_factory=Score)  # of it so far, on this rank
-    history: list[dict[str, float]] = field(default_factory=list)  # the metrics of each epoch that is done
+    epoch: int = 0  # the current or next epoch, from 0
+    batches: int = 0  # this rank's batches in the epoch so far
+    score: Score = field(default_factory=Score)  # this rank's score in the epoch so far
+    history: list[dict[str, float]] = field(default_factory=list)  # the metrics of each finished epoch
 
     @property
     def network(self) -> nn.Module:
-        """The model itself."""
+        """The model without DistributedDataParallel."""
         model = self.model
         return model.module if isinstance(model, DistributedDataParallel) else model
 
 
 @contextmanager
 def ranks() -> Iterator[torch.device]:
-    """Joins torchrun's process group, where there are several ranks, and gives this rank's device."""
+    """Join torchrun's process group, if there are several ranks, and yield this rank's device."""
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     on_gpu = torch.cuda.is_available()
     if on_gpu:
-        torch.cuda.set_device(local_rank)  # collective calls on objects use the current one
+        torch.cuda.set_device(local_rank)  # Collective calls on objects use the current device.
     device = torch.device("cuda", local_rank) if on_gpu else torch.device("cpu")
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield device
@@ -121,18 +120,18 @@ def ranks() -> Iterator[torch.device]:
     torch.distributed.init_process_group("nccl" if on_gpu else "gloo")
     try:
         yield device
-        torch.distributed.barrier()  # a rank that leaves while another still talks to it takes that one down
+        torch.distributed.barrier()  # A rank that leaves early would break the others' collective calls.
     finally:
         torch.distributed.destroy_process_group()
 
 
 def rank() -> int:
-    """This rank's number; rank 0 speaks and writes for all."""
+    """Return this rank's number; rank 0 prints and writes for all."""
     return torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
 
 
 def gather(value: T) -> list[T]:
-    """Every rank's value, by rank. A collective call."""
+    """Return every rank's value, by rank. A collective call."""
     if not torch.distributed.is_initialized():
         return [value]
     values: list[Any] = [None] * torch.distributed.get_world_size()
@@ -141,7 +140,7 @@ def gather(value: T) -> list[T]:
 
 
 def make_training(model: nn.Module, learning_rate: float, device: torch.device, stop: StopRequest) -> Training:
-    """A training at its beginning, by Adam."""
+    """Return a new training with Adam."""
     model = model.to(device)
     if torch.distributed.is_initialized():
         model = DistributedDataParallel(model, device_ids=[device] if device.type == "cuda" else None)
@@ -149,10 +148,7 @@ def make_training(model: nn.Module, learning_rate: float, device: torch.device, 
 
 
 def train_epoch(training: Training, batches: Iterator[Batch], report: Callable[[Training], None]) -> None:
-    """Trains on the batches of an epoch that are still to come, until they or the time to stop are there.
-
-    `report` is called after each batch.
-    """
+    """Train on the remaining batches of an epoch, until their end or a stop request; call `report` after each."""
     model, optimizer = training.model, training.optimizer
     model.train()
     with uneven_ranks(model):
@@ -171,7 +167,7 @@ def train_epoch(training: Training, batches: Iterator[Batch], report: Callable[[
 
 @torch.no_grad()
 def evaluate(training: Training, batches: Iterator[Batch]) -> Score:
-    """How well this rank's batches are predicted; those that come before the time to stop."""
+    """Return the score of this rank's batches, until their end or a stop request."""
     network = training.network
     network.eval()
     score = Score()
@@ -181,21 +177,25 @@ def evaluate(training: Training, batches: Iterator[Batch]) -> Score:
 
 
 def total(scores: list[Score]) -> Score:
-    """The score of all ranks."""
+    """Return the score of all ranks."""
     return sum(scores, Score())
 
 
 def finish_epoch(training: Training, metrics: dict[str, float]) -> None:
-    """Goes on to the next epoch."""
+    """Record the metrics and begin the next epoch."""
     training.history.append(metrics)
     training.epoch += 1
     training.batches, training.score = 0, Score()
 
 
 def save(training: Training, source: Resumable, place: str, setting: dict[str, Any]) -> None:
-    """Writes the checkpoint, by rank 0. A collective call.
+    """Write the checkpoint on rank 0. A collective call.
 
-    `setting` is what decides which batches come in which order: a start with another one repeats the epoch.
+    Args:
+        training: The training.
+        source: The batches' origin, of which each rank's state is saved.
+        place: The checkpoint, as `save_checkpoint` takes it.
+        setting: The options that determine the batches and their order; resuming with others restarts the epoch.
     """
     mine = {
         "batches": 0 if source.restarts_epoch else training.batches,
@@ -214,13 +214,17 @@ def save(training: Training, source: Resumable, place: str, setting: dict[str, A
             "ranks": every,
         }
         save_checkpoint(state, place)
-    gather(None)  # nobody goes on, and perhaps ends, before it is written
+    gather(None)  # No rank continues, and perhaps ends, before it is written.
 
 
 def restore(training: Training, source: Resumable, place: str, setting: dict[str, Any]) -> bool:
-    """Takes up the checkpoint, where there is one. A collective call: rank 0 reads, so that all start from the same.
+    """Load the checkpoint, if there is one. A collective call: rank 0 reads it for all.
 
-    Raises ChannelError where it is of another model.
+    Returns:
+        Whether there was one.
+
+    Raises:
+        ChannelError: It is of another model.
     """
     data = _broadcast(_read(place) if rank() == 0 else b"", 0)
     if not data:
@@ -232,7 +236,7 @@ def restore(training: Training, source: Resumable, place: str, setting: dict[str
     except (RuntimeError, ValueError, KeyError) as error:
         reason = str(error).splitlines()[-1].strip()
         raise ChannelError(
-            f"{place} is the checkpoint of another model ({reason}); remove it, or give another checkpoint-dir"
+            f"{place} is a checkpoint of another model ({reason}); remove it, or set another checkpoint-dir"
         ) from error
     training.epoch, training.history = state["epoch"], state["history"]
     if state["setting"] == setting:
@@ -249,10 +253,10 @@ def _score(answers: torch.Tensor, classes: torch.Tensor) -> Score:
 
 
 def _share_optimizer(training: Training) -> None:
-    """Gives every rank the optimizer of the one that made most steps.
+    """Copy the optimizer of the rank with the most steps to every rank.
 
-    `uneven_ranks` does so for the model; but a rank that has run out makes no steps, so its optimizer's averages stay
-    behind, and from the next epoch on the ranks' models would differ.
+    `uneven_ranks` does so for the model, but a rank that has run out makes no steps, so its optimizer's averages are older, and
+    from the next epoch on the ranks' models would differ.
     """
     steps = gather(training.batches)
     if len(set(steps)) > 1:
@@ -273,7 +277,7 @@ def _broadcast(data: bytes, source: int) -> bytes:
 
 
 def _read(place: str) -> bytes:
-    """The checkpoint's bytes, its tensors on the CPU; none where there is none."""
+    """The checkpoint's bytes, with tensors on the CPU; empty if there is none."""
     data = BytesIO()
     with suppress(FileNotFoundError):
         torch.save(load_checkpoint(place), data)

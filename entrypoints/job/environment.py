@@ -1,11 +1,11 @@
-"""What SageMaker tells a container, read once into frozen dataclasses.
+"""SageMaker's config files and variables as frozen dataclasses.
 
-The three files below `input/config` and a few variables are all there is: nothing else says which hosts take part, which
-channels there are and how each arrives. One function of two arguments (the root, the variables) reads them, and nothing happens
-at import. The dataclasses hold plain dicts and tuples: they pickle, which workers started by spawn need.
+Three files below `input/config` and a few variables describe the job's hosts and channels. One function of the root folder and the
+variables reads them; nothing is read at import. The dataclasses hold plain dicts and tuples, so that they pickle for workers that
+are started by spawn.
 
-The files differ by age and by who wrote them (see each reader below). What is absent gets the value that the
-sagemaker-training toolkit 5.1.4 gives it; what is damaged is one `ConfigError` that names the file.
+The files differ by their age and author. A missing value gets the sagemaker-training toolkit 5.1.4's default; a damaged file is a
+`ConfigError` that names it.
 Source: AWS developer guide, "How Amazon SageMaker provides training information"; toolkit 5.1.4, `environment.py`.
 """
 
@@ -25,12 +25,12 @@ from entrypoints.job.channel_settings import attribute_names, host_shards, shuff
 from entrypoints.job.hyperparameters import decoded
 
 MODES = ("File", "FastFile", "Pipe")
-S3_CONNECTOR = "S3Connector"  # our own: read through s3torchconnector, no InputDataConfig entry
+S3_CONNECTOR = "S3Connector"  # our own mode: read through s3torchconnector, without an InputDataConfig entry
 
 
 @dataclass(frozen=True)
 class Channel:
-    """One channel as the container sees it."""
+    """A channel, as the container sees it."""
 
     name: str
     mode: str  # File | FastFile | Pipe | S3Connector
@@ -38,20 +38,22 @@ class Channel:
     distribution: str  # FullyReplicated | ShardedByS3Key
     record_wrapper: str  # None | RecordIO, as strings
     path: Path  # <root>/input/data/<name>; exists under File and FastFile only
-    s3_uri: str | None = None  # this and the next two: S3Connector only
+    s3_uri: str | None = None  # only S3Connector has this and the next two
     style: str | None = None  # map | iterable
     max_objects: int | None = None  # read the first N objects only
     host_shard: tuple[int, int] | None = (
         None  # this host's index among those that receive the channel, and their number; None: all do
     )
-    attribute_names: tuple[str, ...] = ()  # what each line of an augmented manifest sends, in order, where that is told
-    hosts: int | None = None  # that get the channel; None where that is not told
+    attribute_names: tuple[
+        str, ...
+    ] = ()  # the attributes of an augmented manifest's lines, in order, if they are known
+    hosts: int | None = None  # hosts that receive the channel; None if that is unknown
     shuffled: bool = False  # a Pipe that SageMaker shuffles, in other orders after each start of the job
 
 
 @dataclass(frozen=True)
 class InstanceGroup:
-    """One group of like hosts; a homogeneous cluster is one group."""
+    """A group of hosts of one instance type; a homogeneous cluster is one group."""
 
     name: str
     instance_type: str
@@ -60,30 +62,30 @@ class InstanceGroup:
 
 @dataclass(frozen=True)
 class Environment:
-    """Everything SageMaker tells a container, and where things lie in it."""
+    """The job's settings, as SageMaker passes them to a container, and the container's folders."""
 
     root: Path
     job_name: str | None  # None outside a job
-    hyperparameters: Mapping[str, Any]  # each value "json.loads, else the raw string"
+    hyperparameters: Mapping[str, Any]  # each value parsed as JSON, or the text if it is not JSON
     raw_hyperparameters: Mapping[str, str]
-    channels: Mapping[str, Channel]  # by name, in the files' order; without the channel that carries our code
+    channels: Mapping[str, Channel]  # by name, in the files' order; without the channel of our code
     hosts: tuple[str, ...]  # by number, so that algo-10 follows algo-9; hosts[0] is the master
     current_host: str
-    current_instance_type: str  # "local" where the file does not say
+    current_instance_type: str  # "local" if the file does not have it
     current_group: str
-    instance_groups: tuple[InstanceGroup, ...]  # empty where the file is older than groups
+    instance_groups: tuple[InstanceGroup, ...]  # empty if the file is older than instance groups
     network_interface_name: str
-    resource_config: Mapping[str, Any]  # the file as it is; empty where there is none
-    input_data_config: Mapping[str, Any]  # likewise, without the channel that carries our code
+    resource_config: Mapping[str, Any]  # the whole file; empty if there is none
+    input_data_config: Mapping[str, Any]  # the whole file without the channel of our code; empty if there is none
 
     @property
     def host_rank(self) -> int:
-        """This host's place in `hosts`, from 0."""
+        """This host's index in `hosts`, from 0."""
         return self.hosts.index(self.current_host)
 
     @property
     def group_hosts(self) -> tuple[str, ...]:
-        """The hosts of this host's instance group: those that share a ShardedByS3Key channel."""
+        """The hosts of this host's instance group, among which a ShardedByS3Key channel is divided."""
         for group in self.instance_groups:
             if group.name == self.current_group:
                 return group.hosts
@@ -141,10 +143,14 @@ class Environment:
 
 
 def load_environment(root: str | Path | None = None, environ: Mapping[str, str] | None = None) -> Environment:
-    """Reads what SageMaker tells this container.
+    """Read this container's settings from SageMaker's files and variables. Missing files are no error.
 
-    `environ` is this process's environment if not given; `root` is SAGEMAKER_BASE_DIR if that is set, else /opt/ml.
-    Raises ConfigError, naming the file or variable, where one is damaged; an absent file is no error.
+    Args:
+        root: The root folder; SAGEMAKER_BASE_DIR or /opt/ml if not given.
+        environ: The variables; this process's if not given.
+
+    Raises:
+        ConfigError: A file or variable is damaged; the message names it.
     """
     environ = os.environ if environ is None else environ
     root = Path(root or environ.get(contract.BASE_DIR_VARIABLE) or contract.BASE_DIR)
@@ -187,14 +193,14 @@ def load_environment(root: str | Path | None = None, environ: Mapping[str, str] 
 
 
 def host_order(host: str) -> tuple[list[str | int], str]:
-    """Sorts host names by the numbers in them: SageMaker lists algo-10 before algo-2, and every end must agree."""
-    # re.split puts text at even and digits at odd places, so that like is compared with like.
+    """Return a sort key for host names by the numbers in them: SageMaker lists algo-10 before algo-2."""
+    # re.split puts text at even and digits at odd indices, so text is compared with text.
     pieces = enumerate(re.split(r"([0-9]+)", host))
-    return [int(piece) if place % 2 else piece for place, piece in pieces], host
+    return [int(piece) if index % 2 else piece for index, piece in pieces], host
 
 
 def _read_object(path: Path) -> dict[str, Any]:
-    """A file's JSON object; UTF-8 whatever the locale; empty where there is no file or it holds null."""
+    """A file's JSON object in UTF-8; empty if there is no file or it holds null."""
     try:
         content = json.loads(path.read_bytes().decode("utf-8"))
     except FileNotFoundError:
@@ -204,16 +210,16 @@ def _read_object(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
     if content is not None and not isinstance(content, dict):
-        raise ConfigError(f"{path} holds a JSON {type(content).__name__} where an object belongs")
+        raise ConfigError(f"{path}: expected a JSON object, got a {type(content).__name__}")
     return content or {}
 
 
 def _hosts(resource_config: Mapping[str, Any], path: Path) -> tuple[tuple[str, ...], str]:
-    """All hosts by number, and this one; a lone algo-1 where the file is absent."""
+    """All hosts by number, and this host; only algo-1 if there is no file."""
     hosts = _names(resource_config.get("hosts"), "hosts", path)
     current_host = resource_config.get("current_host") or (hosts[0] if len(hosts) == 1 else None)
     if current_host is None and hosts:
-        raise ConfigError(f"{path} names {len(hosts)} hosts but no current_host: this host cannot tell which it is")
+        raise ConfigError(f"{path} has {len(hosts)} hosts but no current_host, so this host is unknown")
     current_host = current_host or "algo-1"
     if hosts and current_host not in hosts:
         raise ConfigError(f"{path}: current_host {current_host!r} is not one of hosts {list(hosts)}")
@@ -243,7 +249,7 @@ def _names(value: object, member: str, path: Path) -> tuple[str, ...]:
 
 
 def _channels(root: Path, input_data_config: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Channel]:
-    """The channels of the file, then those that the launcher's variables tell of."""
+    """The channels of the file, then those of the launcher's variables."""
     channels = {}
     for name, entry in input_data_config.items():
         if not isinstance(entry, dict):
@@ -267,7 +273,7 @@ def _channels(root: Path, input_data_config: Mapping[str, Any], environ: Mapping
 
 
 def _mode(mode: str) -> str:
-    """The mode in AWS's spelling: local set-ups write `pipe`. One we do not know stays, for the reader to refuse."""
+    """The mode in AWS's spelling, since local set-ups write `pipe`. An unknown mode is refused by `reader_of`."""
     return next((known for known in MODES if known.lower() == mode.lower()), mode)
 
 
@@ -288,5 +294,5 @@ def _connector_channel(root: Path, variable: str, text: str) -> Channel:
             max_objects=None if most is None else int(most),
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        # The value may hold what is nobody's business: name the variable, not its content.
+        # Without the variable's content, which may be confidential.
         raise ConfigError(f"{variable} does not describe a connector channel: {error!r}") from error

@@ -1,14 +1,13 @@
-"""The first program of the container: unpacks the code that lies beside it and runs the entry point.
+"""The container's first program: unpack the code beside it and run the entry point.
 
     python3 /…/input/data/launcher_code/boot.py <entry point> [--launcher torchrun] [--requirements <file>]
         [--argument-style json]
 
-It is PID 1 of whatever image the job names, so it needs nothing but Python's standard library, and none of this
-project's modules before it has unpacked them: those it loads by their place, not by `import` from a path, because the
-user's folder may hold a `json.py`, and the image an older module called `entrypoints`. Everything after the unpacking is
-`entry_point.py`'s.
+It is PID 1 of any image, so it needs only Python's standard library, and none of this project's modules until it has unpacked them.
+It loads these by their file, not by `import` from a path, because the user's folder may hold a `json.py`, and the image an older
+module called `entrypoints`. Everything after unpacking is in `entry_point.py`.
 
-Whatever goes wrong is one line on stderr and in `output/failure`.
+Each error is one line on stderr and in `output/failure`.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from pathlib import Path, PurePosixPath
 from types import FrameType
 from typing import NoReturn
 
-# What contract.py says; it is in the archive, and a test keeps these equal.
+# Copied from contract.py, which is in the archive; a test keeps them equal.
 BASE_DIR_VARIABLE = "SAGEMAKER_BASE_DIR"
 CODE_ARCHIVE = "code.tar.gz"
 CODE_DIR = "code"
@@ -35,25 +34,25 @@ BUNDLE_DIR = "launcher_bundle"
 BUNDLED_PACKAGE = "entrypoints"
 FAILURE_FILE = "output/failure"
 
-FAILED = 1  # our exit code where the entry point was never started
+FAILED = 1  # the exit code if the entry point was not started
 
 
 class BootError(Exception):
-    """The code cannot be unpacked or the arguments not understood. One line: what, why, and what to do."""
+    """The code cannot be unpacked, or the arguments are wrong; one line with the reason and the remedy."""
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """argparse, whose errors become the job's failure reason instead of an exit."""
+    """An argparse parser whose errors become the job's failure reason."""
 
     def error(self, message: str) -> NoReturn:
-        """Raises BootError."""
-        raise BootError(f"boot.py does not understand its arguments: {message}; check ContainerArguments")
+        """Raise BootError."""
+        raise BootError(f"boot.py: wrong arguments: {message}; check ContainerArguments")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs the job; the container's exit code."""
+    """Run the job and return the container's exit code."""
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _stop)  # PID 1 would ignore it
+        signal.signal(number, _stop)  # PID 1 ignores them by default.
     here = Path(__file__).absolute().parent
     root = Path(os.environ.get(BASE_DIR_VARIABLE) or here.parents[2]).absolute()
     try:
@@ -74,13 +73,13 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def unpack(archive: Path, directory: Path) -> None:
-    """Unpacks a tar.gz of plain files into `directory`.
+    """Unpack a tar.gz of plain files into `directory`.
 
-    Raises BootError, before anything is written, where the archive is damaged or a member is a link, a device or named
-    such that it would lie outside.
+    Raises:
+        BootError: The archive is damaged, or a member is a link, a device or outside of the folder; nothing is written then.
     """
     try:
-        with gzip.open(archive) as whole:  # tarfile takes a cut archive for a short one; gzip's checksum does not
+        with gzip.open(archive) as whole:  # gzip's checksum detects a truncated archive, tarfile does not.
             while whole.read(1 << 20):
                 pass
         with tarfile.open(archive, "r:gz") as tar:
@@ -88,11 +87,9 @@ def unpack(archive: Path, directory: Path) -> None:
             for member in members:
                 path = PurePosixPath(member.name)
                 if path.is_absolute() or ".." in path.parts:
-                    raise BootError(f"{archive.name}: {member.name!r} would lie outside the code folder")
+                    raise BootError(f"{archive.name}: {member.name!r} would be outside the code folder")
                 if not (member.isfile() or member.isdir()):
-                    raise BootError(
-                        f"{archive.name}: {member.name!r} is a link or device; it may hold plain files only"
-                    )
+                    raise BootError(f"{archive.name}: {member.name!r} is a link or device; expected plain files only")
             for member in members:
                 _unpack_member(tar, member, directory / member.name)
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -107,7 +104,7 @@ def _unpack_member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) ->
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     content = tar.extractfile(member)
-    assert content is not None  # it is a plain file
+    assert content is not None  # because it is a plain file
     with content, path.open("wb") as file:
         shutil.copyfileobj(content, file)
     path.chmod(member.mode & 0o777)
@@ -118,9 +115,9 @@ def _move_bundle(root: Path) -> None:
     bundle, unpacked = root / BUNDLE_DIR, root / CODE_DIR / BUNDLE_DIR
     if not unpacked.is_dir():
         raise BootError(f"{CODE_ARCHIVE} does not hold {BUNDLE_DIR}; submit the job by this launcher")
-    if bundle.is_dir():  # the container was started again
+    if bundle.is_dir():  # The container was started again.
         shutil.rmtree(bundle)
-    shutil.move(unpacked, bundle)  # the code folder can be a volume of its own
+    shutil.move(unpacked, bundle)  # The code folder can be a volume of its own.
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -133,7 +130,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _load_package(folder: Path) -> None:
-    """Makes `entrypoints` the package in this folder, whatever else of that name there is."""
+    """Import the package in this folder as `entrypoints`, even if another module has that name."""
     location = folder / "__init__.py"
     spec = importlib.util.spec_from_file_location(folder.name, location, submodule_search_locations=[str(folder)])
     if not location.is_file() or spec is None or spec.loader is None:
@@ -150,7 +147,7 @@ def _write_failure(root: Path, text: str) -> None:
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    """A stop while no program of the user's runs yet: nothing has to be saved."""
+    """Exit: no user's program runs yet, so nothing has to be saved."""
     raise SystemExit(128 + number)
 
 

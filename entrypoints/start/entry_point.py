@@ -1,9 +1,9 @@
-"""Runs the user's entry point as the sagemaker-training toolkit does, and keeps its exit code and the reason of a failure.
+"""Run the user's entry point like the sagemaker-training toolkit, and report its exit code and the reason of a failure.
 
-A `.py` file runs by this Python, in a folder that is a package as its module (`python -m`); any other file by itself, or by bash
-if it does not say what runs it. It starts in the code folder, with the hyperparameters as arguments and every SM_* variable set;
-with torchrun where asked, on as many hosts as the job has. No shell reads any of it, so that a quote, a newline or a `$` in a
-hyperparameter arrives as it was written. Nothing here prints a value: hyperparameters and variables hold secrets.
+A `.py` file is run by this Python, in a package as its module (`python -m`); another file by itself, or by bash without a #! line.
+It starts in the code folder, with the hyperparameters as arguments and all SM_* variables; by torchrun, if requested, on all hosts.
+No shell is involved, so quotes, newlines and `$` in hyperparameters stay as they are. Nothing here prints a value, because
+hyperparameters and variables can hold secrets.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from entrypoints.start.process import ProgramResult, run_program
 from entrypoints.start.requirements import commands_folder, install, install_package, is_package, packages_folder
 from entrypoints.start.variables import Machine, count_machine, sagemaker_variables
 
-GRACE_SECONDS = contract.STOP_SECONDS - 5  # so that we can still say why before SageMaker kills us, too
-HOST_SECONDS = 300  # a cluster's names do not resolve before all its hosts are up
+GRACE_SECONDS = contract.STOP_SECONDS - 5  # leaves time to write the reason before SageMaker kills this process, too
+HOST_SECONDS = 300  # A cluster's names do not resolve before all its hosts are up.
 VARIABLE_BYTES = 128 * 1024  # Linux's limit on `NAME=value` with its NUL, and on one argument
 
 
 @dataclass(frozen=True)
 class StartOptions:
-    """What ContainerArguments ask for."""
+    """The options in ContainerArguments."""
 
     entry_point: str  # a path in the code; entrypoints/<name>.py is a script of the bundle
     launcher: str = "python"  # python | torchrun
@@ -43,20 +43,23 @@ class StartOptions:
 
 
 class StartError(Exception):
-    """The entry point cannot be started. One line: what is in the way, and what to do."""
+    """The entry point cannot be started; one line with the reason and the remedy."""
 
 
 def run_entry_point(root: Path, environ: Mapping[str, str], options: StartOptions) -> int:
-    """Does everything from the unpacked code to the end of the training; the container's exit code.
+    """Run the job from the unpacked code to the end of the training.
 
-    Writes `output/failure` where it fails, unless the script wrote its own.
+    If it fails, `output/failure` gets the reason, unless the script wrote its own.
+
+    Returns:
+        The container's exit code.
     """
     failure_file = root / contract.FAILURE_FILE
     try:
         environment = load_environment(root, environ)
         bundled = _check(environment, options)
         for directory in (environment.model_dir, environment.output_data_dir):
-            directory.mkdir(parents=True, exist_ok=True)  # scripts write there without asking
+            directory.mkdir(parents=True, exist_ok=True)  # Scripts expect them to exist.
         packages = root / contract.PACKAGES_DIR
         for what, pip in _installations(environment, environ, options, packages):
             if pip.exit_code != 0:
@@ -84,7 +87,7 @@ def run_entry_point(root: Path, environ: Mapping[str, str], options: StartOption
 def _installations(
     environment: Environment, environ: Mapping[str, str], options: StartOptions, packages: Path
 ) -> Iterator[tuple[str, ProgramResult]]:
-    """Install what the script needs, one after the other: what was installed, and how pip ended."""
+    """Install the script's requirements, then its package; yield what was installed and how pip ended."""
     if options.requirements is not None:
         print(f"boot: installing {options.requirements}", flush=True)
         wanted = ["-r", options.requirements]
@@ -95,14 +98,14 @@ def _installations(
 
 
 def wait_for_hosts(hosts: Iterable[str], seconds: float) -> None:
-    """Returns when every host's name resolves. Raises StartError, naming those that do not, after `seconds`."""
+    """Wait until every host's name resolves. Raises StartError, with those that do not, after `seconds`."""
     until = time.monotonic() + seconds
     missing = list(hosts)
-    told = False
+    printed = False
     while missing := [host for host in missing if not _resolves(host)]:
-        if not told:
+        if not printed:
             print(f"boot: waiting for {', '.join(missing)}", flush=True)
-            told = True
+            printed = True
         if time.monotonic() > until:
             raise StartError(
                 f"{', '.join(missing)}: the name did not resolve within {seconds:.0f} s, and torchrun needs every host; "
@@ -157,7 +160,7 @@ def _program(environment: Environment, options: StartOptions, packages: Path, *,
         return [sys.executable, *(["-m", module] if module else [options.entry_point])]
     with file.open("rb") as opened:
         line, _, _ = opened.read(4096).partition(b"\n")
-    if not line.startswith(b"#!") and b"\0" not in line:  # neither a script that names its interpreter nor a binary
+    if not line.startswith(b"#!") and b"\0" not in line:  # neither a script with an interpreter nor a binary
         return [shutil.which("bash") or "sh", options.entry_point]
     if line.startswith(b"#!") and line.endswith(b"\r"):
         raise StartError(
@@ -173,7 +176,7 @@ def _program(environment: Environment, options: StartOptions, packages: Path, *,
 
 
 def _module(code_dir: Path, file: Path, packages: Path) -> str | None:
-    """The dotted name of a file of the installed package, whose relative imports work under that name only."""
+    """The dotted name of a file of the installed package, under which its relative imports work."""
     names, folder = [file.stem], file.parent
     while folder != code_dir and (folder / "__init__.py").is_file():
         names.insert(0, folder.name)
@@ -183,10 +186,7 @@ def _module(code_dir: Path, file: Path, packages: Path) -> str | None:
 
 
 def _torchrun(variables: Mapping[str, str], machine: Machine) -> list[str]:
-    """torchrun with a static rendezvous: every host knows its rank and who is first, so nothing is negotiated.
-
-    The names of its options are those that every version of torch knows.
-    """
+    """torchrun with a static rendezvous, since every host knows its rank; by options that all versions of torch have."""
     several = variables["SM_HOST_COUNT"] != "1"
     return [
         *("-m", "torch.distributed.run"),
@@ -201,16 +201,16 @@ def _torchrun(variables: Mapping[str, str], machine: Machine) -> list[str]:
 def _child_environ(
     environment: Environment, environ: Mapping[str, str], variables: Mapping[str, str], packages: Path
 ) -> dict[str, str]:
-    """The entry point's variables: the container's, SM_*, and where to find modules, commands and each other."""
+    """The entry point's variables: the container's, SM_*, and those for modules, commands and the other hosts."""
     child = {
         "MASTER_ADDR": variables["SM_MASTER_ADDR"],
         "MASTER_PORT": variables["SM_MASTER_PORT"],
-        "PYTHONUNBUFFERED": "1",  # a line of the log appears when it is written
+        "PYTHONUNBUFFERED": "1",  # Lines appear in the log when they are written.
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(GRACE_SECONDS - 5),  # torchrun's 30 s is short for a checkpoint
     }
     if environment.network_interface_name in [name for _, name in socket.if_nameindex()]:
         child["GLOO_SOCKET_IFNAME"] = child["NCCL_SOCKET_IFNAME"] = environment.network_interface_name
-    child |= environ  # what the job's own Environment says about these wins
+    child |= environ  # The job's own Environment has priority.
     child |= variables
     if str(environment.root) != contract.BASE_DIR:
         child[contract.BASE_DIR_VARIABLE] = str(environment.root)
@@ -229,19 +229,19 @@ def _run(command: list[str], environ: Mapping[str, str], directory: Path) -> Pro
         entry = _bytes(f"{name}={value}")
         if "=" in name or b"\0" in entry or len(entry) >= VARIABLE_BYTES:
             # The toolkit fails here. The script can still read the value from hyperparameters.json.
-            print(f"boot: {name[:80]!r} is left out: Linux takes no such variable", file=sys.stderr, flush=True)
+            print(f"boot: {name[:80]!r} is left out: Linux cannot pass such a variable", file=sys.stderr, flush=True)
         else:
             variables[_bytes(name)] = _bytes(value)
     try:
         return run_program([_bytes(argument) for argument in command], variables, directory, GRACE_SECONDS)
     except ValueError as error:  # a NUL in an argument
-        raise StartError(f"a hyperparameter cannot be an argument of the entry point: {error}; take it out") from error
+        raise StartError(f"a hyperparameter cannot be an argument of the entry point: {error}; remove it") from error
     except OSError as error:
         raise StartError(f"{command[0]} cannot be started: {error.strerror}") from error
 
 
 def _bytes(text: str) -> bytes:
-    """Text as a program gets it; in UTF-8 where the locale has no bytes for it."""
+    """Text in the locale's encoding, or in UTF-8 if that cannot encode it."""
     try:
         return os.fsencode(text)
     except UnicodeEncodeError:
@@ -257,7 +257,7 @@ def _failure(program: str, result: ProgramResult) -> str:
 def _pip_failure(what: str, pip: ProgramResult) -> str:
     if pip.stopped_by is not None:
         return f"installing {what} was stopped by {pip.stopped_by.name}"
-    of_build = re.search(r"^ +(\S.*)\n +\[end of output\]", pip.stderr, re.MULTILINE)  # the last line of what failed
+    of_build = re.search(r"^ +(\S.*)\n +\[end of output\]", pip.stderr, re.MULTILINE)  # the failed build's last line
     lines = [line for line in pip.stderr.splitlines() if line.startswith("ERROR: ")]
-    reason = of_build[1] if of_build else lines[0] if lines else "pip does not say why"
+    reason = of_build[1] if of_build else lines[0] if lines else "pip gave no reason"
     return fitted(f"installing {what} {how_it_ended(pip.exit_code)}: {reason}", pip.stderr)

@@ -1,9 +1,8 @@
-"""Says in 1,024 characters why a training failed: that many of `output/failure` become the job's FailureReason.
+"""Why a training failed, in 1,024 characters: so many of `output/failure` become the job's FailureReason.
 
-What people look for is the exception, so it comes first, whole traceback or not; then as much of the traceback's end as
-fits. The end of stderr is all there is to work with, and under torchrun its last traceback is torchrun's own, which
-only says that a worker failed: the one that counts is the root cause's, whose rank torchrun names and whose lines torch
-marks with `[rank1]:` once the process group exists.
+The exception comes first, then as much of the traceback's end as fits. The only input is the end of stderr. Under torchrun the last
+traceback is its own, which only says that a worker failed. The root cause is that of the rank which torchrun names, whose lines
+torch marks with `[rank1]:` once the process group exists.
 """
 
 from __future__ import annotations
@@ -16,13 +15,10 @@ from pathlib import Path
 from entrypoints import contract
 
 TRACEBACK = "Traceback (most recent call last):"
-UNCAUGHT = (
-    1  # Python's exit code after an exception; with others than these two a traceback in stderr is not the reason
-)
-ABORTED = (
-    128 + signal.SIGABRT
-)  # so may end whoever leaves a process group by an exception: gloo's threads are not joined
-ABORT_LINE = re.compile(r"$|terminate called |  what\(\):")  # what libstdc++ says of an abort
+# With exit codes other than these two a traceback in stderr is not the reason.
+UNCAUGHT = 1  # Python's after an exception
+ABORTED = 128 + signal.SIGABRT  # possible after an exception in a process group: gloo does not join its threads
+ABORT_LINE = re.compile(r"$|terminate called |  what\(\):")  # libstdc++'s lines about an abort
 EXCEPTION = re.compile(
     r"[A-Za-z_][\w.<>]*(:|$)"
 )  # `ValueError: ...`, `torch.OutOfMemoryError: ...`, `KeyboardInterrupt`
@@ -33,12 +29,18 @@ ROOT_CAUSE = re.compile(
 
 
 def failure_text(program: str, exit_code: int, stderr: str) -> str:
-    """The reason why `program` ended with `exit_code`, from the end of its stderr; at most 1,024 characters.
+    """Return why a program failed, in at most 1,024 characters.
 
-    The exception's line, an empty line, the end of its traceback; without a traceback, how the program ended and the
-    last lines that it wrote.
+    Args:
+        program: Its name, for the text.
+        exit_code: Its exit code; 128 + n if signal n ended it.
+        stderr: The end of its stderr.
+
+    Returns:
+        The exception's line, an empty line and the end of its traceback; without a traceback, how the program ended and its last
+        lines.
     """
-    lines = re.split(r"\r\n?|\n", stderr)  # a progress bar returns, and a traceback may follow it
+    lines = re.split(r"\r\n?|\n", stderr)  # A progress bar ends its lines with \r, and a traceback may follow it.
     root = ROOT_CAUSE.search(stderr)
     if root is not None:
         program, exit_code = f"rank {root['rank']} of {program}", shell_code(int(root["code"]))
@@ -54,12 +56,12 @@ def failure_text(program: str, exit_code: int, stderr: str) -> str:
 
 
 def shell_code(exit_code: int) -> int:
-    """Python's exit code -n of a process that signal n ended, as shells write it: 128 + n."""
+    """Return a subprocess's exit code as shells count it: 128 + n if signal n ended it."""
     return exit_code if exit_code >= 0 else 128 - exit_code
 
 
 def how_it_ended(exit_code: int) -> str:
-    """An exit code in words."""
+    """Return an exit code in words."""
     if exit_code > 128:
         try:
             name = signal.Signals(exit_code - 128).name
@@ -71,7 +73,7 @@ def how_it_ended(exit_code: int) -> str:
 
 
 def fitted(headline: str, details: str) -> str:
-    """The headline and the end of the details, cut at a line's beginning, within what SageMaker keeps."""
+    """Return the headline and the last whole lines of the details that fit into SageMaker's limit."""
     headline = headline.strip()[: contract.FAILURE_LIMIT]
     room = contract.FAILURE_LIMIT - len(headline) - 2
     details = details.strip("\n")
@@ -81,14 +83,14 @@ def fitted(headline: str, details: str) -> str:
 
 
 def write_failure(path: Path, text: str) -> None:
-    """Writes the reason, unless the script has written its own: it knows better."""
+    """Write the reason, unless the script has written its own."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8", errors="replace")
 
 
 def _without_torchrun(lines: list[str]) -> list[str]:
-    """What the workers wrote: all lines before torchrun's report, which begins with its log line or its traceback."""
+    """The workers' lines: those before torchrun's report, which begins with its log line or its traceback."""
     for number, line in enumerate(lines):
         if "torch/distributed/elastic/" in line and " failed (exitcode" in line:
             return lines[:number]
@@ -99,14 +101,14 @@ def _without_torchrun(lines: list[str]) -> list[str]:
 
 
 def _ended_by_it(exit_code: int, after: list[str]) -> bool:
-    """Whether the exception that was told of last ended the process, which has written so much after it."""
+    """Whether the last exception ended the process, judging by the lines after it."""
     return exit_code == UNCAUGHT or (exit_code == ABORTED and all(map(ABORT_LINE.match, after)))
 
 
 def _last_exception(lines: list[str]) -> tuple[int, int] | None:
-    """Where the last traceback begins, and the line of its exception.
+    """The numbers of the last traceback's first line and of its exception's line.
 
-    A SyntaxError of the script itself has no line `Traceback`: it begins with the place in the file.
+    A SyntaxError of the script itself has no line `Traceback`: it begins with the position in the file.
     """
     for start in range(len(lines) - 1, -1, -1):
         if lines[start] == TRACEBACK or lines[start].startswith('  File "'):
@@ -117,7 +119,7 @@ def _last_exception(lines: list[str]) -> tuple[int, int] | None:
 
 
 def _beginning(lines: list[str], frame: int) -> int:
-    """From a frame of a traceback back to its first line."""
+    """The number of a traceback's first line, from one of its frames."""
     start = frame
     while start > 0 and lines[start].startswith(" "):
         start -= 1

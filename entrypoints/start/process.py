@@ -1,17 +1,13 @@
-"""Runs one program as the first process of a container must: signals go on to it, orphans are reaped, nothing stays behind.
+"""Run a program as PID 1 of a container: pass on signals, reap orphans, leave no process behind.
 
-SageMaker stops a job by SIGTERM to PID 1 and kills everything after 120 s. PID 1 gets no default handling of signals
-and inherits every orphan, so it has to do both jobs itself. One loop around select() does them without threads: signals
-arrive as bytes of a pipe (signal.set_wakeup_fd), and so no signal can fall between two calls.
+SageMaker stops a job by SIGTERM to PID 1, which has no default signal handlers, and kills everything after 120 s. One select() loop
+does all without threads: signals are bytes in a pipe (signal.set_wakeup_fd), so none falls between two calls.
 
-Who gets a signal: the program alone, once, which lives in a session of its own. torchrun passes it on to its workers,
-and a training script's DataLoader workers are not shot from under it while it writes its checkpoint. A shell that dies
-of SIGTERM leaves its command to us as an orphan: orphans that come to us while we stop get the signal once, too. What
-is left when the program has ended is killed, as the kernel does when PID 1 ends; locally, where we are not PID 1, Linux
-makes us the reaper of orphans on demand (PR_SET_CHILD_SUBREAPER). Without /proc (macOS) only the program's process
-group can be found.
-
-The program's stderr passes through us, unbuffered, because its end says why a training failed.
+A signal goes once, to the program alone, in a session of its own: torchrun passes it on, and a script keeps its DataLoader workers
+while it writes its checkpoint. A shell that dies of SIGTERM orphans its command: orphans get the signal once, too. Processes that
+are left are killed, as by the kernel when PID 1 ends. Locally, Linux makes this process the reaper of orphans
+(PR_SET_CHILD_SUBREAPER); without /proc (macOS) only the program's process group can be found. stderr is copied, since its end has
+the reason of a failure.
 """
 
 from __future__ import annotations
@@ -30,21 +26,21 @@ from pathlib import Path
 
 from entrypoints.start.failure import shell_code
 
-TAIL_BYTES = 64 * 1024  # of stderr that are kept: several tracebacks, whatever torchrun adds after them
+TAIL_BYTES = 64 * 1024  # of stderr that are kept: several tracebacks and torchrun's report
 PR_SET_CHILD_SUBREAPER = 36
 STOPPING = (signal.SIGTERM, signal.SIGINT)  # passed on; then there is time to write a checkpoint
 AT_ONCE = signal.SIGQUIT  # kills everything: for a launcher whose user presses Ctrl-C twice
-ORPHAN_SECONDS = 1.0  # what outlives the program has this long to clean up: multiprocessing's trackers do
-POLL_SECONDS = 0.1  # how often orphans are looked for: the end of their parents is not told to us
+ORPHAN_SECONDS = 1.0  # for processes that outlive the program to clean up, such as multiprocessing's trackers
+POLL_SECONDS = 0.1  # between two searches for orphans, which no signal announces
 
 
 @dataclass(frozen=True)
 class ProgramResult:
     """How a program ended."""
 
-    exit_code: int  # 128 + n where signal n ended it
-    stderr: str  # its end
-    stopped_by: signal.Signals | None  # the signal that we passed on, if any
+    exit_code: int  # 128 + n if signal n ended it
+    stderr: str  # the end of its stderr
+    stopped_by: signal.Signals | None  # the signal that was passed on, if any
 
 
 @dataclass
@@ -66,14 +62,23 @@ def run_program(
     directory: Path,
     grace_seconds: float,
 ) -> ProgramResult:
-    """Runs a program to its end, in `directory`, with exactly the variables of `environ`.
+    """Run a program to its end. Call it in the main thread of a process without other children: it reaps all children.
 
-    After a signal it has `grace_seconds` until it and all that it started are killed. Must run in the main thread of a
-    process without other children: it reaps every child there is. Raises OSError where the program cannot be started.
+    Args:
+        command: The program and its arguments.
+        environ: Exactly the program's variables.
+        directory: Its working directory.
+        grace_seconds: How long it may run after a signal, until it and all its children are killed.
+
+    Returns:
+        How it ended.
+
+    Raises:
+        OSError: The program cannot be started.
     """
     _become_reaper()
     with _signals_as_bytes() as wakeup:
-        # Its own session: a signal to our process group, as a terminal sends it, reaches the program once, through us.
+        # In its own session, so that a terminal's signal to our process group reaches the program once, through us.
         child = subprocess.Popen(
             command,
             env=environ,
@@ -92,12 +97,12 @@ def run_program(
             while _pass_on(run, child.stderr.fileno()):
                 pass
         assert run.exit_code is not None
-        child.returncode = run.exit_code  # reaped by us: Popen must not wait for it
+        child.returncode = run.exit_code  # It is reaped already: Popen must not wait for it.
     return ProgramResult(run.exit_code, run.tail.decode("utf-8", "replace"), run.stopped_by)
 
 
 def _loop(run: _Run, wakeup: int, stderr: int) -> None:
-    """Until the program and all that it started have ended, or until their time is over."""
+    """Run until the program and all its children have ended, or until their time is over."""
     waiting_for = [wakeup, stderr]
     while True:
         if run.exit_code is not None:
@@ -129,7 +134,7 @@ def _on_signal(run: _Run, number: signal.Signals) -> None:
 
 
 def _orphans(run: _Run) -> bool:
-    """Whether processes are left; while stopping, those that have become our children are told so, once."""
+    """Whether processes are left; while stopping, orphans that have become our children get the signal once."""
     parents = _parents()
     if run.stopped_by is not None:
         for pid in {pid for pid, parent in parents.items() if parent == os.getpid()} - run.signalled:
@@ -139,10 +144,10 @@ def _orphans(run: _Run) -> bool:
 
 
 def _kill_the_rest(run: _Run) -> None:
-    """Kills all that is left, and reaps it."""
+    """Kill all processes that are left, and reap them."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(run.pid, signal.SIGKILL)  # all that macOS lets us find
-    until = time.monotonic() + 10  # a process can hang in the kernel, on a dead mount for one
+        os.killpg(run.pid, signal.SIGKILL)  # all that can be found on macOS
+    until = time.monotonic() + 10  # A process can hang in the kernel, for example on a dead mount.
     while run.exit_code is None or _descendants(_parents()):
         for pid in _descendants(_parents()):
             _send(pid, signal.SIGKILL)
@@ -155,7 +160,7 @@ def _kill_the_rest(run: _Run) -> None:
 
 
 def _reap(run: _Run) -> None:
-    """Takes the exit status of every child that has ended, ours by birth or adopted."""
+    """Reap every child that has ended, including adopted orphans."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -168,7 +173,7 @@ def _reap(run: _Run) -> None:
 
 
 def _pass_on(run: _Run, stderr: int) -> bool:
-    """Hands on what the program has written to stderr and keeps its end; False when there is no more."""
+    """Copy the program's output on stderr and keep its end; False at its end."""
     try:
         data = os.read(stderr, 65536)
     except BlockingIOError:
@@ -176,26 +181,28 @@ def _pass_on(run: _Run, stderr: int) -> bool:
     run.tail += data
     del run.tail[:-TAIL_BYTES]
     left = data
-    with contextlib.suppress(OSError):  # nobody listens to us any more: no reason to stop the training
+    with contextlib.suppress(OSError):  # The reader of our stderr has gone, which is no reason to stop the training.
         while left:
             left = left[os.write(sys.stderr.fileno(), left) :]
     return bool(data)
 
 
 def _send(pid: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):  # it has just ended
+    with contextlib.suppress(ProcessLookupError):  # It has just ended.
         os.kill(pid, number)
 
 
 def _parents() -> dict[int, int]:
-    """Every process, those that wait to be reaped too, with its parent; empty without /proc."""
+    """Every process, including zombies, with its parent; empty without /proc."""
     parents = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             stat = (folder / "stat").read_bytes()
         except OSError:
-            continue  # it has just ended
-        parents[int(folder.name)] = int(stat.rpartition(b")")[2].split()[1])  # after the name, which can hold anything
+            continue  # It has just ended.
+        parents[int(folder.name)] = int(
+            stat.rpartition(b")")[2].split()[1]
+        )  # after the name, which can contain anything
     return parents
 
 
@@ -208,14 +215,14 @@ def _descendants(parents: Mapping[int, int]) -> list[int]:
 
 
 def _become_reaper() -> None:
-    """Makes orphans ours even where we are not PID 1. Linux only; elsewhere they go to the system's PID 1."""
+    """Adopt orphans even if this process is not PID 1. Linux only; elsewhere the system's PID 1 adopts them."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 @contextlib.contextmanager
 def _signals_as_bytes() -> Iterator[int]:
-    """A descriptor from which each signal that we care about can be read as one byte."""
+    """A descriptor from which each handled signal can be read as one byte."""
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     os.set_blocking(writing, False)

@@ -1,15 +1,13 @@
-"""Installs a script's requirements, and its folder if that is a package, into a folder of the run, beside the image's own.
+"""Install a script's requirements, and its code folder if that is a package, into a folder of the run.
 
-The toolkit runs plain `pip install`, which on someone's own machine would change that machine. `pip install --target`
-leaves it alone but takes no notice of what is installed: a requirement that needs torch would fetch torch again and put
-it before the image's own build. So pip runs in a virtual environment below the run's root that sees the image's
-packages: what they satisfy is left as it is, what is missing or of another version goes to the folder, and nothing
-outside is removed. The script itself runs by the image's Python and finds the folder on PYTHONPATH, its commands on PATH.
+The toolkit's plain `pip install` would change a user's own machine in a local run, and `pip install --target` ignores installed
+packages: it would fetch torch again and put it before the image's build. So pip runs in a virtual environment below the run's root
+that sees the image's packages, and installs there only what is missing or of another version. The script runs by the image's Python
+and finds the packages by PYTHONPATH and PATH.
 
-A code folder with setup.py is a package to the toolkit, which runs `pip install .` with its dependencies. So do we, also with a
-pyproject.toml that says how to build it (`[build-system]`) or has its modules in `src`; many others only configure tools, or
-list dependencies of a script. If the image holds all that the build needs, nothing is fetched for it (--no-build-isolation): an
-image with setuptools installs a package without dependencies offline.
+A code folder is a package if it has setup.py, as for the toolkit, or a pyproject.toml with `[build-system]` or with modules in
+`src`; other pyproject.toml files only configure tools. If the image has all build requirements, none is fetched
+(--no-build-isolation), so a package without dependencies can be installed offline.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from pathlib import Path
 
 from entrypoints.start.process import ProgramResult, run_program
 
-# As --no-input, a question would wait for an answer for ever.
+# Without --no-input, a question of pip's would wait for an answer forever.
 PIP = ("-m", "pip", "--disable-pip-version-check", "--no-input", "install")
 SETUPTOOLS_WITH_WHEEL = (70, 1)  # older ones need the package `wheel` to build
 
@@ -52,7 +50,7 @@ def install_package(folder: Path, code_dir: Path, environ: Mapping[str, str], gr
 
 
 def image_can_build(code_dir: Path) -> bool:
-    """Return whether the image holds all that the package's build needs, so that nothing has to be fetched for it."""
+    """Return whether the image has all build requirements of the package, so that none must be fetched."""
     requires = re.search(r"^requires\s*=\s*\[(.*?)\]\s*(?:#.*)?$", _pyproject(code_dir), re.MULTILINE | re.DOTALL)
     needed = re.findall(r"""["']([\w.-]+)[^"'>]*(?:>=\s*([\d.]+))?""", requires[1] if requires else "'setuptools'")
     try:
@@ -76,12 +74,20 @@ def _pyproject(code_dir: Path) -> str:
 def install(
     wanted: Sequence[str], folder: Path, code_dir: Path, environ: Mapping[str, str], grace_seconds: float
 ) -> ProgramResult:
-    """Install into `folder` what pip's arguments `wanted` name; relative paths count from `code_dir`.
+    """Run pip, whose output is passed through.
 
-    pip's output is passed through; the result holds the end of what it wrote to stderr.
+    Args:
+        wanted: pip's arguments after `install`; relative paths count from `code_dir`.
+        folder: The virtual environment; made if it is missing.
+        code_dir: pip's working directory.
+        environ: pip's variables.
+        grace_seconds: How long pip may run after a signal.
+
+    Returns:
+        How pip ended.
     """
-    # It sees the image's pip. Only where there is none it gets its own, and where that cannot be had, either, the
-    # result says that there is no module pip.
+    # The environment sees the image's pip, and gets its own only if there is none. If that fails too, pip's result reports that
+    # there is no module pip.
     with contextlib.suppress(subprocess.CalledProcessError):
         venv.EnvBuilder(symlinks=True, with_pip=importlib.util.find_spec("pip") is None).create(folder)
     seen = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
@@ -91,11 +97,11 @@ def install(
 
 
 def packages_folder(folder: Path) -> Path:
-    """Where in `folder` the packages lie, for PYTHONPATH."""
+    """Return the folder of the packages, for PYTHONPATH."""
     names = {"base": str(folder), "platbase": str(folder)}
     return Path(sysconfig.get_path("purelib", "venv" if sys.version_info >= (3, 11) else "posix_prefix", names))
 
 
 def commands_folder(folder: Path) -> Path:
-    """Where in `folder` the packages' commands lie, for PATH."""
+    """Return the folder of the packages' commands, for PATH."""
     return folder / "bin"

@@ -1,11 +1,9 @@
-"""The SM_* variables and the command line that a training script expects, as AWS's own two launchers make them.
+"""The SM_* variables that a training script expects.
 
-SageMaker itself sets hardly any variable: SM_* come from the sagemaker-training toolkit or from SDK v3's container
-drivers, and a container with its own entry point gets none. So we set every variable that toolkit 5.1.4 sets, with its
-value for the same files down to the spelling of the JSON, and then those that only SDK v3 sets. Where the two differ
-(null is '' for one and 'null' for the other, the order of SM_CHANNELS) the toolkit wins, being what scripts were
-written for. The channel that carries our code is left out, since a script that reads all its channels has no use for
-it; nor is a connector channel, which SageMaker's files know nothing of and which has no folder.
+SageMaker itself sets almost none: they come from the sagemaker-training toolkit or from SDK v3's container drivers, and a container
+with its own entry point gets none. So this module sets every variable of toolkit 5.1.4, with the same value down to the JSON's
+spelling, and those that only SDK v3 sets. If the two differ (null is '' or 'null'; the order of SM_CHANNELS), the toolkit's is set,
+which scripts were written for. The channel with our code and connector channels, which have no folder, are left out.
 
 Source: toolkit 5.1.4, `environment.py`, `mapping.py`, `params.py`; SDK v3, `container_drivers/scripts/environment.py`.
 The tests compare with values that both of them gave.
@@ -32,7 +30,7 @@ from entrypoints.job.hyperparameters import (
     user_hyperparameters,
 )
 
-# Each of these makes this host's own group the one that trains in a distributed way.
+# With any of these hyperparameters this host's instance group is the one of the distributed training.
 DISTRIBUTIONS = (
     "sagemaker_mpi_enabled",
     "sagemaker_parameter_server_enabled",
@@ -47,7 +45,7 @@ DEFAULT_LOG_LEVEL = 20  # logging.INFO
 
 @dataclass(frozen=True)
 class Machine:
-    """What this host computes with."""
+    """A host's processors."""
 
     cpus: int
     gpus: int = 0
@@ -55,7 +53,7 @@ class Machine:
 
 
 def count_machine(instance_type: str) -> Machine:
-    """Counts what this host computes with by the vendors' own tools; where a tool is missing, there is none."""
+    """Count this host's processors with the vendors' tools; 0 if a tool is missing."""
     gpus = [line for line in _output("nvidia-smi", "--list-gpus").splitlines() if line.startswith("GPU ")]
     if "trn2.48xlarge" in instance_type:
         neurons = 64  # the toolkit's own exception
@@ -63,7 +61,7 @@ def count_machine(instance_type: str) -> Machine:
         try:
             neurons = sum(device.get("nc_count", 0) for device in json.loads(_output("neuron-ls", "-j") or "[]"))
         except (ValueError, TypeError, AttributeError):
-            neurons = 0  # neuron-ls answers with an error text where the driver is missing
+            neurons = 0  # neuron-ls prints an error text if the driver is missing.
     return Machine(multiprocessing.cpu_count(), len(gpus), neurons)
 
 
@@ -74,11 +72,14 @@ def sagemaker_variables(
     entry_point: str | None = None,
     argument_style: str = "toolkit",
 ) -> dict[str, str]:
-    """Every variable that toolkit 5.1.4 or SDK v3 would set in this container.
+    """Return every variable that toolkit 5.1.4 or SDK v3 would set in this container.
 
-    `environ` is what the container was started with: a few values come from there. `entry_point` is the script that is
-    run; without one, the toolkit's own sources (SAGEMAKER_PROGRAM, the hyperparameter sagemaker_program) are asked.
-    `argument_style` is the form of SM_HPS, SM_HP_* and SM_USER_ARGS (`hyperparameters`).
+    Args:
+        environment: The job.
+        environ: The container's own variables, from which a few values come.
+        machine: The host's processors.
+        entry_point: The script; without one, SAGEMAKER_PROGRAM or the hyperparameter sagemaker_program, as in the toolkit.
+        argument_style: The form of SM_HPS, SM_HP_* and SM_USER_ARGS: one of hyperparameters.ARGUMENT_STYLES.
     """
     properties = _toolkit_properties(environment, environ, machine, entry_point)
     values: dict[str, Any] = {
@@ -137,10 +138,7 @@ _PLAIN = (
 def _toolkit_properties(
     environment: Environment, environ: Mapping[str, str], machine: Machine, entry_point: str | None
 ) -> dict[str, Any]:
-    """All public properties of the toolkit's Environment by name: SM_TRAINING_ENV is this as JSON.
-
-    Hosts and groups stand in the file's order here, as the toolkit has them.
-    """
+    """The toolkit's public Environment properties by name, which SM_TRAINING_ENV holds as JSON; hosts in the file's order."""
     resources = environment.resource_config
     parameters = environment.hyperparameters
     framework_parameters = {
@@ -161,7 +159,7 @@ def _toolkit_properties(
         distribution_hosts = list(hosts)
     master = (distribution_hosts or hosts)[0]
     program = entry_point or environ.get("SAGEMAKER_PROGRAM")
-    # Without any the toolkit's module is called "None", its entry point nothing at all.
+    # Without any, the toolkit's module is called "None", and there is no entry point.
     module = program or str(parameters.get("sagemaker_program"))
     model_parallel = environ.get("SM_HP_MP_PARAMETERS")
     return {
@@ -206,10 +204,10 @@ def _toolkit_properties(
 
 
 def _sdk_variables(environment: Environment, environ: Mapping[str, str], entry_point: str | None) -> dict[str, str]:
-    """What SDK v3's drivers set and the toolkit does not.
+    """The variables that only SDK v3's drivers set.
 
-    SM_CURRENT_HOST_RANK counts in lexicographic order, as SDK v3 does (algo-10 follows algo-1); torchrun gets the same
-    rank, so a script that uses both sees one order. The first host, SM_MASTER_ADDR, is rank 0 of that order.
+    SM_CURRENT_HOST_RANK counts in lexicographic order, as in SDK v3 (algo-10 follows algo-1). torchrun gets the same rank. The
+    first host in this order is SM_MASTER_ADDR.
     """
     hosts = sorted(environment.hosts)
     return {
@@ -225,7 +223,7 @@ def _sdk_variables(environment: Environment, environ: Mapping[str, str], entry_p
 
 
 def _output(*command: str) -> str:
-    """What a program of the machine prints; nothing where it is missing or fails."""
+    """A program's output; empty if it is missing or fails."""
     try:
         finished = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
     except (OSError, subprocess.CalledProcessError):

@@ -126,7 +126,9 @@ def test_an_image_that_is_none(environment: Environment) -> None:
 
 def test_images_of_different_sizes(environment: Environment) -> None:
     (environment.channels["train"].path / "03.png").write_bytes(png("L", 3, (9, 7)))
-    with pytest.raises(ChannelError, match=r"image '03.png' has 9 x 7 pixels, unlike others; set image-size"):
+    with pytest.raises(
+        ChannelError, match=r"image '03.png' has 9 x 7 pixels, unlike others of its batch; set image-size"
+    ):
         list(channel_of(environment).batches(0))
     assert len(list(channel_of(environment, ImageForm("L", 4)).batches(0))) == 3
 

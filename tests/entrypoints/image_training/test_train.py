@@ -161,7 +161,7 @@ def test_it_goes_on_where_it_was_stopped(
     assert os.listdir(stopped / contract.CHECKPOINT_DIR) == ["checkpoint.pt"]  # noqa: PTH208
     monkeypatch.delenv("STOP_AT")
     run(*model)
-    assert "going on from" in capsys.readouterr().out
+    assert "resuming from" in capsys.readouterr().out
     assert_same(stopped, undisturbed)
 
 
@@ -330,7 +330,7 @@ def test_names_that_are_wrong(make_root: Callable[..., Path]) -> None:
     assert "no channel 'train_list'" in refusal("--train-lst", "train_list")
     assert "No module named 'nothing'" in refusal("--model", "nothing:make")
     assert "write package.module:factory" in refusal("--model", "users_model")
-    assert "made str, not a torch.nn.Module" in refusal("--model", "users_model:make_nothing")
+    assert "expected a torch.nn.Module, got str" in refusal("--model", "users_model:make_nothing")
 
 
 def test_a_class_that_training_does_not_know(make_root: Callable[..., Path]) -> None:
@@ -342,11 +342,11 @@ def test_a_class_that_training_does_not_know(make_root: Callable[..., Path]) -> 
 def test_a_checkpoint_of_another_model(make_root: Callable[..., Path]) -> None:
     make_root("ml")
     run("--epochs", "1")
-    assert "checkpoint.pt is the checkpoint of another model (" in refusal("--model", "users_model:make")
+    assert "checkpoint.pt is a checkpoint of another model (" in refusal("--model", "users_model:make")
 
 
 def test_hosts_that_would_train_apart(make_root: Callable[..., Path]) -> None:
     root = make_root("ml")
     hosts = {"current_host": "algo-1", "hosts": ["algo-1", "algo-2"]}
     (root / contract.CONFIG_DIR / contract.RESOURCE_CONFIG_FILE).write_text(json.dumps(hosts))
-    assert "2 hosts, and each would train a model of its own; write launcher: torchrun" in refusal()
+    assert "2 hosts, and each would train its own model; write launcher: torchrun" in refusal()

@@ -17,7 +17,7 @@ def test_options_with_underscores() -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--lerning-rate", "1"], "--lerning-rate is no option; did you mean --learning-rate?"),
+        (["--lerning-rate", "1"], "--lerning-rate is not an option; did you mean --learning-rate?"),
         (["--epochs", "0"], "argument --epochs: 0 is less than 1"),
         (["--num-workers", "-1"], "argument --num-workers: -1 is less than 0"),
         (["--epochs", "1.5"], "argument --epochs: invalid"),
