@@ -21,6 +21,18 @@ from entrypoints.samples.channel import open_channel
 
 PATIENCE = 30.0
 
+_writing: set[int] = set()  # descriptors of feeders
+
+
+def _close_inherited() -> None:
+    """A forked DataLoader worker must not keep a FIFO open: its readers would not see the end."""
+    for descriptor in _writing:
+        os.close(descriptor)
+    _writing.clear()
+
+
+os.register_at_fork(after_in_child=_close_inherited)
+
 
 def make_root(root: Path) -> None:
     """An /opt/ml with Pipes `lines`, `tar`, `images` (image RecordIO) and `wrapped`."""
@@ -54,10 +66,14 @@ class Feeder:
                 with path.open("wb", buffering=0) as stream:
                     if self._stop.is_set():
                         return
-                    content = memoryview(self._content(epoch))
-                    self.started.append(epoch)
-                    while content:
-                        content = content[stream.write(content[: self._piece]) :]
+                    _writing.add(stream.fileno())
+                    try:
+                        content = memoryview(self._content(epoch))
+                        self.started.append(epoch)
+                        while content:
+                            content = content[stream.write(content[: self._piece]) :]
+                    finally:
+                        _writing.discard(stream.fileno())
             except BrokenPipeError:
                 pass
             finally:

@@ -74,7 +74,7 @@ def test_images_come_with_their_classes(environment: Environment, name: str) -> 
     pixels = torch.cat([batch.images for batch in batches])
     assert pixels.dtype == torch.float32
     assert torch.equal((pixels * 255).round().long(), classes.reshape(-1, 1, 1, 1).expand(-1, 1, 2, 3))
-    assert sorted(channel.statistics.met) == list(range(COUNT))
+    assert sorted(channel.statistics.seen) == list(range(COUNT))
     assert channel.statistics.last.count == channel.statistics.samples == COUNT and channel.statistics.passes == 1
 
 
@@ -100,10 +100,10 @@ def test_a_pass_goes_on_where_it_was_left(environment: Environment, threads: int
         assert [batch.lines for batch in islice(left.batches(5), done)] == whole[:done]
         resumed.load_state_dict(left.state_dict())
         assert [batch.lines for batch in resumed.batches(5)] == whole[done:]
-        assert sorted(resumed.statistics.met) == list(range(COUNT))
+        assert sorted(resumed.statistics.seen) == list(range(COUNT))
         assert resumed.statistics.last.count == COUNT
         assert len(list(resumed.batches(6))) == len(whole)
-        assert sorted(resumed.statistics.met) == list(range(COUNT))
+        assert sorted(resumed.statistics.seen) == list(range(COUNT))
 
 
 def test_form(environment: Environment) -> None:

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -27,6 +26,7 @@ from entrypoints.records.recordio import recordio
 from entrypoints.samples.channel import open_channel
 from entrypoints.torch_data.dataset import ChannelDataset, MixedDataset
 from entrypoints.torch_data.loader import ThreadLoader, even_batches
+from pipe_feeder import wait_for
 
 SHUFFLED = Reading(seed=7, block=10)
 CHANNELS = {
@@ -200,21 +200,13 @@ def test_threads_go_on_exactly(environment: Environment) -> None:
         assert list(again) == whole[count:], count
 
 
-def wait_for_threads(count: int) -> None:
-    """Wait until no more threads than `count` run: a loop that is left tells its threads to end and does not wait for them."""
-    end = time.monotonic() + 60
-    while threading.active_count() > count:
-        assert time.monotonic() < end, threading.enumerate()
-        time.sleep(0.01)
-
-
 def test_threads_end_when_a_loop_is_left_and_tell_errors(environment: Environment) -> None:
     before = threading.active_count()
     dataset = ChannelDataset("tar", environment=environment)
     batches = iter(ThreadLoader(dataset, 1, threads=4))
     next(batches)
     batches.close()
-    wait_for_threads(before)
+    wait_for(lambda: threading.active_count() == before)
 
     def fail(sample: dict[str, Any]) -> str:
         if sample["txt"] == b"3-3":
@@ -227,7 +219,7 @@ def test_threads_end_when_a_loop_is_left_and_tell_errors(environment: Environmen
         for batch in ThreadLoader(dataset, 1, threads=1):
             given += batch
     assert given == sorted(EVERY)[: sorted(EVERY).index("3-3")]
-    wait_for_threads(before)
+    wait_for(lambda: threading.active_count() == before)
 
 
 def test_even_batches_of_one_process_all_count() -> None:

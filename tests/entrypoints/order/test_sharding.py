@@ -75,7 +75,7 @@ def test_launchers_that_set_rank_and_world_size_only() -> None:
     [
         ({"RANK": "8", "WORLD_SIZE": "8"}, "RANK 8 of WORLD_SIZE 8"),
         ({"RANK": "-1", "WORLD_SIZE": "8"}, "RANK -1"),
-        ({"RANK": "x", "WORLD_SIZE": "8"}, "RANK is 'x', not a number"),
+        ({"RANK": "x", "WORLD_SIZE": "8"}, "RANK is 'x'; expected a number"),
         ({"RANK": "0", "WORLD_SIZE": "8", "LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "2"}, "LOCAL_RANK 2 of"),
     ],
 )

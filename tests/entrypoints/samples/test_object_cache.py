@@ -165,7 +165,7 @@ def test_a_folder_that_cannot_keep_anything_is_an_error_at_once(
     with pytest.raises(ChannelError, match="cache_dir '~nobody-of-this-name/x'"):
         read(tmp_path, "tar", Reading(cache_dir="~nobody-of-this-name/x"))
     mounted = Channel("train", "FastFile", None, "FullyReplicated", "None", tmp_path / "data")
-    with pytest.raises(ChannelError, match="is a part of the channel"):
+    with pytest.raises(ChannelError, match="is inside the channel"):
         ObjectCache(tmp_path / "data" / "cache", mounted)
 
 

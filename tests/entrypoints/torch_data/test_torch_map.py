@@ -78,7 +78,7 @@ def test_indices_are_a_lists(connected: Environment, kind: str) -> None:
     assert dataset[torch.tensor(-1)]["__key__"] == "9.txt"
     assert len(list(dataset)) == 10
     for index in (10, -11):
-        with pytest.raises(IndexError, match=f"index {index} of a .*MapDataset of 10 samples"):
+        with pytest.raises(IndexError, match=f"index {index} is out of range for a .*MapDataset of 10 samples"):
             dataset[index]
         with pytest.raises(IndexError, match=f"index {index} of"):
             dataset.__getitems__([0, index])
