@@ -1,4 +1,4 @@
-"""Reading ahead: the same bytes in the same order, bounded, sought, broken, closed early, forked."""
+"""Prefetch: the same bytes in the same order; limits, seeks, errors, early closing, forks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from entrypoints.errors import ChannelError
 from entrypoints.fetching.prefetch import read_ahead
 from entrypoints.fetching.schedule import Limits
-from entrypoints.readers.remote_file import RemoteFile, file_system, is_remote
 from pipe_feeder import wait_for
 
 SMALL = Limits(held_bytes=64, piece_bytes=16, objects=8, threads=5)
@@ -287,27 +286,3 @@ def test_a_child_does_not_read_on_what_its_parent_began() -> None:
             assert b"before the process was forked" in pipe.read()
         os.waitpid(child, 0)
         assert len(stream.readall()) == 99
-
-
-# Files that are far away
-
-
-def test_a_file_in_pieces(tmp_path: Path) -> None:
-    data = os.urandom(100)
-    (tmp_path / "a").write_bytes(data)
-    source = RemoteFile(str(tmp_path / "a"), "a")
-    assert (source.fetch(0, 60), source.fetch(60, 60)) == (data[:60], data[60:])
-    assert source.fetch(100, 60) == b""
-    assert source.length() == 100
-    source.close()
-
-
-def test_a_file_that_is_gone(tmp_path: Path) -> None:
-    [stream] = read_ahead(iter([RemoteFile(str(tmp_path / "a"), "a")]), SMALL, "a test")
-    with pytest.raises(FileNotFoundError):
-        stream.read()
-
-
-def test_the_file_system_of_a_path(tmp_path: Path) -> None:
-    assert file_system(Path("/proc/self")) == "proc"
-    assert not is_remote(tmp_path)

@@ -1,4 +1,4 @@
-"""train.py: what it learns and leaves, how it is stopped and goes on, what it refuses; by File and by Pipe."""
+"""train.py: what it learns and writes, and how it stops and resumes, by File and by Pipe."""
 
 from __future__ import annotations
 
@@ -6,107 +6,22 @@ import io
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tarfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 
 import channel_specs
 import launcher
-from entrypoints import contract, train
+from entrypoints import contract
 from entrypoints.image_training.model import small_cnn
 from entrypoints.records.archives import tar_write
-from launcher import demo
-
-REPOSITORY = Path(__file__).parents[3]
-SPLIT = (90, 30, 20)
-CHANNELS = {  # channel -> its folder in the demo's data
-    "train": "s3/my-bucket/digits/train",
-    "validation": "s3/my-bucket/digits/validation",
-    "test": "s3/my-bucket/digits/test",
-    "train_lst": f"efs/{demo.EFS}/digits/lists/train",
-    "validation_lst": f"fsx/{demo.FSX}/{demo.FSX_MOUNT_NAME}/digits/lists/validation",
-    "test_lst": "s3/my-bucket/digits/lists/test",
-}
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("digits") / "data"
-    demo.make_demo(directory, SPLIT)
-    return directory
-
-
-@pytest.fixture
-def make_root(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Path]]:
-    """Makes another /opt/ml, and makes it this process's; with some channels given in another way."""
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "data"))  # users_model
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the networks are too small for more
-
-    def make(name: str, **changed: dict[str, str]) -> Path:
-        root = tmp_path / name
-        (root / contract.CONFIG_DIR).mkdir(parents=True)
-        (root / contract.DATA_DIR).mkdir()
-        config = {
-            channel: {"TrainingInputMode": "File", **changed.get(channel, {})} for channel in {**CHANNELS, **changed}
-        }
-        (root / contract.CONFIG_DIR / contract.INPUT_DATA_CONFIG_FILE).write_text(json.dumps(config))
-        for channel, folder in CHANNELS.items():
-            if config[channel]["TrainingInputMode"] == "File":
-                (root / contract.DATA_DIR / channel).symlink_to(data / folder)
-        monkeypatch.setenv(contract.BASE_DIR_VARIABLE, str(root))
-        return root
-
-    yield make
-    torch.set_num_threads(threads)
-
-
-def run(*arguments: str) -> None:
-    train.main(["--image-mode", "L", "--batch-size", "16", "--learning-rate", "0.005", *arguments])
-
-
-def refusal(*arguments: str) -> str:
-    """The one line with which the script ends."""
-    with pytest.raises(SystemExit) as ended:
-        run(*arguments)
-    assert isinstance(ended.value.code, str), ended.value.code
-    assert "\n" not in ended.value.code and ended.value.code.startswith("train: ")
-    return ended.value.code
-
-
-def own(root: Path, channel: str) -> Path:
-    """The channel's folder as a copy that a test may change."""
-    folder = root / contract.DATA_DIR / channel
-    original = folder.resolve()
-    folder.unlink()
-    shutil.copytree(original, folder)
-    return folder
-
-
-def result(root: Path) -> tuple[dict[str, torch.Tensor], Any]:
-    """The model's weights, and the metrics without what depends on the clock."""
-    metrics = json.loads((root / contract.OUTPUT_DATA_DIR / "metrics.json").read_text())
-    metrics.pop("channels")
-    return torch.load(root / contract.MODEL_DIR / "model.pt", weights_only=True), metrics
-
-
-def assert_same(root: Path, other: Path) -> None:
-    weights, metrics = result(root)
-    other_weights, other_metrics = result(other)
-    assert metrics == other_metrics
-    assert weights.keys() == other_weights.keys()
-    assert all(torch.equal(weights[name], other_weights[name]) for name in weights)
+from train_runs import REPOSITORY, assert_same, result, run
 
 
 def test_it_learns_and_leaves_its_results(make_root: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
@@ -281,72 +196,3 @@ def test_a_pipe_has_a_fifo_per_epoch_counted_anew_after_a_stop(
         thread.join(timeout=10)
         assert not thread.is_alive()
     assert_same(root, whole)
-
-
-def test_channels_with_the_same_samples_compare_equal(
-    make_root: Callable[..., Path], data: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    root = make_root("ml", images={})
-    (root / contract.DATA_DIR / "images").symlink_to(data / f"efs/{demo.EFS}/digits/train")
-    run("--epochs", "2", "--compare-channel", "images")
-    log = capsys.readouterr().out
-    assert len(re.findall("images holds the same 90 samples as train", log)) == 1
-    assert re.search(r"^  images +File +90 ", log, re.MULTILINE)
-
-
-def test_channels_with_other_samples_end_the_job(make_root: Callable[..., Path], data: Path) -> None:
-    root = make_root("ml", images={})
-    (root / contract.DATA_DIR / "images").symlink_to(data / "s3/my-bucket/digits/train")
-    file = own(root, "images") / next((data / "s3/my-bucket/digits/train").iterdir()).name
-    file.write_bytes(file.read_bytes() + b"\0")
-    assert re.search(
-        r"'images' \(90 samples, digest \w{16}\) does not hold the same samples as 'train'",
-        refusal("--compare-channel", "images"),
-    )
-
-
-def test_an_image_without_a_line(make_root: Callable[..., Path]) -> None:
-    root = make_root("ml")
-    lst = own(root, "train_lst") / "train.lst"
-    first, *others = lst.read_text().splitlines(keepends=True)
-    lst.write_text("".join(others))
-    path = first.split("\t")[2].strip()
-    assert re.search(rf"'train' and its list 'train_lst': image '{path}' has no line", refusal("--num-workers", "2"))
-
-
-def test_a_line_without_an_image(make_root: Callable[..., Path]) -> None:
-    root = make_root("ml")
-    with (own(root, "train_lst") / "train.lst").open("a") as lst:
-        lst.write("9999\t3\tlost.png\n")
-    expected = "channel 'train' and its list 'train_lst' differ: 1 line(s) have no image, first 'lost.png'"
-    assert expected in refusal()
-    run("--epochs", "1", "--lines-without-image", "ignore")
-
-
-def test_names_that_are_wrong(make_root: Callable[..., Path]) -> None:
-    make_root("ml")
-    assert "no channel 'trian'" in refusal("--train-channel", "trian")
-    assert "no channel 'images'" in refusal("--compare-channel", "images")
-    assert "no channel 'train_list'" in refusal("--train-lst", "train_list")
-    assert "No module named 'nothing'" in refusal("--model", "nothing:make")
-    assert "write package.module:factory" in refusal("--model", "users_model")
-    assert "expected a torch.nn.Module, got str" in refusal("--model", "users_model:make_nothing")
-
-
-def test_a_class_that_training_does_not_know(make_root: Callable[..., Path]) -> None:
-    root = make_root("ml")
-    (own(root, "validation_lst") / "validation.lst").write_text("1\t12\tx.png\n")
-    assert "'validation_lst' has class 12, but 'train_lst' has none above 9" in refusal()
-
-
-def test_a_checkpoint_of_another_model(make_root: Callable[..., Path]) -> None:
-    make_root("ml")
-    run("--epochs", "1")
-    assert "checkpoint.pt is a checkpoint of another model (" in refusal("--model", "users_model:make")
-
-
-def test_hosts_that_would_train_apart(make_root: Callable[..., Path]) -> None:
-    root = make_root("ml")
-    hosts = {"current_host": "algo-1", "hosts": ["algo-1", "algo-2"]}
-    (root / contract.CONFIG_DIR / contract.RESOURCE_CONFIG_FILE).write_text(json.dumps(hosts))
-    assert "2 hosts, and each would train its own model; write launcher: torchrun" in refusal()

@@ -1,14 +1,10 @@
-"""Order, resumption, mixing, caching and threads: each sample once, the same order for the same seed, exactly on from anywhere."""
+"""Order, resumption, mixtures and threads: each sample once, in the same order for the same seed, resumed anywhere."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -21,58 +17,16 @@ from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Environment, load_environment
 from entrypoints.order.sampling import Reading
 from entrypoints.order.sharding import Shard
-from entrypoints.records.archives import tar_write
-from entrypoints.records.recordio import recordio
 from entrypoints.samples.channel import open_channel
 from entrypoints.torch_data.dataset import ChannelDataset, MixedDataset
-from entrypoints.torch_data.loader import ThreadLoader, even_batches
+from entrypoints.torch_data.loader import ThreadLoader
 from pipe_feeder import wait_for
-
-SHUFFLED = Reading(seed=7, block=10)
-CHANNELS = {
-    "tar": ("application/x-tar", "File"),
-    "lines": ("text/plain", "File"),
-    "records": ("application/x-recordio", "FastFile"),
-    "objects": (None, "File"),
-}
+from shuffled_channels import CHANNELS, EVERY, SHUFFLED, make_environment, text_of, texts
 
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """Four channels of 7 objects (70 of the last) with 10 samples each, whose texts tell them apart."""
-    root = tmp_path_factory.mktemp("ml")
-    config = {}
-    for name, (content_type, mode) in CHANNELS.items():
-        folder = root / "input/data" / name
-        folder.mkdir(parents=True)
-        config[name] = {"TrainingInputMode": mode, "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"}
-        if content_type:
-            config[name]["ContentType"] = content_type
-    for shard in range(7):
-        texts = [f"{shard}-{number}".encode() for number in range(10)]
-        data = root / "input/data"
-        with (data / f"tar/{shard}.tar").open("wb") as file:
-            tar_write.write(file, [{"__key__": text.decode(), "txt": text} for text in texts])
-        (data / f"lines/{shard}.txt").write_bytes(b"".join(text + b"\n" for text in texts))
-        with (data / f"records/{shard}.rec").open("wb") as file:
-            recordio.write(file, texts)
-        for text in texts:
-            (data / "objects" / text.decode()).write_bytes(text)
-    (root / "input/config").mkdir(parents=True)
-    (root / "input/config/inputdataconfig.json").write_text(json.dumps(config))
-    return load_environment(root, {})
-
-
-def text_of(sample: dict[str, Any]) -> str:
-    return (sample["txt"] if "txt" in sample else sample["data"]).decode()
-
-
-EVERY = sorted(f"{shard}-{number}" for shard in range(7) for number in range(10))
-
-
-def texts(environment: Environment, name: str, epoch: int = 0, shard: Shard | None = None, **how: Any) -> list[str]:
-    with closing(open_channel(name, epoch, environment=environment, shard=shard, **how)) as samples:
-        return list(map(text_of, samples))
+    return make_environment(tmp_path_factory.mktemp("ml"))
 
 
 @pytest.mark.parametrize("name", CHANNELS)
@@ -220,121 +174,6 @@ def test_threads_end_when_a_loop_is_left_and_tell_errors(environment: Environmen
             given += batch
     assert given == sorted(EVERY)[: sorted(EVERY).index("3-3")]
     wait_for(lambda: threading.active_count() == before)
-
-
-def test_even_batches_of_one_process_all_count() -> None:
-    assert list(even_batches([1, 2, 3])) == [(1, True), (2, True), (3, True)]
-
-
-class TestCache:
-    @pytest.fixture
-    def far(self, environment: Environment, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-        """The channels lie on a far file system; which of their files are opened there."""
-        from entrypoints.readers import mounted
-
-        opened: list[str] = []
-        original = mounted.open_objects
-
-        def noting(channel: Any, paths: Any) -> Any:
-            return original(channel, (opened.append(path) or path for path in paths))
-
-        monkeypatch.setattr("entrypoints.samples.channel.is_remote", lambda path: True)
-        monkeypatch.setattr(mounted, "open_objects", noting)
-        return opened
-
-    def test_the_second_epoch_comes_from_the_disk(
-        self, environment: Environment, far: list[str], tmp_path: Path
-    ) -> None:
-        for name in CHANNELS:
-            far.clear()
-            reading = Reading(cache_dir=tmp_path / name)
-            first = texts(environment, name, reading=reading)
-            assert far
-            far.clear()
-            assert texts(environment, name, 1, reading=reading) == first
-            shuffled = Reading(seed=1, cache_dir=tmp_path / name)
-            assert sorted(texts(environment, name, 1, Shard(0, 1), reading=shuffled)) == EVERY
-            assert far == []
-
-    def test_what_was_left_early_is_not_kept(self, environment: Environment, far: list[str], tmp_path: Path) -> None:
-        reading = Reading(cache_dir=tmp_path)
-        with closing(open_channel("tar", environment=environment, reading=reading)) as samples:
-            for _ in range(25):
-                next(samples)
-        far.clear()
-        assert sorted(texts(environment, "tar", reading=reading)) == EVERY
-        assert far == [f"{shard}.tar" for shard in range(2, 7)], "two had been read to their ends"
-        assert [file.name for file in tmp_path.rglob("part-*")] == []
-
-    def test_a_full_disk_ends_the_keeping_only(
-        self, environment: Environment, far: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("entrypoints.samples.object_cache._KEPT_FREE", 1.1)
-        assert texts(environment, "tar", reading=Reading(cache_dir=tmp_path)) == texts(environment, "tar")
-        assert [file for file in tmp_path.rglob("*") if file.is_file()] == []
-
-    def test_a_pipe_has_nothing_to_keep(self, tmp_path: Path) -> None:
-        config = tmp_path / "input/config"
-        config.mkdir(parents=True)
-        entry = {
-            "TrainingInputMode": "Pipe",
-            "S3DistributionType": "FullyReplicated",
-            "ContentType": "application/x-tar",
-        }
-        (config / "inputdataconfig.json").write_text(json.dumps({"train": entry}))
-        environment = load_environment(tmp_path, {})
-        with pytest.raises(ChannelError, match="sends each epoch as one stream"):
-            open_channel("train", environment=environment, reading=Reading(cache_dir=tmp_path))
-
-
-RANK = """
-import json, os, sys
-import torch.distributed as dist
-from entrypoints.torch_data.loader import even_batches
-
-rank, store, lengths = int(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
-dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=len(lengths))
-try:
-    told = list(even_batches([f"{rank}.{number}" for number in range(lengths[rank])], kept=2))
-except Exception as error:
-    told = str(error)
-print(json.dumps(told), flush=True)
-os._exit(0)  # gloo's threads abort one exit in some ten
-"""
-
-
-def ranks(folder: Path, lengths: list[int]) -> list[Any]:
-    command = [sys.executable, "-c", RANK]
-    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "OMP_NUM_THREADS": "1"}
-    processes = [
-        subprocess.Popen(
-            [*command, str(rank), str(folder / "store"), json.dumps(lengths)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environ,
-        )
-        for rank in range(len(lengths))
-    ]
-    try:
-        return [json.loads(process.communicate(timeout=120)[0]) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-
-
-def test_every_rank_takes_as_many_steps_as_the_longest(tmp_path: Path) -> None:
-    longest, shortest, even = ranks(tmp_path, [5, 2, 5])
-    assert longest == [[f"0.{number}", True] for number in range(5)]
-    assert even == [[f"2.{number}", True] for number in range(5)]
-    assert shortest == [["1.0", True], ["1.1", True], ["1.0", False], ["1.1", False], ["1.0", False]]
-
-
-def test_a_rank_without_samples_is_lent_one(tmp_path: Path) -> None:
-    first, empty, last = ranks(tmp_path, [2, 0, 1])
-    assert [counts for _, counts in first] == [True, True]
-    assert empty == [["0.0", False], ["0.0", False]]
-    assert last == [["2.0", True], ["2.0", False]]
 
 
 OTHERS: list[tuple[str, dict[str, Any], str]] = [

@@ -1,0 +1,33 @@
+"""Files of a remote file system, as objects to fetch."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from entrypoints.fetching.prefetch import read_ahead
+from entrypoints.fetching.schedule import Limits
+from entrypoints.readers.remote_file import RemoteFile, file_system, is_remote
+
+
+def test_a_remote_file_is_fetched_in_pieces(tmp_path: Path) -> None:
+    data = os.urandom(100)
+    (tmp_path / "a").write_bytes(data)
+    source = RemoteFile(str(tmp_path / "a"), "a")
+    assert (source.fetch(0, 60), source.fetch(60, 60)) == (data[:60], data[60:])
+    assert source.fetch(100, 60) == b""
+    assert source.length() == 100
+    source.close()
+
+
+def test_a_removed_file_raises_file_not_found(tmp_path: Path) -> None:
+    [stream] = read_ahead(iter([RemoteFile(str(tmp_path / "a"), "a")]), Limits(), "a test")
+    with pytest.raises(FileNotFoundError):
+        stream.read()
+
+
+def test_file_system_of_a_path_is_found(tmp_path: Path) -> None:
+    assert file_system(Path("/proc/self")) == "proc"
+    assert not is_remote(tmp_path)

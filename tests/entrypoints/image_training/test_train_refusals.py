@@ -1,0 +1,83 @@
+"""Channels, lists and options that train.py compares and refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from entrypoints import contract
+from launcher import demo
+from train_runs import own, refusal, run
+
+
+def test_channels_with_the_same_samples_compare_equal(
+    make_root: Callable[..., Path], data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = make_root("ml", images={})
+    (root / contract.DATA_DIR / "images").symlink_to(data / f"efs/{demo.EFS}/digits/train")
+    run("--epochs", "2", "--compare-channel", "images")
+    log = capsys.readouterr().out
+    assert len(re.findall("images holds the same 90 samples as train", log)) == 1
+    assert re.search(r"^  images +File +90 ", log, re.MULTILINE)
+
+
+def test_channels_with_other_samples_end_the_job(make_root: Callable[..., Path], data: Path) -> None:
+    root = make_root("ml", images={})
+    (root / contract.DATA_DIR / "images").symlink_to(data / "s3/my-bucket/digits/train")
+    file = own(root, "images") / next((data / "s3/my-bucket/digits/train").iterdir()).name
+    file.write_bytes(file.read_bytes() + b"\0")
+    assert re.search(
+        r"'images' \(90 samples, digest \w{16}\) does not hold the same samples as 'train'",
+        refusal("--compare-channel", "images"),
+    )
+
+
+def test_an_image_without_a_line_is_refused(make_root: Callable[..., Path]) -> None:
+    root = make_root("ml")
+    lst = own(root, "train_lst") / "train.lst"
+    first, *others = lst.read_text().splitlines(keepends=True)
+    lst.write_text("".join(others))
+    path = first.split("\t")[2].strip()
+    assert re.search(rf"'train' and its list 'train_lst': image '{path}' has no line", refusal("--num-workers", "2"))
+
+
+def test_a_line_without_an_image_is_refused(make_root: Callable[..., Path]) -> None:
+    root = make_root("ml")
+    with (own(root, "train_lst") / "train.lst").open("a") as lst:
+        lst.write("9999\t3\tlost.png\n")
+    expected = "channel 'train' and its list 'train_lst' differ: 1 line(s) have no image, first 'lost.png'"
+    assert expected in refusal()
+    run("--epochs", "1", "--lines-without-image", "ignore")
+
+
+def test_wrong_names_are_refused(make_root: Callable[..., Path]) -> None:
+    make_root("ml")
+    assert "no channel 'trian'" in refusal("--train-channel", "trian")
+    assert "no channel 'images'" in refusal("--compare-channel", "images")
+    assert "no channel 'train_list'" in refusal("--train-lst", "train_list")
+    assert "No module named 'nothing'" in refusal("--model", "nothing:make")
+    assert "write package.module:factory" in refusal("--model", "users_model")
+    assert "expected a torch.nn.Module, got str" in refusal("--model", "users_model:make_nothing")
+
+
+def test_a_class_that_training_lacks_is_refused(make_root: Callable[..., Path]) -> None:
+    root = make_root("ml")
+    (own(root, "validation_lst") / "validation.lst").write_text("1\t12\tx.png\n")
+    assert "'validation_lst' has class 12, but 'train_lst' has none above 9" in refusal()
+
+
+def test_a_checkpoint_of_another_model_is_refused(make_root: Callable[..., Path]) -> None:
+    make_root("ml")
+    run("--epochs", "1")
+    assert "checkpoint.pt is a checkpoint of another model (" in refusal("--model", "users_model:make")
+
+
+def test_hosts_without_torchrun_are_refused(make_root: Callable[..., Path]) -> None:
+    root = make_root("ml")
+    hosts = {"current_host": "algo-1", "hosts": ["algo-1", "algo-2"]}
+    (root / contract.CONFIG_DIR / contract.RESOURCE_CONFIG_FILE).write_text(json.dumps(hosts))
+    assert "2 hosts, and each would train its own model; write launcher: torchrun" in refusal()

@@ -1,0 +1,120 @@
+"""open_channel: what it refuses, errors while reading, and closing early."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from delivered_channels import (
+    delivered,
+    feed,
+    job,
+    recordio_of,
+    tally,
+)
+from entrypoints.errors import ChannelError, CorruptError
+from entrypoints.order.sharding import Placement
+from entrypoints.samples.channel import default_shard, find_channel, open_channel
+
+
+def test_an_unknown_channel_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
+    environment = job(tmp_path, train={}, validation={})
+    with pytest.raises(ChannelError, match=r"no channel 'trian'; it has train, validation; did you mean 'train'"):
+        open_channel("trian", environment=environment)
+
+
+def test_whole_objects_in_a_pipe_are_refused(tmp_path: Path) -> None:
+    environment = job(tmp_path, train={"TrainingInputMode": "Pipe", "ContentType": "image/png"})
+    with pytest.raises(
+        ChannelError, match=r"'train': whole objects lose their boundaries in a Pipe; set record_wrapper_type"
+    ):
+        open_channel("train", environment=environment)
+
+
+def test_default_shard_of_a_pipe_counts_its_readers(tmp_path: Path) -> None:
+    environment = job(tmp_path, train={"TrainingInputMode": "Pipe", "ContentType": "text/csv"})
+    channel = find_channel(environment, "train")
+    assert default_shard(channel, Placement(), worker=0, workers=1).readers == 1
+    shard = default_shard(
+        channel, Placement(rank=3, world_size=4, local_rank=1, local_world_size=2), worker=2, workers=3
+    )
+    assert (shard.index, shard.count, shard.readers) == (2 * 4 + 3, 12, 6)
+
+
+def test_damage_names_channel_object_and_offset(tmp_path: Path) -> None:
+    with delivered(tmp_path, "File", 1, "FullyReplicated") as [environment]:
+        shard = environment.channels["tar"].path / "3.tar"
+        shard.write_bytes(shard.read_bytes()[:700])
+        with pytest.raises(CorruptError, match=r"channel 'tar': object '3.tar', byte 0: the stream ends at byte 700"):
+            tally(open_channel("tar", environment=environment))
+
+
+def test_a_removed_file_names_channel_and_object(tmp_path: Path) -> None:
+    with delivered(tmp_path, "File", 1, "FullyReplicated") as [environment]:
+        samples = open_channel("lines", environment=environment)
+        next(samples)
+        (environment.channels["lines"].path / "5.csv").unlink()
+        with pytest.raises(ChannelError, match=r"channel 'lines' cannot be read at '5.csv': .*No such file"):
+            list(samples)
+
+
+def open_files(directory: Path) -> list[str]:
+    found = []
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            target = str(entry.readlink())
+        except FileNotFoundError:  # the listing's own
+            continue
+        if target.startswith(str(directory)):
+            found.append(target)
+    return found
+
+
+def test_closing_early_closes_the_stream(tmp_path: Path) -> None:
+    with delivered(tmp_path, "File", 1, "FullyReplicated") as [environment]:
+        samples = open_channel("tar", environment=environment)
+        next(samples)
+        assert [Path(name).name for name in open_files(tmp_path)] == ["0.tar"]
+        samples.close()
+        assert open_files(tmp_path) == []
+        assert list(samples) == []
+
+
+def test_closing_a_pipe_early_leaves_the_next_epoch_readable(tmp_path: Path) -> None:
+    environment = job(tmp_path, train={"TrainingInputMode": "Pipe", "ContentType": "text/plain"})
+    broken = threading.Event()
+
+    def endless(path: Path) -> None:
+        try:
+            with path.open("wb", buffering=0) as stream:
+                while True:
+                    stream.write(b"line\n" * 1000)
+        except BrokenPipeError:
+            broken.set()
+
+    first = environment.data_dir / "train_0"
+    os.mkfifo(first)
+    thread = threading.Thread(target=endless, args=(first,), daemon=True)
+    thread.start()
+    samples = open_channel("train", environment=environment)
+    assert next(samples) == {"data": b"line"}
+    samples.close()
+    thread.join(timeout=10)
+    assert broken.is_set()
+    feeder = feed(environment.data_dir / "train_1", [b"next\n"])
+    assert list(open_channel("train", 1, environment=environment)) == [{"data": b"next"}]
+    feeder.join()
+
+
+def test_records_of_a_wrapped_pipe_have_their_own_format(tmp_path: Path) -> None:
+    environment = job(
+        tmp_path,
+        train={"TrainingInputMode": "Pipe", "ContentType": "text/csv", "RecordWrapperType": "RecordIO"},
+    )
+    # Without the wrapper the first object's last line would run into the second's first.
+    feeder = feed(environment.data_dir / "train_0", [recordio_of([b"a\nb", b"c\nd"])])
+    assert [sample["data"] for sample in open_channel("train", environment=environment)] == [b"a", b"b", b"c", b"d"]
+    feeder.join()

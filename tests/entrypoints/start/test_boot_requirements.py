@@ -1,0 +1,126 @@
+"""boot.py: requirements and packages that it installs before the script runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from boot_container import Container
+from entrypoints.start import requirements
+
+SRC_LAYOUT = {
+    "pyproject.toml": '[build-system]\nrequires = ["setuptools>=40"]\nbuild-backend = "setuptools.build_meta"\n'
+    '[project]\nname = "example-of-ours"\nversion = "0.7"\n[project.scripts]\nexample-command = "example.train:command"\n',
+    "src/example/__init__.py": "",
+    "src/example/data.py": "NAME = 'brought'",
+    "src/example/train.py": "import importlib.metadata, os, subprocess\nfrom .data import NAME\n"
+    "def command(): print('command ran', flush=True)\n"
+    "if __name__ == '__main__':\n"
+    "    subprocess.run(['example-command'], check=True)\n"
+    "    print(NAME, importlib.metadata.version('example-of-ours'), sorted(os.listdir()))\n",
+}
+
+
+def test_a_package_with_a_src_layout_is_installed_without_a_network(tmp_path: Path) -> None:
+    container = Container(tmp_path / "ml", SRC_LAYOUT)
+    finished = container.run("src/example/train.py", PIP_NO_INDEX="1")
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert finished.stdout.splitlines()[-2:] == ["command ran", "brought 0.7 ['pyproject.toml', 'src']"]
+
+
+def test_a_package_that_cannot_be_installed_is_the_failure(tmp_path: Path) -> None:
+    code = {"setup.py": "raise SystemExit('no build today')", "train.py": "print('never')", "train.sh": "echo ran"}
+    container = Container(tmp_path / "ml", code)
+    finished = container.run("train.py", PIP_NO_INDEX="1")
+    assert finished.returncode == 1 and "never" not in finished.stdout
+    reason = "installing the package in the code folder ended with exit code 1: no build today"
+    assert str(container.failure).partition("\n")[0] == reason
+    assert container.run("train.sh").stdout == "ran\n"  # the toolkit does not install for a shell script, either
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"setup.py": ""}, True),
+        ({"pyproject.toml": "[build-system]\nrequires = []"}, True),
+        ({"pyproject.toml": "[project]\nname = 'x'", "src/x.py": ""}, True),
+        ({"pyproject.toml": "[project]\nname = 'x'", "train.py": ""}, False),
+        ({"pyproject.toml": "[tool.ruff]\nline-length = 100", "src/x.py": ""}, False),
+        ({"sub/setup.py": ""}, False),
+    ],
+)
+def test_what_is_a_package(files: dict[str, str], expected: bool, tmp_path: Path) -> None:
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    assert requirements.is_package(tmp_path) is expected
+
+
+@pytest.mark.parametrize(
+    ("requires", "expected"),
+    [
+        ('["setuptools>=40.8", "pytest"]', True),
+        ('[\n  "pytest >=1.0,<999",\n]  # comment', True),
+        ('["setuptools>=4000"]', False),
+        ('["no-such-backend-of-ours[toml]"]', False),
+    ],
+)
+def test_what_the_image_lacks_for_a_build_has_to_be_fetched(requires: str, expected: bool, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(f"[build-system]\nrequires = {requires}\n")
+    assert requirements.image_can_build(tmp_path) is expected
+
+
+def wheel(folder: Path, name: str, content: str) -> None:
+    """The least that pip takes for a wheel: no build, no network."""
+    info = f"{name}-0.4.dist-info"
+    with zipfile.ZipFile(folder / f"{name}-0.4-py3-none-any.whl", "w") as archive:
+        archive.writestr(f"{name}.py", content)
+        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.4\n")
+        archive.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(f"{info}/entry_points.txt", f"[console_scripts]\n{name}-command = {name}:command\n")
+        archive.writestr(f"{info}/RECORD", "")
+
+
+def test_requirements_go_to_a_folder_of_the_run(tmp_path: Path) -> None:
+    wheel(tmp_path, "brought", "def command(): print('command ran')")
+    script = (
+        "import subprocess, brought, entrypoints\n"
+        "from entrypoints import load_environment\n"
+        "print(brought.__file__, load_environment().root)\n"
+        "subprocess.run(['brought-command'], check=True)\n"
+    )
+    # pytest is there already: nothing may be fetched for it.
+    requirements = f"--no-index\n--find-links {tmp_path}\nbrought\npytest\n"
+    container = Container(tmp_path / "ml", {"train.py": script, "needs.txt": requirements})
+    finished = container.run("train.py", "--requirements", "needs.txt")
+    assert finished.returncode == 0, finished.stderr
+    *_, brought, command = finished.stdout.splitlines()
+    assert brought.startswith(str(container.root / "packages")) and brought.endswith(str(container.root))
+    assert command == "command ran"
+    probe = subprocess.run([sys.executable, "-c", "import brought"], capture_output=True, text=True)
+    assert "No module named 'brought'" in probe.stderr
+
+
+def test_the_old_module_of_our_name_in_the_requirements(tmp_path: Path) -> None:
+    wheel(tmp_path, "entrypoints", "def get_group_all(group): return ['old', group]")
+    script = "import entrypoints\nprint(entrypoints.get_group_all('x'), entrypoints.load_environment().current_host)\n"
+    requirements = f"--no-index\n--find-links {tmp_path}\nentrypoints\n"
+    container = Container(tmp_path / "ml", {"train.py": script, "needs.txt": requirements})
+    finished = container.run("train.py", "--requirements", "needs.txt")
+    assert finished.stdout.splitlines()[-1] == "['old', 'x'] algo-1", finished.stderr
+
+
+def test_a_requirement_that_does_not_exist_is_the_failure(tmp_path: Path) -> None:
+    code = {"train.py": "print('never')", "needs.txt": "--no-index\nno-such-package-of-ours\n"}
+    container = Container(tmp_path / "ml", code)
+    finished = container.run("train.py", "--requirements", "needs.txt")
+    assert finished.returncode == 1 and "never" not in finished.stdout
+    first, _, rest = str(container.failure).partition("\n\n")
+    assert first.startswith("installing needs.txt ended with exit code 1: ERROR: ")
+    assert "No matching distribution found for no-such-package-of-ours" in rest

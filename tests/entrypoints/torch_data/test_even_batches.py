@@ -1,0 +1,66 @@
+"""even_batches: as many steps on every rank as on the one with the most batches."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from entrypoints.torch_data.loader import even_batches
+
+
+def test_even_batches_without_ranks_all_count() -> None:
+    assert list(even_batches([1, 2, 3])) == [(1, True), (2, True), (3, True)]
+
+
+RANK = """
+import json, os, sys
+import torch.distributed as dist
+from entrypoints.torch_data.loader import even_batches
+
+rank, store, lengths = int(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
+dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=len(lengths))
+try:
+    batches = list(even_batches([f"{rank}.{number}" for number in range(lengths[rank])], kept=2))
+except Exception as error:
+    batches = str(error)
+print(json.dumps(batches), flush=True)
+os._exit(0)  # gloo's threads abort one exit in some ten
+"""
+
+
+def ranks(folder: Path, lengths: list[int]) -> list[Any]:
+    command = [sys.executable, "-c", RANK]
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "OMP_NUM_THREADS": "1"}
+    processes = [
+        subprocess.Popen(
+            [*command, str(rank), str(folder / "store"), json.dumps(lengths)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environ,
+        )
+        for rank in range(len(lengths))
+    ]
+    try:
+        return [json.loads(process.communicate(timeout=120)[0]) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def test_every_rank_takes_as_many_steps_as_the_longest(tmp_path: Path) -> None:
+    longest, shortest, even = ranks(tmp_path, [5, 2, 5])
+    assert longest == [[f"0.{number}", True] for number in range(5)]
+    assert even == [[f"2.{number}", True] for number in range(5)]
+    assert shortest == [["1.0", True], ["1.1", True], ["1.0", False], ["1.1", False], ["1.0", False]]
+
+
+def test_a_rank_without_samples_receives_a_batch(tmp_path: Path) -> None:
+    first, empty, last = ranks(tmp_path, [2, 0, 1])
+    assert [counts for _, counts in first] == [True, True]
+    assert empty == [["0.0", False], ["0.0", False]]
+    assert last == [["2.0", True], ["2.0", False]]

@@ -1,0 +1,59 @@
+"""Channels of four formats, for the tests of order and resuming."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from entrypoints.job.environment import Environment, load_environment
+from entrypoints.order.sampling import Reading
+from entrypoints.order.sharding import Shard
+from entrypoints.records.archives import tar_write
+from entrypoints.records.recordio import recordio
+from entrypoints.samples.channel import open_channel
+
+SHUFFLED = Reading(seed=7, block=10)
+CHANNELS = {
+    "tar": ("application/x-tar", "File"),
+    "lines": ("text/plain", "File"),
+    "records": ("application/x-recordio", "FastFile"),
+    "objects": (None, "File"),
+}
+
+
+def make_environment(root: Path) -> Environment:
+    """Make four channels of 7 objects (70 in the last) with 10 samples each; each sample has its own text."""
+    config = {}
+    for name, (content_type, mode) in CHANNELS.items():
+        folder = root / "input/data" / name
+        folder.mkdir(parents=True)
+        config[name] = {"TrainingInputMode": mode, "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"}
+        if content_type:
+            config[name]["ContentType"] = content_type
+    for shard in range(7):
+        texts = [f"{shard}-{number}".encode() for number in range(10)]
+        data = root / "input/data"
+        with (data / f"tar/{shard}.tar").open("wb") as file:
+            tar_write.write(file, [{"__key__": text.decode(), "txt": text} for text in texts])
+        (data / f"lines/{shard}.txt").write_bytes(b"".join(text + b"\n" for text in texts))
+        with (data / f"records/{shard}.rec").open("wb") as file:
+            recordio.write(file, texts)
+        for text in texts:
+            (data / "objects" / text.decode()).write_bytes(text)
+    (root / "input/config").mkdir(parents=True)
+    (root / "input/config/inputdataconfig.json").write_text(json.dumps(config))
+    return load_environment(root, {})
+
+
+def text_of(sample: dict[str, Any]) -> str:
+    return (sample["txt"] if "txt" in sample else sample["data"]).decode()
+
+
+EVERY = sorted(f"{shard}-{number}" for shard in range(7) for number in range(10))
+
+
+def texts(environment: Environment, name: str, epoch: int = 0, shard: Shard | None = None, **how: Any) -> list[str]:
+    with closing(open_channel(name, epoch, environment=environment, shard=shard, **how)) as samples:
+        return list(map(text_of, samples))
