@@ -145,7 +145,7 @@ def test_reader_that_leaves_while_its_next_epoch_is_requested_is_closed_once(roo
 def test_second_broker_for_an_address_and_fork_during_start_are_harmless(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever starts one can be killed before it listens; and what is forked while it starts has the lock's descriptor."""
+    """The process that starts one can be killed before it listens; a process forked meanwhile has the lock's descriptor."""
     run: Any = subprocess.run
     forked = []
 
@@ -164,7 +164,7 @@ def test_second_broker_for_an_address_and_fork_during_start_are_harmless(
     in_threads(lambda number: found.update({number: [bytes(sample["data"]) for sample in shards[number]]}), 2)
     assert found == {0: [b"0"], 1: [b"1"]}
     folder = os.open(root / contract.DATA_DIR, os.O_RDONLY)
-    fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError where it is held still
+    fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError if it is still held
     os.close(folder)
     for pid in forked:
         os.kill(pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""One listing for all processes of a host: each page asked for once, whoever needs it first."""
+"""One listing for all processes of a host: each page is requested once."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ def test_an_error_comes_at_its_place() -> None:
     first, second = next(streams), next(streams)
     assert len(first.read()) == 40
     assert len(second.read(16)) + len(second.read(16)) == 32
-    for _ in range(2):  # an error is no end: whoever reads on meets it again
+    for _ in range(2):  # An error is not an end: the next read raises it again.
         with pytest.raises(OSError, match="lost"):
             second.read(16)
     second.close()

@@ -211,7 +211,7 @@ def test_a_store_that_comes_back_is_read_on(store: Store, tmp_path: Path) -> Non
         found.append((key, stream.read()))
         stream.close()
         if len(found) == 20:
-            store.gone.set()  # nobody answers any more, and every connection is cut
+            store.gone.set()  # No request is answered any more, and every connection is cut.
             threading.Timer(1.5, store.gone.clear).start()
     assert found == [(name, name.encode()) for name in names]
 

@@ -1,4 +1,4 @@
-"""train.py and its loop under torchrun with two ranks whose shards are unequal: nobody waits for ever, all stay one model."""
+"""train.py under torchrun with two ranks of unequal shards: none waits forever, and both train one model."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_wrong_names_are_refused(make_root: Callable[..., Path]) -> None:
     assert "no channel 'images'" in refusal("--compare-channel", "images")
     assert "no channel 'train_list'" in refusal("--train-lst", "train_list")
     assert "No module named 'nothing'" in refusal("--model", "nothing:make")
-    assert "write package.module:factory" in refusal("--model", "users_model")
+    assert "write package.module:function" in refusal("--model", "users_model")
     assert "expected a torch.nn.Module, got str" in refusal("--model", "users_model:make_nothing")
 
 

@@ -1,4 +1,4 @@
-"""What `cache_dir` keeps, what it does not, and what becomes of the reading where it cannot keep anything."""
+"""What `cache_dir` keeps, what it does not, and that reading continues if nothing can be kept."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_changed_object_is_read_anew(store: Store, tmp_path: Path) -> None:
     store.requests.clear()
     job = listing.job()
     try:
-        listing.join_job(f"{job}-next")  # which lists anew
+        listing.join_job(f"{job}-next")  # which lists again
         assert read(tmp_path, "tar", reading).count("new") == SAMPLES
     finally:
         listing.join_job(job)

@@ -116,6 +116,6 @@ def test_a_stop_reaches_the_script_once(launcher: str, exit_code: int, tmp_path:
         process.communicate(timeout=60)
     finally:
         process.send_signal(signal.SIGQUIT)  # where something went wrong
-    assert process.returncode == exit_code  # torchrun's own where it was stopped
+    assert process.returncode == exit_code  # torchrun's own if it was stopped
     assert (tmp_path / "code" / "stopped").read_text() == "once "
     assert exit_code == 0 or str(failure(tmp_path)).startswith("train.py was stopped by SIGTERM\n\n")

@@ -15,7 +15,7 @@ from entrypoints.job.hyperparameters import command_line_arguments
 from entrypoints.start.variables import Machine, count_machine, sagemaker_variables
 
 CASES = json.loads((Path(__file__).parents[2] / "data" / "toolkit_variables.json").read_text(encoding="utf-8"))["cases"]
-# What SDK v3 tells a script of hyperparameters that are the toolkit's own; the toolkit keeps them to itself and wins.
+# SDK v3's variables for hyperparameters of the toolkit itself, which the toolkit does not pass to scripts.
 NOT_TOLD = ("SM_HP_SAGEMAKER_", "SM_HP__TUNING_OBJECTIVE_METRIC", "SM_HP_DEFAULT_USER_MODULE_NAME")
 
 
