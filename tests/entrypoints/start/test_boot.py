@@ -209,7 +209,7 @@ def test_what_cannot_start_is_one_line(arguments: list[str], reason: str, tmp_pa
 def test_damaged_files_of_the_container_are_named(tmp_path: Path) -> None:
     container = Container(tmp_path / "ml", {"train.py": "print('never')"}, hyperparameters=[1])
     assert container.run("train.py").returncode == 1
-    assert "hyperparameters.json holds a JSON list" in str(container.failure)
+    assert "hyperparameters.json: expected a JSON object, got a list" in str(container.failure)
     archive = container.archive
     archive.write_bytes(archive.read_bytes()[:-100])
     assert container.run("train.py").returncode == 1
