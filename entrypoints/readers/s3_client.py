@@ -38,7 +38,6 @@ _CLIENT_ATTEMPTS = 4  # some 3 s
 _PAUSE_SECONDS = 0.2  # before the first retry; doubles each time
 _LONGEST_PAUSE = 3.0
 _FORK_SECONDS = 30.0  # that a fork waits for requests in flight
-_LEAVE_SECONDS = 5.0  # that Python's exit waits: the client's attempts take 3 s
 
 T = TypeVar("T")
 

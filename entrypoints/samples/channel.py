@@ -61,10 +61,10 @@ def open_channel(
     reader = reader_of(channel)
     form = _form(channel, format)
     if augmented.is_augmented(form):
-        channel = replace(channel, record_wrapper="None")  # it takes the records apart itself: they are of attributes
+        channel = replace(channel, record_wrapper="None")  # It splits the records itself: each is one attribute.
     if reader.JOINED and not form.boundaries and channel.record_wrapper != "RecordIO":
         if form != objects.FORMAT:
-            reason = f"{form} is read from its end, which a Pipe does not let one do; use input_mode: FastFile"
+            reason = f"{form} is read from its end, which is impossible in a Pipe; use input_mode: FastFile"
             raise ChannelError(f"channel {name!r}: {reason}")
         raise ChannelError(
             f"channel {name!r}: whole objects lose their boundaries in a Pipe; set record_wrapper_type: RecordIO, or "
