@@ -93,52 +93,52 @@ class Environment:
 
     @property
     def input_dir(self) -> Path:
-        """<root>/input"""
+        """<root>/input."""
         return self.root / contract.INPUT_DIR
 
     @property
     def config_dir(self) -> Path:
-        """<root>/input/config"""
+        """<root>/input/config."""
         return self.root / contract.CONFIG_DIR
 
     @property
     def data_dir(self) -> Path:
-        """<root>/input/data"""
+        """<root>/input/data."""
         return self.root / contract.DATA_DIR
 
     @property
     def model_dir(self) -> Path:
-        """<root>/model: becomes model.tar.gz"""
+        """<root>/model: becomes model.tar.gz."""
         return self.root / contract.MODEL_DIR
 
     @property
     def code_dir(self) -> Path:
-        """<root>/code"""
+        """<root>/code."""
         return self.root / contract.CODE_DIR
 
     @property
     def output_dir(self) -> Path:
-        """<root>/output"""
+        """<root>/output."""
         return self.root / contract.OUTPUT_DIR
 
     @property
     def output_data_dir(self) -> Path:
-        """<root>/output/data: becomes output.tar.gz"""
+        """<root>/output/data: becomes output.tar.gz."""
         return self.root / contract.OUTPUT_DATA_DIR
 
     @property
     def intermediate_dir(self) -> Path:
-        """<root>/output/intermediate"""
+        """<root>/output/intermediate."""
         return self.root / contract.INTERMEDIATE_DIR
 
     @property
     def failure_file(self) -> Path:
-        """<root>/output/failure: its beginning becomes FailureReason"""
+        """<root>/output/failure: its beginning becomes FailureReason."""
         return self.root / contract.FAILURE_FILE
 
     @property
     def checkpoint_dir(self) -> Path:
-        """<root>/checkpoints, which SageMaker keeps equal to CheckpointConfig.S3Uri"""
+        """<root>/checkpoints, which SageMaker keeps equal to CheckpointConfig.S3Uri."""
         return self.root / contract.CHECKPOINT_DIR
 
 

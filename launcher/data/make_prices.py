@@ -1,4 +1,4 @@
-"""Update prices.json from AWS's own price list, which can be fetched without an account, one region at a time:
+"""Update prices.json from AWS's own price list, which can be fetched without an account, one region at a time.
 
     curl -O https://pricing.us-east-1.amazonaws.com/offers/v1.0/aws/AmazonSageMaker/current/us-east-1/index.json
     python -m launcher.data.make_prices index.json

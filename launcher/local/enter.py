@@ -96,7 +96,7 @@ def show_at(tool: str, base: Path, root: Path, stage: Path) -> None:
 
 
 def mount(tool: str, *arguments: str, optional: bool = False) -> None:
-    """Run mount(8); exit with its message if it fails, unless it is optional because the source may be gone."""
+    """Run the program mount; exit with its message if it fails, unless it is optional because the source may be gone."""
     done = subprocess.run([tool, *arguments], capture_output=True, text=True, check=False)
     if done.returncode and not optional:
         sys.exit(f"cannot set up the host: mount {' '.join(arguments)}: {done.stderr.strip()}")

@@ -92,7 +92,7 @@ def _candidates(value: Any, place: SpecPath, name: str) -> Iterator[tuple[SpecPa
 
 
 def _bare(name: Any) -> str:
-    """Return a member's name in a form common to all spellings: trainingJobName, training_job_name, TrainingJobName.$"""
+    """Return a member's name in a form common to all spellings: `trainingJobName`, `training_job_name`, `TrainingJobName.$`."""
     return str(name).removesuffix(".$").replace("_", "").lower()
 
 

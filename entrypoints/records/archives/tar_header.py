@@ -75,7 +75,7 @@ def text(field: bytes) -> str:
 
 
 def pax(data: bytes, key: str | None, offset: int) -> dict[str, str]:
-    """Return `path` and `size` of an extended header, whose records are `<length> <name>=<value>\\n`."""
+    r"""Return `path` and `size` of an extended header, whose records are `<length> <name>=<value>\n`."""
     records: dict[str, str] = {}
     size = len(data)
     if data.startswith(b"%d mtime=" % size) and data.endswith(b"\n"):

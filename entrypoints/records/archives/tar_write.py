@@ -69,7 +69,7 @@ def _header(name: bytes, size: int, kind: bytes) -> bytes:
 
 
 def _pax_record(name: bytes, value: bytes) -> bytes:
-    """Return `<length> <name>=<value>\\n`, whose length counts its own digits."""
+    r"""Return `<length> <name>=<value>\n`, whose length counts its own digits."""
     rest = b" %s=%s\n" % (name, value)
     length = len(rest)
     while len(b"%d" % length) + len(rest) != length:

@@ -1,7 +1,7 @@
-"""Lines: JSON lines, CSV and plain text, one sample per line.
+r"""Lines: JSON lines, CSV and plain text, one sample per line.
 
-A line ends at a line feed and nowhere else: `str.splitlines` would cut JSON at U+2028 and U+0085. The ending, `\\n` or
-`\\r\\n`, is not part of the sample; every other byte is. Blank lines are samples, and so is a last line without a line feed.
+A line ends at a line feed and nowhere else: `str.splitlines` would cut JSON at U+2028 and U+0085. The ending, `\n` or
+`\r\n`, is not part of the sample; every other byte is. Blank lines are samples, and so is a last line without a line feed.
 Quoted line feeds of CSV are not recognized.
 
 A Pipe joins objects as they are: if one does not end with a line feed, its last line and the first of the next object become one

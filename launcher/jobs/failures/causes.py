@@ -25,6 +25,7 @@ class Row:
 
 
 def row(code: str, pattern: str, cause: str, remedy: str, *, in_lines: bool = True, **more: Any) -> Row:
+    """Return a row of the table; its pattern ignores case, and ^ and $ match at each line."""
     return Row(code, re.compile(pattern, re.IGNORECASE | re.MULTILINE), cause, remedy, in_lines, **more)
 
 

@@ -34,6 +34,7 @@ _STORAGE_CLASSES = frozenset(
 
 
 def kept_headers(call: Call) -> dict[str, str]:
+    """Return the headers of a write that are stored with the object. Raises S3Error for a storage class of archives."""
     headers = call.request.headers
     kept = {name: headers[name.lower()] for name in KEPT_HEADERS if headers.get(name.lower())}
     coding = ",".join(part for part in kept.pop("Content-Encoding", "").split(",") if part.strip() != "aws-chunked")
@@ -53,6 +54,7 @@ def shown_headers(stored: Stored) -> dict[str, str]:
 
 
 def checksum_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers that hold checksums."""
     return {name: value for name, value in headers.items() if name.startswith(checksums.PREFIX)}
 
 

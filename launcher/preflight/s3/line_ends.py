@@ -1,6 +1,6 @@
-"""Whether objects that a Pipe joins end with a line feed: the last byte of each of the first few objects shows it.
+r"""Whether objects that a Pipe joins end with a line feed: the last byte of each of the first few objects shows it.
 
-A missing line feed cannot be seen in the joined stream: "1\\n2" and "3\\n" become the lines 1 and 23. Gzipped objects are
+A missing line feed cannot be seen in the joined stream: "1\n2" and "3\n" become the lines 1 and 23. Gzipped objects are
 skipped, since their last byte is not content.
 """
 

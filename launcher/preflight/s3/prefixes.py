@@ -1,5 +1,4 @@
-"""What is stored below each prefix: whether there is anything, how much, whether the input mode supports it, and whether it is
-only what was meant.
+"""What is stored below each prefix: how much, whether the input mode supports it, and whether it is what was meant.
 
 Times are estimates from AWS's measurements on one instance type (aws-samples/sagemaker-bencher, ml.p3.2xlarge), and are
 marked as estimates.
