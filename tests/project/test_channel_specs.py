@@ -51,7 +51,7 @@ def test_no_golden_file_is_without_its_spec() -> None:
 
 
 def test_every_spec_says_in_its_first_line_what_it_shows() -> None:
-    assert len(channel_specs.names()) == 17
+    assert channel_specs.names(), "no spec is found"
     summaries = [channel_specs.summary(name) for name in channel_specs.names()]
     assert all(re.fullmatch(r"[A-Z][^#\n]{30,130}\.", summary) for summary in summaries), summaries
     assert len(set(summaries)) == len(summaries)

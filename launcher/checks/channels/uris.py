@@ -97,7 +97,7 @@ def bucket_has_a_legal_name(draft: Draft) -> Iterator[Mistake]:
             hint = f", such as {better}" if 0 < len(better) < 64 else ""
             yield (
                 path,
-                f"{_short(name)} cannot be a bucket's name: at most 63 lower-case letters, digits, dots and hyphens{hint}",
+                f"{_short(name)} cannot be a bucket's name; write at most 63 lower-case letters, digits, dots and hyphens{hint}",
             )
 
 

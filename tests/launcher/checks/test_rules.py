@@ -52,6 +52,7 @@ def test_message_is_short_and_has_a_remedy(rule: Rule) -> None:
     for problem in check_spec(parse_spec(laid_over_base(rule.wrong))):
         assert len(problem.message) < 240
         assert not problem.message.endswith(".")
+        assert "; " in problem.message, "what is wrong; what to do"
         assert problem.severity == rule.severity or problem.code != rule.code
 
 

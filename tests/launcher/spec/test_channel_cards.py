@@ -57,10 +57,10 @@ def examples(source: str) -> list[tuple[str, str, BaseChannel]]:
 @every_kind
 def test_card_states_each_attribute_or_the_reason_for_its_absence(source: str) -> None:
     kind = KINDS[source]
-    for name in CARD:
-        has, reason = bool(getattr(kind, name)), bool(kind.WITHOUT.get(name))
-        assert has or reason, f"{kind.__name__} has no {name}: set it, or give WITHOUT['{name}'] the reason"
-        assert not (has and reason), f"{kind.__name__} has {name}: delete WITHOUT['{name}']"
+    missing = [name for name in CARD if not getattr(kind, name) and not kind.WITHOUT.get(name)]
+    assert not missing, f"{kind.__name__} has no {', '.join(missing)}: set each, or give WITHOUT[its name] the reason"
+    explained = [name for name in CARD if getattr(kind, name) and name in kind.WITHOUT]
+    assert not explained, f"{kind.__name__} has {', '.join(explained)}: delete it from WITHOUT"
     assert set(kind.WITHOUT) <= set(CARD)
 
 
