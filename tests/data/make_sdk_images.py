@@ -1,4 +1,4 @@
-"""Makes sdk_images.json: the URIs that the SageMaker Python SDK resolves, as the expectation of tests/test_images.py.
+"""Makes sdk_images.json: the URIs that the SageMaker Python SDK resolves, which tests/launcher/request/test_images.py expects.
 
 Run by hand when a new SDK appears, in an environment that has sagemaker-core (SDK v3) and nothing of this project:
 
