@@ -4,14 +4,17 @@ The digest is the sum of the samples' SHA-256 modulo 2^256. A sum does not depen
 change, and digests of ranks and hosts add up to the digest of the channel. With XOR a sample read twice would cancel out.
 
 A sample's SHA-256 covers its fields, sorted by name, without `__key__`, which a Pipe does not know. For each field: the length of
-the name and of the value (8 bytes each, little-endian), then both, so that different samples never hash the same bytes.
+the name and of the value (8 bytes each, little-endian), then both, so that different samples never hash the same bytes. Bytes are
+hashed as they are; every other value as JSON with sorted keys, in which an array is its type, shape and content.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import struct
 from dataclasses import dataclass
+from typing import Any
 
 from entrypoints.sample import KEY, Sample
 
@@ -20,18 +23,44 @@ _LENGTHS = struct.Struct("<QQ")
 
 
 def sample_digest(sample: Sample) -> int:
-    """Return a sample's SHA-256 as a number. Raises TypeError for a field that does not hold bytes."""
+    """Return a sample's SHA-256 as a number."""
+    return _digest(_fields(sample))
+
+
+def _digest(fields: dict[str, bytes]) -> int:
     digest = hashlib.sha256()
-    for name in sorted(sample):
-        if name == KEY:
-            continue
-        value = sample[name]
-        if not isinstance(value, bytes):
-            raise TypeError(f"field {name!r} holds {type(value).__name__}; a digest needs bytes")
+    for name, value in sorted(fields.items()):
         encoded = name.encode("utf-8", "surrogateescape")
         digest.update(_LENGTHS.pack(len(encoded), len(value)) + encoded)
         digest.update(value)
     return int.from_bytes(digest.digest(), "big")
+
+
+def _fields(sample: Sample) -> dict[str, bytes]:
+    """Return the fields except `__key__` as bytes."""
+    return {
+        name: value if isinstance(value, bytes) else json.dumps(_plain(value), sort_keys=True).encode()
+        for name, value in sample.items()
+        if name != KEY
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as what JSON can hold: bytes in hexadecimal, numpy's arrays and scalars by type, shape and content.
+
+    A list stays a list and a tuple becomes one; times, decimals and UUIDs become Python's text of them.
+    """
+    if isinstance(value, dict):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    if isinstance(value, bytes):
+        return {"bytes": value.hex()}
+    if hasattr(value, "dtype"):
+        # The references of an array of objects differ from process to process; its values do not.
+        content = _plain(value.tolist()) if value.dtype.hasobject else value.tobytes().hex()
+        return {"dtype": value.dtype.str, "shape": value.shape, "content": content}
+    return value if value is None or isinstance(value, (bool, int, float, str)) else f"{type(value).__name__} {value}"
 
 
 @dataclass
@@ -40,7 +69,7 @@ class Tally:
 
     Attributes:
         count: Samples.
-        bytes: Bytes of all fields except `__key__`.
+        bytes: Bytes of all fields except `__key__`, in the form that is hashed.
         digest: The sum of the samples' digests modulo 2^256.
     """
 
@@ -50,8 +79,9 @@ class Tally:
 
     def add(self, sample: Sample) -> None:
         """Count one more sample."""
-        self.digest = (self.digest + sample_digest(sample)) % MODULUS
-        self.bytes += sum([len(value) for name, value in sample.items() if name != KEY])
+        fields = _fields(sample)
+        self.digest = (self.digest + _digest(fields)) % MODULUS
+        self.bytes += sum(map(len, fields.values()))
         self.count += 1
 
     def __add__(self, other: Tally) -> Tally:

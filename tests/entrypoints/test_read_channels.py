@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from entrypoints import contract
+from entrypoints.records import format_of
 from entrypoints.samples.digest import MODULUS, Tally
 
 REPOSITORY = Path(__file__).parents[2]
@@ -118,3 +119,17 @@ def test_failures_are_one_line(root: Path) -> None:
     assert (
         process.stderr == "read_channels: DataLoader workers need torch: pip install torch, or set num-workers to 0\n"
     )
+
+
+@pytest.mark.parametrize("name", ["csv", "parquet", "recordio-protobuf", "tfrecord-example"])
+def test_formats_with_parsed_values_are_read(root: Path, name: str) -> None:
+    form = format_of(name)
+    assert form.write is not None
+    (root / contract.DATA_DIR / "rows").mkdir()
+    with (root / contract.DATA_DIR / "rows/a").open("wb") as file:
+        form.write(file, [form.example(number, b"%d" % number) for number in range(3)])
+    channels = {"rows": {"TrainingInputMode": "File", "ContentType": name}}
+    (root / contract.CONFIG_DIR / "inputdataconfig.json").write_text(json.dumps(channels))
+    (first, second) = results(run(root, "--epochs", "2"))
+    assert (first["count"], first["digest"]) == (3, second["digest"])
+    assert first["bytes"] > 0
