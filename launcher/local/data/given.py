@@ -58,9 +58,15 @@ def give_channels(plan: Plan, texts: Sequence[str], scratch: Path) -> Given:
         scratch: A folder for links to single files.
 
     Raises:
-        InputError: A text does not name a channel of the plan, or the path is not data for that channel.
+        InputError: A text does not name a channel of the plan, names one again, or the path is not data for that channel.
     """
-    paths = dict(_parsed(plan, text) for text in texts)
+    paths: dict[str, Path] = {}
+    for text in texts:
+        name, path = _parsed(plan, text)
+        if name in paths:
+            both = f"{shown_path(paths[name])} and {shown_path(path)}"
+            raise InputError(f"--channel {text}: {name} is given twice, as {both}; keep one of them")
+        paths[name] = path
     given = Given(plan, paths)
     request = dict(plan.request)
     if "InputDataConfig" in request:

@@ -70,6 +70,10 @@ def test_channel_option_works_for_connector_channels(here: Path) -> None:
         (["train"], "--channel train: write NAME=PATH, such as train=./images"),
         (["train=gone"], "--channel train=gone: there is no gone; correct the path"),
         (["train=/dev/null"], "--channel train=/dev/null: /dev/null is neither a file nor a folder; correct the path"),
+        (
+            ["train=own", "train=own/a.csv"],
+            "--channel train=own/a.csv: train is given twice, as own and own/a.csv; keep one",
+        ),
         (["lists=own/a.csv"], "a channel of a file system needs a folder"),
         (["train=own"], "val would still be read from S3; give --channel val=PATH too, or --data DIR"),
         (["--mount", "fs-1"], "--mount fs-1: write <file system id>=<directory>"),
