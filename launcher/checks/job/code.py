@@ -9,6 +9,7 @@ from entrypoints import contract
 from launcher.checks.channels.entries import MAX_CHANNELS
 from launcher.checks.rule import Mistake, Rule
 from launcher.request.view import Draft
+from launcher.spec.job import Code
 from launcher.spec.model import aws_name
 
 LINES = ("application/jsonlines", "text/csv", "text/plain")  # content types whose samples are lines
@@ -17,6 +18,8 @@ BOUNDED = (
     *("application/x-tar", "application/x-recordio", "application/x-recordio-protobuf", "application/x-tfrecord"),
     *LINES,
 )
+# Content types whose table of contents is at the end of the object.
+READ_FROM_END = ("application/x-parquet", "application/zip")
 
 
 def entry_point_can_be_run(draft: Draft) -> Iterator[Mistake]:
@@ -162,17 +165,16 @@ def whole_objects_through_a_pipe(draft: Draft) -> Iterator[Mistake]:
     Source: developer guide, your-algorithms-training-algo-running-container: a channel is one pipe per epoch.
     """
     code = draft.spec.code
-    if code is None or not (code.entry_point or "").startswith(f"{contract.BUNDLED_PACKAGE}/"):
+    if code is None or not _is_bundled(code):
         return
     for entry in draft.entries:
-        content_type = re.split(r"\s*;", entry.get("ContentType") or "")[0].strip().lower()
         if (
             entry.get("InputMode") == "Pipe"
             and entry.get("RecordWrapperType") != "RecordIO"
-            and content_type not in BOUNDED
+            and entry.content_type not in BOUNDED
             and len(entry.get("AttributeNames") or ()) < 2  # attributes_need_boundaries checks several
         ):
-            what = f"content_type {content_type!r} has" if content_type else "objects have"
+            what = f"content_type {entry.content_type!r} has" if entry.content_type else "objects have"
             yield (
                 ("channels", entry.name),
                 f"{what} no boundaries in a stream, so {code.entry_point} could not separate them; add"
@@ -180,8 +182,31 @@ def whole_objects_through_a_pipe(draft: Draft) -> Iterator[Mistake]:
             )
 
 
-def _pipe(keys: str) -> str:
-    return f"code: {{entry_point: entrypoints/read_channels.py}}\nchannels: {{a: {{s3_uri: s3://b/a/, input_mode: Pipe{keys}}}}}"
+def read_from_end_through_a_pipe(draft: Draft) -> Iterator[Mistake]:
+    """Parquet and zip are read from an object's end, which a FIFO of joined objects does not show.
+
+    open_channel refuses them, unless SageMaker wraps each object as RecordIO. Built-in algorithms such as XGBoost have their own
+    readers, so only jobs with code are checked; `pipe-without-boundaries` checks the bundled scripts.
+    Source: Apache Parquet, "File Format": the metadata is at the end; PKWARE APPNOTE, section 4.3.16.
+    """
+    code = draft.spec.code
+    if code is None or _is_bundled(code):
+        return
+    for entry in draft.entries:
+        wrapped = entry.get("RecordWrapperType") == "RecordIO"
+        if entry.get("InputMode") == "Pipe" and entry.content_type in READ_FROM_END and not wrapped:
+            yield (
+                ("channels", entry.name),
+                f"{entry.content_type!r} is read from an object's end, which is impossible in a Pipe; use input_mode: FastFile",
+            )
+
+
+def _is_bundled(code: Code) -> bool:
+    return (code.entry_point or "").startswith(f"{contract.BUNDLED_PACKAGE}/")
+
+
+def _pipe(keys: str, script: str = "entrypoints/read_channels.py") -> str:
+    return f"code: {{entry_point: {script}}}\nchannels: {{a: {{s3_uri: s3://b/a/, input_mode: Pipe{keys}}}}}"
 
 
 def _twenty(delivery: str, count: int = MAX_CHANNELS) -> str:
@@ -246,5 +271,12 @@ RULES = (
         whole_objects_through_a_pipe,
         wrong=_pipe(""),
         right=_pipe(", content_type: text/csv"),
+    ),
+    Rule(
+        "pipe-read-from-end",
+        "warning",
+        read_from_end_through_a_pipe,
+        wrong=_pipe(", content_type: application/x-parquet", "train.py"),
+        right=_pipe(", content_type: application/x-parquet, record_wrapper_type: RecordIO", "train.py"),
     ),
 )

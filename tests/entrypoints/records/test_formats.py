@@ -16,7 +16,7 @@ from entrypoints.records.archives import tar
 from entrypoints.records.cursor import Cursor
 from entrypoints.records.recordio.protobuf_record import Blob
 from entrypoints.sample import Sample
-from launcher.checks.job.code import BOUNDED
+from launcher.checks.job.code import BOUNDED, READ_FROM_END
 
 ATTRIBUTES = format_of("augmented; attributes=x")  # the format augmented needs names
 FORMS = {**SHORT_NAMES, "augmented": ATTRIBUTES}
@@ -293,3 +293,4 @@ def test_content_types_are_called_by_their_formats_short_name(text: str | None, 
 def test_launcher_knows_the_content_types_that_a_pipe_can_carry() -> None:
     known = {content_type for content_type, form in CONTENT_TYPES.items() if form.boundaries}
     assert set(BOUNDED) == known, "update BOUNDED in launcher/checks/job/code.py"
+    assert set(READ_FROM_END) == CONTENT_TYPES.keys() - known, "update READ_FROM_END in launcher/checks/job/code.py"
