@@ -114,8 +114,10 @@ def _entry(given: Given, entry: Mapping[str, Any], scratch: Path) -> Mapping[str
     data_type = s3_source(entry)["S3DataType"]
     if path.is_dir() and data_type == "AugmentedManifestFile":
         raise InputError(f"--channel {name}={path}: this channel needs its augmented manifest, which is a file")
-    data_type = "S3Prefix" if path.is_dir() else data_type
-    return with_source(entry, S3DataType=data_type, S3Uri=_uri(given, name, scratch))
+    uri = _uri(given, name, scratch)
+    if path.is_dir() or data_type == "S3Prefix":  # FastFile needs a folder: that of the link to a single file
+        return with_source(entry, S3DataType="S3Prefix", S3Uri=f"s3://{_own(name)}/")
+    return with_source(entry, S3DataType=data_type, S3Uri=uri)
 
 
 def _uri(given: Given, name: str, scratch: Path) -> str:

@@ -56,6 +56,16 @@ def test_channel_option_reads_folders_and_files(here: Path) -> None:
     assert "s3://somewhere/train/ by File, from own" in output
 
 
+@pytest.mark.parametrize("mode", ["File", "FastFile"])
+def test_single_file_is_a_channels_only_file(here: Path, mode: str) -> None:
+    overlay = f"channels: {{images: {{s3_uri: s3://somewhere/train/, input_mode: {mode}}}}}\n"
+    (here / "job.yaml").write_text(laid_over_base(f"code: {{entry_point: entrypoints/read_channels.py}}\n{overlay}"))
+    one = min((here / "data/s3/bucket/train").iterdir())
+    output = launch_here(here, "--channel", f"images={one.relative_to(here)}")
+    assert f"images by {mode}, epoch 0: 1 samples" in output
+    assert f"s3://somewhere/train/ by {mode}, from {one.relative_to(here)}" in output
+
+
 def test_channel_option_works_for_connector_channels(here: Path) -> None:
     overlay = "channels: {images: {source: S3Connector, s3_uri: s3://somewhere/train/}}\n"
     (here / "job.yaml").write_text(laid_over_base(f"code: {{entry_point: entrypoints/read_channels.py}}\n{overlay}"))
