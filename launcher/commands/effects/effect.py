@@ -62,10 +62,11 @@ def choose(effects: Sequence[Effect], values: Mapping[str, Any]) -> CarryOut:
         for name, declared in effect.options.declared().items():
             if name not in accepted and values[name] != declared.settings["default"]:
                 owners = [each for each in effects if name in each.options.declared()]
-                remedy = f"leave out {chosen} or it" if chosen.flag else f"add {effect} or leave it out"
-                raise click.UsageError(
-                    f"{effect.dashed(name)} works only with {' or '.join(map(str, owners))}; {remedy}"
-                )
+                option, others = effect.dashed(name), " or ".join(map(str, owners))
+                remedy = f"leave out {chosen} or {option}" if chosen.flag else f"add {effect} or leave it out"
+                if chosen.flag and all(each.flag for each in owners):
+                    remedy = f"replace {chosen} by {others}, or leave out {option}"
+                raise click.UsageError(f"{option} works only with {others}; {remedy}")
     for first, second in chosen.contradictions:
         if values[first] and values[second]:
             raise click.UsageError(

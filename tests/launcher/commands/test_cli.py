@@ -107,7 +107,11 @@ def test_code_that_cannot_be_ignored_is_an_error(folder: Path) -> None:
     ("args", "message"),
     [
         (["--dry-run", "--local"], "--dry-run and --local exclude each other; pass one of them"),
-        (["--dry-run", "--no-check"], "--no-check works only with a submission; leave out --dry-run or it"),
+        (["--dry-run", "--no-check"], "--no-check works only with a submission; leave out --dry-run or --no-check"),
+        (
+            ["--channel", "rows=d", "--dry-run"],
+            "--channel works only with --local; replace --dry-run by --local, or leave out --channel",
+        ),
         (["--sample", "3"], "--sample works only with --local; add --local or leave it out"),
         (["--no-namespaces"], "--no-namespaces works only with --local; add --local or leave it out"),
         (["--mount", "fs-1=x"], "--mount works only with --local; add --local or leave it out"),
