@@ -111,12 +111,14 @@ def _ask_for_credentials(reason: str) -> bool:
 
 
 def moment_of(age: str) -> datetime:
-    """Return the moment that was `10m`, `12h` or `7d` ago. Raises click.BadParameter for anything else."""
+    """Return the moment of `--since`, which was `10m`, `12h` or `7d` ago. Raises click.BadParameter for anything else."""
     found = re.fullmatch(r"(?P<count>\d+)(?P<unit>[smhdw])", age.strip())
     if found is None:
-        raise click.BadParameter(f"expected an age such as 90s, 10m, 12h, 7d or 2w, got {age!r}")
+        message = f"expected an age such as 90s, 10m, 12h, 7d or 2w, got {age!r}"
+        raise click.BadParameter(message, param_hint="'--since'")
     unit = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}[found["unit"]]
     try:
         return datetime.now(timezone.utc) - timedelta(**{unit: int(found["count"])})
     except OverflowError:
-        raise click.BadParameter(f"{age!r} is before the year 1; write a shorter age") from None
+        message = f"{age!r} is before the year 1; write a shorter age"
+        raise click.BadParameter(message, param_hint="'--since'") from None

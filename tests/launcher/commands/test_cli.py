@@ -125,6 +125,13 @@ def test_contradicting_options_are_one_error(folder: Path, args: list[str], mess
     assert done.stderr == f"error: {message}\n`launch run --help` lists the arguments and options\n"
 
 
+@pytest.mark.parametrize("command", [["list"], ["logs", "x"]])
+def test_wrong_age_is_reported_with_its_option(folder: Path, command: list[str]) -> None:
+    for age, message in (("yesterday", "expected an age such as 90s"), ("999999w", "'999999w' is")):
+        done = launch(folder, *command, "--since", age)
+        assert (done.returncode, f"error: Invalid value for '--since': {message}" in done.stderr) == (2, True), done.stderr
+
+
 def test_errors_and_warnings_begin_with_their_severity(folder: Path) -> None:
     (folder / "wrong.yaml").write_text(laid_over_base("base_nam: x\nenvironment: {AWS_SECRET_ACCESS_KEY: x}"))
     lines = launch(folder, "wrong.yaml", "--dry-run").stderr.splitlines()
