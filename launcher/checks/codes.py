@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from launcher.checks import RULES
-from launcher.errors import Problem
+from launcher.errors import Location, Problem
 from launcher.spec.job import JobSpec
 
 # Codes without a rule: of the YAML, of a spec's shape, of botocore's model, and of files.
@@ -78,5 +78,6 @@ def without_ignored(problems: list[Problem], spec: JobSpec, ignore: tuple[str, .
 
 def not_ignored(code: str, why: str, spec: JobSpec) -> Problem:
     """Return the problem of a code that cannot be ignored."""
-    location = spec.locate(("ignore",)) if code in (spec.ignore or ()) else None
-    return Problem(("ignore",), f"{code!r} {why}", "ignore-code", location=location)
+    in_spec = code in (spec.ignore or ())
+    location = spec.locate(("ignore",)) if in_spec else Location("--ignore", 1, 1, code)
+    return Problem(("ignore",) if in_spec else (), f"{code!r} {why}", "ignore-code", location=location)

@@ -36,7 +36,8 @@ def unknown_codes(spec: JobSpec, ignore: tuple[str, ...]) -> list[Problem]:
     """Return a problem for each code to ignore that no table has."""
     others = {*(spec.ignore or ()), *ignore}.difference(offline_codes())
     unknown = sorted(others.difference(preflight_codes())) if others else ()
-    return [not_ignored(code, f"is not a code{did_you_mean(code, ignorable())}", spec) for code in unknown]
+    other = "; write the code in brackets at the end of the warning"
+    return [not_ignored(code, f"is not a code{did_you_mean(code, ignorable()) or other}", spec) for code in unknown]
 
 
 def explanation(code: str) -> str | None:

@@ -100,7 +100,9 @@ def test_code_that_cannot_be_ignored_is_an_error(folder: Path) -> None:
     assert launch(folder, "newer.yaml", "--dry-run").returncode == 0
     done = launch(folder, "job.yaml", "--dry-run", "--ignore", "job-name", "--ignore", "chanel-whole-bucket")
     assert "'job-name' is an error, and errors cannot be ignored" in done.stderr
-    assert "did you mean channel-whole-bucket?" in done.stderr
+    assert "error: --ignore: 'chanel-whole-bucket' is not a code; did you mean channel-whole-bucket?" in done.stderr
+    done = launch(folder, "job.yaml", "--dry-run", "--ignore", "foo")
+    assert "error: --ignore: 'foo' is not a code; write the code in brackets at the end of the warning" in done.stderr
 
 
 @pytest.mark.parametrize(
