@@ -83,7 +83,8 @@ def check_spec(
                 message += remedy(violation.path, request)
             if violation.code == "aws-max":
                 message += room_elsewhere(violation.path)
-            if violation.code == "aws-enum":
+            # A new instance type always resembles an old one, so there a near name does not mean a misspelt one.
+            if violation.code == "aws-enum" and ("did you mean" not in message or violation.path[-1] == "InstanceType"):
                 message += "; if AWS has it by now and this botocore has not, add --ignore aws-enum"
             location = spec.locate(path)
             if given is not None and violation.path == ("TrainingJobName",) and path[0] != "request":

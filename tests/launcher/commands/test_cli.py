@@ -127,6 +127,14 @@ def test_contradicting_options_are_one_error(folder: Path, args: list[str], mess
     assert done.stderr == f"error: {message}\n`launch run --help` lists the arguments and options\n"
 
 
+def test_ignoring_a_value_is_not_suggested_beside_a_near_one(folder: Path) -> None:
+    for mode, suggested in (("Fastfile", False), ("Torrent", True)):
+        channels = f"channels: {{train: {{s3_uri: s3://bucket/train/, input_mode: {mode}}}}}"
+        (folder / "mode.yaml").write_text(laid_over_base(channels))
+        done = launch(folder, "mode.yaml", "--dry-run")
+        assert ("did you mean FastFile?" in done.stderr, "--ignore aws-enum" in done.stderr) == (not suggested, suggested)
+
+
 @pytest.mark.parametrize("command", [["list"], ["logs", "x"]])
 def test_wrong_age_is_reported_with_its_option(folder: Path, command: list[str]) -> None:
     for age, message in (("yesterday", "expected an age such as 90s"), ("999999w", "'999999w' is")):
