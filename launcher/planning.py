@@ -115,11 +115,14 @@ def _missing_files(code: Code, archive: CodeArchive) -> Iterator[_CodeMistake]:
         name = getattr(code, key)
         if name is None or name in names or (key == "entry_point" and ours + name in names):
             continue
-        message = f"{name!r} is not a bundled script; write its folder, such as directory: src"
+        near = did_you_mean(name, [each.removeprefix(ours) for each in names])
+        remedy = (
+            near if near and name.startswith(contract.BUNDLED_PACKAGE) else "; write its folder, such as directory: src"
+        )
+        message = f"{name!r} is not a bundled script{remedy}"
         if archive.rules is not None and (why := archive.rules.why_left_out(name)):
             message = f"{name!r} {why}; add it to code.include"
         elif code.directory is not None:
-            near = did_you_mean(name, [each.removeprefix(ours) for each in names])
             message = f"{name!r} is not in {code.directory}{near}"
         yield ("code", key), "code-file-missing", message
 

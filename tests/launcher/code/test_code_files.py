@@ -207,6 +207,19 @@ def test_include_outranks_exclude_and_ignore_files(
     assert sent(tmp_path, include, exclude) == expected
 
 
+@pytest.mark.parametrize(
+    ("script", "remedy"),
+    [
+        ("entrypoints/tran.py", "did you mean entrypoints/train.py?"),
+        ("train.py", "write its folder, such as directory: src"),
+    ],
+)
+def test_unknown_bundled_script_has_a_remedy(script: str, remedy: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        launcher.plan(launcher.parse_spec(laid_over_base(f"code: {{entry_point: {script}}}")))
+    assert f"code.entry_point: '{script}' is not a bundled script; {remedy} [code-file-missing]" in str(caught.value)
+
+
 def test_an_entry_point_that_is_left_out_names_the_rule(tmp_path: Path) -> None:
     written(in_git(tmp_path) / "src", "train.py", _gitignore="*.py\n")
     (tmp_path / "job.yaml").write_text(laid_over_base("code: {directory: src, entry_point: train.py}"))

@@ -132,14 +132,19 @@ def test_ignoring_a_value_is_not_suggested_beside_a_near_one(folder: Path) -> No
         channels = f"channels: {{train: {{s3_uri: s3://bucket/train/, input_mode: {mode}}}}}"
         (folder / "mode.yaml").write_text(laid_over_base(channels))
         done = launch(folder, "mode.yaml", "--dry-run")
-        assert ("did you mean FastFile?" in done.stderr, "--ignore aws-enum" in done.stderr) == (not suggested, suggested)
+        assert ("did you mean FastFile?" in done.stderr, "--ignore aws-enum" in done.stderr) == (
+            not suggested,
+            suggested,
+        )
 
 
 @pytest.mark.parametrize("command", [["list"], ["logs", "x"]])
 def test_wrong_age_is_reported_with_its_option(folder: Path, command: list[str]) -> None:
     for age, message in (("yesterday", "expected an age such as 90s"), ("999999w", "'999999w' is")):
         done = launch(folder, *command, "--since", age)
-        assert (done.returncode, f"error: Invalid value for '--since': {message}" in done.stderr) == (2, True), done.stderr
+        assert (done.returncode, f"error: Invalid value for '--since': {message}" in done.stderr) == (2, True), (
+            done.stderr
+        )
 
 
 def test_errors_and_warnings_begin_with_their_severity(folder: Path) -> None:
