@@ -180,7 +180,8 @@ def _refuse_what_cannot_run(plan: Plan) -> None:
     algorithm = plan.request.get("AlgorithmSpecification", {})
     if plan.code is None and "ContainerEntrypoint" not in algorithm:
         raise RefusedError(
-            "a local run needs code or container_entrypoint: without them only the image knows what to run"
+            "a local run needs code or container_entrypoint: without them only the image knows what to run;"
+            " write code: {directory: src, entry_point: train.py}"
         )
     for entry in entries_of(plan.request):
         provider_of(entry)

@@ -127,6 +127,15 @@ def test_contradicting_options_are_one_error(folder: Path, args: list[str], mess
     assert done.stderr == f"error: {message}\n`launch run --help` lists the arguments and options\n"
 
 
+def test_local_run_without_code_states_what_to_write(folder: Path) -> None:
+    done = launch(folder, "job.yaml", "--local")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (
+        3,
+        "error: a local run needs code or container_entrypoint: without them only the image knows what to run;"
+        " write code: {directory: src, entry_point: train.py}",
+    )
+
+
 def test_ignoring_a_value_is_not_suggested_beside_a_near_one(folder: Path) -> None:
     for mode, suggested in (("Fastfile", False), ("Torrent", True)):
         channels = f"channels: {{train: {{s3_uri: s3://bucket/train/, input_mode: {mode}}}}}"
