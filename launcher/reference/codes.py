@@ -24,7 +24,9 @@ def preflight_codes() -> Mapping[str, tuple[str, str]]:
 
 def all_codes() -> tuple[str, ...]:
     """Return every code that `--explain` knows."""
-    return (*offline_codes(), *preflight_codes())
+    from launcher.jobs.failures.reasons import CAUSES, SCRIPT_FAILED
+
+    return (*offline_codes(), *preflight_codes(), *dict.fromkeys(row.code for row in CAUSES), SCRIPT_FAILED)
 
 
 def ignorable() -> tuple[str, ...]:
@@ -64,7 +66,9 @@ def explanation(code: str) -> str | None:
         )
         silence = f"`--ignore {code}` suppresses it, for anything that will be right by the time the job runs."
         return f"{code} ({severity}, found by asking AWS)\n\n{why}\n\n{found}\n{silence}\n"
-    return None
+    from launcher.jobs.failures.reasons import explained
+
+    return explained(code)
 
 
 def _formatted(code: str, severity: str, story: str, wrong: str, right: str) -> str:

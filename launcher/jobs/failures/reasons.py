@@ -17,6 +17,7 @@ from launcher.jobs.failures.script_causes import SCRIPT_CAUSES
 from launcher.jobs.failures.tracebacks import Raised, raised_in, raised_in_reason, without_benign, without_warnings
 
 CAUSES = (*AWS_CAUSES, *SCRIPT_CAUSES)
+SCRIPT_FAILED = "script-failed"  # no row has a cause
 _IN_LINES = tuple(row for row in CAUSES if row.in_lines)
 _CERTAIN = tuple(row for row in CAUSES if row.in_warnings)
 _ECHOES = ("terminated",)  # whose reason is in the lines
@@ -26,6 +27,7 @@ _EXIT = re.compile(r"exit code:? (?P<code>-?\d+)|ExitCode (?P<code2>-?\d+)", re.
 _DETAILS = re.compile(
     r"\n\n(?=Traceback \(most recent call last\)|\.\.\.\n)|(?<![: ])\n(?=Traceback \(most recent call last\))"
 )
+_REMEDY = "the job's lines have the traceback; `launch job.yaml --local --sample 10` runs the same code on this machine"
 _ONE_HOST = {"peers": "the processes of the host", "open": "look for the first process that failed"}
 
 
@@ -114,6 +116,16 @@ def likely_cause(description: Mapping[str, Any], last_lines: Sequence[str] = ())
     )
 
 
+def explained(code: str) -> str | None:
+    """Return what `launch --explain` prints of a code of these tables, with general words for a job's facts, or None."""
+    facts = _Facts(object="...")
+    rows = [(row.cause, row.remedy) for row in CAUSES if row.code == code]
+    if code == SCRIPT_FAILED:
+        rows = [("the training script failed, and no known cause was found", _REMEDY)]
+    texts = [f"{cause.format_map(facts)}\n{remedy.format_map(facts)}" for cause, remedy in rows]
+    return "\n\n".join([f"{code} (likely cause of a failed job)", *texts]) + "\n" if texts else None
+
+
 def _of_exception(description: Mapping[str, Any], raised: Raised) -> Cause | None:
     """Search an exception's own text, then that of the exception it was raised from."""
     found = _of_texts(description, _IN_LINES, [raised.text])
@@ -184,7 +196,4 @@ def _script_error(description: Mapping[str, Any], raised: Raised | None) -> Caus
         return None
     ended = f"the training script ended with exit code {code}" if code else "the training script failed"
     said = f": {raised.text[:300]}" if raised else ", and its last lines do not show why"
-    remedy = (
-        "the job's lines have the traceback; `launch job.yaml --local --sample 10` runs the same code on this machine"
-    )
-    return Cause("script-failed", f"{ended}{said}", remedy)
+    return Cause(SCRIPT_FAILED, f"{ended}{said}", _REMEDY)

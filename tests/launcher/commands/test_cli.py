@@ -11,10 +11,8 @@ from pathlib import Path
 import pytest
 
 import channel_specs
-from launcher.checks import RULES
-from launcher.checks.codes import OTHER_CODES, OTHER_WARNINGS
 from launcher.checks.examples import BASE, laid_over_base
-from launcher.reference.codes import explanation
+from launcher.reference.codes import all_codes, explanation
 
 
 @pytest.fixture
@@ -202,7 +200,7 @@ def test_option_of_a_spec_without_one_states_what_a_spec_is(folder: Path, args: 
     assert "No such option" in launch(folder, "--dry-rnu").stderr
 
 
-@pytest.mark.parametrize("code", [*(rule.code for rule in RULES), *OTHER_CODES, *OTHER_WARNINGS])
+@pytest.mark.parametrize("code", all_codes())
 def test_every_code_can_be_explained(code: str) -> None:
     story = explanation(code)
     assert story is not None
@@ -211,6 +209,8 @@ def test_every_code_can_be_explained(code: str) -> None:
 
 def test_explain_schema_and_example_print_and_suggest(folder: Path) -> None:
     assert "wrong:" in launch(folder, "--explain", "channel-gzip-needs-pipe").stdout
+    assert "make hyperparameters match the script's arguments" in launch(folder, "--explain", "wrong-arguments").stdout
+    assert "did you mean wrong-arguments?" in launch(folder, "--explain", "wrong-argument").stderr
     done = launch(folder, "--explain", "channel-gzip-need-pipe")
     assert done.returncode == 2
     assert "did you mean channel-gzip-needs-pipe?" in done.stderr
