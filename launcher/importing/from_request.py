@@ -30,6 +30,7 @@ from launcher.spec.values import WRONG_TYPE
 
 # Problems of a value's form; the plan reports the others.
 _SHAPE_CODES = {WRONG_TYPE, "invalid-value", "unknown-key", "unknown-source", "unknown-value"}
+_ONLY_IN_SPECS = {"base_name", "image", "channels", "code", "extends"}
 
 
 def import_file(path: str | Path) -> str:
@@ -51,6 +52,8 @@ def import_file(path: str | Path) -> str:
         request = read_text(text, str(path))
         if not isinstance(request, dict):
             raise InputError("is not a request; write an object with members such as TrainingJobName")
+        if _ONLY_IN_SPECS & request.keys() and {"role_arn", "output_data_config"} & request.keys():
+            raise InputError(f"is a spec already; run launch {'-' if path == '<stdin>' else path} --dry-run")
         found = find_request(request)
         spec = show.as_yaml(_spec_of(found))
     except InputError as error:

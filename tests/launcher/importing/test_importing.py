@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from launcher import parse_spec
+from launcher.checks.examples import laid_over_base
 from launcher.errors import RefusedError
 from launcher.importing.from_request import import_file, import_request
 from launcher.request import text as show
@@ -150,6 +151,15 @@ def test_import_option_prints_the_spec(tmp_path: Path) -> None:
         [sys.executable, "-m", "launcher.cli", "--import", str(GOLDEN[0])], capture_output=True, text=True, check=True
     )
     assert parse_spec(done.stdout).training_job_name == "golden"
+
+
+def test_spec_is_not_imported(tmp_path: Path) -> None:
+    spec = tmp_path / "job.yaml"
+    spec.write_text(laid_over_base("channels: {train: s3://bucket/train/}"))
+    command = [sys.executable, "-m", "launcher.cli", "--import", str(spec)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: {spec}: is a spec already; run launch {spec} --dry-run\n"
 
 
 def test_import_reads_standard_input() -> None:
