@@ -194,12 +194,18 @@ def _file_systems(options: LocalOptions) -> dict[str, Path]:
         for kind in ("efs", "fsx"):
             folder = options.data / kind
             found.update({each.name: each.absolute() for each in folder.iterdir()} if folder.is_dir() else {})
+    mounted: dict[str, str] = {}
     for mount in options.mounts:
         identity, separator, path = mount.partition("=")
         if not separator:
             raise InputError(f"--mount {mount}: write <file system id>=<directory>, such as fs-0123456789abcdef0=/data")
         if not Path(path).is_dir():
             raise InputError(f"--mount {mount}: there is no directory {path}; create it, or correct the path")
+        if identity in mounted:
+            raise InputError(
+                f"--mount {mount}: {identity} is given twice, as {mounted[identity]} and {path}; keep one of them"
+            )
+        mounted[identity] = path
         found[identity] = Path(path).absolute()
     return found
 

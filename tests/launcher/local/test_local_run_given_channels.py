@@ -86,6 +86,7 @@ def test_channel_option_works_for_connector_channels(here: Path) -> None:
         ),
         (["lists=own/a.csv"], "a channel of a file system needs a folder"),
         (["train=own"], "val would still be read from S3; give --channel val=PATH too, or --data DIR"),
+        (["--mount", "fs-1=own", "--mount", "fs-1=data"], "fs-1 is given twice, as own and data; keep one of them"),
         (["--mount", "fs-1"], "--mount fs-1: write <file system id>=<directory>"),
         (["--mount", "fs-1=gone"], "--mount fs-1=gone: there is no directory gone; create it, or correct the path"),
     ],
