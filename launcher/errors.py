@@ -48,7 +48,8 @@ class Problem(NamedTuple):
 
     def __str__(self) -> str:
         place = f"{self.location}: " if self.location else ""
-        where = f"{dotted(self.path)}: " if self.path else ""
+        key = dotted(self.path)
+        where = f"{key}: " if key and str(self.location) != f"--set {key}" else ""
         return f"{place}{where}{self.message} [{self.code}]"
 
     def as_data(self) -> dict[str, Any]:

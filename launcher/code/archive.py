@@ -178,9 +178,7 @@ def _reported_at(*key: str | int) -> Iterator[errors.SpecPath]:
 def _folder(directory: Path, include: Sequence[str], exclude: Sequence[str]) -> _Root:
     if not os.path.isdir(directory):  # noqa: PTH112 - Path.is_dir raises for a path that is too long
         near = did_you_mean_path(directory, Path.is_dir)
-        raise CodeError(
-            f"{directory}: code.directory is not a folder{near}; write the path of the folder that holds the entry point"
-        )
+        raise CodeError(f"{directory} is not a folder{near}; write the path of the folder that holds the entry point")
     rules = FileRules(directory, include, exclude)
     return _Root(("directory",), directory, list(islice(rules.walk(), MAX_FILES + 1)), rules)
 

@@ -220,6 +220,13 @@ def test_unknown_bundled_script_has_a_remedy(script: str, remedy: str) -> None:
     assert f"code.entry_point: '{script}' is not a bundled script; {remedy} [code-file-missing]" in str(caught.value)
 
 
+def test_missing_code_folder_is_named_once(tmp_path: Path) -> None:
+    written(tmp_path / "src", "train.py")
+    (tmp_path / "job.yaml").write_text(laid_over_base("code: {directory: source, entry_point: train.py}"))
+    with pytest.raises(SpecError, match=r": code\.directory: \S*source is not a folder; did you mean src\?"):
+        launcher.plan(tmp_path / "job.yaml")
+
+
 def test_an_entry_point_that_is_left_out_names_the_rule(tmp_path: Path) -> None:
     written(in_git(tmp_path) / "src", "train.py", _gitignore="*.py\n")
     (tmp_path / "job.yaml").write_text(laid_over_base("code: {directory: src, entry_point: train.py}"))

@@ -193,9 +193,7 @@ def test_rerun_sends_same_request_under_new_name(aws: StandIn, request_of: dict[
 
 
 def test_wrong_change_is_reported_at_the_option(request_of: dict[str, Any]) -> None:
-    with pytest.raises(
-        SpecError, match=r"--set resource_config\.instance_type: resource_config.*did you mean ml\.m5\.large"
-    ):
+    with pytest.raises(SpecError, match=r"--set resource_config\.instance_type: 'ml.*did you mean ml\.m5\.large"):
         launch("rerun", NAME, "--dry-run", "--set", "resource_config.instance_type=ml.m5.larg")
 
 

@@ -107,7 +107,7 @@ def test_set_is_typed_and_its_problems_name_the_option(folder: Path) -> None:
     assert request["HyperParameters"]["layers"] == "[1, 2]"
     assert request["AlgorithmSpecification"]["MetricDefinitions"] == [{"Name": "a", "Regex": "c=(.*)"}]
     (line,) = problems(job, "resource_config.instance_count=two")
-    assert line.startswith("--set resource_config.instance_count: resource_config.instance_count: is 'two'")
+    assert line.startswith("--set resource_config.instance_count: is 'two'")
     (line,) = problems(job, "resource_config.instance_cout=2")
     assert "did you mean instance_count?" in line
     assert "is not path=value" in problems(job, "nothing")[0]
