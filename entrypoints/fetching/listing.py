@@ -254,7 +254,12 @@ def join_job(name: str) -> None:
 
 
 def shared_listing(store: Sequence[str | None], next_page: NextPage) -> Listing:
-    """Return this job's listing of a store (endpoint, prefix and so on); begin it if no process has."""
+    """Return this job's listing of a store, and start it if no process has.
+
+    Args:
+        store: What identifies the listing: endpoint, prefix and so on.
+        next_page: Requests a page, as in `Listing`.
+    """
     name = hashlib.sha256(repr(store).encode()).hexdigest()[:16]
     return Listing(_folder() / f"{job()}-{name}", next_page)
 

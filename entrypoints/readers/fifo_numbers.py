@@ -28,7 +28,7 @@ from entrypoints.job.process_identity import Processes
 
 @dataclass(frozen=True)
 class LastOpened:
-    """The last FIFO that was opened, and by how much epochs are `ahead` of the FIFOs' numbers."""
+    """The last FIFO that was opened. `ahead` is the job's epoch minus the FIFO's number."""
 
     ahead: int
     last: int

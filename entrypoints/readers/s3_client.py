@@ -134,7 +134,7 @@ def pages(bucket: str, prefix: str, token: str | None = None) -> Iterator[tuple[
     complete = False
     while not complete:
         failing, request = f"s3://{bucket}/{prefix} cannot be listed", partial(_page, bucket, prefix, token)
-        found, token, complete = _aside(
+        found, token, complete = _in_thread(
             f"s3://{bucket}/{prefix}", partial(_patiently, failing, request), "the list of its objects"
         )
         if found is not None:
@@ -165,9 +165,9 @@ def head(bucket: str, key: str) -> tuple[int, str]:
     return found.size, found.etag
 
 
-def head_aside(bucket: str, key: str) -> tuple[int, str]:
+def head_in_thread(bucket: str, key: str) -> tuple[int, str]:
     """Do the same as `head` in a thread that must react to Ctrl-C. Raises ChannelError also if S3 is silent for too long."""
-    return _aside(f"s3://{bucket}/{key}", partial(head, bucket, key), "its size")
+    return _in_thread(f"s3://{bucket}/{key}", partial(head, bucket, key), "its size")
 
 
 def upload(bucket: str, key: str, write: Callable[[Any], object]) -> None:
@@ -192,7 +192,7 @@ def upload(bucket: str, key: str, write: Callable[[Any], object]) -> None:
         writer.close()
 
     try:
-        _aside(
+        _in_thread(
             silence, partial(_patiently, f"s3://{bucket}/{key} cannot be written", attempt), "its answer to an upload"
         )
     finally:
@@ -231,10 +231,10 @@ def _page(bucket: str, prefix: str, token: str | None) -> tuple[list[Any] | None
     return None if page is None else page.object_info, stream.continuation_token, stream.complete or page is None
 
 
-def _aside(who: str | Silence, ask: Callable[[], T], waiting_for: str) -> T:
-    """Return what `ask` returns, called in a thread: one that waits for an answer of the client hears no Ctrl-C.
+def _in_thread(who: str | Silence, ask: Callable[[], T], waiting_for: str) -> T:
+    """Run `ask` in a thread, because the client does not react to Ctrl-C while it waits.
 
-    Raises ChannelError if `who` is silent for too long; the thread is then left alone.
+    Raises ChannelError if `who` is silent for too long; the thread then keeps running.
     """
     answer = in_background(ask, "s3 request")
     silence = remote_silence(who) if isinstance(who, str) else who

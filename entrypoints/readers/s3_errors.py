@@ -1,7 +1,7 @@
 """The client's messages for failed requests: what they mean, whether the error may be transient, and what to do.
 
-The client has one exception for everything, and only its text tells a refusal from a bad moment. What S3 refuses it refuses
-the next time too: that is an error at once. What may pass is asked for again for a while.
+The client raises one exception type for everything; only its text shows whether an error is permanent or transient. Permanent
+errors are raised immediately, transient ones are retried.
 """
 
 from __future__ import annotations

@@ -44,8 +44,16 @@ class Labels:
 def read_labels(environment: Environment, name: str) -> Labels:
     """Read every `.lst` file of a channel; each line must have one class.
 
+    Args:
+        environment: The container's environment, which has the channel.
+        name: The channel's name.
+
+    Returns:
+        The lines of all lists.
+
     Raises:
-        ChannelError: The channel has no list or does not arrive as files, a label is not a class, or a path is listed twice.
+        ChannelError: The channel has no list or does not arrive as files, a label is not a whole number from 0 on, or a path
+            is listed twice.
     """
     channel = find_channel(environment, name)
     if reader_of(channel) is not mounted:

@@ -26,9 +26,9 @@ from launcher.aws.refusals import (
     AwsError,
     CredentialsError,
     expired,
+    is_credentials_error,
     is_expired,
     no_credentials,
-    of_credentials,
     one_line,
     translated,
 )
@@ -166,7 +166,7 @@ class Account:
                     client = self._open().client(service, region_name=region, config=config)
                     self._learn_keys()
                 except (BotoCoreError, ValueError) as error:
-                    if of_credentials(error):
+                    if is_credentials_error(error):
                         raise no_credentials(error, self.mask) from None
                     raise RefusedError(
                         f"{service} cannot be reached: {one_line(self.mask.apply(str(error)))}; check the AWS environment variables"

@@ -112,15 +112,15 @@ def translated(do: Callable[[Any], Any], client: Any, call: str, mask: Mask) -> 
         text = one_line(mask.apply(str(error)))
         raise AwsError(f"{call}: {text}", call=call, code="ParamValidation", status=400) from None
     except BotoCoreError as error:
-        if of_credentials(error):
+        if is_credentials_error(error):
             raise no_credentials(error, mask) from None
         raise AwsError(f"{call}: no answer: {one_line(mask.apply(str(error)))}", call=call) from None
     except ResponseParserError:
         raise AwsError(f"{call}: {FOREIGN}", call=call) from None
 
 
-def of_credentials(error: Exception) -> bool:
-    """Whether botocore found no credentials to sign with."""
+def is_credentials_error(error: Exception) -> bool:
+    """Return whether the error means that botocore found no usable credentials."""
     from botocore import exceptions
 
     kinds = (

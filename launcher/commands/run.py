@@ -20,7 +20,15 @@ class RunOptions(SpecOptions):
 
 
 def run(options: RunOptions, effect: CarryOut) -> int:
-    """Plan the spec and carry out the effect."""
+    """Plan the spec, then show it, check it, run it locally or submit it.
+
+    Args:
+        options: The spec's path, and what changes or overrides it.
+        effect: What to do with the plan.
+
+    Returns:
+        The exit code.
+    """
     loaded = launcher.load(options.spec, sets=options.sets)
     plan = launcher.plan(loaded, name=options.name, ignore=options.ignore, strict=options.strict)
     for warning in plan.warnings:

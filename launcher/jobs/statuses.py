@@ -9,7 +9,7 @@ from launcher.durations import duration
 
 
 class Statuses:
-    """A printer of what is new in each description of a job."""
+    """The status lines of a job: each description prints only its new transitions."""
 
     def __init__(self, say: Callable[[str, str], None]) -> None:
         self._say = say  # (line, colour)

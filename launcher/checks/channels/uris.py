@@ -19,8 +19,11 @@ _S3_HOST = re.compile(
 
 
 def uris(draft: Draft) -> Iterator[tuple[SpecPath, str]]:
-    """Yield every S3 URI of the request and of the connector, with its place in the spec, up to AWS's length."""
-    said: list[tuple[SpecPath, str | None]] = [(entry.path("s3_uri"), entry.get("S3Uri")) for entry in draft.entries]
+    """Yield every S3 URI of the request and of the connector, with its place in the spec.
+
+    URIs that are longer than the service model allows are skipped.
+    """
+    found: list[tuple[SpecPath, str | None]] = [(entry.path("s3_uri"), entry.get("S3Uri")) for entry in draft.entries]
     for key, member, name in (
         ("output_data_config", "OutputDataConfig", "S3OutputPath"),
         ("checkpoint_config", "CheckpointConfig", "S3Uri"),
@@ -28,18 +31,18 @@ def uris(draft: Draft) -> Iterator[tuple[SpecPath, str]]:
         ("tensor_board_output_config", "TensorBoardOutputConfig", "S3OutputPath"),
         ("profiler_config", "ProfilerConfig", "S3OutputPath"),
     ):
-        said.append(((key, "s3_uri" if name == "S3Uri" else "s3_output_path"), draft.get(f"{member}.{name}")))
+        found.append(((key, "s3_uri" if name == "S3Uri" else "s3_output_path"), draft.get(f"{member}.{name}")))
     for key, member in (
         ("debug_rule_configurations", "DebugRuleConfigurations"),
         ("profiler_rule_configurations", "ProfilerRuleConfigurations"),
     ):
         for index, rule in enumerate(draft.request.get(member, ())):
-            said.append(((key, index, "s3_output_path"), rule.get("S3OutputPath")))
-    for channel, found in draft.spec.all_channels.items():
-        uri = (found.connector(channel) or {}).get(contract.CONNECTOR_S3_URI, "")
+            found.append(((key, index, "s3_output_path"), rule.get("S3OutputPath")))
+    for channel, settings in draft.spec.all_channels.items():
+        uri = (settings.connector(channel) or {}).get(contract.CONNECTOR_S3_URI, "")
         if uri.startswith("s3://"):  # connector-s3-uri reports the others
-            said.append((("channels", channel, "s3_uri"), uri))
-    yield from ((path, uri) for path, uri in said if uri and len(uri) <= _LONGEST)
+            found.append((("channels", channel, "s3_uri"), uri))
+    yield from ((path, uri) for path, uri in found if uri and len(uri) <= _LONGEST)
 
 
 def bucket(uri: str) -> str:

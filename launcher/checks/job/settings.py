@@ -128,7 +128,7 @@ def tensor_board_path_is_free(draft: Draft) -> Iterator[Mistake]:
     """TensorBoard's files cannot be written to folders of SageMaker, the system or the GPU driver.
 
     The service has answered: "LocalPath" of "TensorBoardOutputConfig" cannot start with the following reserved path:
-    [/opt/ml, /tmp, /usr/local/nvidia]. It is a warning, since the API reference has a default inside the first.
+    [/opt/ml, /tmp, /usr/local/nvidia]. It is a warning because the API reference's own default is below /opt/ml.
     Source: aws/amazon-sagemaker-examples issue 3620.
     """
     path = draft.get("TensorBoardOutputConfig.LocalPath") or ""

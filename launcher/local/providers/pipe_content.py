@@ -34,7 +34,10 @@ _IN_MEMORY = 4 << 20  # maximum bytes of a record in memory; a longer one is wri
 
 @contextmanager
 def open_epochs(delivery: Delivery) -> Iterator[Epochs]:
-    """Yield a function that returns the streams of an epoch of the channel for this host.
+    """Yield a function: epoch -> the byte streams that this host gets in it.
+
+    Args:
+        delivery: The channel, its host, and the store that it reads from.
 
     Raises:
         RefusedError: There are no objects, a manifest is malformed, or an object is too long for a record.
@@ -100,7 +103,7 @@ def _checked_line_end(stream: Stream, delivery: Delivery, place: S3Location, war
 
 
 def _refuse_long_records(delivery: Delivery, objects: Sequence[S3Object]) -> None:
-    """Raise, before the start and if sizes are known, the error that a too long record would cause during the run."""
+    """Raise RefusedError before the run if a listed object is too long for one RecordIO record."""
     if _wrapped(delivery) and not _zipped(delivery):
         for found in objects:
             if found.size >= _LENGTH_LIMIT:

@@ -117,7 +117,7 @@ def _is_from_aws(error: RefusedError) -> bool:
 
 
 def _look_at(subject: Subject, places: Sequence[S3Location], hosts: int, manifest: S3Location) -> Named:
-    """Ask about each object, or about some of them; the missing ones are returned in their order."""
+    """Request the metadata of all objects with --full, else of an evenly spread sample; list missing objects in manifest order."""
     named = Named(len(places), host_bytes=[0] * hosts)
     chosen = range(len(places)) if subject.full else _spread(len(places), _LOOKED_AT)
     missing = []
