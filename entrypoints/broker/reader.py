@@ -158,7 +158,7 @@ def _connect(channel: Channel) -> socket.socket | None:
         raise
     if not wire.is_same_user(connection):
         connection.close()
-        raise ChannelError(f"channel {channel.name!r}: another user's process listens at this Pipe's address; stop it")
+        raise ChannelError(f"channel {channel.name!r}: another user's process reads this Pipe; end that process")
     return connection
 
 

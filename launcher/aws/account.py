@@ -25,6 +25,7 @@ from launcher.aws.refusals import (
     HAVE_EXPIRED,
     AwsError,
     CredentialsError,
+    configuration_error,
     expired,
     is_credentials_error,
     is_expired,
@@ -193,7 +194,7 @@ class Account:
         try:
             return boto3.Session(profile_name=self._profile, region_name=region, botocore_session=core)
         except BotoCoreError as error:
-            raise RefusedError(f"{one_line(error)}; check profile: and the AWS configuration") from None
+            raise configuration_error(error, self._profile) from None
 
     def _learn_keys(self) -> None:
         """Mask the session's keys, and remember them to recognise new ones."""

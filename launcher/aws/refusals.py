@@ -146,6 +146,23 @@ def no_credentials(error: Exception, mask: Mask) -> CredentialsError:
     return CredentialsError(f"there are no AWS credentials: {text}; {_RENEW}", call="", code="CredentialRetrieval")
 
 
+def configuration_error(error: Exception, profile: str | None) -> RefusedError:
+    """Return the error for an AWS configuration from which boto3 cannot make a session.
+
+    Args:
+        error: What botocore raised.
+        profile: The profile of the spec; None leaves the choice to boto3.
+    """
+    from botocore.exceptions import ProfileNotFound
+
+    if isinstance(error, ProfileNotFound):
+        place, name = "profile" if profile else "AWS_PROFILE", error.kwargs["profile"]
+        return RefusedError(
+            f"{place}: {name!r} is not in the AWS configuration; write one of `aws configure list-profiles`"
+        )
+    return RefusedError(f"{one_line(error)}; check the AWS configuration")
+
+
 def one_line(text: object) -> str:
     """Return the text on one line, without characters that control a terminal."""
     return " ".join("".join(char if char.isprintable() else " " for char in str(text)).split()).rstrip(".")

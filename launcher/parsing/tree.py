@@ -126,7 +126,8 @@ def _compose_events(text: str, tree: Tree) -> _Node | None:
     for event in events:
         place = (event.start_mark.line + 1, event.start_mark.column + 1)
         if isinstance(event, yaml.DocumentStartEvent) and root is not None:
-            raise refused(tree.file, place, "starts a second document; one file is one job", "yaml-documents")
+            message = "starts a second document, but a file describes one job; move it to its own file"
+            raise refused(tree.file, place, message, "yaml-documents")
         if isinstance(event, yaml.DocumentStartEvent) and event.tags:
             raise refused(
                 tree.file, (place[0], 1), "is a directive, which no spec needs; delete the line", "yaml-syntax"

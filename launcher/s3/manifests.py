@@ -44,7 +44,10 @@ def read_manifest(read: Callable[[S3Location], Stream], uri: str) -> tuple[S3Loc
 def _entries(elements: Iterator[Any], prefix: str, uri: str) -> Iterator[str]:
     for index, entry in enumerate(elements, 1):
         if not isinstance(entry, str) or not entry:
-            raise RefusedError(f"{uri}: entry {index} is {json.dumps(entry)}, not the rest of a key; write {_FORM}")
+            shown = json.dumps(entry)
+            raise RefusedError(
+                f"{uri}: entry {index}: expected a non-empty text, the key after the prefix, got {shown}; write {_FORM}"
+            )
         if entry.startswith("s3://"):
             raise RefusedError(
                 f"{uri}: entry {index}, {entry!r}, is a whole URI, but every entry continues the prefix {prefix!r} "

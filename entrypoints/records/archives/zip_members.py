@@ -166,7 +166,9 @@ class _Members:
                 and (size == entry.size or size == _IN_EXTRA)
             )
         if not agrees:
-            raise corrupt(self._key, entry.offset, f"the header of member {entry.name!r} and the table differ")
+            raise corrupt(
+                self._key, entry.offset, f"member {entry.name!r}: its header and the central directory differ"
+            )
         return flags
 
     def read(self, entry: Entry) -> bytes:
@@ -192,12 +194,14 @@ class _Members:
             raise corrupt(
                 self._key,
                 entry.offset,
-                f"member {entry.name!r} has {len(data)} bytes, but the table states {entry.size}",
+                f"member {entry.name!r} has {len(data)} bytes, but the central directory states {entry.size}",
             )
         if zlib.crc32(data) != entry.crc:
             raise corrupt(self._key, entry.offset, f"the CRC of member {entry.name!r} is wrong: it is damaged")
         if flags & _SIZES_FOLLOW and not self._is_described(entry):
-            raise corrupt(self._key, entry.offset, f"the descriptor after member {entry.name!r} and the table differ")
+            raise corrupt(
+                self._key, entry.offset, f"member {entry.name!r}: its descriptor and the central directory differ"
+            )
         return data
 
     def _is_described(self, entry: Entry) -> bool:

@@ -78,7 +78,7 @@ class Table:
         end = len(data)
         while place < end:
             if place + fixed > end or data[place : place + 4] != b"PK\1\2":
-                raise self._corrupt(place, "expected an entry of the table here")
+                raise self._not_an_entry(place)
             name_size, extra_size, comment_size = lengths(data, place + 28)
             after = place + fixed + name_size
             name = data[place + fixed : after]
@@ -86,9 +86,11 @@ class Table:
             place = after + extra_size + comment_size
             count += 1
         if place > end:
-            raise self._corrupt(end, "the table ends inside its last entry")
+            raise self._corrupt(end, "the central directory ends inside its last entry")
         if start == 0 and count != self._count:
-            raise self._corrupt(place, f"the table has {count} entries, but the archive's end states {self._count}")
+            raise self._corrupt(
+                place, f"the central directory has {count} entries, but the archive's end states {self._count}"
+            )
 
     def entry(self, place: int) -> Entry:
         """Return one entry. Raises CorruptError if it is damaged."""
@@ -97,7 +99,7 @@ class Table:
             place, fields
         )
         if offset + self._before + packed >= self._start:  # a member also has a header, so it must end before
-            raise self._corrupt(place, "this entry's member would reach into the table")
+            raise self._corrupt(place, "this entry's data overlaps the central directory")
         start = place + _ENTRY.size
         raw_name = self._data[start : start + name_size]
         if size and raw_name.endswith(b"/"):
@@ -117,10 +119,10 @@ class Table:
     def _fields(self, place: int) -> tuple[int, ...]:
         end = place + _ENTRY.size
         if end > len(self._data) or not self._data.startswith(b"PK\1\2", place):
-            raise self._corrupt(place, "expected an entry of the table here")
+            raise self._not_an_entry(place)
         fields: tuple[int, ...] = _ENTRY.unpack_from(self._data, place)
         if end + sum(fields[10:13]) > len(self._data):
-            raise self._corrupt(place, "the table ends inside this entry")
+            raise self._corrupt(place, "the central directory ends inside this entry")
         return fields
 
     def _widened(self, place: int, fields: tuple[int, ...]) -> Sequence[int]:
@@ -141,6 +143,11 @@ class Table:
     def _extra(self, place: int, fields: tuple[int, ...]) -> bytes:
         start = place + _ENTRY.size + fields[10]
         return self._data[start : start + fields[11]]
+
+    def _not_an_entry(self, place: int) -> CorruptError:
+        return self._corrupt(
+            place, f"expected an entry of the central directory here, got {self._data[place : place + 4]!r}"
+        )
 
     def _corrupt(self, place: int, reason: str) -> CorruptError:
         return corrupt(self._key, self._start + place, reason)
@@ -193,7 +200,11 @@ def read_table(file: SeekableFile, key: str | None) -> Table:
     start = end - size
     before = start - offset
     if start < 0 or before < 0:
-        raise corrupt(key, end, f"the table of {size} bytes from byte {offset} on does not end here: bytes are missing")
+        raise corrupt(
+            key,
+            end,
+            f"the central directory of {size} bytes from byte {offset} on does not end here: bytes are missing",
+        )
     if before:
         file.seek(0)
         if file.read(4) == b"PK\3\4":

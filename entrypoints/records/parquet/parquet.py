@@ -104,7 +104,9 @@ def _groups(metadata: Any, start: int) -> Iterator[tuple[int, int, int]]:
     counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
     # Some writers leave out the total, 0.
     if sum(counts) != (metadata.num_rows or sum(counts)) or min(counts, default=0) < 0:
-        raise ValueError(f"its row groups have {sum(counts)} rows, but the file has {metadata.num_rows}")
+        raise ValueError(
+            f"its row groups have {sum(counts)} rows, but the footer states {metadata.num_rows}; write the file again"
+        )
     if start > sum(counts):
         raise ValueError(f"reading should resume at row {start}, but it has {sum(counts)}; start the epoch again")
     before = 0

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from launcher.aws.refusals import configuration_error
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import Store
 from launcher.local.data.object_stores import FolderObjects, RemoteObjects
@@ -58,7 +59,7 @@ def remote_store(spec: JobSpec) -> Iterator[Store]:
         credentials = session.get_credentials()
         frozen: Any = credentials.get_frozen_credentials() if credentials else None
     except BotoCoreError as error:
-        raise RefusedError(f"AWS cannot be reached: {error}; check profile and the AWS configuration") from None
+        raise configuration_error(error, spec.profile) from None
     if frozen is None:
         raise RefusedError(
             "no AWS credentials found; configure them (`aws configure`), or read from this machine: --channel NAME=PATH, or"

@@ -16,6 +16,7 @@ from launcher.aws.account import Account, AwsError, CredentialsError
 from launcher.console import Console
 from launcher.errors import RefusedError
 from launcher.jobs.submission import submit
+from launcher.local.data.stores import remote_store
 from launcher.preflight import CHECKS
 from preflight_data import CHANNEL, checked, with_data
 from submitted_spec import SPEC
@@ -163,6 +164,18 @@ def test_login_page_in_place_of_every_answer_means_unreachable(aws: StandIn) -> 
     aws.fault("html", "*", count=-1)
     with pytest.raises(RefusedError, match="AWS cannot be reached: the answer is not from AWS"):
         checked(CHANNELS, checks=CHECKS)
+
+
+def test_missing_profile_has_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    message = "profile: 'nosuch' is not in the AWS configuration; write one of `aws configure list-profiles`"
+    spec = launcher.parse_spec(SPEC + "profile: nosuch\n")
+    for open_aws in (lambda: Account(profile="nosuch").client("s3"), lambda: remote_store(spec).__enter__()):
+        with pytest.raises(RefusedError) as caught:
+            open_aws()
+        assert str(caught.value) == message
+    monkeypatch.setenv("AWS_PROFILE", "gone")
+    with pytest.raises(RefusedError, match="AWS_PROFILE: 'gone' is not in the AWS configuration"):
+        Account().client("s3")
 
 
 def _credential_process(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:

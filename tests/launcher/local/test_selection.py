@@ -175,7 +175,7 @@ def test_manifest_keys_continue_its_prefix(source: Source) -> None:
         (b'[{"prefix": 3}, "a"]', "begins with"),
         (b'[{"prefix": "p/"}, "a"]', "m.json: prefix: 'p/' is no S3 URI"),
         (b'[{"prefix": "s3://bucket/p/"}]', "names no objects"),
-        (b'[{"prefix": "s3://bucket/p/"}, "a/", 7]', "entry 2 is 7, not the rest of a key"),
+        (b'[{"prefix": "s3://bucket/p/"}, "a/", 7]', "entry 2: expected a non-empty text, .*, got 7; write"),
         (b'[{"prefix": "s3://bucket/p/"}, "s3://other/a"]', "entry 1, 's3://other/a', is a whole URI"),
         (b'[{"prefix": "s3://bucket/p/"}, "gone"]', "s3://bucket/p/gone( at .*)?: there is no "),
     ],

@@ -100,7 +100,7 @@ TROUBLE: list[tuple[str, str, str]] = [
     ("environment: {A: *nothing}\n", "8:18", "has no anchor above it"),
     ("environment: &e {A: *e}\n", "8:21", "inside the value that it names"),
     ("environment: &e\n  <<: *e\n", "9:7", "inside the value that it names"),
-    ("---\nbase_name: b\n", "8:1", "a second document"),
+    ("---\nbase_name: b\n", "8:1", "a second document, but a file describes one job; move it to its own file"),
     ("...\nbase_name: b\n", "9:1", "delete lines of '...'"),
     # values
     ("hyperparameters: {a: null}\n", "8:19", "'null' in quotes"),

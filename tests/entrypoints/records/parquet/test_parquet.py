@@ -211,6 +211,15 @@ def test_flipped_bit_is_an_error_or_changes_nothing_in_files_with_checksums() ->
     assert int(done.stdout) > 1000
 
 
+def test_footer_with_a_wrong_number_of_rows_is_an_error() -> None:
+    data = data_of({"a": range(COUNT)})
+    rows = data.rindex(b"\x16\xd0\x0f\x19")  # the fourth field, the row groups, follows the third, COUNT
+    with pytest.raises(
+        CorruptError, match="row groups have 1000 rows, but the footer states 1001; write the file again"
+    ):
+        read(data[: rows + 1] + b"\xd2" + data[rows + 2 :])
+
+
 OPTIONS: list[dict[str, Any]] = [
     {},
     {"row_group_size": 30, "write_page_index": True},
