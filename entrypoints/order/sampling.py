@@ -33,6 +33,7 @@ T = TypeVar("T")
 State: TypeAlias = dict[str, Any]  # only what JSON can hold
 
 VERSION = 2  # of the states
+_WORDS = {"share": "shard", "shares": "number of shards", "dealt": "assigned by the broker:"}  # for keys of a state
 _NUMBERS = ("object", "position", "block", "given", "begun", "keys")  # the numbers in a state
 _MINIMUMS = (0, -math.inf, 0, 0, 0, 0)  # Minimum per number; gzip positions are negative.
 
@@ -208,9 +209,9 @@ class Samples:
         if not differ and not all(
             isinstance(number, int) and number >= least for number, least in zip(numbers, _MINIMUMS, strict=True)
         ):
-            differ = ["no position"]
+            differ = "it has no position"
         if differ:
-            raise ChannelError(f"the state does not match this reading: it has {', '.join(differ)}; restart the epoch")
+            raise ChannelError(f"the state does not match this reading: {differ}; restart the epoch")
         expected = self._at.expected = (state["begun"], state["keys"])
         self._at.object, self._at.start = state["object"], state["position"]
         self._at.position = self._at.start
@@ -304,7 +305,8 @@ class _Blocks:
         return block, (self._at.object, self._at.position)
 
 
-def differences(here: State, there: State) -> list[str]:
-    """Return, in words, how a state (`there`) differs from this reading (`here`)."""
-    keys = dict.fromkeys([*here, *there])
-    return [f"{key} {there.get(key)!r}, not {here.get(key)!r}" for key in keys if there.get(key) != here.get(key)]
+def differences(here: State, there: State) -> str:
+    """Return, in words, how a state (`there`) differs from this reading (`here`); empty if it does not."""
+    differ = [key for key in dict.fromkeys([*here, *there]) if there.get(key) != here.get(key)]
+    old, new = (", ".join(f"{_WORDS.get(key, key)} {about.get(key)!r}" for key in differ) for about in (there, here))
+    return f"it has {old}, but this reader has {new}" if differ else ""

@@ -177,11 +177,16 @@ def test_threads_end_when_a_loop_is_left_and_tell_errors(environment: Environmen
 
 
 OTHERS: list[tuple[str, dict[str, Any], str]] = [
-    ("tar", {"shard": Shard(0, 2)}, "shares 1, not 2"),
-    ("lines", {}, "channel 'tar', not 'lines'"),
-    ("tar", {"reading": Reading(seed=8, block=10)}, "seed 7, not 8"),
-    ("tar", {"reading": Reading(seed=7, block=9)}, "block 10, not 9"),
-    ("tar", {"reading": None}, "seed 7, not None"),
+    ("tar", {"shard": Shard(0, 2)}, "it has number of shards 1, but this reader has number of shards 2; "),
+    (
+        "tar",
+        {"shard": Shard(1, 4)},
+        "it has shard 0, number of shards 1, but this reader has shard 1, number of shards 4; ",
+    ),
+    ("lines", {}, "it has channel 'tar', format 'tar', but this reader has channel 'lines'"),
+    ("tar", {"reading": Reading(seed=8, block=10)}, "it has seed 7, but this reader has seed 8"),
+    ("tar", {"reading": Reading(seed=7, block=9)}, "it has block 10, but this reader has block 9"),
+    ("tar", {"reading": None}, "assigned by the broker: False, but this reader has seed None"),
     ("tar", {"format": "objects"}, "format"),
 ]
 

@@ -129,10 +129,10 @@ def test_a_mixture_of_mixtures_is_refused_at_once(environment: Environment) -> N
 @pytest.mark.parametrize(
     ("weights", "how", "differs"),
     [
-        ((1, 3), {}, r"weights \[3.0, 1.0\], not \[1.0, 3.0\]"),
-        ((3, 1), {"stop_at_first": True}, "stop_at_first False, not True"),
-        ((3, 1), {"seed": 1}, "seed '0/0/0/0/1', not '1/0/0/0/1'"),
-        ((3, 1, 1), {}, r"weights \[3.0, 1.0\], not"),
+        ((1, 3), {}, r"it has weights \[3.0, 1.0\], but this reader has weights \[1.0, 3.0\]"),
+        ((3, 1), {"stop_at_first": True}, "it has stop_at_first False, but this reader has stop_at_first True"),
+        ((3, 1), {"seed": 1}, "it has seed '0/0/0/0/1', but this reader has seed '1/0/0/0/1'"),
+        ((3, 1, 1), {}, r"it has weights \[3.0, 1.0\], but this reader has weights \[3.0, 1.0, 1.0\]"),
     ],
 )
 def test_a_state_of_another_mixture_is_refused(
