@@ -90,7 +90,7 @@ class Account:
         name: str | None = self._open().region_name
         if name is None:
             raise RefusedError(
-                "no AWS region is configured; set AWS_REGION, write region: in the spec, or pass --region if there is no spec"
+                "no AWS region is configured; set AWS_REGION, or give your profile one (`aws configure set region REGION`)"
             )
         return name
 

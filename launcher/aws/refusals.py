@@ -138,9 +138,7 @@ def is_credentials_error(error: Exception) -> bool:
 def no_credentials(error: Exception, mask: Mask) -> CredentialsError:
     """Return the error for missing credentials."""
     if type(error).__name__ in ("NoCredentialsError", "PartialCredentialsError"):
-        text = (
-            "no AWS credentials found; configure them (`aws configure`, `aws sso login`), or set profile: in the spec"
-        )
+        text = "no AWS credentials found; configure them (`aws configure`, `aws sso login`), or set AWS_PROFILE"
         return CredentialsError(text, call="", code="NoCredentials")
     text = one_line(mask.apply(str(error)))
     return CredentialsError(f"there are no AWS credentials: {text}; {_RENEW}", call="", code="CredentialRetrieval")

@@ -285,15 +285,17 @@ def test_command_submits_and_prints_name(aws: StandIn, plan: launcher.Plan) -> N
     assert json.loads(done.stdout)["problems"][0]["file"] == "--name"
 
 
-def test_missing_credentials_are_one_line(plan: launcher.Plan) -> None:
-    for missing in ("AWS_ACCESS_KEY_ID", "AWS_REGION"):
-        environ = {
-            name: value for name, value in os.environ.items() if name != missing and name != "AWS_DEFAULT_REGION"
-        }
-        command = [sys.executable, "-m", "launcher.cli", "job.yaml", "--set", "region=null"]
-        done = subprocess.run(
-            command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environ, timeout=60
-        )
-        assert done.returncode == 3, done.stderr
-        assert len(done.stderr.splitlines()) == 1
-        assert ("credentials" if missing == "AWS_ACCESS_KEY_ID" else "region") in done.stderr
+@pytest.mark.parametrize("arguments", [["job.yaml", "--set", "region=null"], ["list"]])
+@pytest.mark.parametrize(
+    ("missing", "remedy"), [("AWS_ACCESS_KEY_ID", "set AWS_PROFILE"), ("AWS_REGION", "set AWS_REGION")]
+)
+def test_missing_credentials_are_one_line_with_a_remedy_of_every_command(
+    plan: launcher.Plan, arguments: list[str], missing: str, remedy: str
+) -> None:
+    environ = {name: value for name, value in os.environ.items() if name != missing and name != "AWS_DEFAULT_REGION"}
+    command = [sys.executable, "-m", "launcher.cli", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environ, timeout=60)
+    assert done.returncode == 3, done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert remedy in done.stderr
+    assert "--region" not in done.stderr
