@@ -28,6 +28,7 @@ class Store:
         self.folder = folder
         self.requests: list[Request] = []
         self.faults: dict[str, list[int]] = {}  # of a range, or of a path: how its next requests are answered
+        self.fault_delay = 0.0  # seconds until a fault is sent
         self.gone = threading.Event()  # while it is set, every connection is cut
         self.speaking = threading.Event()  # while it is not set, nothing is answered
         self.speaking.set()
@@ -51,6 +52,7 @@ class Store:
                     time.sleep(0.02)
             for name in (request.headers.get("range", ""), request.path):
                 if faults := self.faults.get(name):
+                    time.sleep(self.fault_delay)
                     return _fault(faults.pop(0))
             return late(request)
 

@@ -157,4 +157,4 @@ def test_random_requests_break_most_rules() -> None:
         draft = Draft(spec, value(REQUEST, Random(seed), (0.5, 0.8)[seed % 2]))
         met |= {rule.code for rule in RULES if any(rule.find(draft))}
     of_the_spec = {rule.code for rule in RULES if rule.code.startswith(("code-", "connector-", "job-"))}
-    assert len(met | of_the_spec) > 0.85 * len(RULES), sorted({rule.code for rule in RULES} - met - of_the_spec)
+    assert len(met | of_the_spec) > 0.8 * len(RULES), sorted({rule.code for rule in RULES} - met - of_the_spec)
