@@ -155,12 +155,13 @@ def test_threads_go_on_exactly(environment: Environment) -> None:
 
 
 def test_threads_end_when_a_loop_is_left_and_tell_errors(environment: Environment) -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())  # threads of earlier tests may still end
     dataset = ChannelDataset("tar", environment=environment)
     batches = iter(ThreadLoader(dataset, 1, threads=4))
     next(batches)
+    assert set(threading.enumerate()) - before
     batches.close()
-    wait_for(lambda: threading.active_count() == before)
+    wait_for(lambda: not set(threading.enumerate()) - before)
 
     def fail(sample: dict[str, Any]) -> str:
         if sample["txt"] == b"3-3":
@@ -173,7 +174,7 @@ def test_threads_end_when_a_loop_is_left_and_tell_errors(environment: Environmen
         for batch in ThreadLoader(dataset, 1, threads=1):
             given += batch
     assert given == sorted(EVERY)[: sorted(EVERY).index("3-3")]
-    wait_for(lambda: threading.active_count() == before)
+    wait_for(lambda: not set(threading.enumerate()) - before)
 
 
 OTHERS: list[tuple[str, dict[str, Any], str]] = [
