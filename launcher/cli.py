@@ -23,8 +23,7 @@ from launcher import __version__
 from launcher.commands import COMMANDS
 from launcher.commands.completion import codes, examples, one_of
 from launcher.console import say, show_problem
-from launcher.errors import LaunchError, ProblemsError
-from launcher.nearest import did_you_mean, did_you_mean_path
+from launcher.errors import LaunchError, ProblemsError, did_you_mean, did_you_mean_path
 from launcher.parsing.text import is_spec
 
 if TYPE_CHECKING:

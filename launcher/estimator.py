@@ -27,8 +27,7 @@ from pydantic import ValidationError
 import launcher
 from entrypoints import contract
 from launcher.checks.channels.entries import MAX_CHANNELS
-from launcher.errors import RefusedError, SpecPath, dotted
-from launcher.nearest import did_you_mean
+from launcher.errors import RefusedError, SpecPath, did_you_mean, dotted
 from launcher.planning import Plan
 from launcher.request.build import telling_variables
 from launcher.request.view import file_system_source, s3_source

@@ -17,8 +17,7 @@ from launcher.checks.channels.entries import MAX_CHANNELS
 from launcher.checks.codes import without_ignored
 from launcher.code.archive import CodeArchive
 from launcher.code.files import CodeError
-from launcher.errors import Problem, SpecError, SpecPath, cut, in_file_order
-from launcher.nearest import did_you_mean
+from launcher.errors import Problem, SpecError, SpecPath, cut, did_you_mean, in_file_order
 from launcher.request.aws_model import REQUEST, shapes, shown, violations
 from launcher.request.build import build_request
 from launcher.request.origin import Origin

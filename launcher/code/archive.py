@@ -25,7 +25,7 @@ from entrypoints import contract
 from launcher import errors
 from launcher.code.files import CodeError, CodeFile, FileRules, unreadable
 from launcher.console import human_bytes
-from launcher.nearest import did_you_mean_path
+from launcher.errors import did_you_mean_path
 
 MAX_BYTES = 250_000_000  # before compression; more is data, and would be sent again with every change of the code
 MAX_FILES = 20_000

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from launcher.console import duration
 from launcher.cost.estimate import Cluster, Estimate, Instances
 from launcher.cost.money import Range, at_most, rate
 from launcher.cost.table import HOME_REGION, Price, regions_with
-from launcher.durations import duration
 
 _WIDTH = 14  # of the titles
 

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from entrypoints import contract
-from launcher.errors import InputError, SpecError, SpecPath
+from launcher.errors import InputError, SpecError, SpecPath, did_you_mean_path
 from launcher.importing.source_text import read_text
-from launcher.nearest import did_you_mean_path
 from launcher.parsing.parser import parse_spec
 from launcher.request import text as show
 from launcher.request.build import build_request, telling_variables

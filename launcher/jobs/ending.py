@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from launcher.console import Console
+from launcher.console import Console, duration
 from launcher.cost import estimate_of_job
-from launcher.durations import duration
 from launcher.jobs.failures.reasons import headline, likely_cause
 from launcher.jobs.logs.hosts import hosts_of
 from launcher.jobs.outcome import Outcome

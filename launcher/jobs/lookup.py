@@ -8,8 +8,7 @@ from typing import Any
 
 from launcher.aws.account import Account, AwsError
 from launcher.aws.masking import is_secret_name, settings_to_hide
-from launcher.errors import InputError, RefusedError
-from launcher.nearest import did_you_mean
+from launcher.errors import InputError, RefusedError, did_you_mean
 
 _NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")  # TrainingJobName in the service model
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from launcher.durations import duration
+from launcher.console import duration
 
 
 class Statuses:

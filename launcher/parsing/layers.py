@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from launcher.errors import Location, Problem, SpecError, SpecPath
-from launcher.nearest import did_you_mean_path
+from launcher.errors import Location, Problem, SpecError, SpecPath, did_you_mean_path
 from launcher.parsing.text import MAX_BYTES, checked_text
 from launcher.parsing.tree import MAX_DEPTH, NULLS, Tree, empty, read_tree
 from launcher.spec.values import Plain, as_text

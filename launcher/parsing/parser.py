@@ -23,12 +23,14 @@ from launcher.errors import (
     SpecError,
     SpecPath,
     cut,
+    did_you_mean,
+    did_you_mean_path,
     dotted,
     in_file_order,
+    nearest,
     once_each,
     place_order,
 )
-from launcher.nearest import did_you_mean, did_you_mean_path, nearest
 from launcher.parsing.foreign_keys import as_list, as_mapping, place_of
 from launcher.parsing.layers import read_bytes, read_layers
 from launcher.parsing.text import MAX_BYTES, is_spec

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from launcher.aws.account import AwsError
-from launcher.errors import SpecPath
-from launcher.nearest import did_you_mean
+from launcher.errors import SpecPath, did_you_mean
 from launcher.preflight.check import Check, Finding, Subject
 from launcher.preflight.quota.machines import RULE_LISTS
 from launcher.request.images import image_region

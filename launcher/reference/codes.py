@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from launcher.checks import RULES
 from launcher.checks.codes import OTHER_CODES, OTHER_WARNINGS, ignorable_offline, not_ignored, offline_codes
 from launcher.checks.examples import laid_over_base
-from launcher.errors import Problem
-from launcher.nearest import did_you_mean
+from launcher.errors import Problem, did_you_mean
 from launcher.spec.job import JobSpec
 
 

@@ -15,8 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from launcher.errors import SpecPath, dotted
-from launcher.nearest import did_you_mean
+from launcher.errors import SpecPath, did_you_mean, dotted
 from launcher.spec.values import BOOLEANS, INTEGER, Plain
 
 REQUEST = "CreateTrainingJobRequest"

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from launcher.nearest import did_you_mean
+from launcher.errors import did_you_mean
 
 WANTED = ("framework", "algorithm", "version", "py_version", "base_framework_version")  # the keys of `wanted`
 

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 
 from launcher.checks.rule import Mistake, Rule
-from launcher.errors import SpecPath
-from launcher.nearest import did_you_mean
+from launcher.errors import SpecPath, did_you_mean
 from launcher.request.images import image_region, is_of_aws, known_regions, registry_domain
 from launcher.request.view import Draft
 from launcher.spec.sections import Image

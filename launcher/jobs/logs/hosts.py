@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from launcher.aws.account import Account
-from launcher.errors import RefusedError
+from launcher.errors import RefusedError, did_you_mean
 from launcher.jobs.logs.lines import JobLogs
 from launcher.jobs.logs.streams import Selection
-from launcher.nearest import did_you_mean
 
 
 def hosts_of(description: Mapping[str, Any]) -> list[str]:

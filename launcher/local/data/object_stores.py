@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from launcher.console import shown_path
-from launcher.errors import RefusedError
-from launcher.nearest import did_you_mean
+from launcher.errors import RefusedError, did_you_mean
 from launcher.s3.reading import CHUNK, Stream, read_object, refusals
 from launcher.s3.uri import S3Location
 

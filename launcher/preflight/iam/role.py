@@ -10,8 +10,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from launcher.aws.account import AwsError
-from launcher.errors import SpecPath
-from launcher.nearest import nearest
+from launcher.errors import SpecPath, nearest
 from launcher.preflight.check import Check, Finding, Subject, as_list, joined
 
 ROLE: SpecPath = ("role_arn",)

@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from launcher.aws.account import AwsError
-from launcher.durations import duration
+from launcher.console import duration
 from launcher.errors import SpecPath
 from launcher.preflight.check import Check, Finding, Subject, joined
 from launcher.preflight.quota.machines import Machines, alternatives

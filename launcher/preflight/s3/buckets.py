@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from launcher.aws.account import AwsError
-from launcher.errors import SpecPath, dotted
-from launcher.nearest import did_you_mean
+from launcher.errors import SpecPath, did_you_mean, dotted
 from launcher.preflight.check import Check, Finding, Subject
 from launcher.preflight.s3.directory_buckets import zone_of
 from launcher.preflight.uses import Use, uses

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from launcher.aws.account import AwsError
 from launcher.aws.threads import at_once
 from launcher.console import human_bytes
-from launcher.errors import RefusedError, SpecPath
-from launcher.nearest import did_you_mean
+from launcher.errors import RefusedError, SpecPath, did_you_mean
 from launcher.preflight.check import Check, Finding, Subject
 from launcher.preflight.s3.archives import ARCHIVED, REMEDY, archive_of
 from launcher.preflight.s3.listing import beside, some_bytes

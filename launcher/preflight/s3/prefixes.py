@@ -10,8 +10,7 @@ from collections.abc import Iterator
 
 from launcher.aws.account import AwsError
 from launcher.console import human_bytes
-from launcher.errors import SpecPath
-from launcher.nearest import did_you_mean
+from launcher.errors import SpecPath, did_you_mean
 from launcher.preflight.check import Check, Finding, Subject
 from launcher.preflight.s3.listing import Listing, beside, listing
 from launcher.preflight.uses import channels, connectors, hosts_that_share

@@ -13,8 +13,7 @@ import pytest
 from aws_stand_in import StandIn
 from followed_job import job
 from launcher.aws.account import Account
-from launcher.console import Console
-from launcher.durations import duration
+from launcher.console import Console, duration
 from launcher.errors import RefusedError
 from launcher.jobs.follow import View, follow
 from launcher.jobs.logs.streams import Selection
