@@ -1,6 +1,7 @@
 """All problems of a spec: limits of botocore's model (`aws_model`), and rules across fields (the tables below).
 
-A new rule is one function and one row of a subject's `RULES`; a new subject is one file beside this one and one name here.
+A new rule is one decorated function and its name in a subject's `RULES`; a new subject is one file beside this one and one name
+here.
 """
 
 from __future__ import annotations

@@ -12,6 +12,10 @@ output_data_config: {s3_output_path: s3://bucket/out/}
 channels: {train: s3://bucket/train/}
 """
 
+TWENTY_CHANNELS = "channels:\n" + "".join(f"  c{index}: s3://bucket/c{index}/\n" for index in range(20))
+TWO_HOSTS = "resource_config: {instance_type: ml.m5.large, instance_count: 2, volume_size_in_gb: 10}\n"
+VPC = "vpc_config: {security_group_ids: [sg-0123456789abcdef0], subnets: [subnet-0123456789abcdef0]}\n"
+
 # Built-in algorithms of the examples: the account of their images in eu-west-1, and hyperparameters that they require.
 _BUILT_INS = {
     "image-classification": ("685385470294", "num_classes: 10, num_training_samples: 1000"),
@@ -44,6 +48,11 @@ def built_in(algorithm: str, *channels: str, instance_type: str = "ml.m5.xlarge"
         f"resource_config: {{instance_type: {machine}, instance_count: 1, volume_size_in_gb: 50}}\n"
         f"channels: {{{', '.join(entries)}}}\n"
     )
+
+
+def train(keys: str, uri: str = "s3://bucket/train/") -> str:
+    """Return an overlay with these keys of the channel `train`."""
+    return f"channels: {{train: {{s3_uri: {uri}, {keys}}}}}"
 
 
 def two_hosts(overlay: str) -> str:

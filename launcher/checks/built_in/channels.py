@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from launcher.checks.built_in.facts import facts
 from launcher.checks.examples import built_in, two_hosts
-from launcher.checks.rule import Mistake, Rule
+from launcher.checks.rule import Mistake, error, warning
 from launcher.request.view import Draft, Entry
 
 
@@ -15,6 +15,11 @@ def is_augmented(entry: Entry | None) -> bool:
     return entry is not None and entry.get("S3DataType") == "AugmentedManifestFile"
 
 
+_CSV = "content_type: text/csv"
+_TRAIN, _VALIDATION = f"train, {_CSV}", f"validation, {_CSV}"
+
+
+@warning("built-in-channel-missing", built_in("linear-learner", f"%s, {_CSV}"), wrong="validation", right="train")
 def channels_that_it_needs(draft: Draft) -> Iterator[Mistake]:
     """A built-in algorithm needs channels of certain names, `train` always among them.
 
@@ -41,6 +46,7 @@ def _meant_as(name: str, draft: Draft) -> Entry | None:
     return next((entry for entry in draft.entries if entry.name not in names and entry.name.startswith(name[:5])), None)
 
 
+@warning("built-in-channel-unknown", built_in("xgboost", _TRAIN, f"%s, {_CSV}"), wrong="test", right="validation")
 def channels_that_it_knows(draft: Draft) -> Iterator[Mistake]:
     """A built-in algorithm knows its channels, and may fail on others: "Extraneous channel found".
 
@@ -59,6 +65,7 @@ def channels_that_it_knows(draft: Draft) -> Iterator[Mistake]:
             yield entry.whole, f"is not a channel that {draft.built_in} is known to read: {names}; rename or delete it"
 
 
+@error("built-in-input-mode", built_in("ipinsights", f"{_TRAIN}, input_mode: %s"), wrong="Pipe", right="File")
 def modes_that_it_reads(draft: Draft) -> Iterator[Mistake]:
     """Some built-in algorithms read files only, and LDA reads CSV only from files.
 
@@ -72,6 +79,7 @@ def modes_that_it_reads(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("input_mode"), f"is Pipe, but {draft.built_in} {what} in File mode; write File"
 
 
+@warning("built-in-fast-file", built_in("xgboost", f"{_TRAIN}, input_mode: %s"), wrong="FastFile", right="Pipe")
 def fast_file_that_it_may_not_read(draft: Draft) -> Iterator[Mistake]:
     """Built-in algorithms that check the mode may not know FastFile.
 
@@ -88,6 +96,12 @@ def fast_file_that_it_may_not_read(draft: Draft) -> Iterator[Mistake]:
             )
 
 
+@error(
+    "built-in-distribution",
+    two_hosts(built_in("linear-learner", _TRAIN, f"{_VALIDATION}%s")),
+    wrong=", s3_data_distribution_type: ShardedByS3Key",
+    right="",
+)
 def distribution_that_it_wants(draft: Draft) -> Iterator[Mistake]:
     """Some built-in algorithms need certain channels replicated to every host, or sharded over the hosts.
 
@@ -104,6 +118,11 @@ def distribution_that_it_wants(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("s3_data_distribution_type"), message
 
 
+@error(
+    "built-in-content-type",
+    wrong=built_in("linear-learner", "train, content_type: csv"),
+    right=built_in("xgboost", "train, content_type: csv"),
+)
 def content_type_is_a_mime_type(draft: Draft) -> Iterator[Mistake]:
     """A built-in algorithm recognises data by its MIME type: text/csv, not csv.
 
@@ -121,6 +140,9 @@ def content_type_is_a_mime_type(draft: Draft) -> Iterator[Mistake]:
             )
 
 
+@warning(
+    "built-in-csv-not-said", built_in("xgboost", "train, s3_uri: s3://bucket/train.csv%s"), wrong="", right=f", {_CSV}"
+)
 def csv_is_said(draft: Draft) -> Iterator[Mistake]:
     """Without a content type a built-in algorithm reads CSV as something else, most as RecordIO-protobuf, XGBoost as LibSVM.
 
@@ -133,6 +155,7 @@ def csv_is_said(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("content_type"), f"is missing, and {uri!r} is not read as CSV without it; write text/csv"
 
 
+@warning("built-in-label-size", built_in("kmeans", f"{_TRAIN}%s"), wrong="", right=";label_size=0")
 def csv_without_labels(draft: Draft) -> Iterator[Mistake]:
     """Unsupervised algorithms treat the first column of CSV as a label unless the content type has label_size=0.
 
@@ -151,66 +174,13 @@ def csv_without_labels(draft: Draft) -> Iterator[Mistake]:
         yield entry.path("content_type"), message
 
 
-_CSV = "content_type: text/csv"
-_TRAIN, _VALIDATION = f"train, {_CSV}", f"validation, {_CSV}"
-
 RULES = (
-    Rule(
-        "built-in-channel-missing",
-        "warning",
-        channels_that_it_needs,
-        wrong=built_in("linear-learner", _VALIDATION),
-        right=built_in("linear-learner", _TRAIN),
-    ),
-    Rule(
-        "built-in-channel-unknown",
-        "warning",
-        channels_that_it_knows,
-        wrong=built_in("xgboost", _TRAIN, f"test, {_CSV}"),
-        right=built_in("xgboost", _TRAIN, _VALIDATION),
-    ),
-    Rule(
-        "built-in-input-mode",
-        "error",
-        modes_that_it_reads,
-        wrong=built_in("ipinsights", f"{_TRAIN}, input_mode: Pipe"),
-        right=built_in("ipinsights", f"{_TRAIN}, input_mode: File"),
-    ),
-    Rule(
-        "built-in-fast-file",
-        "warning",
-        fast_file_that_it_may_not_read,
-        wrong=built_in("xgboost", f"{_TRAIN}, input_mode: FastFile"),
-        right=built_in("xgboost", f"{_TRAIN}, input_mode: Pipe"),
-    ),
-    Rule(
-        "built-in-distribution",
-        "error",
-        distribution_that_it_wants,
-        wrong=two_hosts(
-            built_in("linear-learner", _TRAIN, f"{_VALIDATION}, s3_data_distribution_type: ShardedByS3Key"),
-        ),
-        right=two_hosts(built_in("linear-learner", _TRAIN, _VALIDATION)),
-    ),
-    Rule(
-        "built-in-content-type",
-        "error",
-        content_type_is_a_mime_type,
-        wrong=built_in("linear-learner", "train, content_type: csv"),
-        right=built_in("xgboost", "train, content_type: csv"),
-    ),
-    Rule(
-        "built-in-csv-not-said",
-        "warning",
-        csv_is_said,
-        wrong=built_in("xgboost", "train, s3_uri: s3://bucket/train.csv"),
-        right=built_in("xgboost", f"train, s3_uri: s3://bucket/train.csv, {_CSV}"),
-    ),
-    Rule(
-        "built-in-label-size",
-        "warning",
-        csv_without_labels,
-        wrong=built_in("kmeans", _TRAIN),
-        right=built_in("kmeans", f"{_TRAIN};label_size=0"),
-    ),
+    channels_that_it_needs,
+    channels_that_it_knows,
+    modes_that_it_reads,
+    fast_file_that_it_may_not_read,
+    distribution_that_it_wants,
+    content_type_is_a_mime_type,
+    csv_is_said,
+    csv_without_labels,
 )

@@ -46,9 +46,7 @@ BUILT_INS: dict[str, BuiltIn] = {
         content_types=("application/x-recordio-protobuf",),
     ),
     "forecasting-deepar": BuiltIn(
-        takes=("test",),
-        hyperparameters=("context_length", "epochs", "prediction_length", "time_freq"),
-        file_only=True,
+        takes=("test",), hyperparameters=("context_length", "epochs", "prediction_length", "time_freq"), file_only=True
     ),
     "image-classification": BuiltIn(
         needs=("train", "validation"),

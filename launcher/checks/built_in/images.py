@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from launcher.checks.built_in.channels import is_augmented
 from launcher.checks.examples import built_in, two_hosts
-from launcher.checks.rule import Mistake, Rule
+from launcher.checks.rule import Mistake, error
 from launcher.request.view import Draft, Entry
 
 _IMAGE_TYPES = ("application/x-image", "image/png", "image/jpeg")
@@ -26,6 +26,23 @@ def images_as_files(draft: Draft) -> bool:
     return not other and (lists or any(entry.content_type in _IMAGE_TYPES for entry in channels))
 
 
+_IMAGES = "content_type: application/x-image"
+_PIPED = "content_type: application/x-recordio, input_mode: Pipe"
+_AUGMENTED = (
+    "%s, s3_uri: s3://bucket/%s.manifest, s3_data_type: AugmentedManifestFile, content_type: application/x-recordio,"
+    " input_mode: Pipe, attribute_names: [source-ref, class]"
+)
+_WRAPPED = ", record_wrapper_type: RecordIO"
+_ALGORITHM = "image-classification"
+
+
+@error(
+    "built-in-image-lists",
+    wrong=built_in(_ALGORITHM, f"train, {_IMAGES}", f"validation, {_IMAGES}"),
+    right=built_in(
+        _ALGORITHM, *(f"{name}, {_IMAGES}" for name in ("train", "validation", "train_lst", "validation_lst"))
+    ),
+)
 def images_need_lists(draft: Draft) -> Iterator[Mistake]:
     """Images as files need further channels with their labels.
 
@@ -51,6 +68,12 @@ def images_need_lists(draft: Draft) -> Iterator[Mistake]:
             )
 
 
+@error(
+    "built-in-recordio-pipe",
+    two_hosts(built_in(_ALGORITHM, f"train, {_PIPED}%s", f"validation, {_PIPED}")),
+    wrong=", s3_data_distribution_type: ShardedByS3Key",
+    right="",
+)
 def recordio_pipes_are_replicated(draft: Draft) -> Iterator[Mistake]:
     """Image classification streams RecordIO to every host in full.
 
@@ -65,6 +88,12 @@ def recordio_pipes_are_replicated(draft: Draft) -> Iterator[Mistake]:
             )
 
 
+@error(
+    "built-in-augmented-manifest",
+    built_in(_ALGORITHM, _AUGMENTED % ("train", "train") + "%s", _AUGMENTED % ("validation", "validation") + _WRAPPED),
+    wrong="",
+    right=_WRAPPED,
+)
 def augmented_images_are_wrapped(draft: Draft) -> Iterator[Mistake]:
     """The algorithms for images read augmented manifests as RecordIO, the image's attribute before the label's.
 
@@ -89,39 +118,4 @@ def _is_recordio(entry: Entry) -> bool:
     return entry.content_type == "application/x-recordio"
 
 
-_IMAGES = "content_type: application/x-image"
-_PIPED = "content_type: application/x-recordio, input_mode: Pipe"
-_AUGMENTED = (
-    "%s, s3_uri: s3://bucket/%s.manifest, s3_data_type: AugmentedManifestFile, content_type: application/x-recordio,"
-    " input_mode: Pipe, attribute_names: [source-ref, class]"
-)
-_TRAIN, _VALIDATION = _AUGMENTED % ("train", "train"), _AUGMENTED % ("validation", "validation")
-_WRAPPED = ", record_wrapper_type: RecordIO"
-_SHARDED = ", s3_data_distribution_type: ShardedByS3Key"
-_ALGORITHM = "image-classification"
-
-RULES = (
-    Rule(
-        "built-in-image-lists",
-        "error",
-        images_need_lists,
-        wrong=built_in(_ALGORITHM, f"train, {_IMAGES}", f"validation, {_IMAGES}"),
-        right=built_in(
-            _ALGORITHM, *(f"{name}, {_IMAGES}" for name in ("train", "validation", "train_lst", "validation_lst"))
-        ),
-    ),
-    Rule(
-        "built-in-recordio-pipe",
-        "error",
-        recordio_pipes_are_replicated,
-        wrong=two_hosts(built_in(_ALGORITHM, f"train, {_PIPED}{_SHARDED}", f"validation, {_PIPED}")),
-        right=two_hosts(built_in(_ALGORITHM, f"train, {_PIPED}", f"validation, {_PIPED}")),
-    ),
-    Rule(
-        "built-in-augmented-manifest",
-        "error",
-        augmented_images_are_wrapped,
-        wrong=built_in(_ALGORITHM, _TRAIN, _VALIDATION + _WRAPPED),
-        right=built_in(_ALGORITHM, _TRAIN + _WRAPPED, _VALIDATION + _WRAPPED),
-    ),
-)
+RULES = (images_need_lists, recordio_pipes_are_replicated, augmented_images_are_wrapped)

@@ -6,12 +6,18 @@ import re
 from collections.abc import Iterator
 
 from entrypoints import contract
-from launcher.checks.rule import Mistake, Rule
+from launcher.checks.examples import TWENTY_CHANNELS, TWO_HOSTS, train
+from launcher.checks.rule import Mistake, error, warning
 from launcher.request.view import Draft
 
 MAX_CHANNELS = 20
 
 
+_LISTED = "channels: null\nrequest: {InputDataConfig: [%s]}"
+_FOLDER = "DataSource: {S3DataSource: {S3DataType: S3Prefix, S3Uri: s3://b/a/}}"
+
+
+@error("channels-at-most-20", TWENTY_CHANNELS + "%s", wrong="  one-more: s3://bucket/more/", right="")
 def at_most_20(draft: Draft) -> Iterator[Mistake]:
     """The service allows 20 channels; those of source S3Connector are not sent to it, so they do not count.
 
@@ -27,6 +33,12 @@ def at_most_20(draft: Draft) -> Iterator[Mistake]:
         )
 
 
+@error(
+    "channel-names-differ",
+    _LISTED % f"{{ChannelName: a, {_FOLDER}}}, {{ChannelName: %s, {_FOLDER}}}",
+    wrong="a",
+    right="b",
+)
 def names_differ(draft: Draft) -> Iterator[Mistake]:
     """Each channel becomes one directory, so no two may have the same name.
 
@@ -41,6 +53,7 @@ def names_differ(draft: Draft) -> Iterator[Mistake]:
         seen.add(entry.name)
 
 
+@error("channel-one-source", _LISTED % "{ChannelName: a, %s}", wrong="DataSource: {}", right=_FOLDER)
 def one_source(draft: Draft) -> Iterator[Mistake]:
     """A channel has exactly one source: S3, a file system, or a dataset.
 
@@ -55,6 +68,7 @@ def one_source(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("data_source"), f"has {' and '.join(sources)}, but a channel has one source; keep one"
 
 
+@error("channel-name-is-path", "channels: {%s: s3://bucket/a/}", wrong="..", right="a..b")
 def names_are_no_paths(draft: Draft) -> Iterator[Mistake]:
     """A channel's name is that of its directory, so it cannot be `.` or `..`, which the pattern allows.
 
@@ -64,6 +78,7 @@ def names_are_no_paths(draft: Draft) -> Iterator[Mistake]:
         yield ("channels", name), "cannot be the name of a channel's directory; rename it"
 
 
+@warning("channel-names-collide", "channels: {a: s3://bucket/a/, %s: s3://bucket/b/}", wrong="A", right="b")
 def names_do_not_collide(draft: Draft) -> Iterator[Mistake]:
     """Names that differ by case share the variable SM_CHANNEL_<NAME>; Pipe channel `x` in epoch 0 is the file `x_0`.
 
@@ -80,6 +95,9 @@ def names_do_not_collide(draft: Draft) -> Iterator[Mistake]:
             yield ("channels", name), f"is also the name of a FIFO of Pipe channel {epoch[1]}; rename one"
 
 
+@warning(
+    "channel-name-in-shell", "code: {entry_point: train.sh}\nchannels: {%s: s3://bucket/a/}", wrong="a-b", right="a_b"
+)
 def names_readable_from_a_shell(draft: Draft) -> Iterator[Mistake]:
     """A channel `a-b` gives SM_CHANNEL_A-B, which no shell can read.
 
@@ -94,6 +112,9 @@ def names_readable_from_a_shell(draft: Draft) -> Iterator[Mistake]:
             )
 
 
+@warning(
+    "channel-sharded-over-one", "%s" + train("s3_data_distribution_type: ShardedByS3Key"), wrong="", right=TWO_HOSTS
+)
 def sharding_needs_hosts(draft: Draft) -> Iterator[Mistake]:
     """ShardedByS3Key gives each host a shard of the objects; a single host gets all of them.
 
@@ -105,6 +126,13 @@ def sharding_needs_hosts(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("s3_data_distribution_type"), "'ShardedByS3Key' has no effect on one instance; delete it"
 
 
+@error(
+    "channel-instance-groups",
+    "resource_config: {volume_size_in_gb: 10, instance_groups: [{instance_group_name: cpu, instance_type: ml.m5.large,"
+    " instance_count: 1}]}\nchannels: {a: {s3_uri: s3://b/a/, instance_group_names: [cpu]}%s}",
+    wrong=", b: s3://b/b/",
+    right="",
+)
 def all_or_no_instance_groups(draft: Draft) -> Iterator[Mistake]:
     """If one channel names instance groups, all must; and each name is a group of the job.
 
@@ -123,6 +151,9 @@ def all_or_no_instance_groups(draft: Draft) -> Iterator[Mistake]:
                 yield entry.path("instance_group_names"), f"{name!r} is not in resource_config.instance_groups; add it"
 
 
+@error(
+    "connector-s3-uri", "channels: {train: {source: S3Connector, s3_uri: %s}}", wrong="/data", right="s3://bucket/data/"
+)
 def connector_reads_a_place(draft: Draft) -> Iterator[Mistake]:
     """The connector gets its URI unchanged, in an environment variable, so it must be a whole S3 URI.
 
@@ -134,72 +165,14 @@ def connector_reads_a_place(draft: Draft) -> Iterator[Mistake]:
             yield ("channels", name, "s3_uri"), "is not an S3 URI; write one such as s3://bucket/prefix/"
 
 
-def _many(count: int) -> str:
-    return "channels:\n" + "".join(f"  c{index}: s3://bucket/c{index}/\n" for index in range(count))
-
-
-def _listed(*channels: str) -> str:
-    return f"channels: null\nrequest: {{InputDataConfig: [{', '.join(channels)}]}}"
-
-
-_FOLDER = "DataSource: {S3DataSource: {S3DataType: S3Prefix, S3Uri: s3://b/a/}}"
-_SHARDED = "channels: {train: {s3_uri: s3://bucket/train/, s3_data_distribution_type: ShardedByS3Key}}"
-_TWO = "resource_config: {instance_type: ml.m5.large, instance_count: 2, volume_size_in_gb: 10}\n"
-_GROUPS = (
-    "resource_config: {volume_size_in_gb: 10, instance_groups: [{instance_group_name: cpu, instance_type: ml.m5.large,"
-    " instance_count: 1}]}\n"
-)
-
 RULES = (
-    Rule("channels-at-most-20", "error", at_most_20, wrong=_many(21), right=_many(20)),
-    Rule(
-        "channel-names-differ",
-        "error",
-        names_differ,
-        wrong=_listed(f"{{ChannelName: a, {_FOLDER}}}", f"{{ChannelName: a, {_FOLDER}}}"),
-        right=_listed(f"{{ChannelName: a, {_FOLDER}}}", f"{{ChannelName: b, {_FOLDER}}}"),
-    ),
-    Rule(
-        "channel-one-source",
-        "error",
-        one_source,
-        wrong=_listed("{ChannelName: a, DataSource: {}}"),
-        right=_listed(f"{{ChannelName: a, {_FOLDER}}}"),
-    ),
-    Rule(
-        "channel-name-is-path",
-        "error",
-        names_are_no_paths,
-        wrong="channels: {..: s3://bucket/a/}",
-        right="channels: {a..b: s3://bucket/a/}",
-    ),
-    Rule(
-        "channel-names-collide",
-        "warning",
-        names_do_not_collide,
-        wrong="channels: {a: s3://bucket/a/, A: s3://bucket/b/}",
-        right="channels: {a: s3://bucket/a/, b: s3://bucket/b/}",
-    ),
-    Rule(
-        "channel-name-in-shell",
-        "warning",
-        names_readable_from_a_shell,
-        wrong="code: {entry_point: train.sh}\nchannels: {a-b: s3://bucket/a/}",
-        right="code: {entry_point: train.sh}\nchannels: {a_b: s3://bucket/a/}",
-    ),
-    Rule("channel-sharded-over-one", "warning", sharding_needs_hosts, wrong=_SHARDED, right=_TWO + _SHARDED),
-    Rule(
-        "channel-instance-groups",
-        "error",
-        all_or_no_instance_groups,
-        wrong=_GROUPS + "channels: {a: {s3_uri: s3://b/a/, instance_group_names: [cpu]}, b: s3://b/b/}",
-        right=_GROUPS + "channels: {a: {s3_uri: s3://b/a/, instance_group_names: [cpu]}}",
-    ),
-    Rule(
-        "connector-s3-uri",
-        "error",
-        connector_reads_a_place,
-        wrong="channels: {train: {source: S3Connector, s3_uri: /data}}",
-        right="channels: {train: {source: S3Connector, s3_uri: s3://bucket/data/}}",
-    ),
+    at_most_20,
+    names_differ,
+    one_source,
+    names_are_no_paths,
+    names_do_not_collide,
+    names_readable_from_a_shell,
+    sharding_needs_hosts,
+    all_or_no_instance_groups,
+    connector_reads_a_place,
 )

@@ -5,13 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from launcher.checks.rule import Mistake, Rule
+from launcher.checks.examples import VPC
+from launcher.checks.rule import Mistake, error, warning
 from launcher.request.view import Draft
 
 _SHOWS_MOUNT_NAME = "(`aws fsx describe-file-systems` shows it as MountName)"
 _WORDS = ("datasets", "examples", "imagenet", "training")  # names of folders that look like mount names
 
 
+_CHANNEL = "channels: {train: {source: %s, file_system_id: fs-0123456789abcdef0, directory_path: %%s}}"
+_EFS, _FSX = _CHANNEL % "EFS", _CHANNEL % "FSxLustre"
+
+
+@error("file-system-needs-vpc", "%s" + _EFS % "/data", wrong="", right=VPC)
 def file_systems_need_a_vpc(draft: Draft) -> Iterator[Mistake]:
     """EFS and FSx are reached through the job's own network.
 
@@ -28,6 +34,7 @@ def file_systems_need_a_vpc(draft: Draft) -> Iterator[Mistake]:
                 )
 
 
+@error("file-system-mode", VPC + _EFS % "/data, input_mode: %s", wrong="FastFile", right="File")
 def file_systems_use_file_mode(draft: Draft) -> Iterator[Mistake]:
     """Channels of file systems are always in File mode: the directory itself is mounted, and nothing is copied.
 
@@ -40,6 +47,7 @@ def file_systems_use_file_mode(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("input_mode"), f"is {mode!r}, but a file system is always File; delete the key"
 
 
+@error("directory-path-absolute", VPC + _EFS, wrong="data", right="/data")
 def directory_path_is_absolute(draft: Draft) -> Iterator[Mistake]:
     """A directory on a file system is named by its full path; the model's pattern allows any text.
 
@@ -53,6 +61,7 @@ def directory_path_is_absolute(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("directory_path"), f"{path!r} is not a full path; write {full}"
 
 
+@warning("fsx-mount-name", VPC + _FSX % "/%s", wrong="fsx/data", right="abcdefgh/data")
 def fsx_mount_name(draft: Draft) -> Iterator[Mistake]:
     """FSx paths begin with the file system's mount name, which is `fsx` on Scratch_1 file systems only.
 
@@ -75,6 +84,13 @@ def fsx_mount_name(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("directory_path"), f"{path!r} does not begin with the file system's mount name; {example}"
 
 
+@warning(
+    "shuffle-on-file-system",
+    VPC + "request: {InputDataConfig: [{ChannelName: train, ShuffleConfig: {Seed: 1}, %s}]}",
+    wrong="DataSource: {FileSystemDataSource: {FileSystemId: fs-0123456789abcdef0, FileSystemType: EFS,"
+    " DirectoryPath: /data, FileSystemAccessMode: ro}}",
+    right="InputMode: Pipe, DataSource: {S3DataSource: {S3DataType: S3Prefix, S3Uri: s3://bucket/train/}}",
+)
 def shuffling_needs_objects(draft: Draft) -> Iterator[Mistake]:
     """ShuffleConfig shuffles objects of S3; it has no meaning on a file system.
 
@@ -85,57 +101,10 @@ def shuffling_needs_objects(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("shuffle_config"), "has no effect on a file system; delete it"
 
 
-def _efs(keys: str, source: str = "EFS") -> str:
-    return (
-        "vpc_config: {security_group_ids: [sg-0123456789abcdef0], subnets: [subnet-0123456789abcdef0]}\n"
-        f"channels: {{train: {{source: {source}, file_system_id: fs-0123456789abcdef0, {keys}}}}}"
-    )
-
-
-_NO_VPC = "channels: {train: {source: EFS, file_system_id: fs-0123456789abcdef0, directory_path: /data}}"
-_SHUFFLED = (
-    "request: {InputDataConfig: [{ChannelName: train, ShuffleConfig: {Seed: 1}, InputMode: %s, DataSource: {%s}}]}\n"
-    "vpc_config: {security_group_ids: [sg-0123456789abcdef0], subnets: [subnet-0123456789abcdef0]}\n"
-)
-_ON_EFS = (
-    "FileSystemDataSource: {FileSystemId: fs-0123456789abcdef0, FileSystemType: EFS, DirectoryPath: /data,"
-    " FileSystemAccessMode: ro}"
-)
-
 RULES = (
-    Rule(
-        "file-system-needs-vpc",
-        "error",
-        file_systems_need_a_vpc,
-        wrong=_NO_VPC,
-        right=_efs("directory_path: /data"),
-    ),
-    Rule(
-        "file-system-mode",
-        "error",
-        file_systems_use_file_mode,
-        wrong=_efs("directory_path: /data, input_mode: FastFile"),
-        right=_efs("directory_path: /data, input_mode: File"),
-    ),
-    Rule(
-        "directory-path-absolute",
-        "error",
-        directory_path_is_absolute,
-        wrong=_efs("directory_path: data"),
-        right=_efs("directory_path: /data"),
-    ),
-    Rule(
-        "fsx-mount-name",
-        "warning",
-        fsx_mount_name,
-        wrong=_efs("directory_path: /fsx/data", "FSxLustre"),
-        right=_efs("directory_path: /abcdefgh/data", "FSxLustre"),
-    ),
-    Rule(
-        "shuffle-on-file-system",
-        "warning",
-        shuffling_needs_objects,
-        wrong=_SHUFFLED % ("File", _ON_EFS),
-        right=_SHUFFLED % ("Pipe", "S3DataSource: {S3DataType: S3Prefix, S3Uri: s3://bucket/train/}"),
-    ),
+    file_systems_need_a_vpc,
+    file_systems_use_file_mode,
+    directory_path_is_absolute,
+    fsx_mount_name,
+    shuffling_needs_objects,
 )

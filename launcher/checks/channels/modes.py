@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.checks.rule import Mistake, Rule
+from launcher.checks.examples import TWO_HOSTS, train
+from launcher.checks.rule import Mistake, error, warning
 from launcher.request.view import Draft, Entry
 
+_MANIFEST = "s3://bucket/train.manifest"
 
+
+@error("channel-gzip-needs-pipe", train("compression_type: Gzip, input_mode: %s"), wrong="FastFile", right="Pipe")
 def gzip_needs_pipe(draft: Draft) -> Iterator[Mistake]:
     """The service unzips only what it streams.
 
@@ -27,6 +31,7 @@ def gzip_needs_pipe(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("compression_type"), message
 
 
+@error("channel-recordio-needs-pipe", train("record_wrapper_type: RecordIO%s"), wrong="", right=", input_mode: Pipe")
 def recordio_needs_pipe(draft: Draft) -> Iterator[Mistake]:
     """Objects are wrapped as records only in a stream.
 
@@ -41,6 +46,12 @@ def recordio_needs_pipe(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("record_wrapper_type"), message
 
 
+@error(
+    "channel-augmented-manifest-needs-pipe",
+    train("attribute_names: [a-ref], s3_data_type: AugmentedManifestFile%s", _MANIFEST),
+    wrong="",
+    right=", input_mode: Pipe, record_wrapper_type: RecordIO",
+)
 def augmented_manifest_needs_pipe(draft: Draft) -> Iterator[Mistake]:
     """The objects of an augmented manifest can only be streamed.
 
@@ -56,6 +67,12 @@ def augmented_manifest_needs_pipe(draft: Draft) -> Iterator[Mistake]:
             )
 
 
+@warning(
+    "channel-augmented-manifest-records",
+    train("attribute_names: [a-ref, b], input_mode: Pipe, s3_data_type: AugmentedManifestFile%s", _MANIFEST),
+    wrong="",
+    right=", record_wrapper_type: RecordIO",
+)
 def attributes_need_boundaries(draft: Draft) -> Iterator[Mistake]:
     """Only RecordIO marks where one attribute of an augmented manifest ends and the next begins.
 
@@ -73,6 +90,12 @@ def attributes_need_boundaries(draft: Draft) -> Iterator[Mistake]:
             )
 
 
+@warning(
+    "channel-pipe-order",
+    TWO_HOSTS + train("input_mode: Pipe%s"),
+    wrong="",
+    right=", s3_data_distribution_type: ShardedByS3Key",
+)
 def pipe_order_across_hosts(draft: Draft) -> Iterator[Mistake]:
     """Each host streams all of a FullyReplicated channel, not necessarily in the same order.
 
@@ -89,6 +112,7 @@ def pipe_order_across_hosts(draft: Draft) -> Iterator[Mistake]:
             )
 
 
+@warning("shuffle-needs-pipe", train("shuffle_config: {seed: 1}%s"), wrong="", right=", input_mode: Pipe")
 def shuffling_needs_an_order(draft: Draft) -> Iterator[Mistake]:
     """Copied files have no order, so a script sees no difference; only the shards of the hosts are shuffled.
 
@@ -104,6 +128,12 @@ def shuffling_needs_an_order(draft: Draft) -> Iterator[Mistake]:
             )
 
 
+@error(
+    "channel-model-by-file",
+    "channels: {model: {s3_uri: s3://bucket/model.tar.gz, input_mode: %s}}",
+    wrong="Pipe",
+    right="File",
+)
 def model_comes_as_files(draft: Draft) -> Iterator[Mistake]:
     """The model that incremental training continues from is read as files, in File mode.
 
@@ -121,6 +151,12 @@ def model_comes_as_files(draft: Draft) -> Iterator[Mistake]:
             )
 
 
+@warning(
+    "channel-model-by-fast-file",
+    "channels: {%s: {s3_uri: s3://bucket/model/, input_mode: FastFile}}",
+    wrong="model",
+    right="weights",
+)
 def model_by_fast_file(draft: Draft) -> Iterator[Mistake]:
     """A channel `model` by FastFile is right for a script that mounts a model, but wrong for incremental training.
 
@@ -147,70 +183,13 @@ def _not_piped(draft: Draft) -> list[Entry]:
     return [entry for entry in draft.entries if entry.get("InputMode") not in ("Pipe", None)]
 
 
-def _train(keys: str, uri: str = "s3://bucket/train/") -> str:
-    return f"channels: {{train: {{s3_uri: {uri}, {keys}}}}}"
-
-
-_AUGMENTED_ONLY = "s3_data_type: AugmentedManifestFile"
-_AUGMENTED = f"{_AUGMENTED_ONLY}, record_wrapper_type: RecordIO"
-_MANIFEST = "s3://bucket/train.manifest"
-_TWO = "resource_config: {instance_type: ml.m5.large, instance_count: 2, volume_size_in_gb: 10}\n"
-
 RULES = (
-    Rule(
-        "channel-gzip-needs-pipe",
-        "error",
-        gzip_needs_pipe,
-        wrong=_train("compression_type: Gzip, input_mode: FastFile"),
-        right=_train("compression_type: Gzip, input_mode: Pipe"),
-    ),
-    Rule(
-        "channel-recordio-needs-pipe",
-        "error",
-        recordio_needs_pipe,
-        wrong=_train("record_wrapper_type: RecordIO"),
-        right=_train("record_wrapper_type: RecordIO, input_mode: Pipe"),
-    ),
-    Rule(
-        "channel-augmented-manifest-needs-pipe",
-        "error",
-        augmented_manifest_needs_pipe,
-        wrong=_train("attribute_names: [a-ref], s3_data_type: AugmentedManifestFile", _MANIFEST),
-        right=_train(f"attribute_names: [a-ref], input_mode: Pipe, {_AUGMENTED}", _MANIFEST),
-    ),
-    Rule(
-        "channel-augmented-manifest-records",
-        "warning",
-        attributes_need_boundaries,
-        wrong=_train(f"attribute_names: [a-ref, b], input_mode: Pipe, {_AUGMENTED_ONLY}", _MANIFEST),
-        right=_train(f"attribute_names: [a-ref, b], input_mode: Pipe, {_AUGMENTED}", _MANIFEST),
-    ),
-    Rule(
-        "channel-pipe-order",
-        "warning",
-        pipe_order_across_hosts,
-        wrong=_TWO + _train("input_mode: Pipe"),
-        right=_TWO + _train("input_mode: Pipe, s3_data_distribution_type: ShardedByS3Key"),
-    ),
-    Rule(
-        "shuffle-needs-pipe",
-        "warning",
-        shuffling_needs_an_order,
-        wrong=_train("shuffle_config: {seed: 1}"),
-        right=_train("shuffle_config: {seed: 1}, input_mode: Pipe"),
-    ),
-    Rule(
-        "channel-model-by-file",
-        "error",
-        model_comes_as_files,
-        wrong="channels: {model: {s3_uri: s3://bucket/model.tar.gz, input_mode: Pipe}}",
-        right="channels: {model: {s3_uri: s3://bucket/model.tar.gz, input_mode: File}}",
-    ),
-    Rule(
-        "channel-model-by-fast-file",
-        "warning",
-        model_by_fast_file,
-        wrong="channels: {model: {s3_uri: s3://bucket/model/, input_mode: FastFile}}",
-        right="channels: {weights: {s3_uri: s3://bucket/model/, input_mode: FastFile}}",
-    ),
+    gzip_needs_pipe,
+    recordio_needs_pipe,
+    augmented_manifest_needs_pipe,
+    attributes_need_boundaries,
+    pipe_order_across_hosts,
+    shuffling_needs_an_order,
+    model_comes_as_files,
+    model_by_fast_file,
 )

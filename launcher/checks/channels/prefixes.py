@@ -6,10 +6,19 @@ import re
 from collections.abc import Iterator
 
 from launcher.checks.channels.uris import bucket, object_key
-from launcher.checks.rule import Mistake, Rule
+from launcher.checks.examples import train
+from launcher.checks.rule import Mistake, error, warning
 from launcher.request.view import Draft, Entry
 
+_AUGMENTED = "s3_data_type: AugmentedManifestFile, record_wrapper_type: RecordIO"
+_MANIFEST = "s3://bucket/train.manifest"
 
+
+@error(
+    "channel-attribute-names",
+    wrong=train("attribute_names: [source-ref]"),
+    right=train(f"attribute_names: [source-ref, class], input_mode: Pipe, {_AUGMENTED}", _MANIFEST),
+)
 def attribute_names_belong_to_augmented_manifests(draft: Draft) -> Iterator[Mistake]:
     """AttributeNames select from the lines of an augmented manifest, which needs at least one; other data allows none.
 
@@ -28,6 +37,12 @@ def attribute_names_belong_to_augmented_manifests(draft: Draft) -> Iterator[Mist
             )
 
 
+@error(
+    "channel-fast-file-needs-prefix",
+    train("s3_data_type: ManifestFile, input_mode: %s", _MANIFEST),
+    wrong="FastFile",
+    right="File",
+)
 def fast_file_needs_prefix(draft: Draft) -> Iterator[Mistake]:
     """FastFile mounts a prefix; it cannot read a manifest.
 
@@ -40,6 +55,7 @@ def fast_file_needs_prefix(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("s3_data_type"), message
 
 
+@warning("channel-fast-file-folder", train("input_mode: FastFile", "s3://bucket/train%s"), wrong="", right="/")
 def fast_file_wants_a_folder(draft: Draft) -> Iterator[Mistake]:
     """FastFile sees folders: a URI that is part of a folder's name finds nothing.
 
@@ -53,6 +69,7 @@ def fast_file_wants_a_folder(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("s3_uri"), f"{uri!r} should be a whole folder under FastFile; end it with '/'"
 
 
+@warning("channel-double-slash", train("input_mode: File", "s3://bucket/shared/%s"), wrong="/train/", right="train/")
 def files_have_no_empty_folder_names(draft: Draft) -> Iterator[Mistake]:
     """A key with `//` cannot be a path, so neither File nor FastFile can provide it.
 
@@ -71,6 +88,12 @@ def files_have_no_empty_folder_names(draft: Draft) -> Iterator[Mistake]:
             )
 
 
+@error(
+    "channel-manifest-is-object",
+    train("s3_data_type: ManifestFile", "s3://bucket/train%s"),
+    wrong="/",
+    right=".manifest",
+)
 def manifest_is_an_object(draft: Draft) -> Iterator[Mistake]:
     """A manifest's S3Uri identifies an object, not a folder.
 
@@ -86,6 +109,7 @@ def manifest_is_an_object(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("s3_uri"), f"{uri!r} is a folder, but a manifest is one object; write its whole key"
 
 
+@warning("channel-whole-bucket", "channels: {train: s3://%s}", wrong="bucket", right="bucket/train/")
 def whole_bucket(draft: Draft) -> Iterator[Mistake]:
     """A URI without a key selects every object of the bucket.
 
@@ -103,54 +127,11 @@ def _uri(entry: Entry) -> str:
     return uri if bucket(uri) and not bucket(uri).endswith(":") else ""
 
 
-def _train(keys: str, uri: str = "s3://bucket/train/") -> str:
-    return f"channels: {{train: {{s3_uri: {uri}, {keys}}}}}"
-
-
-_AUGMENTED = "s3_data_type: AugmentedManifestFile, record_wrapper_type: RecordIO"
-_MANIFEST = "s3://bucket/train.manifest"
-
 RULES = (
-    Rule(
-        "channel-attribute-names",
-        "error",
-        attribute_names_belong_to_augmented_manifests,
-        wrong=_train("attribute_names: [source-ref]"),
-        right=_train(f"attribute_names: [source-ref, class], input_mode: Pipe, {_AUGMENTED}", _MANIFEST),
-    ),
-    Rule(
-        "channel-fast-file-needs-prefix",
-        "error",
-        fast_file_needs_prefix,
-        wrong=_train("s3_data_type: ManifestFile, input_mode: FastFile", _MANIFEST),
-        right=_train("s3_data_type: ManifestFile, input_mode: File", _MANIFEST),
-    ),
-    Rule(
-        "channel-fast-file-folder",
-        "warning",
-        fast_file_wants_a_folder,
-        wrong=_train("input_mode: FastFile", "s3://bucket/train"),
-        right=_train("input_mode: FastFile"),
-    ),
-    Rule(
-        "channel-double-slash",
-        "warning",
-        files_have_no_empty_folder_names,
-        wrong=_train("input_mode: File", "s3://bucket/shared//train/"),
-        right=_train("input_mode: File", "s3://bucket/shared/train/"),
-    ),
-    Rule(
-        "channel-manifest-is-object",
-        "error",
-        manifest_is_an_object,
-        wrong=_train("s3_data_type: ManifestFile"),
-        right=_train("s3_data_type: ManifestFile", _MANIFEST),
-    ),
-    Rule(
-        "channel-whole-bucket",
-        "warning",
-        whole_bucket,
-        wrong="channels: {train: s3://bucket}",
-        right="channels: {train: s3://bucket/train/}",
-    ),
+    attribute_names_belong_to_augmented_manifests,
+    fast_file_needs_prefix,
+    fast_file_wants_a_folder,
+    files_have_no_empty_folder_names,
+    manifest_is_an_object,
+    whole_bucket,
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from urllib.parse import parse_qs, urlsplit
 
 from entrypoints import contract
-from launcher.checks.rule import Mistake, Rule
+from launcher.checks.rule import Mistake, error, warning
 from launcher.errors import SpecPath
 from launcher.request.view import Draft
 
@@ -55,6 +55,11 @@ def object_key(uri: str) -> str:
     return uri.partition("://")[2].partition("/")[2]
 
 
+_OUT = "output_data_config: {s3_output_path: '%s'}"
+_HOOK = "debug_hook_config: {s3_output_path: '%s'}"
+
+
+@error("s3-uri-place", _OUT % "s3://%sbucket/out/", wrong="s3://", right="")
 def uri_names_a_place(draft: Draft) -> Iterator[Mistake]:
     """A URI that repeats its scheme, contains an ARN, or is that of a web page names no place in S3.
 
@@ -82,6 +87,7 @@ def _shown_in_console(uri: str) -> str:
     return f"s3://{name[1]}/{prefix}" if name else "the place itself, such as s3://bucket/folder/"
 
 
+@warning("s3-bucket-name", _OUT % "s3://%s/out/", wrong="My_Bucket", right="my-bucket")
 def bucket_has_a_legal_name(draft: Draft) -> Iterator[Mistake]:
     """A bucket's name has lower-case letters, digits, dots and hyphens, and begins and ends with a letter or digit.
 
@@ -108,6 +114,7 @@ def _short(name: str) -> str:
     return repr(name) if len(name) < 64 else f"{name[:40]!r}..."
 
 
+@warning("debugger-s3-uri", _HOOK, wrong="https://s3-eu-west-1.amazonaws.com/bucket/debug/", right="s3://bucket/debug/")
 def debugger_knows_no_https(draft: Draft) -> Iterator[Mistake]:
     """The debugger treats the host of an https URI as the bucket.
 
@@ -120,6 +127,7 @@ def debugger_knows_no_https(draft: Draft) -> Iterator[Mistake]:
         yield ("debug_hook_config", "s3_output_path"), f"{uri!r} is not understood by the debugger; write {_plain(uri)}"
 
 
+@warning("s3-uri-https", _OUT, wrong="https://s3.eu-west-1.amazonaws.com/bucket/out/", right="s3://bucket/out/")
 def documented_as_s3(draft: Draft) -> Iterator[Mistake]:
     """A place in S3 is written as s3://bucket/key; the host of an https address may be treated as the bucket's name.
 
@@ -143,6 +151,7 @@ def _plain(uri: str) -> str:
     return f"s3://{host['bucket']}/{key}" if host and host["bucket"] else f"s3://{key}"
 
 
+@warning("s3-uri-literal", "channels: {train: %s}", wrong="'s3://bucket/train/*.csv'", right="s3://bucket/train/")
 def uri_is_meant_to_the_letter(draft: Draft) -> Iterator[Mistake]:
     """S3Uri is a literal prefix of keys: `*` is not a pattern, and a space at its end is part of it.
 
@@ -160,43 +169,10 @@ def uri_is_meant_to_the_letter(draft: Draft) -> Iterator[Mistake]:
             )
 
 
-_OUT = "output_data_config: {s3_output_path: '%s'}"
-_HOOK = "debug_hook_config: {s3_output_path: '%s'}"
-
 RULES = (
-    Rule(
-        "s3-uri-place",
-        "error",
-        uri_names_a_place,
-        wrong=_OUT % "s3://s3://bucket/out/",
-        right=_OUT % "s3://bucket/out/",
-    ),
-    Rule(
-        "s3-uri-https",
-        "warning",
-        documented_as_s3,
-        wrong=_OUT % "https://s3.eu-west-1.amazonaws.com/bucket/out/",
-        right=_OUT % "s3://bucket/out/",
-    ),
-    Rule(
-        "s3-bucket-name",
-        "warning",
-        bucket_has_a_legal_name,
-        wrong=_OUT % "s3://My_Bucket/out/",
-        right=_OUT % "s3://my-bucket/out/",
-    ),
-    Rule(
-        "debugger-s3-uri",
-        "warning",
-        debugger_knows_no_https,
-        wrong=_HOOK % "https://s3-eu-west-1.amazonaws.com/bucket/debug/",
-        right=_HOOK % "s3://bucket/debug/",
-    ),
-    Rule(
-        "s3-uri-literal",
-        "warning",
-        uri_is_meant_to_the_letter,
-        wrong="channels: {train: 's3://bucket/train/*.csv'}",
-        right="channels: {train: s3://bucket/train/}",
-    ),
+    uri_names_a_place,
+    documented_as_s3,
+    bucket_has_a_legal_name,
+    debugger_knows_no_https,
+    uri_is_meant_to_the_letter,
 )

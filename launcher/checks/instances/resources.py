@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from launcher.checks.rule import Mistake, Rule
+from launcher.checks.rule import Mistake, error
 from launcher.errors import SpecPath
 from launcher.request.view import Draft
 from launcher.spec.model import aws_name
 
+_MACHINES = "resource_config: {volume_size_in_gb: 10, %s}\n"
+_GROUP = "{instance_group_name: %s, instance_type: ml.m5.large, instance_count: 1}"
+_PREFERENCES = "instance_count: 1, instance_preferences: [{instance_type: ml.m5.large}, {instance_type: ml.c5.xlarge}]"
+_PLAN = "arn:aws:sagemaker:eu-west-1:123456789012:training-plan/plan"
+_PLANNED = f"instance_type: ml.p5.48xlarge, training_plan_arns: ['{_PLAN}']"
 
+
+@error("resource-alternatives", _MACHINES % "instance_type: ml.m5.large%s", wrong="", right=", instance_count: 1")
 def machines_said_once(draft: Draft) -> Iterator[Mistake]:
     """A job needs exactly one of: a type and count, instance groups, or instance preferences.
 
@@ -39,6 +46,7 @@ def machines_said_once(draft: Draft) -> Iterator[Mistake]:
         yield ("resource_config", missing[0]), f"is missing; write {' and '.join(missing)}, or instance_groups"
 
 
+@error("instance-count-positive", _MACHINES % "instance_type: ml.m5.large, instance_count: %s", wrong="0", right="2")
 def counts_are_positive(draft: Draft) -> Iterator[Mistake]:
     """A job, and each of its instance groups and placements, has at least one instance.
 
@@ -62,6 +70,7 @@ def counts_are_positive(draft: Draft) -> Iterator[Mistake]:
             yield ("resource_config", *path), "is 0, but a job needs an instance; write at least 1"
 
 
+@error("instance-group-names", _MACHINES % f"instance_groups: [{_GROUP % 'a'}, {_GROUP}]", wrong="a", right="b")
 def group_names_differ(draft: Draft) -> Iterator[Mistake]:
     """Channels and scripts refer to instance groups by name, so each needs a unique name.
 
@@ -78,6 +87,12 @@ def group_names_differ(draft: Draft) -> Iterator[Mistake]:
         seen.add(name)
 
 
+@error(
+    "placement-needs-ultra-servers",
+    "resource_config: {instance_count: 1, instance_placement_config: {enable_multiple_jobs: true}, instance_type: ml.%s}",
+    wrong="m5.large, volume_size_in_gb: 10",
+    right="p6e-gb200.36xlarge",
+)
 def placement_needs_ultra_servers(draft: Draft) -> Iterator[Mistake]:
     """Instances can be placed only on UltraServers, such as those of ml.p6e-gb200.
 
@@ -94,6 +109,7 @@ def placement_needs_ultra_servers(draft: Draft) -> Iterator[Mistake]:
             return
 
 
+@error("read-only-member", "request: {ResourceConfig: {%sInstanceType: ml.m5.xlarge}}", wrong="Selected", right="")
 def answers_are_not_asked(draft: Draft) -> Iterator[Mistake]:
     """Some members are only returned by DescribeTrainingJob and cannot be requested.
 
@@ -108,6 +124,7 @@ def answers_are_not_asked(draft: Draft) -> Iterator[Mistake]:
             )
 
 
+@error("instance-preferences-alone", _MACHINES % f"%s{_PREFERENCES}", wrong="instance_type: ml.m5.large, ", right="")
 def types_stand_alone(draft: Draft) -> Iterator[Mistake]:
     """Instance preferences exclude a type, groups, placement and spot instances.
 
@@ -125,6 +142,12 @@ def types_stand_alone(draft: Draft) -> Iterator[Mistake]:
         yield ("enable_managed_spot_training",), message
 
 
+@error(
+    "instance-preferences-count",
+    _MACHINES % "instance_preferences: [{instance_type: ml.m5.large%s}]",
+    wrong="",
+    right=", instance_count: 1",
+)
 def count_is_said_in_one_place(draft: Draft) -> Iterator[Mistake]:
     """With instance preferences the count is given once for all or for each of them; never for some, both or neither.
 
@@ -148,6 +171,12 @@ def count_is_said_in_one_place(draft: Draft) -> Iterator[Mistake]:
         )
 
 
+@error(
+    "instance-preferences-differ",
+    _MACHINES % _PREFERENCES.replace("ml.c5.xlarge", "%s"),
+    wrong="ml.m5.large",
+    right="ml.c5.xlarge",
+)
 def preferences_differ(draft: Draft) -> Iterator[Mistake]:
     """An instance type may occur once in the preferences.
 
@@ -161,6 +190,12 @@ def preferences_differ(draft: Draft) -> Iterator[Mistake]:
             seen.add(found.name)
 
 
+@error(
+    "training-plan-once",
+    f"resource_config: {{instance_count: 1, %sinstance_preferences: [{{{_PLANNED}}}]}}",
+    wrong=f"training_plan_arn: '{_PLAN}', ",
+    right="",
+)
 def training_plans_in_one_place(draft: Draft) -> Iterator[Mistake]:
     """Training plans are given for each instance preference or for the job, not for both.
 
@@ -175,81 +210,14 @@ def training_plans_in_one_place(draft: Draft) -> Iterator[Mistake]:
                 )
 
 
-def _machines(keys: str) -> str:
-    return f"resource_config: {{volume_size_in_gb: 10, {keys}}}\n"
-
-
-def _groups(first: str, second: str) -> str:
-    machine = "instance_type: ml.m5.large, instance_count: 1"
-    names = ", ".join(f"{{instance_group_name: {name}, {machine}}}" for name in (first, second))
-    return _machines(f"instance_groups: [{names}]")
-
-
-_PREFERENCES = "instance_count: 1, instance_preferences: [{instance_type: ml.m5.large}, {instance_type: ml.c5.xlarge}]"
-_PLAN = "arn:aws:sagemaker:eu-west-1:123456789012:training-plan/plan"
-_PLANNED = f"instance_preferences: [{{instance_type: ml.p5.48xlarge, training_plan_arns: ['{_PLAN}']}}]"
-_PLACED = (
-    "resource_config: {instance_type: %s, instance_count: 1, %sinstance_placement_config: {enable_multiple_jobs: true}}"
-)
-
 RULES = (
-    Rule(
-        "resource-alternatives",
-        "error",
-        machines_said_once,
-        wrong="resource_config: {instance_type: ml.m5.large, volume_size_in_gb: 10}",
-        right="resource_config: {instance_type: ml.m5.large, instance_count: 1, volume_size_in_gb: 10}",
-    ),
-    Rule(
-        "instance-count-positive",
-        "error",
-        counts_are_positive,
-        wrong=_machines("instance_type: ml.m5.large, instance_count: 0"),
-        right=_machines("instance_type: ml.m5.large, instance_count: 2"),
-    ),
-    Rule("instance-group-names", "error", group_names_differ, wrong=_groups("a", "a"), right=_groups("a", "b")),
-    Rule(
-        "placement-needs-ultra-servers",
-        "error",
-        placement_needs_ultra_servers,
-        wrong=_PLACED % ("ml.m5.large", "volume_size_in_gb: 10, "),
-        right=_PLACED % ("ml.p6e-gb200.36xlarge", ""),
-    ),
-    Rule(
-        "read-only-member",
-        "error",
-        answers_are_not_asked,
-        wrong="request: {ResourceConfig: {SelectedInstanceType: ml.m5.xlarge}}",
-        right="request: {ResourceConfig: {InstanceType: ml.m5.xlarge}}",
-    ),
-    Rule(
-        "instance-preferences-alone",
-        "error",
-        types_stand_alone,
-        wrong=_machines(f"instance_type: ml.m5.large, {_PREFERENCES}"),
-        right=_machines(_PREFERENCES),
-    ),
-    Rule(
-        "instance-preferences-count",
-        "error",
-        count_is_said_in_one_place,
-        wrong=_machines("instance_preferences: [{instance_type: ml.m5.large}]"),
-        right=_machines("instance_preferences: [{instance_type: ml.m5.large, instance_count: 1}]"),
-    ),
-    Rule(
-        "instance-preferences-differ",
-        "error",
-        preferences_differ,
-        wrong=_machines(
-            "instance_count: 1, instance_preferences: [{instance_type: ml.m5.large}, {instance_type: ml.m5.large}]"
-        ),
-        right=_machines(_PREFERENCES),
-    ),
-    Rule(
-        "training-plan-once",
-        "error",
-        training_plans_in_one_place,
-        wrong=f"resource_config: {{instance_count: 1, training_plan_arn: '{_PLAN}', {_PLANNED}}}",
-        right=f"resource_config: {{instance_count: 1, {_PLANNED}}}",
-    ),
+    machines_said_once,
+    counts_are_positive,
+    group_names_differ,
+    placement_needs_ultra_servers,
+    answers_are_not_asked,
+    types_stand_alone,
+    count_is_said_in_one_place,
+    preferences_differ,
+    training_plans_in_one_place,
 )

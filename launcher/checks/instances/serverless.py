@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.checks.rule import Mistake, Rule
+from launcher.checks.rule import Mistake, error, warning
 from launcher.request.view import Draft
 
+_MODEL = "'arn:aws:sagemaker:eu-west-1:aws:hub-content/SageMakerPublicHub/Model/a/1.0.0'"
+_JOB = "image: null\nresource_config: %s\nserverless_job_config: {base_model_arn: " + _MODEL + ", job_type: %s}\n"
+_CONVERSE = "channels: {train: {s3_uri: s3://bucket/train/, s3_data_type: Converse}}\n"
 
+
+@error("serverless-volume-size", _JOB % ("%s", "FineTuning"), wrong="{volume_size_in_gb: 50}", right="null")
 def volume_is_chosen(draft: Draft) -> Iterator[Mistake]:
     """SageMaker chooses the volume of a serverless job.
 
@@ -18,6 +23,12 @@ def volume_is_chosen(draft: Draft) -> Iterator[Mistake]:
         yield ("resource_config", "volume_size_in_gb"), "cannot be chosen for a serverless job; delete it"
 
 
+@error(
+    "serverless-evaluation-type",
+    _JOB % ("null", "Evaluation%s"),
+    wrong="",
+    right=", evaluation_type: BenchmarkEvaluation",
+)
 def evaluations_have_a_type(draft: Draft) -> Iterator[Mistake]:
     """A serverless evaluation needs its type.
 
@@ -31,6 +42,7 @@ def evaluations_have_a_type(draft: Draft) -> Iterator[Mistake]:
         )
 
 
+@warning("channel-converse-needs-serverless", _CONVERSE + "%s", wrong="", right=_JOB % ("null", "FineTuning"))
 def conversations_are_for_fine_tuning(draft: Draft) -> Iterator[Mistake]:
     """Conversations are data for fine-tunings that SageMaker runs itself; other images may not know their files.
 
@@ -46,30 +58,4 @@ def conversations_are_for_fine_tuning(draft: Draft) -> Iterator[Mistake]:
                 )
 
 
-_MODEL = "'arn:aws:sagemaker:eu-west-1:aws:hub-content/SageMakerPublicHub/Model/a/1.0.0'"
-_JOB = "image: null\nresource_config: %s\nserverless_job_config: {base_model_arn: " + _MODEL + ", job_type: %s}\n"
-_CONVERSE = "channels: {train: {s3_uri: s3://bucket/train/, s3_data_type: Converse}}\n"
-
-RULES = (
-    Rule(
-        "serverless-volume-size",
-        "error",
-        volume_is_chosen,
-        wrong=_JOB % ("{volume_size_in_gb: 50}", "FineTuning"),
-        right=_JOB % ("null", "FineTuning"),
-    ),
-    Rule(
-        "serverless-evaluation-type",
-        "error",
-        evaluations_have_a_type,
-        wrong=_JOB % ("null", "Evaluation"),
-        right=_JOB % ("null", "Evaluation, evaluation_type: BenchmarkEvaluation"),
-    ),
-    Rule(
-        "channel-converse-needs-serverless",
-        "warning",
-        conversations_are_for_fine_tuning,
-        wrong=_CONVERSE,
-        right=_CONVERSE + _JOB % ("null", "FineTuning"),
-    ),
-)
+RULES = (volume_is_chosen, evaluations_have_a_type, conversations_are_for_fine_tuning)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.checks.rule import Mistake, Rule
+from launcher.checks.rule import Mistake, error, warning
 from launcher.errors import SpecPath
 from launcher.request.view import Draft
 
@@ -16,6 +16,10 @@ _WAIT: SpecPath = ("stopping_condition", "max_wait_time_in_seconds")
 _PENDING: SpecPath = ("stopping_condition", "max_pending_time_in_seconds")
 
 
+_SPOT = "enable_managed_spot_training: true\ncheckpoint_config: {s3_uri: s3://bucket/checkpoints/}\n"
+
+
+@warning("max-runtime-missing", "stopping_condition: {%s}", wrong="", right="max_runtime_in_seconds: 12h")
 def runtime_is_said(draft: Draft) -> Iterator[Mistake]:
     """Without MaxRuntimeInSeconds a job is stopped after one day, finished or not.
 
@@ -26,6 +30,7 @@ def runtime_is_said(draft: Draft) -> Iterator[Mistake]:
         yield _RUNTIME, "is missing, so AWS stops the job after 1 day; write how long it may run, such as 12h"
 
 
+@error("max-runtime-28-days", "stopping_condition: {max_runtime_in_seconds: %s}", wrong="2419201", right="2419200")
 def stopping_within_28_days(draft: Draft) -> Iterator[Mistake]:
     """A job can run for 28 days at most.
 
@@ -37,6 +42,7 @@ def stopping_within_28_days(draft: Draft) -> Iterator[Mistake]:
         yield _RUNTIME, f"is {seconds}, but AWS stops at 28 days; write {MAX_RUNTIME} or less"
 
 
+@warning("max-runtime-short", "stopping_condition: {max_runtime_in_seconds: %s}", wrong="24", right="24h")
 def runtime_is_long_enough(draft: Draft) -> Iterator[Mistake]:
     """No job trains anything within a minute, since downloading data and image takes longer; hours were probably meant.
 
@@ -51,6 +57,13 @@ def runtime_is_long_enough(draft: Draft) -> Iterator[Mistake]:
         )
 
 
+@warning(
+    "max-pending-needs-accelerators",
+    "stopping_condition: {max_runtime_in_seconds: 3600, max_pending_time_in_seconds: 7200}\n"
+    "resource_config: {instance_type: ml.%s, instance_count: 1, volume_size_in_gb: 50}",
+    wrong="m5.xlarge",
+    right="p3.2xlarge",
+)
 def pending_time_needs_accelerators(draft: Draft) -> Iterator[Mistake]:
     """MaxPendingTimeInSeconds takes effect only for jobs on instances with GPUs or other accelerators.
 
@@ -66,6 +79,12 @@ def pending_time_needs_accelerators(draft: Draft) -> Iterator[Mistake]:
         yield _PENDING, "has no effect here: it applies only to ml.p, ml.g and ml.trn instances; delete it"
 
 
+@error(
+    "spot-needs-max-wait",
+    _SPOT + "stopping_condition: {max_runtime_in_seconds: 3600%s}",
+    wrong="",
+    right=", max_wait_time_in_seconds: 3600",
+)
 def spot_needs_max_wait(draft: Draft) -> Iterator[Mistake]:
     """Managed spot training needs MaxWaitTimeInSeconds, at least as long as MaxRuntimeInSeconds.
 
@@ -87,6 +106,12 @@ def spot_needs_max_wait(draft: Draft) -> Iterator[Mistake]:
         )
 
 
+@error(
+    "max-wait-needs-spot",
+    "%sstopping_condition: {max_runtime_in_seconds: 3600, max_wait_time_in_seconds: 7200}",
+    wrong="",
+    right=_SPOT,
+)
 def max_wait_needs_spot(draft: Draft) -> Iterator[Mistake]:
     """The service refuses MaxWaitTimeInSeconds on a job that is not on spot instances.
 
@@ -97,6 +122,12 @@ def max_wait_needs_spot(draft: Draft) -> Iterator[Mistake]:
         yield _WAIT, "works only with spot instances; delete it or write enable_managed_spot_training: true"
 
 
+@warning(
+    "spot-without-checkpoints",
+    "%sstopping_condition: {max_runtime_in_seconds: 3600, max_wait_time_in_seconds: 7200}",
+    wrong="enable_managed_spot_training: true\n",
+    right=_SPOT,
+)
 def spot_wants_checkpoints(draft: Draft) -> Iterator[Mistake]:
     """An interrupted spot job starts from zero if it keeps no checkpoints in S3.
 
@@ -109,59 +140,12 @@ def spot_wants_checkpoints(draft: Draft) -> Iterator[Mistake]:
         )
 
 
-_SPOT = "enable_managed_spot_training: true\ncheckpoint_config: {s3_uri: s3://bucket/checkpoints/}\n"
-_PENDING_TIME = "stopping_condition: {max_runtime_in_seconds: 3600, max_pending_time_in_seconds: 7200}\n"
-
 RULES = (
-    Rule(
-        "max-runtime-missing",
-        "warning",
-        runtime_is_said,
-        wrong="stopping_condition: {}",
-        right="stopping_condition: {max_runtime_in_seconds: 12h}",
-    ),
-    Rule(
-        "max-runtime-28-days",
-        "error",
-        stopping_within_28_days,
-        wrong="stopping_condition: {max_runtime_in_seconds: 2419201}",
-        right="stopping_condition: {max_runtime_in_seconds: 2419200}",
-    ),
-    Rule(
-        "max-runtime-short",
-        "warning",
-        runtime_is_long_enough,
-        wrong="stopping_condition: {max_runtime_in_seconds: 24}",
-        right="stopping_condition: {max_runtime_in_seconds: 24h}",
-    ),
-    Rule(
-        "max-pending-needs-accelerators",
-        "warning",
-        pending_time_needs_accelerators,
-        wrong=_PENDING_TIME,
-        right=_PENDING_TIME
-        + "resource_config: {instance_type: ml.p3.2xlarge, instance_count: 1, volume_size_in_gb: 50}",
-    ),
-    Rule(
-        "spot-needs-max-wait",
-        "error",
-        spot_needs_max_wait,
-        wrong=_SPOT + "stopping_condition: {max_runtime_in_seconds: 3600}",
-        right=_SPOT + "stopping_condition: {max_runtime_in_seconds: 3600, max_wait_time_in_seconds: 3600}",
-    ),
-    Rule(
-        "max-wait-needs-spot",
-        "error",
-        max_wait_needs_spot,
-        wrong="stopping_condition: {max_runtime_in_seconds: 3600, max_wait_time_in_seconds: 3600}",
-        right=_SPOT + "stopping_condition: {max_runtime_in_seconds: 3600, max_wait_time_in_seconds: 7200}",
-    ),
-    Rule(
-        "spot-without-checkpoints",
-        "warning",
-        spot_wants_checkpoints,
-        wrong="enable_managed_spot_training: true\n"
-        "stopping_condition: {max_runtime_in_seconds: 3600, max_wait_time_in_seconds: 7200}",
-        right=_SPOT + "stopping_condition: {max_runtime_in_seconds: 3600, max_wait_time_in_seconds: 7200}",
-    ),
+    runtime_is_said,
+    stopping_within_28_days,
+    runtime_is_long_enough,
+    pending_time_needs_accelerators,
+    spot_needs_max_wait,
+    max_wait_needs_spot,
+    spot_wants_checkpoints,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.checks.rule import Mistake, Rule
+from launcher.checks.rule import Mistake, error, warning
 from launcher.errors import SpecPath
 from launcher.request.view import Draft
 
@@ -14,6 +14,10 @@ _BYTES = 2**30  # bytes of a gigabyte
 _SIZE: SpecPath = ("resource_config", "volume_size_in_gb")
 
 
+_MACHINE = "resource_config: {instance_count: 1, instance_type: %s}"
+
+
+@error("volume-size-missing", _MACHINE % "ml.m5.large%s", wrong="", right=", volume_size_in_gb: 50")
 def volume_for_what_has_no_disk(draft: Draft) -> Iterator[Mistake]:
     """An instance type without its own disks needs a volume of at least 1 GB.
 
@@ -29,6 +33,7 @@ def volume_for_what_has_no_disk(draft: Draft) -> Iterator[Mistake]:
             return
 
 
+@warning("volume-size-has-no-effect", _MACHINE % "ml.g5.xlarge%s", wrong=", volume_size_in_gb: 50", right="")
 def volume_beside_disks(draft: Draft) -> Iterator[Mistake]:
     """On an instance type with its own NVMe disks the volume's size has no effect: the storage is that of the disks.
 
@@ -41,6 +46,7 @@ def volume_beside_disks(draft: Draft) -> Iterator[Mistake]:
         yield _SIZE, f"has no effect, since {types[0].name} has its own disks of a fixed size; delete it"
 
 
+@warning("volume-size-over-16-tb", _MACHINE % "ml.m5.large, volume_size_in_gb: %s", wrong="20TB", right="16TB")
 def volume_within_bounds(draft: Draft) -> Iterator[Mistake]:
     """A volume holds 16 TB at most; larger data has to be streamed, or stored on a file system.
 
@@ -54,6 +60,12 @@ def volume_within_bounds(draft: Draft) -> Iterator[Mistake]:
         yield _SIZE, f"is {size}, but a volume holds {MAX_GIGABYTES} GB; stream the data by FastFile or Pipe instead"
 
 
+@error(
+    "volume-kms-key-on-local-disks",
+    _MACHINE % "ml.%s, volume_kms_key_id: 1234abcd-12ab-34cd-56ef-1234567890ab",
+    wrong="g5.xlarge",
+    right="m5.large, volume_size_in_gb: 50",
+)
 def disks_have_keys_of_their_own(draft: Draft) -> Iterator[Mistake]:
     """An instance's own disks are encrypted by its hardware, so no key can be given for them.
 
@@ -70,39 +82,4 @@ def disks_have_keys_of_their_own(draft: Draft) -> Iterator[Mistake]:
                 return
 
 
-def _on(instance_type: str, keys: str = "") -> str:
-    return f"resource_config: {{instance_type: {instance_type}, instance_count: 1{keys}}}"
-
-
-_KEY = ", volume_kms_key_id: 1234abcd-12ab-34cd-56ef-1234567890ab"
-
-RULES = (
-    Rule(
-        "volume-size-missing",
-        "error",
-        volume_for_what_has_no_disk,
-        wrong=_on("ml.m5.large"),
-        right=_on("ml.m5.large", ", volume_size_in_gb: 50"),
-    ),
-    Rule(
-        "volume-size-has-no-effect",
-        "warning",
-        volume_beside_disks,
-        wrong=_on("ml.g5.xlarge", ", volume_size_in_gb: 50"),
-        right=_on("ml.g5.xlarge"),
-    ),
-    Rule(
-        "volume-size-over-16-tb",
-        "warning",
-        volume_within_bounds,
-        wrong=_on("ml.m5.large", ", volume_size_in_gb: 20TB"),
-        right=_on("ml.m5.large", ", volume_size_in_gb: 16TB"),
-    ),
-    Rule(
-        "volume-kms-key-on-local-disks",
-        "error",
-        disks_have_keys_of_their_own,
-        wrong=_on("ml.g5.xlarge", _KEY),
-        right=_on("ml.m5.large", ", volume_size_in_gb: 50" + _KEY),
-    ),
-)
+RULES = (volume_for_what_has_no_disk, volume_beside_disks, volume_within_bounds, disks_have_keys_of_their_own)

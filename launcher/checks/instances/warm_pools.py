@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.checks.rule import Mistake, Rule
+from launcher.checks.rule import Mistake, error, warning
 from launcher.errors import SpecPath
 from launcher.request.aws_model import shapes
 from launcher.request.view import Draft
@@ -16,6 +16,16 @@ def _keep_alive(draft: Draft) -> int:
     return draft.get("ResourceConfig.KeepAlivePeriodInSeconds") or 0
 
 
+_POOL = "resource_config: {%s, volume_size_in_gb: 10, keep_alive_period_in_seconds: %s}\n"
+_MACHINE = "instance_type: ml.m5.large, instance_count: 2"
+_SPOT = (
+    "enable_managed_spot_training: true\n"
+    "checkpoint_config: {s3_uri: s3://bucket/checkpoints/}\n"
+    "stopping_condition: {max_runtime_in_seconds: 3600, max_wait_time_in_seconds: 7200}\n"
+)
+
+
+@error("warm-pool-not-on-spot", _POOL % (_MACHINE, "%s") + _SPOT, wrong="600", right="0")
 def not_on_spot(draft: Draft) -> Iterator[Mistake]:
     """Spot instances cannot be kept warm.
 
@@ -26,6 +36,12 @@ def not_on_spot(draft: Draft) -> Iterator[Mistake]:
         yield _KEEP_ALIVE, "cannot be used with spot instances; delete it, or enable_managed_spot_training"
 
 
+@error(
+    "warm-pool-no-instance-groups",
+    _POOL % ("%s", 600),
+    wrong=f"instance_groups: [{{instance_group_name: a, {_MACHINE}}}]",
+    right=_MACHINE,
+)
 def not_with_instance_groups(draft: Draft) -> Iterator[Mistake]:
     """A heterogeneous cluster cannot be kept warm.
 
@@ -35,6 +51,7 @@ def not_with_instance_groups(draft: Draft) -> Iterator[Mistake]:
         yield _KEEP_ALIVE, "cannot be used with instance_groups; delete it, or use one instance_type"
 
 
+@warning("warm-pool-over-an-hour", _POOL % (_MACHINE, "%s"), wrong="3601", right="3600")
 def within_an_hour(draft: Draft) -> Iterator[Mistake]:
     """The developer guide allows keeping machines for an hour, the service model for six.
 
@@ -48,25 +65,4 @@ def within_an_hour(draft: Draft) -> Iterator[Mistake]:
         )
 
 
-def _pool(seconds: int, machines: str = "instance_type: ml.m5.large, instance_count: 1") -> str:
-    return f"resource_config: {{{machines}, volume_size_in_gb: 10, keep_alive_period_in_seconds: {seconds}}}\n"
-
-
-_SPOT = (
-    "enable_managed_spot_training: true\n"
-    "checkpoint_config: {s3_uri: s3://bucket/checkpoints/}\n"
-    "stopping_condition: {max_runtime_in_seconds: 3600, max_wait_time_in_seconds: 7200}\n"
-)
-_GROUPS = "instance_groups: [{instance_group_name: a, instance_type: ml.m5.large, instance_count: 2}]"
-
-RULES = (
-    Rule("warm-pool-not-on-spot", "error", not_on_spot, wrong=_pool(600) + _SPOT, right=_pool(0) + _SPOT),
-    Rule(
-        "warm-pool-no-instance-groups",
-        "error",
-        not_with_instance_groups,
-        wrong=_pool(600, _GROUPS),
-        right=_pool(600),
-    ),
-    Rule("warm-pool-over-an-hour", "warning", within_an_hour, wrong=_pool(3601), right=_pool(3600)),
-)
+RULES = (not_on_spot, not_with_instance_groups, within_an_hour)

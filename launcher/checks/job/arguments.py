@@ -6,11 +6,17 @@ from collections.abc import Iterator
 
 from entrypoints.job.hyperparameters import argument, decoded
 from launcher.checks.job.code import by_toolkit
-from launcher.checks.rule import Mistake, Rule
+from launcher.checks.rule import Mistake, error, warning
 from launcher.request.aws_model import shown
 from launcher.request.view import Draft
 
 
+@error(
+    "code-arguments-toolkit",
+    "code: {entry_point: train.py, delivery: submit_directory%s}",
+    wrong=", argument_style: json",
+    right="",
+)
 def toolkit_passes_arguments_in_its_own_style(draft: Draft) -> Iterator[Mistake]:
     """The toolkit passes hyperparameters in Python's forms; it does not know `code.argument_style`.
 
@@ -22,6 +28,12 @@ def toolkit_passes_arguments_in_its_own_style(draft: Draft) -> Iterator[Mistake]
         yield ("code", "argument_style"), message
 
 
+@warning(
+    "hyperparameter-changed",
+    "code: {entry_point: train.py%s, layers: ['a', 'b']}",
+    wrong="}\nhyperparameters: {learning-rate: 1e-3",
+    right=", argument_style: json}\nhyperparameters: {learning-rate: 0.001",
+)
 def hyperparameters_arrive_as_written(draft: Draft) -> Iterator[Mistake]:
     """A script gets hyperparameters as AWS's launchers pass them: parsed as JSON and formatted again, so some texts change.
 
@@ -51,19 +63,4 @@ def hyperparameters_arrive_as_written(draft: Draft) -> Iterator[Mistake]:
         yield ("hyperparameters", name), message
 
 
-RULES = (
-    Rule(
-        "code-arguments-toolkit",
-        "error",
-        toolkit_passes_arguments_in_its_own_style,
-        wrong="code: {entry_point: train.py, argument_style: json, delivery: submit_directory}",
-        right="code: {entry_point: train.py, delivery: submit_directory}",
-    ),
-    Rule(
-        "hyperparameter-changed",
-        "warning",
-        hyperparameters_arrive_as_written,
-        wrong="code: {entry_point: train.py}\nhyperparameters: {learning-rate: 1e-3, layers: ['a', 'b']}",
-        right="code: {entry_point: train.py, argument_style: json}\nhyperparameters: {learning-rate: 0.001, layers: ['a', 'b']}",
-    ),
-)
+RULES = (toolkit_passes_arguments_in_its_own_style, hyperparameters_arrive_as_written)

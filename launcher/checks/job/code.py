@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from entrypoints import contract
 from launcher.checks.channels.entries import MAX_CHANNELS
-from launcher.checks.rule import Mistake, Rule
+from launcher.checks.examples import TWENTY_CHANNELS, train
+from launcher.checks.rule import Mistake, error, warning
 from launcher.request.view import Draft
 from launcher.spec.job import Code
 from launcher.spec.model import aws_name
@@ -22,6 +23,11 @@ BOUNDED = (
 READ_FROM_END = ("application/x-parquet", "application/zip")
 
 
+_PIPE = "code: {entry_point: %s}\n" + train("input_mode: Pipe%s")
+_TWENTY = "code: {entry_point: train.py, delivery: %s}\n" + TWENTY_CHANNELS.replace("  c0: s3://bucket/c0/\n", "%s")
+
+
+@error("code-entry-point", "code: {entry_point: %s}", wrong="train.ipynb", right="train.py")
 def entry_point_can_be_run(draft: Draft) -> Iterator[Mistake]:
     """The entry point is a file inside the folder: a .py file, or a program of any name, such as an executable `train`.
 
@@ -51,6 +57,12 @@ def entry_point_can_be_run(draft: Draft) -> Iterator[Mistake]:
         yield ("code", "launcher"), "torchrun runs .py files only; use launcher: python or a .py entry point"
 
 
+@error(
+    "code-or-container-entrypoint",
+    "%scontainer_entrypoint: [python3, /opt/train.py]",
+    wrong="code: {entry_point: train.py}\n",
+    right="",
+)
 def code_or_container_entrypoint(draft: Draft) -> Iterator[Mistake]:
     """The launcher's own ContainerEntrypoint starts code that travels with the job, so the spec cannot have another.
 
@@ -63,6 +75,12 @@ def code_or_container_entrypoint(draft: Draft) -> Iterator[Mistake]:
                 yield (key,), "cannot be used with code, which has its own entrypoint; delete one of them"
 
 
+@error(
+    "code-channel-name",
+    "code: {entry_point: train.py}\nchannels: {%s: s3://bucket/code/}",
+    wrong=contract.CODE_CHANNEL,
+    right="code",
+)
 def code_channel_is_ours(draft: Draft) -> Iterator[Mistake]:
     """The code travels in its own channel, so no other channel may have that name.
 
@@ -72,6 +90,7 @@ def code_channel_is_ours(draft: Draft) -> Iterator[Mistake]:
         yield ("channels", contract.CODE_CHANNEL), "is the name of the channel that carries the code; choose another"
 
 
+@error("code-places", "code: {entry_point: train.py, s3_uri: %s}", wrong="bucket/code", right="s3://bucket/code")
 def code_goes_from_here_to_s3(draft: Draft) -> Iterator[Mistake]:
     """The code is sent from a folder of this machine to S3, so `directory` is a local path and `s3_uri` is in S3.
 
@@ -95,6 +114,7 @@ def by_toolkit(draft: Draft) -> bool:
     return code is not None and (code.delivery == "submit_directory" or (code.delivery == "auto" and full))
 
 
+@error("code-needs-channel", _TWENTY % ("channel", "%s"), wrong="  c0: s3://bucket/c0/\n", right="")
 def a_channel_is_free_for_code(draft: Draft) -> Iterator[Mistake]:
     """`delivery: channel` needs one of the 20 channels.
 
@@ -113,6 +133,7 @@ def a_channel_is_free_for_code(draft: Draft) -> Iterator[Mistake]:
         )
 
 
+@warning("code-needs-toolkit", _TWENTY % ("auto", "%s"), wrong="  c0: s3://bucket/c0/\n", right="")
 def toolkit_brings_the_code(draft: Draft) -> Iterator[Mistake]:
     """Without its own channel, the code is fetched by sagemaker-training, which the image must then contain.
 
@@ -130,6 +151,12 @@ def toolkit_brings_the_code(draft: Draft) -> Iterator[Mistake]:
         )
 
 
+@error(
+    "code-requirements-toolkit",
+    "code: {entry_point: train.py, requirements: %s, delivery: submit_directory}",
+    wrong="more.txt",
+    right="requirements.txt",
+)
 def toolkit_installs_requirements_txt(draft: Draft) -> Iterator[Mistake]:
     """The toolkit installs a requirements.txt at the top of the code, and no file of another name.
 
@@ -143,6 +170,12 @@ def toolkit_installs_requirements_txt(draft: Draft) -> Iterator[Mistake]:
         yield ("code", "requirements"), message
 
 
+@warning(
+    "submit-directory-archive",
+    "hyperparameters: {sagemaker_program: train.py, sagemaker_submit_directory: 's3://bucket/%s'}",
+    wrong="code/",
+    right="code.tar.gz",
+)
 def submitted_code_is_an_archive(draft: Draft) -> Iterator[Mistake]:
     """The toolkit fetches sagemaker_submit_directory as one object, a gzipped tar; it cannot be a folder in S3.
 
@@ -158,6 +191,12 @@ def submitted_code_is_an_archive(draft: Draft) -> Iterator[Mistake]:
         )
 
 
+@error(
+    "pipe-without-boundaries",
+    _PIPE % ("entrypoints/read_channels.py", "%s"),
+    wrong="",
+    right=", content_type: text/csv",
+)
 def whole_objects_through_a_pipe(draft: Draft) -> Iterator[Mistake]:
     """A FIFO joins the objects, and without a record format the bundled scripts cannot find where one ends.
 
@@ -182,6 +221,12 @@ def whole_objects_through_a_pipe(draft: Draft) -> Iterator[Mistake]:
             )
 
 
+@warning(
+    "pipe-read-from-end",
+    _PIPE % ("train.py", ", content_type: application/x-parquet%s"),
+    wrong="",
+    right=", record_wrapper_type: RecordIO",
+)
 def read_from_end_through_a_pipe(draft: Draft) -> Iterator[Mistake]:
     """Parquet and zip are read from an object's end, which a FIFO of joined objects does not show.
 
@@ -205,78 +250,15 @@ def _is_bundled(code: Code) -> bool:
     return (code.entry_point or "").startswith(f"{contract.BUNDLED_PACKAGE}/")
 
 
-def _pipe(keys: str, script: str = "entrypoints/read_channels.py") -> str:
-    return f"code: {{entry_point: {script}}}\nchannels: {{a: {{s3_uri: s3://b/a/, input_mode: Pipe{keys}}}}}"
-
-
-def _twenty(delivery: str, count: int = MAX_CHANNELS) -> str:
-    channels = "".join(f"  c{index}: s3://bucket/c{index}/\n" for index in range(count))
-    return f"code: {{entry_point: train.py, delivery: {delivery}}}\nchannels:\n{channels}"
-
-
 RULES = (
-    Rule(
-        "code-entry-point",
-        "error",
-        entry_point_can_be_run,
-        wrong="code: {entry_point: train.ipynb}",
-        right="code: {entry_point: train.py}",
-    ),
-    Rule(
-        "code-or-container-entrypoint",
-        "error",
-        code_or_container_entrypoint,
-        wrong="code: {entry_point: train.py}\ncontainer_entrypoint: [python3, /opt/train.py]",
-        right="container_entrypoint: [python3, /opt/train.py]",
-    ),
-    Rule(
-        "code-channel-name",
-        "error",
-        code_channel_is_ours,
-        wrong=f"code: {{entry_point: train.py}}\nchannels: {{{contract.CODE_CHANNEL}: s3://bucket/code/}}",
-        right="channels: {code: s3://bucket/code/}",
-    ),
-    Rule(
-        "code-places",
-        "error",
-        code_goes_from_here_to_s3,
-        wrong="code: {entry_point: train.py, s3_uri: bucket/code}",
-        right="code: {entry_point: train.py, s3_uri: s3://bucket/code}",
-    ),
-    Rule(
-        "code-needs-channel",
-        "error",
-        a_channel_is_free_for_code,
-        wrong=_twenty("channel"),
-        right=_twenty("channel", 19),
-    ),
-    Rule("code-needs-toolkit", "warning", toolkit_brings_the_code, wrong=_twenty("auto"), right=_twenty("auto", 19)),
-    Rule(
-        "code-requirements-toolkit",
-        "error",
-        toolkit_installs_requirements_txt,
-        wrong="code: {entry_point: train.py, requirements: more.txt, delivery: submit_directory}",
-        right="code: {entry_point: train.py, requirements: requirements.txt, delivery: submit_directory}",
-    ),
-    Rule(
-        "submit-directory-archive",
-        "warning",
-        submitted_code_is_an_archive,
-        wrong="hyperparameters: {sagemaker_program: train.py, sagemaker_submit_directory: 's3://bucket/code/'}",
-        right="hyperparameters: {sagemaker_program: train.py, sagemaker_submit_directory: 's3://bucket/code.tar.gz'}",
-    ),
-    Rule(
-        "pipe-without-boundaries",
-        "error",
-        whole_objects_through_a_pipe,
-        wrong=_pipe(""),
-        right=_pipe(", content_type: text/csv"),
-    ),
-    Rule(
-        "pipe-read-from-end",
-        "warning",
-        read_from_end_through_a_pipe,
-        wrong=_pipe(", content_type: application/x-parquet", "train.py"),
-        right=_pipe(", content_type: application/x-parquet, record_wrapper_type: RecordIO", "train.py"),
-    ),
+    entry_point_can_be_run,
+    code_or_container_entrypoint,
+    code_channel_is_ours,
+    code_goes_from_here_to_s3,
+    a_channel_is_free_for_code,
+    toolkit_brings_the_code,
+    toolkit_installs_requirements_txt,
+    submitted_code_is_an_archive,
+    whole_objects_through_a_pipe,
+    read_from_end_through_a_pipe,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from launcher.checks.rule import Mistake, Rule
+from launcher.checks.rule import Mistake, error, warning
 from launcher.errors import SpecPath, did_you_mean
 from launcher.request.images import image_region, is_of_aws, known_regions, registry_domain
 from launcher.request.view import Draft
@@ -17,6 +17,15 @@ _REGION = re.compile(r"[a-z]{2,4}(?:-[a-z]+)+-\d")
 _OF_AWS = re.compile(r".*/(?:huggingface-)?(?:pytorch|tensorflow|mxnet)-(training|inference)[a-z0-9-]*:(.*)", re.DOTALL)
 
 
+_REGISTRY = "763104351884.dkr.ecr.eu-west-1.amazonaws.com"
+_WITH_KEY = (
+    "resource_config: {instance_type: ml.m5.large, instance_count: 1, volume_size_in_gb: 9, volume_kms_key_id:"
+    " 'arn:aws:kms:%s:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab'}"
+)
+_IN_CHINA = "region: cn-north-1\nimage: 123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn/mine:1\n"
+
+
+@error("image-uri", "image: %s123456789012.dkr.ecr.eu-west-1.amazonaws.com/mine:1", wrong="https://", right="")
 def image_is_a_registry_path(draft: Draft) -> Iterator[Mistake]:
     """An image is written as for `docker pull`: without a scheme or spaces, and not as the ARN of its repository.
 
@@ -39,6 +48,9 @@ def image_is_a_registry_path(draft: Draft) -> Iterator[Mistake]:
         yield ("image",), f"{image!r} has a space in it; write {''.join(image.split())}"
 
 
+@warning(
+    "image-registry", "image: %s/pytorch:2.8.0", wrong="pytorch", right="123456789012.dkr.ecr.eu-west-1.amazonaws.com"
+)
 def image_is_in_the_registry(draft: Draft) -> Iterator[Mistake]:
     """SageMaker pulls from private repositories of ECR, and from other registries only through the job's VPC.
 
@@ -49,7 +61,7 @@ def image_is_in_the_registry(draft: Draft) -> Iterator[Mistake]:
     """
     image, mode = draft.image, draft.get("AlgorithmSpecification.TrainingImageConfig.TrainingRepositoryAccessMode")
     in_ecr = re.match(r"([^./]*)\.dkr[.-]ecr[^/]*/([^:@]*)", image)
-    if not image or mode == "Vpc" or re.search("[{<$]", image) or any(image_is_a_registry_path(draft)):
+    if not image or mode == "Vpc" or re.search("[{<$]", image) or any(image_is_a_registry_path.find(draft)):
         return
     if in_ecr is None:
         host, slash, _ = image.partition("/")
@@ -66,6 +78,7 @@ def image_is_in_the_registry(draft: Draft) -> Iterator[Mistake]:
         yield ("image",), f"has capitals in its repository {in_ecr[2]!r}, but ECR has none; write {in_ecr[2].lower()!r}"
 
 
+@warning("image-tag", f"image: {_REGISTRY}/pytorch-training%s", wrong="", right=":2.8.0-cpu-py312")
 def image_has_a_tag(draft: Draft) -> Iterator[Mistake]:
     """AWS's images for frameworks have tags of versions only; without a tag `latest` is meant, which does not exist.
 
@@ -82,6 +95,7 @@ def image_has_a_tag(draft: Draft) -> Iterator[Mistake]:
         )
 
 
+@error("region-partition", _IN_CHINA + "%s", wrong="", right="role_arn: 'arn:aws-cn:iam::123456789012:role/training'\n")
 def parts_are_of_one_partition(draft: Draft) -> Iterator[Mistake]:
     """China's regions and GovCloud's are separate partitions: a role there is arn:aws-cn:... or arn:aws-us-gov:...
 
@@ -106,6 +120,7 @@ def parts_are_of_one_partition(draft: Draft) -> Iterator[Mistake]:
         )
 
 
+@error("region-name", "region: eu-west-1%s", wrong="a", right="")
 def region_is_one(draft: Draft) -> Iterator[Mistake]:
     """A region is named as in us-east-1; us-east-1a is a zone of it.
 
@@ -123,6 +138,7 @@ def _short(text: str) -> str:
     return repr(text) if len(text) <= 60 else f"{text[:57]!r}..."
 
 
+@error("image-region", "region: %s", wrong="us-east-1", right="eu-west-1")
 def image_of_the_jobs_region(draft: Draft) -> Iterator[Mistake]:
     """A job pulls its image, and the images of its debugger and profiler rules, from its own region's registry.
 
@@ -145,6 +161,7 @@ def image_of_the_jobs_region(draft: Draft) -> Iterator[Mistake]:
             yield path, f"is in {other}, but the job runs in {region}; write the image of {region}, or region: {other}"
 
 
+@error("resource-region", "region: eu-west-1\n" + _WITH_KEY, wrong="us-east-1", right="eu-west-1")
 def resources_of_the_jobs_region(draft: Draft) -> Iterator[Mistake]:
     """Algorithms, training plans and keys must be in the region of the job.
 
@@ -158,6 +175,7 @@ def resources_of_the_jobs_region(draft: Draft) -> Iterator[Mistake]:
             yield path, f"is in {other}, but the job runs in {region}; write one of {region}"
 
 
+@warning("resource-region-of-image", _WITH_KEY, wrong="us-east-1", right="eu-west-1")
 def resources_of_the_images_region(draft: Draft) -> Iterator[Mistake]:
     """If the spec has no `region`, the image's registry implies it, and resources of other regions do not fit.
 
@@ -183,6 +201,12 @@ def _elsewhere(draft: Draft, region: str) -> Iterator[tuple[SpecPath, str]]:
             yield path, found[1]
 
 
+@warning(
+    "image-for-inference",
+    f"image: {_REGISTRY}/pytorch-%s:2.5.1-cpu-py311-ubuntu22.04-sagemaker",
+    wrong="inference",
+    right="training",
+)
 def image_is_for_training(draft: Draft) -> Iterator[Mistake]:
     """AWS's images for inference have no training toolkit, so a job with one trains nothing.
 
@@ -196,6 +220,13 @@ def image_is_for_training(draft: Draft) -> Iterator[Mistake]:
         )
 
 
+@warning(
+    "image-processor",
+    "resource_config: {instance_type: ml.g5.xlarge, instance_count: 1}\n"
+    f"image: {_REGISTRY}/pytorch-training:2.5.1-%s-ubuntu22.04-sagemaker",
+    wrong="cpu-py311",
+    right="gpu-py311-cu124",
+)
 def image_fits_the_processor(draft: Draft) -> Iterator[Mistake]:
     """AWS has images for CPUs and for GPUs: one for CPUs leaves the GPUs idle, one for GPUs may not start without a GPU.
 
@@ -212,73 +243,15 @@ def image_fits_the_processor(draft: Draft) -> Iterator[Mistake]:
         yield ("image",), f"is for GPUs, but {draft.instance_types[0][1].name} has none; use the tag with -cpu-"
 
 
-_REGISTRY = "763104351884.dkr.ecr.eu-west-1.amazonaws.com"
-_GPU = "resource_config: {instance_type: ml.g5.xlarge, instance_count: 1}\n"
-_KEY = "'arn:aws:kms:%s:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab'"
-_WITH_KEY = (
-    "resource_config: {instance_type: ml.m5.large, instance_count: 1, volume_size_in_gb: 9, volume_kms_key_id: %s}\n"
-)
-
-_IN_CHINA = "region: cn-north-1\nimage: 123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn/mine:1\n"
-_CHINESE_ROLE = "role_arn: 'arn:aws-cn:iam::123456789012:role/training'\n"
-
 RULES = (
-    Rule(
-        "image-uri",
-        "error",
-        image_is_a_registry_path,
-        wrong="image: https://123456789012.dkr.ecr.eu-west-1.amazonaws.com/mine:1",
-        right="image: 123456789012.dkr.ecr.eu-west-1.amazonaws.com/mine:1",
-    ),
-    Rule(
-        "image-registry",
-        "warning",
-        image_is_in_the_registry,
-        wrong="image: pytorch/pytorch:2.8.0",
-        right="image: 123456789012.dkr.ecr.eu-west-1.amazonaws.com/pytorch:2.8.0",
-    ),
-    Rule(
-        "image-tag",
-        "warning",
-        image_has_a_tag,
-        wrong=f"image: {_REGISTRY}/pytorch-training",
-        right=f"image: {_REGISTRY}/pytorch-training:2.8.0-cpu-py312",
-    ),
-    Rule(
-        "region-partition",
-        "error",
-        parts_are_of_one_partition,
-        wrong=_IN_CHINA,
-        right=_IN_CHINA + _CHINESE_ROLE,
-    ),
-    Rule("region-name", "error", region_is_one, wrong="region: eu-west-1a", right="region: eu-west-1"),
-    Rule("image-region", "error", image_of_the_jobs_region, wrong="region: us-east-1", right="region: eu-west-1"),
-    Rule(
-        "resource-region",
-        "error",
-        resources_of_the_jobs_region,
-        wrong="region: eu-west-1\n" + _WITH_KEY % (_KEY % "us-east-1"),
-        right="region: eu-west-1\n" + _WITH_KEY % (_KEY % "eu-west-1"),
-    ),
-    Rule(
-        "resource-region-of-image",
-        "warning",
-        resources_of_the_images_region,
-        wrong=_WITH_KEY % (_KEY % "us-east-1"),
-        right=_WITH_KEY % (_KEY % "eu-west-1"),
-    ),
-    Rule(
-        "image-for-inference",
-        "warning",
-        image_is_for_training,
-        wrong=f"image: {_REGISTRY}/pytorch-inference:2.5.1-cpu-py311-ubuntu22.04-sagemaker",
-        right=f"image: {_REGISTRY}/pytorch-training:2.5.1-cpu-py311-ubuntu22.04-sagemaker",
-    ),
-    Rule(
-        "image-processor",
-        "warning",
-        image_fits_the_processor,
-        wrong=_GPU + f"image: {_REGISTRY}/pytorch-training:2.5.1-cpu-py311-ubuntu22.04-sagemaker",
-        right=_GPU + f"image: {_REGISTRY}/pytorch-training:2.5.1-gpu-py311-cu124-ubuntu22.04-sagemaker",
-    ),
+    image_is_a_registry_path,
+    image_is_in_the_registry,
+    image_has_a_tag,
+    parts_are_of_one_partition,
+    region_is_one,
+    image_of_the_jobs_region,
+    resources_of_the_jobs_region,
+    resources_of_the_images_region,
+    image_is_for_training,
+    image_fits_the_processor,
 )

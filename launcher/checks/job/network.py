@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from launcher.checks.rule import Mistake, Rule
+from launcher.checks.examples import TWO_HOSTS, VPC
+from launcher.checks.rule import Mistake, error, warning
 from launcher.request.view import Draft
 
 # The accounts that own AWS Marketplace's algorithms and model packages, one per region, taken from the ARNs in AWS's own
@@ -30,6 +31,16 @@ MARKETPLACE = {
 }
 
 
+_PRIVATE = "training_image_config: {training_repository_access_mode: %s%s}\n"
+_AUTH = (
+    ", training_repository_auth_config: {training_repository_credentials_provider_arn:"
+    " 'arn:aws:lambda:eu-west-1:123456789012:function:registry'}"
+)
+_ALGORITHM = "image: null\nalgorithm_name: 'arn:aws:sagemaker:eu-west-1:%s:algorithm/mine'\n"
+_ISOLATED = "enable_network_isolation: true\n"
+
+
+@error("marketplace-needs-isolation", _ALGORITHM % MARKETPLACE["eu-west-1"] + "%s", wrong="", right=_ISOLATED)
 def marketplace_is_isolated(draft: Draft) -> Iterator[Mistake]:
     """Algorithms of AWS Marketplace run only without a network.
 
@@ -43,6 +54,7 @@ def marketplace_is_isolated(draft: Draft) -> Iterator[Mistake]:
         )
 
 
+@warning("algorithm-may-need-isolation", _ALGORITHM, wrong="210987654321", right="123456789012")
 def strangers_may_be_of_marketplace(draft: Draft) -> Iterator[Mistake]:
     """An algorithm of another account may be of AWS Marketplace, whose algorithms run only without a network.
 
@@ -70,6 +82,7 @@ def _account(arn: str | None) -> str | None:
     return found[1] if found else None
 
 
+@error("private-registry-needs-vpc", _PRIVATE % ("Vpc", "") + "%s", wrong="", right=VPC)
 def private_registry_needs_a_vpc(draft: Draft) -> Iterator[Mistake]:
     """An image of a private registry is pulled through the job's own network.
 
@@ -83,6 +96,7 @@ def private_registry_needs_a_vpc(draft: Draft) -> Iterator[Mistake]:
         )
 
 
+@error("registry-credentials-need-vpc", VPC + _PRIVATE % ("%s", _AUTH), wrong="Platform", right="Vpc")
 def credentials_are_for_a_private_registry(draft: Draft) -> Iterator[Mistake]:
     """Registry credentials are for private registries, which need the access mode Vpc; ECR uses the job's role.
 
@@ -101,6 +115,7 @@ def _access_mode(draft: Draft) -> str | None:
     return mode
 
 
+@error("vpc-config-ids", wrong=VPC.replace("[sg-", "[subnet-"), right=VPC)
 def ids_are_of_their_kind(draft: Draft) -> Iterator[Mistake]:
     """Ids of subnets begin with `subnet-`, those of security groups with `sg-`; the patterns allow either for both.
 
@@ -120,6 +135,7 @@ def ids_are_of_their_kind(draft: Draft) -> Iterator[Mistake]:
                 yield ("vpc_config", key, index), f"{name!r} is not a {right}"
 
 
+@warning("vpc-config-id-form", wrong=VPC.replace("sg-0123456789abcdef0", "default"), right=VPC)
 def ids_have_their_form(draft: Draft) -> Iterator[Mistake]:
     """Subnets and security groups are given by id, not by their names or a zone.
 
@@ -133,6 +149,12 @@ def ids_have_their_form(draft: Draft) -> Iterator[Mistake]:
                 yield ("vpc_config", key, index), f"{name!r} is not an id; write one such as {form}0123456789abcdef0"
 
 
+@warning(
+    "traffic-encryption-of-one",
+    "enable_inter_container_traffic_encryption: true\n" + TWO_HOSTS.replace("count: 2", "count: %s"),
+    wrong="1",
+    right="2",
+)
 def encryption_between_several(draft: Draft) -> Iterator[Mistake]:
     """Only traffic between instances is encrypted, so the key has no effect on one instance.
 
@@ -142,6 +164,12 @@ def encryption_between_several(draft: Draft) -> Iterator[Mistake]:
         yield ("enable_inter_container_traffic_encryption",), "has no effect on one instance; delete it"
 
 
+@error(
+    "connector-needs-network",
+    "%schannels: {train: {source: S3Connector, s3_uri: s3://bucket/data/}}",
+    wrong=_ISOLATED,
+    right="",
+)
 def connector_reads_over_the_network(draft: Draft) -> Iterator[Mistake]:
     """A script that reads S3 by itself needs a network and credentials, and an isolated container has neither.
 
@@ -158,6 +186,9 @@ def connector_reads_over_the_network(draft: Draft) -> Iterator[Mistake]:
                 )
 
 
+@warning(
+    "requirements-need-network", "%scode: {entry_point: train.py, requirements: more.txt}", wrong=_ISOLATED, right=""
+)
 def requirements_come_over_the_network(draft: Draft) -> Iterator[Mistake]:
     """A requirements file is installed from a package index, which an isolated container cannot reach.
 
@@ -171,84 +202,14 @@ def requirements_come_over_the_network(draft: Draft) -> Iterator[Mistake]:
         )
 
 
-_VPC = "vpc_config: {security_group_ids: [%s], subnets: [%s]}\n"
-_GOOD_VPC = _VPC % ("sg-0123456789abcdef0", "subnet-0123456789abcdef0")
-_PRIVATE = "training_image_config: {training_repository_access_mode: %s%s}\n"
-_AUTH = (
-    ", training_repository_auth_config: {training_repository_credentials_provider_arn:"
-    " 'arn:aws:lambda:eu-west-1:123456789012:function:registry'}"
-)
-_ALGORITHM = "image: null\nalgorithm_name: 'arn:aws:sagemaker:eu-west-1:%s:algorithm/mine'\n"
-_ISOLATED = "enable_network_isolation: true\n"
-_CONNECTOR = "channels: {train: {source: S3Connector, s3_uri: s3://bucket/data/}}\n"
-_REQUIREMENTS = "code: {directory: src, entry_point: train.py, requirements: more.txt}\n"
-_ENCRYPTED = (
-    "enable_inter_container_traffic_encryption: true\n"
-    "resource_config: {instance_type: ml.m5.large, instance_count: %d, volume_size_in_gb: 10}\n"
-)
-
 RULES = (
-    Rule(
-        "marketplace-needs-isolation",
-        "error",
-        marketplace_is_isolated,
-        wrong=_ALGORITHM % MARKETPLACE["eu-west-1"],
-        right=_ALGORITHM % MARKETPLACE["eu-west-1"] + _ISOLATED,
-    ),
-    Rule(
-        "algorithm-may-need-isolation",
-        "warning",
-        strangers_may_be_of_marketplace,
-        wrong=_ALGORITHM % "210987654321",
-        right=_ALGORITHM % "123456789012",
-    ),
-    Rule(
-        "private-registry-needs-vpc",
-        "error",
-        private_registry_needs_a_vpc,
-        wrong=_PRIVATE % ("Vpc", ""),
-        right=_PRIVATE % ("Vpc", "") + _GOOD_VPC,
-    ),
-    Rule(
-        "registry-credentials-need-vpc",
-        "error",
-        credentials_are_for_a_private_registry,
-        wrong=_PRIVATE % ("Platform", _AUTH),
-        right=_PRIVATE % ("Vpc", _AUTH) + _GOOD_VPC,
-    ),
-    Rule(
-        "vpc-config-ids",
-        "error",
-        ids_are_of_their_kind,
-        wrong=_VPC % ("subnet-0123456789abcdef0", "sg-0123456789abcdef0"),
-        right=_GOOD_VPC,
-    ),
-    Rule(
-        "vpc-config-id-form",
-        "warning",
-        ids_have_their_form,
-        wrong=_VPC % ("default", "subnet-0123456789abcdef0"),
-        right=_GOOD_VPC,
-    ),
-    Rule(
-        "traffic-encryption-of-one",
-        "warning",
-        encryption_between_several,
-        wrong=_ENCRYPTED % 1,
-        right=_ENCRYPTED % 2,
-    ),
-    Rule(
-        "connector-needs-network",
-        "error",
-        connector_reads_over_the_network,
-        wrong=_ISOLATED + _CONNECTOR,
-        right=_CONNECTOR,
-    ),
-    Rule(
-        "requirements-need-network",
-        "warning",
-        requirements_come_over_the_network,
-        wrong=_ISOLATED + _REQUIREMENTS,
-        right=_REQUIREMENTS,
-    ),
+    marketplace_is_isolated,
+    strangers_may_be_of_marketplace,
+    private_registry_needs_a_vpc,
+    credentials_are_for_a_private_registry,
+    ids_are_of_their_kind,
+    ids_have_their_form,
+    encryption_between_several,
+    connector_reads_over_the_network,
+    requirements_come_over_the_network,
 )

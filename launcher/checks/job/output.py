@@ -7,10 +7,16 @@ from collections.abc import Iterator
 
 from entrypoints import contract
 from launcher.checks.channels.uris import bucket
-from launcher.checks.rule import Mistake, Rule
+from launcher.checks.rule import Mistake, error, warning
 from launcher.request.view import Draft
 
 
+@error(
+    "output-kms-key-in-one-zone",
+    "output_data_config: {s3_output_path: s3://bucket%s/out/, kms_key_id: 1234abcd-12ab-34cd-56ef-1234567890ab}",
+    wrong="--euw1-az1--x-s3",
+    right="",
+)
 def no_key_in_one_zone(draft: Draft) -> Iterator[Mistake]:
     """S3 Express One Zone encrypts its objects itself, and SageMaker accepts no KMS key for it.
 
@@ -25,6 +31,12 @@ def no_key_in_one_zone(draft: Draft) -> Iterator[Mistake]:
         )
 
 
+@warning(
+    "kms-key-form",
+    "output_data_config: {s3_output_path: s3://bucket/out/, kms_key_id: %s}",
+    wrong="my-key-alias",
+    right="alias/my-key-alias",
+)
 def key_has_a_form_of_kms(draft: Draft) -> Iterator[Mistake]:
     """A KMS key is given by its id, its ARN, or an alias that begins with `alias/`; the pattern allows any word.
 
@@ -42,6 +54,12 @@ def key_has_a_form_of_kms(draft: Draft) -> Iterator[Mistake]:
             yield key, f"{name!r} is neither a key's id nor its ARN; if it is an alias, write {'alias/' + name!r}"
 
 
+@warning(
+    "checkpoint-folder",
+    "checkpoint_config: {s3_uri: s3://bucket/checkpoints/, local_path: /opt/ml/%s}",
+    wrong="model",
+    right="checkpoints",
+)
 def checkpoints_have_a_folder_of_their_own(draft: Draft) -> Iterator[Mistake]:
     """Checkpoints in the model's folder are packed into model.tar.gz too, and those in the input folder mix with the data.
 
@@ -57,6 +75,7 @@ def checkpoints_have_a_folder_of_their_own(draft: Draft) -> Iterator[Mistake]:
             yield ("checkpoint_config", "local_path"), message
 
 
+@error("tag-keys-differ", "request: {Tags: [{Key: team, Value: a}, {Key: %s, Value: b}]}", wrong="team", right="Team")
 def tag_keys_differ(draft: Draft) -> Iterator[Mistake]:
     """A tag's key can be given once.
 
@@ -71,6 +90,7 @@ def tag_keys_differ(draft: Draft) -> Iterator[Mistake]:
         seen.add(key)
 
 
+@error("tag-keys-of-aws", "tags: {%s: vision}", wrong="aws:team", right="team")
 def tag_keys_are_ours(draft: Draft) -> Iterator[Mistake]:
     """Tag keys that begin with `aws:` are reserved for AWS.
 
@@ -82,37 +102,10 @@ def tag_keys_are_ours(draft: Draft) -> Iterator[Mistake]:
             yield ("tags", key), "begins with aws:, which is reserved for AWS; choose another key"
 
 
-_CHECKPOINTS = "checkpoint_config: {s3_uri: s3://bucket/checkpoints/, local_path: %s}"
-_KEY = "kms_key_id: 1234abcd-12ab-34cd-56ef-1234567890ab"
-
 RULES = (
-    Rule(
-        "kms-key-form",
-        "warning",
-        key_has_a_form_of_kms,
-        wrong="output_data_config: {s3_output_path: s3://bucket/out/, kms_key_id: my-key-alias}",
-        right="output_data_config: {s3_output_path: s3://bucket/out/, kms_key_id: alias/my-key-alias}",
-    ),
-    Rule(
-        "output-kms-key-in-one-zone",
-        "error",
-        no_key_in_one_zone,
-        wrong=f"output_data_config: {{s3_output_path: s3://bucket--euw1-az1--x-s3/out/, {_KEY}}}",
-        right=f"output_data_config: {{s3_output_path: s3://bucket/out/, {_KEY}}}",
-    ),
-    Rule(
-        "checkpoint-folder",
-        "warning",
-        checkpoints_have_a_folder_of_their_own,
-        wrong=_CHECKPOINTS % "/opt/ml/model",
-        right=_CHECKPOINTS % "/opt/ml/checkpoints",
-    ),
-    Rule(
-        "tag-keys-differ",
-        "error",
-        tag_keys_differ,
-        wrong="request: {Tags: [{Key: team, Value: a}, {Key: team, Value: b}]}",
-        right="request: {Tags: [{Key: team, Value: a}, {Key: Team, Value: b}]}",
-    ),
-    Rule("tag-keys-of-aws", "error", tag_keys_are_ours, wrong="tags: {aws:team: vision}", right="tags: {team: vision}"),
+    key_has_a_form_of_kms,
+    no_key_in_one_zone,
+    checkpoints_have_a_folder_of_their_own,
+    tag_keys_differ,
+    tag_keys_are_ours,
 )

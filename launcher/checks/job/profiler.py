@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from launcher.checks.rule import Mistake, Rule
+from launcher.checks.examples import TWO_HOSTS
+from launcher.checks.rule import Mistake, error, warning
 from launcher.errors import SpecPath
 from launcher.request.view import Draft
 
@@ -15,6 +16,16 @@ _LISTS = (
 )
 
 
+_RULE = "{rule_configuration_name: %s, rule_evaluator_image: rules:1}"
+
+
+_COLLECTION = (
+    "debug_hook_config: {s3_output_path: s3://bucket/debug/, collection_configurations: [{collection_name: losses,"
+    " collection_parameters: {%s}}]}"
+)
+
+
+@error("profiling-interval", "profiler_config: {profiling_interval_in_milliseconds: %s}", wrong="300", right="500")
 def interval_is_one_of_six(draft: Draft) -> Iterator[Mistake]:
     """The profiler samples at one of six intervals.
 
@@ -30,6 +41,7 @@ def interval_is_one_of_six(draft: Draft) -> Iterator[Mistake]:
         )
 
 
+@error("rule-configuration-names", f"debug_rule_configurations: [{_RULE % 'a'}, {_RULE}]", wrong="a", right="b")
 def rule_names_differ(draft: Draft) -> Iterator[Mistake]:
     """Each rule of the debugger and the profiler has a unique name.
 
@@ -48,6 +60,12 @@ def rule_names_differ(draft: Draft) -> Iterator[Mistake]:
             seen.add(name)
 
 
+@error(
+    "profiler-rules-need-profiler",
+    f"profiler_config: {{disable_profiler: %s}}\nprofiler_rule_configurations: [{_RULE % 'a'}]",
+    wrong="true",
+    right="false",
+)
 def rules_need_a_profiler(draft: Draft) -> Iterator[Mistake]:
     """Rules of the profiler have no data to evaluate if it is turned off.
 
@@ -60,6 +78,12 @@ def rules_need_a_profiler(draft: Draft) -> Iterator[Mistake]:
         )
 
 
+@warning(
+    "debugger-with-checkpoints",
+    TWO_HOSTS + "debug_hook_config: {s3_output_path: s3://bucket/debug/}\n%s",
+    wrong="checkpoint_config: {s3_uri: s3://bucket/checkpoints/}\n",
+    right="",
+)
 def debugger_or_checkpoints(draft: Draft) -> Iterator[Mistake]:
     """The debugger does not work in distributed training that keeps checkpoints.
 
@@ -72,6 +96,7 @@ def debugger_or_checkpoints(draft: Draft) -> Iterator[Mistake]:
         yield ("debug_hook_config",), "does not work on several instances with checkpoint_config; delete one of them"
 
 
+@warning("debugger-parameters", _COLLECTION, wrong="name: save_interval, value: 10", right="save_interval: 10")
 def parameters_are_named(draft: Draft) -> Iterator[Mistake]:
     """Parameters of the debugger and of rules are written as `name: value`.
 
@@ -96,51 +121,10 @@ def _parameters(draft: Draft) -> Iterator[tuple[SpecPath, Mapping[str, str]]]:
             yield (key, index, "rule_parameters"), rule.get("RuleParameters", {})
 
 
-def _rules(first: str, second: str) -> str:
-    rules = "".join(
-        f"  - {{rule_configuration_name: {name}, rule_evaluator_image: rules:1}}\n" for name in (first, second)
-    )
-    return f"debug_rule_configurations:\n{rules}"
-
-
-_PROFILER_RULE = "profiler_rule_configurations: [{rule_configuration_name: a, rule_evaluator_image: rules:1}]\n"
-_HOOK = (
-    "debug_hook_config: {s3_output_path: s3://bucket/debug/}\n"
-    "resource_config: {instance_type: ml.m5.large, instance_count: 2, volume_size_in_gb: 10}\n"
-)
-_COLLECTION = (
-    "debug_hook_config: {s3_output_path: s3://bucket/debug/, collection_configurations: [{collection_name: losses,"
-    " collection_parameters: {%s}}]}"
-)
-
 RULES = (
-    Rule(
-        "profiling-interval",
-        "error",
-        interval_is_one_of_six,
-        wrong="profiler_config: {profiling_interval_in_milliseconds: 300}",
-        right="profiler_config: {profiling_interval_in_milliseconds: 500}",
-    ),
-    Rule("rule-configuration-names", "error", rule_names_differ, wrong=_rules("a", "a"), right=_rules("a", "b")),
-    Rule(
-        "profiler-rules-need-profiler",
-        "error",
-        rules_need_a_profiler,
-        wrong="profiler_config: {disable_profiler: true}\n" + _PROFILER_RULE,
-        right="profiler_config: {disable_profiler: false}\n" + _PROFILER_RULE,
-    ),
-    Rule(
-        "debugger-with-checkpoints",
-        "warning",
-        debugger_or_checkpoints,
-        wrong=_HOOK + "checkpoint_config: {s3_uri: s3://bucket/checkpoints/}\n",
-        right=_HOOK,
-    ),
-    Rule(
-        "debugger-parameters",
-        "warning",
-        parameters_are_named,
-        wrong=_COLLECTION % "name: save_interval, value: 10",
-        right=_COLLECTION % "save_interval: 10",
-    ),
+    interval_is_one_of_six,
+    rule_names_differ,
+    rules_need_a_profiler,
+    debugger_or_checkpoints,
+    parameters_are_named,
 )

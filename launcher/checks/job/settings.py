@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from entrypoints import contract
-from launcher.checks.rule import Mistake, Rule
+from launcher.checks.rule import Mistake, error, warning
 from launcher.request.view import Draft
 from launcher.spec.names import MAX_BASE, beginning
 
@@ -17,6 +17,11 @@ _LONGEST_REGEX = 500  # characters that AWS allows; the service model's own chec
 _IN_EVERY_DIALECT = ("missing )", "unbalanced parenthesis", "unterminated character set", "nothing to repeat")
 
 
+_IMAGE = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/mine:1"
+_METRIC = 'metric_definitions: [{name: loss, regex: "loss=%s"}]'
+
+
+@error("job-name", wrong="training_job_name: other", right="base_name: mine")
 def name_given_once(draft: Draft) -> Iterator[Mistake]:
     """A job's name is `training_job_name` as it is, or `base_name` with the time and random characters added.
 
@@ -29,6 +34,7 @@ def name_given_once(draft: Draft) -> Iterator[Mistake]:
         yield ("base_name",), "is missing; write the beginning of the job's name, such as base_name: digits"
 
 
+@warning("base-name-room", "base_name: %s", wrong="a" * 43, right="a" * 42)
 def base_name_has_room(draft: Draft) -> Iterator[Mistake]:
     """A job's name has room for 42 characters of its base name, before the time and the random characters.
 
@@ -43,6 +49,7 @@ def base_name_has_room(draft: Draft) -> Iterator[Mistake]:
         )
 
 
+@error("image-or-algorithm", wrong="algorithm_name: mine", right=f"image: {_IMAGE}")
 def one_of_image_and_algorithm(draft: Draft) -> Iterator[Mistake]:
     """The service accepts exactly one of TrainingImage and AlgorithmName, and refuses both or neither.
 
@@ -59,6 +66,7 @@ def one_of_image_and_algorithm(draft: Draft) -> Iterator[Mistake]:
         yield ("algorithm_name",), "cannot be used with image, since AWS accepts only one of them; delete one"
 
 
+@warning("metric-regex-group", _METRIC, wrong="[0-9.]+", right="([0-9.]+)")
 def metrics_have_a_group(draft: Draft) -> Iterator[Mistake]:
     """A metric's value is the match of the first group of its regular expression; without a group it has no value.
 
@@ -74,6 +82,7 @@ def metrics_have_a_group(draft: Draft) -> Iterator[Mistake]:
             )
 
 
+@warning("metric-regex", _METRIC, wrong="([0-9.]+", right="([0-9.]+)")
 def metrics_compile(draft: Draft) -> Iterator[Mistake]:
     """A metric's regular expression must be valid: with an unpaired bracket, for example, it matches nothing.
 
@@ -109,6 +118,9 @@ def _broken(regex: str) -> str | None:
     return None
 
 
+@warning(
+    "credentials-in-settings", "environment: {AWS_%s}", wrong="SECRET_ACCESS_KEY: secret", right="REGION: eu-west-1"
+)
 def keys_stay_out(draft: Draft) -> Iterator[Mistake]:
     """A job gets credentials from its role; keys in its settings can be read by everyone who may describe the job.
 
@@ -124,6 +136,12 @@ def keys_stay_out(draft: Draft) -> Iterator[Mistake]:
                 )
 
 
+@warning(
+    "tensor-board-path",
+    "tensor_board_output_config: {s3_output_path: s3://bucket/tensorboard/, local_path: %s}",
+    wrong="/opt/ml/checkpoints/tb",
+    right="/tensorboard",
+)
 def tensor_board_path_is_free(draft: Draft) -> Iterator[Mistake]:
     """TensorBoard's files cannot be written to folders of SageMaker, the system or the GPU driver.
 
@@ -142,6 +160,12 @@ def tensor_board_path_is_free(draft: Draft) -> Iterator[Mistake]:
             )
 
 
+@warning(
+    "local-path-absolute",
+    "checkpoint_config: {s3_uri: s3://bucket/checkpoints/, local_path: %s}",
+    wrong="checkpoints",
+    right="/checkpoints",
+)
 def local_paths_are_absolute(draft: Draft) -> Iterator[Mistake]:
     """A path in the container that SageMaker copies from or to is a full path; no folder is defined to start from.
 
@@ -158,43 +182,13 @@ def local_paths_are_absolute(draft: Draft) -> Iterator[Mistake]:
             yield (key, "local_path"), f"{path!r} is not a full path in the container; begin it with /"
 
 
-_TENSOR_BOARD = "tensor_board_output_config: {s3_output_path: s3://bucket/tensorboard/, local_path: "
-_IMAGE = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/mine:1"
-_METRIC = 'metric_definitions: [{name: loss, regex: "loss=%s"}]'
-
 RULES = (
-    Rule("job-name", "error", name_given_once, wrong="training_job_name: other", right="base_name: mine"),
-    Rule(
-        "base-name-room", "warning", base_name_has_room, wrong=f"base_name: {'a' * 43}", right=f"base_name: {'a' * 42}"
-    ),
-    Rule(
-        "image-or-algorithm",
-        "error",
-        one_of_image_and_algorithm,
-        wrong="algorithm_name: mine",
-        right=f"image: {_IMAGE}",
-    ),
-    Rule("metric-regex-group", "warning", metrics_have_a_group, wrong=_METRIC % "[0-9.]+", right=_METRIC % "([0-9.]+)"),
-    Rule("metric-regex", "warning", metrics_compile, wrong=_METRIC % "([0-9.]+", right=_METRIC % "([0-9.]+)"),
-    Rule(
-        "credentials-in-settings",
-        "warning",
-        keys_stay_out,
-        wrong="environment: {AWS_SECRET_ACCESS_KEY: secret}",
-        right="environment: {AWS_REGION: eu-west-1}",
-    ),
-    Rule(
-        "tensor-board-path",
-        "warning",
-        tensor_board_path_is_free,
-        wrong=_TENSOR_BOARD + "/opt/ml/checkpoints/tb}",
-        right=_TENSOR_BOARD + "/tensorboard}",
-    ),
-    Rule(
-        "local-path-absolute",
-        "warning",
-        local_paths_are_absolute,
-        wrong="checkpoint_config: {s3_uri: s3://bucket/checkpoints/, local_path: checkpoints}",
-        right="checkpoint_config: {s3_uri: s3://bucket/checkpoints/, local_path: /checkpoints}",
-    ),
+    name_given_once,
+    base_name_has_room,
+    one_of_image_and_algorithm,
+    metrics_have_a_group,
+    metrics_compile,
+    keys_stay_out,
+    tensor_board_path_is_free,
+    local_paths_are_absolute,
 )

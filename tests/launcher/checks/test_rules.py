@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import pkgutil
 import re
 
 import pytest
 
-from launcher import parse_spec
+from launcher import checks, parse_spec
 from launcher.checks import RULES, check_spec
 from launcher.checks.built_in.facts import BUILT_INS
 from launcher.checks.examples import BASE, built_in, laid_over_base
@@ -62,6 +64,13 @@ def test_docstring_has_a_reason_and_a_source(rule: Rule) -> None:
     first, *rest = inspect.cleandoc(rule.find.__doc__ or "").split("\n\n")
     assert re.fullmatch(r"[^\n].*\.", first, re.DOTALL)
     assert rest, "where is it written?"
+
+
+def test_every_rule_of_a_module_is_in_the_table() -> None:
+    modules = [
+        importlib.import_module(found.name) for found in pkgutil.walk_packages(checks.__path__, "launcher.checks.")
+    ]
+    assert {rule for module in modules for rule in vars(module).values() if isinstance(rule, Rule)} == set(RULES)
 
 
 def test_codes_are_stable_names() -> None:
