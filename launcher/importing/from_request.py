@@ -12,7 +12,7 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any
 
 from entrypoints import contract
 from launcher.errors import InputError, SpecError, SpecPath, did_you_mean_path
@@ -24,7 +24,7 @@ from launcher.request.forms import FoundRequest, find_request
 from launcher.request.origin import member_of
 from launcher.spec.channels import KINDS, source_of_entry
 from launcher.spec.job import JobSpec
-from launcher.spec.model import Section, aws_name, spec_name
+from launcher.spec.model import Section, aws_name, section_of, spec_name
 from launcher.spec.values import WRONG_TYPE
 
 # Problems of a value's form; the plan reports the others.
@@ -121,7 +121,7 @@ def _leave_to_channels(spec: dict[str, Any], entries: list[dict[str, Any]]) -> N
 
 def _keyed(value: Any, annotation: Any) -> Any:
     """Return a member's value with the spec's keys, as far as its class has them; `request:` gets the rest."""
-    section = _section_of(annotation)
+    section = section_of(annotation)
     if section is None:
         return value
     if isinstance(value, list):
@@ -135,14 +135,6 @@ def _keyed(value: Any, annotation: Any) -> Any:
 
 def _has_keys(value: dict[str, Any], section: type[Section]) -> bool:
     return all(aws_name(spec_name(member)) == member and spec_name(member) in section.model_fields for member in value)
-
-
-def _section_of(annotation: Any) -> type[Section] | None:
-    """Return the class inside `Section | None` or `tuple[Section, ...] | None`."""
-    if get_origin(annotation) is None and isinstance(annotation, type):
-        return annotation if issubclass(annotation, Section) else None
-    inner = (_section_of(each) for each in get_args(annotation))
-    return next((section for section in inner if section is not None), None)
 
 
 def _tags(tags: Any) -> dict[str, str] | None:

@@ -10,17 +10,18 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from launcher.errors import Location, Problem, SpecError, SpecPath, did_you_mean_path
 from launcher.parsing.text import MAX_BYTES, checked_text
-from launcher.parsing.tree import MAX_DEPTH, NULLS, Tree, empty, read_tree
+from launcher.parsing.tree import MAX_DEPTH, NULLS, Tree, read_tree
 from launcher.spec.values import Plain, as_text
 
-EXTENDS = "extends"
-MAX_NAME = 1000
-MAX_FILES = 50  # of one spec; a file counts as often as it is extended
+_EXTENDS = "extends"
+_MAX_NAME = 1000  # characters
+_MAX_FILES = 50  # of one spec; a file counts as often as it is extended
 _VARIABLE = re.compile(r"\$(\$(?=\{)|\{(?:([A-Za-z_][A-Za-z0-9_]*)(:-((?:[^}$]|\$(?!\{))*))?\})?)")
 _NAME = r"(?:\"[^\"]+\"|[^.\[\]\"=]+)"
 _STEPS = rf"{_NAME}(?:\.{_NAME}|\[[0-9]{{1,6}}\])*"
@@ -42,7 +43,7 @@ def read_layers(
     text: str | bytes, file: str, sets: Sequence[str], environ: Mapping[str, str]
 ) -> tuple[Tree, MaskedSettings]:
     """Return the merged tree of a spec, and its settings that name variables. Raises SpecError."""
-    tree = _extended(_read(text, file), (), environ, iter(range(MAX_FILES)))
+    tree = _extended(_read(text, file), (), environ, iter(range(_MAX_FILES)))
     for assignment in sets if isinstance(tree.value, dict) else ():
         _assign(tree, assignment)
     _spell_out(tree)
@@ -62,7 +63,7 @@ def read_bytes(path: Path) -> bytes:
 def _read(text: str | bytes, file: str) -> Tree:
     tree = read_tree(text, file)
     if tree.value is None:
-        raise empty(file)
+        raise tree.empty()
     _spell_out(tree)
     return tree
 
@@ -79,37 +80,37 @@ def _spell_out(tree: Tree) -> None:
 
 def _extended(tree: Tree, above: tuple[str, ...], environ: Mapping[str, str], files: Iterator[int]) -> Tree:
     """Merge the tree over the files that it extends, of which later ones win; each file takes an item of `files`."""
-    named = tree.value.get(EXTENDS) if isinstance(tree.value, dict) else None
+    named = tree.value.get(_EXTENDS) if isinstance(tree.value, dict) else None
     if named is None:
         return tree
     lower = Tree(tree.file, {})
     above = (*above, os.path.realpath(tree.file))
+    place = tree.locate((_EXTENDS,))
+    refused = partial(_refused, (_EXTENDS,), place)
     for written in named if isinstance(named, list) else [named]:
-        place = tree.locate((EXTENDS,))
-        scratch = Tree(tree.file, places={(): place} if place else {})
-        name = _resolved(written, (EXTENDS,), scratch, environ)
+        scratch = Tree(tree.file, places={(): place})
+        name = _resolved(written, (_EXTENDS,), scratch, environ)
         tree.problems += scratch.problems
         if scratch.problems or not isinstance(name, str):
             continue  # reported later, as a value of a wrong type
-        if len(name) > MAX_NAME:
-            raise _refused(
-                (EXTENDS,), f"is not a path, since it has more than {MAX_NAME:,} characters; shorten it", place
-            )
+        if len(name) > _MAX_NAME:
+            raise refused(f"is not a path, since it has more than {_MAX_NAME:,} characters; shorten it")
         if re.match(r"[a-z][a-z0-9]*://", name):
-            raise _refused((EXTENDS,), f"{_shown(name)} is not a local file; download it, and write its path", place)
+            raise refused(f"{_shown(name)} is not a local file; download it, and write its path")
         path = Path(tree.file).parent / name
         if os.path.realpath(path) in above:
-            raise _refused((EXTENDS,), f"{_shown(name)} extends this file in turn; remove one of the two", place)
+            raise refused(f"{_shown(name)} extends this file in turn; remove one of the two")
         if next(files, None) is None:
-            raise _refused((EXTENDS,), f"reads more than {MAX_FILES} files; extend fewer", place)
+            raise refused(f"reads more than {_MAX_FILES} files; extend fewer")
+        shown = _shown(str(path))
         try:
             base = _read(read_bytes(path), str(path))
         except OSError as error:
             near = did_you_mean_path(path) if isinstance(error, FileNotFoundError) else ""
-            message = f"{_shown(str(path))} cannot be read: {error.strerror}; write a path relative to this file{near}"
-            raise _refused((EXTENDS,), message, place) from None
+            message = f"{shown} cannot be read: {error.strerror}; write a path relative to this file{near}"
+            raise refused(message) from None
         if not isinstance(base.value, dict):
-            raise _refused((EXTENDS,), f"{_shown(str(path))} is not a mapping; write it as `key: value` lines", place)
+            raise refused(f"{shown} is not a mapping; write it as `key: value` lines")
         lower = _laid_over(_extended(base, above, environ, files), lower)
     return _laid_over(tree, lower)
 
@@ -122,9 +123,9 @@ def _laid_over(upper: Tree, lower: Tree) -> Tree:
     """Merge two trees, of which the upper wins; locations follow the values."""
     replaced: set[SpecPath] = set()
     value = _merged(upper.value, lower.value, (), replaced)
-    places = {path: at for path, at in lower.places.items() if not _is_below(path, replaced)} | upper.places
+    kept = {path: at for path, at in lower.places.items() if not is_within(path, replaced)}
     problems = [*lower.problems, *upper.problems]
-    return Tree(upper.file, value, places, problems, upper.lines, below={**lower.below, **upper.below})
+    return Tree(upper.file, value, kept | upper.places, problems, upper.lines, below=lower.below | upper.below)
 
 
 def _merged(upper: Any, lower: Any, path: SpecPath, replaced: set[SpecPath]) -> Any:
@@ -142,7 +143,8 @@ def _merged(upper: Any, lower: Any, path: SpecPath, replaced: set[SpecPath]) -> 
     return upper
 
 
-def _is_below(path: SpecPath, places: set[SpecPath]) -> bool:
+def is_within(path: SpecPath, places: set[SpecPath]) -> bool:
+    """Return whether a path is one of these places, or below one of them."""
     return any(path[:length] in places for length in range(len(path) + 1))
 
 
@@ -152,9 +154,9 @@ def _assign(tree: Tree, assignment: str) -> None:
     place = Location(f"--set {name}", 1, 1, assignment)
     steps: SpecPath = tuple(quoted or (int(index) if index else key) for quoted, index, key in re.findall(_STEP, name))
     if not equals or not re.fullmatch(_STEPS, name) or len(steps) > MAX_DEPTH:
-        raise _refused((), "is not path=value, such as resource_config.instance_count=2", place)
-    if steps[0] == EXTENDS:
-        raise _refused(steps, "cannot be set, since the files are read before; write it in the spec", place)
+        raise _refused((), place, "is not path=value, such as resource_config.instance_count=2")
+    if steps[0] == _EXTENDS:
+        raise _refused(steps, place, "cannot be set, since the files are read before; write it in the spec")
     given = _given(text, steps, place)
     try:
         if given.value is None and steps[:-1] in _OF_USERS:
@@ -162,12 +164,10 @@ def _assign(tree: Tree, assignment: str) -> None:
         else:
             tree.value = _with(tree.value, steps, given.value)
     except LookupError:
-        raise _refused(
-            steps, "cannot be set: --set adds keys, but not items of a list; set the whole list", place
-        ) from None
+        message = "cannot be set: --set adds keys, but not items of a list; set the whole list"
+        raise _refused(steps, place, message) from None
     tree.problems += given.problems
-    for old in [path for path in tree.places if path[: len(steps)] == steps]:
-        del tree.places[old]
+    tree.places = {path: at for path, at in tree.places.items() if path[: len(steps)] != steps}
     for length in range(1, len(steps) + 1):
         tree.places.setdefault(steps[:length], place)
 
@@ -178,7 +178,7 @@ def _given(text: str, steps: SpecPath, place: Location) -> Tree:
     In plain text, `#`, `: ` and line breaks have no meaning. Raises SpecError.
     """
     if not text:
-        raise _refused(steps, "has no value; write '' in quotes for an empty text, or null for none", place)
+        raise _refused(steps, place, "has no value; write '' in quotes for an empty text, or null for none")
     if text[0] not in "[{\"'":
         checked_text(text, place.file)
         return Tree(place.file, None if text in NULLS else Plain(text))
@@ -189,7 +189,7 @@ def _given(text: str, steps: SpecPath, place: Location) -> Tree:
     except SpecError as error:
         first = error.problems[0]
         quoted = f"; for a text, write {json.dumps(text, ensure_ascii=False)}" if len(text) <= 60 else ""
-        raise _refused(steps, f"{first.message}{quoted}", place) from None
+        raise _refused(steps, place, f"{first.message}{quoted}") from None
 
 
 def _with(level: Any, steps: SpecPath, value: Any) -> Any:
@@ -220,37 +220,30 @@ def _resolved(value: Any, path: SpecPath, tree: Tree, environ: Mapping[str, str]
         return [_resolved(item, (*path, index), tree, environ) for index, item in enumerate(value)]
     if not isinstance(value, str) or "${" not in value:
         return value
-
-    problems: dict[str, Problem] = {}
-
-    def refuse(message: str, code: str) -> str:
-        problems.setdefault(message, Problem(path, message, code, location=tree.locate(path)))
-        return "unset"
+    wrong: dict[str, str] = {}  # message -> code
+    if any(found[2] is None and found[1] != "$" for found in _VARIABLE.finditer(value)):
+        message = "has a ${ that begins neither ${NAME} nor ${NAME:-text}; write $${ for the characters ${"
+        tree.problems.append(Problem(path, message, "invalid-value", location=tree.locate(path)))
+        return value
 
     def variable(found: re.Match[str]) -> str:
-        if found[1] == "$":
+        name = found[2]
+        if name is None:
             return "$"
-        if found[2] is None:
-            raise LookupError(found[0])
         # As in a shell, `:-` takes the default for an empty variable too.
-        known = environ.get(found[2]) or found[4] if found[3] else environ.get(found[2])
+        known = environ.get(name) or found[4] if found[3] else environ.get(name)
         if known is None:
-            message = f"names the variable {found[2]}, which is not set; export it, or write ${{{found[2]}:-default}}"
-            return refuse(message, "variable-not-set")
-        if not known.isascii() and any("\ud800" <= character <= "\udfff" for character in known):
-            return refuse(f"names the variable {found[2]}, which is not UTF-8; export it as UTF-8", "invalid-value")
-        return known
+            wrong[f"names the variable {name}, which is not set; export it, or write ${{{name}:-default}}"] = (
+                "variable-not-set"
+            )
+        elif not known.isascii() and any("\ud800" <= character <= "\udfff" for character in known):
+            wrong[f"names the variable {name}, which is not UTF-8; export it as UTF-8"] = "invalid-value"
+        return known or ""
 
     # YAML needs quotes around ${NAME} inside braces, so they do not make the value a text.
-    resolved = value
-    try:
-        resolved = Plain(_VARIABLE.sub(variable, value))
-    except LookupError:
-        refuse(
-            "has a ${ that begins neither ${NAME} nor ${NAME:-text}; write $${ for the characters ${", "invalid-value"
-        )
-    tree.problems += problems.values()
-    return resolved
+    resolved = Plain(_VARIABLE.sub(variable, value))
+    tree.problems += [Problem(path, message, code, location=tree.locate(path)) for message, code in wrong.items()]
+    return value if wrong else resolved
 
 
 def _masked(value: Any) -> MaskedSettings:
@@ -274,5 +267,5 @@ def _texts(value: Any) -> Iterator[str]:
         yield value
 
 
-def _refused(path: SpecPath, message: str, place: Location | None) -> SpecError:
+def _refused(path: SpecPath, place: Location, message: str) -> SpecError:
     return SpecError([Problem(path, message, "spec-layer", location=place)])

@@ -8,11 +8,13 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from launcher.checks import check_spec
 from launcher.checks.codes import without_ignored
@@ -32,11 +34,12 @@ from launcher.errors import (
     place_order,
 )
 from launcher.parsing.foreign_keys import as_list, as_mapping, place_of
-from launcher.parsing.layers import read_bytes, read_layers
+from launcher.parsing.layers import is_within, read_bytes, read_layers
 from launcher.parsing.text import MAX_BYTES, is_spec
 from launcher.parsing.tree import Tree
 from launcher.spec.channels import KINDS
 from launcher.spec.job import JobSpec
+from launcher.spec.model import Section, section_of
 from launcher.spec.values import WRONG_TYPE, Plain
 
 _MANY_KEYS = 15  # a longer list is not shown in a message
@@ -84,10 +87,8 @@ def parse_spec(
     """
     tree, masked = read_layers(text, file, sets, environ or {})
     if not isinstance(tree.value, dict):
-        location = tree.locate(())
-        raise SpecError(
-            [Problem((), "is not a mapping; write a spec of `key: value` lines", WRONG_TYPE, location=location)]
-        )
+        message = "is not a mapping; write a spec of `key: value` lines"
+        raise SpecError([Problem((), message, WRONG_TYPE, location=tree.locate(()))])
     spec, found = _validated(tree.value)
     spec._locate, spec._masked = tree.locate, masked
     if not found and not tree.problems:
@@ -96,18 +97,16 @@ def parse_spec(
     first = sorted(found, key=lambda each: place_order(tree.locate(each[0])))[:MAX_REPORTED]
     problems = [_located(_problem(details, value), details, tree) for _, details, value in first]
     # A list with a wrong item was left out as a whole, so the rules cannot check it.
-    judged = {
-        _up_to_list(place) for place in (*(each[0] for each in found), *(each.meant for each in problems)) if place
-    }
+    wrong = [*(path for path, _, _ in found), *(problem.meant for problem in problems if problem.meant)]
+    judged = {tuple(takewhile(lambda part: isinstance(part, str), path)) for path in wrong}
     # If a value has the wrong form, or a file to extend is missing, the keys that seem to be missing may be in it.
     holed = {path[:-1] for path, details, _ in found if details["type"] in _WRONG_FORMS and len(path) > 1}
+    by_rules = [] if ("extends",) in judged else without_ignored(check_spec(spec, unknown=judged), spec, ())
     more = [
         problem if problem.location else problem._replace(location=tree.locate(problem.path))
-        for problem in without_ignored(check_spec(spec, unknown=judged), spec, ())
-        if not (_within(problem.path, judged) or (problem.path[:-1] in holed and problem.path not in tree.places))
+        for problem in by_rules
+        if not (is_within(problem.path, judged) or (problem.path[:-1] in holed and problem.path not in tree.places))
     ]
-    if ("extends",) in {path[:1] for path, _, _ in found}:
-        more = []
     known = {problem.location for problem in tree.problems}  # other problems at these places follow from these
     problems = [problem for problem in problems + more if problem.location not in known]
     raise SpecError(cut(once_each(in_file_order(problems + tree.problems)), len(found) - len(first)))
@@ -119,17 +118,9 @@ def _located(problem: Problem, details: Mapping[str, Any], tree: Tree) -> Proble
     if isinstance(written, Plain) and problem.path in tree.below:
         missing = "; write a space after its ':'" if re.match(r"[\w.-]+:[^\s/]", written) else ""
         return problem._replace(message=problem.message + missing, location=tree.below[problem.path])
-    if written is None and at and re.search(r":\s+#", at.text[at.column - 1 :]):
+    if written is None and re.search(r":\s+#", at.text[at.column - 1 :]):
         problem = problem._replace(message=f"{problem.message}; ' #' begins a comment, so put a text with it in quotes")
     return problem._replace(location=at)
-
-
-def _up_to_list(path: SpecPath) -> SpecPath:
-    return next((path[:index] for index, part in enumerate(path) if isinstance(part, int)), path)
-
-
-def _within(path: SpecPath, places: set[SpecPath]) -> bool:
-    return any(path[:length] in places for length in range(1, len(path) + 1))
 
 
 def _validated(value: Mapping[str, Any]) -> tuple[JobSpec, list[_WrongValue]]:
@@ -179,13 +170,9 @@ def _problem(details: Mapping[str, Any], value: Mapping[str, Any]) -> Problem:
             return Problem(path, "has no value; write it, or '' for an empty text", WRONG_TYPE)
         case "union_tag_invalid":
             source = details["ctx"]["tag"]
-            message = (
-                f"{source!r} is not a kind of channel{did_you_mean(source, KINDS)}; write one of {', '.join(KINDS)}"
-            )
+            near, kinds = did_you_mean(source, KINDS), ", ".join(KINDS)
+            message = f"{source!r} is not a kind of channel{near}; write one of {kinds}"
             return Problem((*path, "source"), message, "unknown-source")
-        case "model_type" | "model_attributes_type" | "dict_type" if path == ("code",):
-            message = f"{_what(details['input'])}; write {{directory: FOLDER, entry_point: SCRIPT}}"
-            return Problem(path, message, WRONG_TYPE)
         case "model_type" | "model_attributes_type" | "dict_type":
             advice = as_mapping(path, details["input"])
             message = f"{_what(details['input'])}, but a mapping of `key: value` belongs here{advice}"
@@ -199,25 +186,22 @@ def _problem(details: Mapping[str, Any], value: Mapping[str, Any]) -> Problem:
             expected = details["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
             message = f"{given!r} is not one of {', '.join(expected)}{did_you_mean(given, expected)}"
             return Problem(path, message, "unknown-value")
-        case _:
-            return Problem(path, details["msg"], details["type"] if details["type"] == WRONG_TYPE else "invalid-value")
+        case kind:
+            return Problem(path, details["msg"], kind if kind == WRONG_TYPE else "invalid-value")
 
 
 def _instead(path: SpecPath, known: list[str]) -> tuple[str, SpecPath]:
     """Return what to write instead of an unknown key, and the place that was probably meant."""
-    elsewhere = place_of(path, known)
-    if elsewhere is not None:
+    if (elsewhere := place_of(path, known)) is not None:
         return elsewhere
-    mappings = _mappings_by_key()
-    where = mappings.get(str(path[-1]))
-    if where and (len(path) == 1 or path[0] != "channels"):
-        return f"it belongs under {' or '.join(where)}", ()
-    if len(path) > 1 and str(path[-1]) in JobSpec.model_fields:
+    mappings, key = _mappings_by_key(), str(path[-1])
+    if key in mappings and (len(path) == 1 or path[0] != "channels"):
+        return f"it belongs under {' or '.join(mappings[key])}", ()
+    if len(path) > 1 and key in JobSpec.model_fields:
         return "it belongs at the top of the spec", ()
-    near = nearest(str(path[-1]), known)
-    if near:
+    if near := nearest(key, known):
         return f"did you mean {near}?", (*path[:-1], near)
-    if len(path) == 1 and (inner := nearest(str(path[0]), mappings)):
+    if len(path) == 1 and (inner := nearest(key, mappings)):
         return f"did you mean {inner} under {' or '.join(mappings[inner])}?", ()
     return (f"its keys are {', '.join(known)}" if len(known) <= _MANY_KEYS else "`launch --schema` prints all keys"), ()
 
@@ -232,24 +216,17 @@ def _spec_path(loc: tuple[str | int, ...]) -> SpecPath:
     return path[:2] + path[3:] if path[:1] == ("channels",) and len(path) > 2 and path[2] in KINDS else path
 
 
-def _mappings_by_key() -> dict[str, list[str]]:
-    """Return the names of the mappings in which each key may be written."""
-    inner = [
-        (name, model)
-        for name, field in JobSpec.model_fields.items()
-        for model in map(_model_of, get_args(field.annotation))
-        if model
-    ]
-    found: dict[str, list[str]] = {}
-    for name, model in (*inner, *(("a channel", kind) for kind in KINDS.values())):
-        for key in model.model_fields:
-            found.setdefault(key, []).append(name)
-    return {key: list(dict.fromkeys(names)) for key, names in found.items()}
-
-
-def _model_of(annotation: Any) -> type[BaseModel] | None:
-    plain = get_origin(annotation) is None and isinstance(annotation, type)
-    return annotation if plain and issubclass(annotation, BaseModel) else None
+def _mappings_by_key() -> Mapping[str, Iterable[str]]:
+    """Return the names of the mappings in which each key may be written, except those in lists."""
+    found: dict[str, dict[str, None]] = defaultdict(dict)
+    for name, field in JobSpec.model_fields.items():
+        section = section_of(field.annotation)
+        for key in section.model_fields if section and section in get_args(field.annotation) else ():
+            found[key][name] = None
+    for kind in KINDS.values():
+        for key in kind.model_fields:
+            found[key]["a channel"] = None
+    return found
 
 
 def _called(path: SpecPath) -> str:
@@ -260,21 +237,14 @@ def _called(path: SpecPath) -> str:
 
 def _known_keys(path: SpecPath, value: Mapping[str, Any]) -> list[str]:
     """Return the keys that the mapping at `path` may have."""
-    model: Any = JobSpec
+    model: type[Section] | None = JobSpec
     if path[:1] == ("channels",):
         channel = value["channels"][path[1]]
         model, path = KINDS.get(str(channel.get("source", "S3")), KINDS["S3"]), path[2:]
     for part in path:
-        if isinstance(part, str):
-            model = _inner_model(model.model_fields[part].annotation)
-    return list(model.model_fields)
-
-
-def _inner_model(annotation: Any) -> type[BaseModel]:
-    """Return the model inside `Model | None` or `tuple[Model, ...] | None`."""
-    if get_origin(annotation) is None and isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next(_inner_model(inner) for inner in get_args(annotation) if inner not in (type(None), ...))
+        if model and isinstance(part, str):
+            model = section_of(model.model_fields[part].annotation)
+    return list(model.model_fields) if model else []
 
 
 def _what(value: Any) -> str:

@@ -7,26 +7,30 @@ characters are never printed to a terminal.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from launcher.errors import Location, Problem, SpecError
 
 MAX_BYTES = 1_000_000
-ENDINGS = (".yaml", ".yml", ".json")  # of specs
+SMART_QUOTES = "“”„‟‘’‚‛"
+_ENDINGS = (".yaml", ".yml", ".json")  # of specs
 _CONTROL = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029"
 _REFUSED = re.compile(f"[{_CONTROL}\ufeff\ufffe\uffff\ud800-\udfff]|\r(?!\n)")
 _UNSHOWN = re.compile(f"[{_CONTROL}\ud800-\udfff]")
-_LINE_BREAKS = {"\x85": r"\N", "\u2028": r"\L", "\u2029": r"\P"}  # to YAML, but to hardly any editor
+_LINE_BREAK = "which only YAML treats as the end of a line; delete it, or write"
+_WHY_REFUSED = {
+    "\x85": rf"holds U+0085, {_LINE_BREAK} \N in double quotes",
+    "\u2028": rf"holds U+2028, {_LINE_BREAK} \L in double quotes",
+    "\u2029": rf"holds U+2029, {_LINE_BREAK} \P in double quotes",
+    "\r": "holds a carriage return without a line feed, which YAML treats as the end of a line; delete it",
+    "\ufeff": "holds a byte order mark, U+FEFF, which is invisible; delete it",
+}
 _MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 
 
 def is_spec(path: object) -> bool:
     """Return whether a path ends like a spec's, or is `-` for standard input."""
-    return str(path) == "-" or str(path).lower().endswith(ENDINGS)
-
-
-def refused(file: str, place: tuple[int, int], message: str, code: str) -> SpecError:
-    """Return the error for one problem at a line and column."""
-    return SpecError([Problem((), message, code, location=Location(file, *place))])
+    return str(path) == "-" or str(path).lower().endswith(_ENDINGS)
 
 
 def lines_of(source: str | bytes) -> list[str]:
@@ -38,17 +42,26 @@ def lines_of(source: str | bytes) -> list[str]:
     return (re.sub("\r\n?", "\n", text) if "\r" in text else text).split("\n")
 
 
+def refused(file: str, place: tuple[int, int], message: str, code: str, lines: Sequence[str] = ()) -> SpecError:
+    """Return the error for one problem at a line and column of a text with these lines."""
+    line, column = place
+    quoted = lines[line - 1] if line <= len(lines) else ""
+    if code == "yaml-syntax":
+        quoted = quoted.replace("\t", "→")  # a tab that causes the problem has to be visible
+    return SpecError([Problem((), message, code, location=Location(file, line, column, quoted))])
+
+
 def checked_text(source: str | bytes, file: str) -> str:
     """Return the text of a UTF-8 file. Raises SpecError if it is not UTF-8, too large, or has a refused character."""
     if len(source) > MAX_BYTES:
         raise refused(file, (1, 1), f"is larger than {MAX_BYTES:,} bytes; check that it is a spec", "yaml-too-large")
-    text = source if isinstance(source, str) else _decoded(source, file)
-    text = text.removeprefix("\ufeff")
+    text = (source if isinstance(source, str) else _decoded(source, file)).removeprefix("\ufeff")
     for found in _REFUSED.finditer(text):
         if found[0] == "\r" and "\n" not in text:
             continue  # a classic Mac OS file, whose lines all end in a carriage return
-        before = lines_of(text[: found.start()])
-        raise refused(file, (len(before), len(before[-1]) + 1), _why_refused(found[0]), "yaml-character")
+        other = f"holds the character U+{ord(found[0]):04X}, which YAML does not allow; delete it"
+        message = _WHY_REFUSED.get(found[0], other)
+        raise refused(file, _end_of(text[: found.start()]), message, "yaml-character", lines_of(text))
     return text
 
 
@@ -58,25 +71,16 @@ def _decoded(source: bytes, file: str) -> str:
     if not name and 0.2 < begin.count(0) / max(1, len(begin)) < 0.8:
         name = "UTF-16 or UTF-32"
     if name:
-        raise refused(file, (1, 1), f"is {name}, but a spec is UTF-8; save the file as UTF-8", "yaml-encoding")
+        message = f"is {name}, but a spec is UTF-8; save the file as UTF-8"
+        raise refused(file, (1, 1), message, "yaml-encoding", lines_of(source))
     try:
         return source.decode()
     except UnicodeDecodeError as error:
-        before = lines_of(source[: error.start])
-        place = (len(before), len(before[-1]) + 1)
         message = f"has the byte 0x{source[error.start]:02X}, which is not UTF-8; save the file as UTF-8"
-        raise refused(file, place, message, "yaml-encoding") from None
+        raise refused(file, _end_of(source[: error.start]), message, "yaml-encoding", lines_of(source)) from None
 
 
-def _why_refused(character: str) -> str:
-    code = f"U+{ord(character):04X}"
-    if character in _LINE_BREAKS:
-        escape = _LINE_BREAKS[character]
-        return (
-            f"holds {code}, which only YAML treats as the end of a line; delete it, or write {escape} in double quotes"
-        )
-    if character == "\r":
-        return "holds a carriage return without a line feed, which YAML treats as the end of a line; delete it"
-    if character == "\ufeff":
-        return f"holds a byte order mark, {code}, which is invisible; delete it"
-    return f"holds the character {code}, which YAML does not allow; delete it"
+def _end_of(before: str | bytes) -> tuple[int, int]:
+    """Return the line and column that follow the text `before`."""
+    lines = lines_of(before)
+    return len(lines), len(lines[-1]) + 1

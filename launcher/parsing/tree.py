@@ -9,14 +9,13 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import yaml
 
 from launcher.errors import Location, Problem, SpecError, SpecPath, once_each
-from launcher.parsing.text import checked_text, lines_of, refused
-from launcher.parsing.words import explained
+from launcher.parsing.text import SMART_QUOTES, checked_text, lines_of, refused
 from launcher.spec.values import BOOLEANS, INTEGER, Plain
 
 MAX_DEPTH = 50
@@ -30,7 +29,7 @@ _UNQUOTED = {  # tags whose text is treated as unquoted -> the pattern that it h
 }
 _TAGS = {**dict.fromkeys([_YAML + "str", *_UNQUOTED], "scalar"), _YAML + "map": "mapping", _YAML + "seq": "sequence"}
 _MERGE = "<<"
-_SMART_QUOTES = "“”„‟‘’‚‛"
+_Place = tuple[int, int]  # line and column, counted from 1
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _NO_SPACE = r"([\w.-]{1,60}):([^\s:/].{0,20})"
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # 8 times as fast where PyYAML was built with libyaml
@@ -48,33 +47,35 @@ class Tree:
     aliased: bool = False  # whether it has aliases, so that one written value can occur several times
     below: dict[SpecPath, Location] = field(default_factory=dict)  # texts that begin on a line below their key
 
-    def location(self, place: tuple[int, int]) -> Location:
+    def location(self, place: _Place) -> Location:
         """Return the location of a line and column of this document."""
         line, column = place
         return Location(self.file, line, column, self.lines[line - 1] if line <= len(self.lines) else "")
 
-    def locate(self, path: SpecPath) -> Location | None:
+    def locate(self, path: SpecPath) -> Location:
         """Return the location of `path`, or of the innermost key around it that was written."""
         while path and path not in self.places:
             path = path[:-1]
         return self.places.get(path) or Location(self.file, 1, 1)
 
+    def report(self, path: SpecPath, message: str, code: str, place: _Place) -> None:
+        """Add a problem with which the rest of the document can still be read."""
+        self.problems.append(Problem(path, message, code, location=self.location(place)))
+
+    def refused(self, place: _Place, message: str, code: str = "yaml-syntax") -> SpecError:
+        """Return the error for a problem with which the document cannot be read."""
+        return refused(self.file, place, message, code, self.lines)
+
+    def empty(self) -> SpecError:
+        """Return the error for a document without a value."""
+        return self.refused((1, 1), "is empty; `launch --example s3-file` prints a spec to start from", "yaml-empty")
+
 
 @dataclass(eq=False)
 class _Node:
-    """A value with its place; `value` is None, a string, a list of nodes, or a list of pairs of nodes."""
-
-    kind: str  # scalar | sequence | mapping
-    value: Any
-    place: tuple[int, int]
-
-
-@dataclass
-class _Walk:
-    """The state of a walk over nodes: the number of values left, and the depth of merge keys."""
-
-    left: int = MAX_VALUES
-    merges: int = 0
+    kind: Literal["scalar", "sequence", "mapping"]
+    value: Any  # None, a string, a list of nodes, or a list of alternately keys and values
+    place: _Place
 
 
 def read_tree(text: str | bytes, file: str) -> Tree:
@@ -82,42 +83,20 @@ def read_tree(text: str | bytes, file: str) -> Tree:
     tree = Tree(file, lines=lines_of(text))
     try:
         root = _compose(checked_text(text, file), tree)
-        tree.places[()] = tree.location(root.place)
-        tree.value = _plain(root, (), tree, _Walk())
-    except SpecError as error:
-        raise SpecError([_with_line(problem, tree.lines) for problem in error.problems]) from None
+    except yaml.MarkedYAMLError as error:
+        from launcher.parsing.yaml_errors import explained  # only mistakes need it
+
+        raise tree.refused(*explained(error, tree.lines)) from None
+    if root is None:
+        raise tree.empty()
+    tree.places[()] = tree.location(root.place)
+    tree.value = _plain(root, (), tree, iter(range(MAX_VALUES)))
     tree.problems = once_each(tree.problems)
     return tree
 
 
-def _with_line(problem: Problem, lines: list[str]) -> Problem:
-    at = problem.location
-    if at is None or not 0 < at.line <= len(lines):
-        return problem
-    # A tab that causes the problem has to be visible.
-    text = lines[at.line - 1].replace("\t", "→") if problem.code == "yaml-syntax" else lines[at.line - 1]
-    return problem._replace(location=replace(at, text=text))
-
-
-def _compose(text: str, tree: Tree) -> _Node:
+def _compose(text: str, tree: Tree) -> _Node | None:
     """Return the document as nodes, with an alias as the node that it names; not recursive, so depth cannot break it."""
-    try:
-        root = _compose_events(text, tree)
-    except yaml.MarkedYAMLError as error:
-        raise refused(tree.file, *explained(error, tree.lines), "yaml-syntax") from None
-    except yaml.YAMLError as error:
-        raise refused(tree.file, (1, 1), f"is not YAML: {' '.join(str(error).split())}", "yaml-syntax") from None
-    if root is None:
-        raise empty(tree.file)
-    return root
-
-
-def empty(file: str) -> SpecError:
-    """Return the error for an empty file."""
-    return refused(file, (1, 1), "is empty; `launch --example s3-file` prints a spec to start from", "yaml-empty")
-
-
-def _compose_events(text: str, tree: Tree) -> _Node | None:
     root: _Node | None = None
     stack: list[_Node] = []
     anchors: dict[str, _Node] = {}
@@ -125,13 +104,12 @@ def _compose_events(text: str, tree: Tree) -> _Node | None:
     events: Iterator[Any] = yaml.parse(text, Loader=_Loader)
     for event in events:
         place = (event.start_mark.line + 1, event.start_mark.column + 1)
-        if isinstance(event, yaml.DocumentStartEvent) and root is not None:
-            message = "starts a second document, but a file describes one job; move it to its own file"
-            raise refused(tree.file, place, message, "yaml-documents")
-        if isinstance(event, yaml.DocumentStartEvent) and event.tags:
-            raise refused(
-                tree.file, (place[0], 1), "is a directive, which no spec needs; delete the line", "yaml-syntax"
-            )
+        if isinstance(event, yaml.DocumentStartEvent):
+            if root is not None:
+                message = "starts a second document, but a file describes one job; move it to its own file"
+                raise tree.refused(place, message, "yaml-documents")
+            if event.tags:
+                raise tree.refused((place[0], 1), "is a directive, which no spec needs; delete the line")
         if isinstance(event, yaml.CollectionEndEvent):
             stack.pop()
         if not isinstance(event, yaml.NodeEvent):
@@ -142,19 +120,20 @@ def _compose_events(text: str, tree: Tree) -> _Node | None:
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in anchors:
                 message = f"*{event.anchor} has no anchor above it; put a text that begins with * in quotes"
-                raise refused(tree.file, place, message, "yaml-alias")
-            node, tree.aliased = anchors[event.anchor], True
-            if node in stack:
+                raise tree.refused(place, message, "yaml-alias")
+            named, tree.aliased = anchors[event.anchor], True
+            if named in stack:
                 message = f"*{event.anchor} is inside the value that it names; write the values out"
-                raise refused(tree.file, place, message, "yaml-alias")
+                raise tree.refused(place, message, "yaml-alias")
+            node = _Node(named.kind, named.value, place)
         else:
             node = _node(event, place, tree)
             if event.anchor:
                 anchors[event.anchor] = node
-        if not stack:
-            root = node if root is None else root
-        else:
-            stack[-1].value.append(node if node.place == place else _Node(node.kind, node.value, place))
+        if stack:
+            stack[-1].value.append(node)
+        elif root is None:
+            root = node
         if isinstance(event, yaml.CollectionStartEvent):
             stack.append(node)
             if len(stack) > MAX_DEPTH:
@@ -162,101 +141,99 @@ def _compose_events(text: str, tree: Tree) -> _Node | None:
     return root
 
 
-def _too_much(tree: Tree, place: tuple[int, int]) -> SpecError:
+def _too_much(tree: Tree, place: _Place) -> SpecError:
     code = "yaml-alias" if tree.aliased else "yaml-too-large"
-    return refused(tree.file, place, f"is one value more than the {MAX_VALUES:,} allowed; shorten the spec", code)
+    return tree.refused(place, f"is one value more than the {MAX_VALUES:,} allowed; shorten the spec", code)
 
 
-def _too_deep(tree: Tree, place: tuple[int, int]) -> SpecError:
-    return refused(tree.file, place, f"is nested deeper than {MAX_DEPTH} levels; check the brackets", "yaml-depth")
+def _too_deep(tree: Tree, place: _Place) -> SpecError:
+    return tree.refused(place, f"is nested deeper than {MAX_DEPTH} levels; check the brackets", "yaml-depth")
 
 
-def _node(event: Any, place: tuple[int, int], tree: Tree) -> _Node:
-    kind = {yaml.MappingStartEvent: "mapping", yaml.SequenceStartEvent: "sequence"}.get(type(event), "scalar")
+def _node(event: Any, place: _Place, tree: Tree) -> _Node:
+    is_mapping, is_sequence = isinstance(event, yaml.MappingStartEvent), isinstance(event, yaml.SequenceStartEvent)
+    kind: Any = "mapping" if is_mapping else "sequence" if is_sequence else "scalar"
     form = _UNQUOTED.get(event.tag) if kind == "scalar" else None
     if event.tag not in (None, "!") and (
         _TAGS.get(event.tag) != kind or (form and not re.fullmatch(form, event.value))
     ):
         tag = _CONTROL.sub("?", event.tag.replace(_YAML, "!!"))
         message = f"the tag {tag} is not supported; write the plain value, or a text that begins with ! in quotes"
-        raise refused(tree.file, place, message, "yaml-tag")
+        raise tree.refused(place, message, "yaml-tag")
     if kind != "scalar":
         return _Node(kind, [], place)
     if "\0" in event.value:
-        raise refused(tree.file, place, "holds a NUL character, which AWS never accepts; delete it", "yaml-character")
+        raise tree.refused(place, "holds a NUL character, which AWS never accepts; delete it", "yaml-character")
     if event.tag not in _UNQUOTED and (event.style not in (None, "") or event.tag in ("!", _YAML + "str")):
         return _Node(kind, event.value, place)
     return _Node(kind, None if event.value in NULLS else Plain(_without_lookalikes(event, place, tree)), place)
 
 
-def _without_lookalikes(event: Any, place: tuple[int, int], tree: Tree) -> str:
+def _without_lookalikes(event: Any, place: _Place, tree: Tree) -> str:
     """Return an unquoted text; characters that only look like YAML's space, quote or dash are reported and removed."""
     text: str = event.value
     for number, line in enumerate(tree.lines[place[0] : event.end_mark.line + 1], place[0] + 1):
         if line.lstrip().startswith("- "):
             message = "continues the text above, since it is indented deeper; align the '-' with the list's others"
-            at = (number, len(line) - len(line.lstrip()) + 1)
-            tree.problems.append(_problem((), message, "yaml-syntax", tree, at))
+            tree.report((), message, "yaml-syntax", (number, len(line) - len(line.lstrip()) + 1))
             return text
     if text.isascii():
         return text
-    message, bare = "", text.strip(_unseen(text))
+    unseen = "".join({each for each in text if unicodedata.category(each) in ("Zs", "Cf")})  # or like spaces
+    message, bare = "", text.strip(unseen)
     if bare != text:
         verb, odd = ("begins", text[0]) if bare == "" or text[0] != bare[0] else ("ends", text[-1])
         name = f"U+{ord(odd):04X} ({unicodedata.name(odd, 'unnamed').lower()})"
         message = f"{verb} with {name}, which is invisible; delete it, or put the text in quotes"
-    elif text[0] in _SMART_QUOTES:
+    elif text[0] in SMART_QUOTES:
         message = f"begins with {text[0]}, which is not a quote to YAML; write \" or ', or put it in quotes as well"
-        bare = text.strip(_SMART_QUOTES)
+        bare = text.strip(SMART_QUOTES)
     elif re.match("[–—−] ", text):
         message = f"begins with {text[0]}, U+{ord(text[0]):04X}; begin an item of a list with '- '"
     if message:
-        tree.problems.append(_problem((), message, "yaml-character", tree, place))
+        tree.report((), message, "yaml-character", place)
     return bare or "?"
 
 
-def _unseen(text: str) -> str:
-    """Return the characters of a text that look like spaces or are invisible."""
-    return "".join({each for each in text if unicodedata.category(each) in ("Zs", "Cf")})
+def _plain(node: _Node, path: SpecPath, tree: Tree, left: Iterator[int], depth: int = 0) -> Any:
+    """Return a node as dict, list or scalar; add locations, and problems of keys, to the tree.
 
-
-def _plain(node: _Node, path: SpecPath, tree: Tree, walk: _Walk) -> Any:
-    """Return a node as dict, list or scalar; add locations, and problems of keys, to the tree."""
-    walk.left -= 1
-    if walk.left < 0:
+    Args:
+        node: The node.
+        path: Its place in the spec.
+        tree: The tree, which is changed.
+        left: Has an item for each further value that a spec may have.
+        depth: The number of mappings and lists around the node, those that `<<` adds included.
+    """
+    if next(left, None) is None:
         raise _too_much(tree, node.place)
-    if len(path) + walk.merges > MAX_DEPTH:
+    if depth > MAX_DEPTH:
         raise _too_deep(tree, node.place)
     if node.kind == "scalar":
         return node.value
     if node.kind == "sequence":
-        items = []
-        for index, item in enumerate(node.value):
-            below: SpecPath = (*path, index)
-            tree.places[below] = tree.location(item.place)
-            items.append(_plain(item, below, tree, walk))
-        return items
+        tree.places |= {(*path, index): tree.location(item.place) for index, item in enumerate(node.value)}
+        return [_plain(item, (*path, index), tree, left, depth + 1) for index, item in enumerate(node.value)]
     values: dict[str, Any] = {}
     merged: dict[str, Any] | None = None
     for key, item in zip(node.value[::2], node.value[1::2], strict=True):
         if isinstance(key.value, Plain) and key.value == _MERGE:
             if merged is not None:
-                message = "<< is written twice; write one, <<: [*one, *two]"
-                tree.problems.append(_problem(path, message, "duplicate-key", tree, key.place))
-            merged = {**_merged(item, path, tree, walk), **(merged or {})}
+                tree.report(path, "<< is written twice; write one, <<: [*one, *two]", "duplicate-key", key.place)
+            merged = {**_merged(item, path, tree, left, depth + 1), **(merged or {})}
         elif wrong := _wrong_key(key, item):
-            tree.problems.append(_problem(path, wrong, "yaml-key", tree, key.place))
+            tree.report(path, wrong, "yaml-key", key.place)
         else:
             name = str(key.value)
             below = (*path, name)
             if name in values:
                 message = f"is written twice, the first time on line {tree.places[below].line}; delete one of them"
-                tree.problems.append(_problem(below, message, "duplicate-key", tree, key.place))
+                tree.report(below, message, "duplicate-key", key.place)
                 continue
             tree.places[below] = tree.location(key.place)
             if item.kind == "scalar" and item.place[0] > key.place[0]:
                 tree.below[below] = tree.location(item.place)
-            values[name] = _plain(item, below, tree, walk)
+            values[name] = _plain(item, below, tree, left, depth + 1)
     return {**(merged or {}), **values}
 
 
@@ -273,25 +250,19 @@ def _wrong_key(key: _Node, item: _Node) -> str | None:
     return None
 
 
-def _merged(node: _Node, path: SpecPath, tree: Tree, walk: _Walk) -> dict[str, Any]:
+def _merged(node: _Node, path: SpecPath, tree: Tree, left: Iterator[int], depth: int) -> dict[str, Any]:
     """Return the keys that `<<: *anchor` or `<<: [*one, *two]` adds; earlier ones win, and the mapping's own keys first."""
     merged: dict[str, Any] = {}
-    walk.merges += 1
     for item in node.value if node.kind == "sequence" else [node]:
         if item.kind != "mapping":
-            tree.problems.append(_problem(path, "<< takes a mapping, such as *defaults", "yaml-key", tree, item.place))
+            tree.report(path, "<< takes a mapping, such as *defaults", "yaml-key", item.place)
             continue
         scratch = Tree(tree.file, lines=tree.lines)
-        added = _plain(item, path, scratch, walk)
+        added = _plain(item, path, scratch, left, depth)
         new = added.keys() - merged.keys()
         merged.update((key, value) for key, value in added.items() if key in new)
         for place, at in scratch.places.items():
             if place[len(path)] in new:
                 tree.places.setdefault(place, at)
         tree.problems += scratch.problems
-    walk.merges -= 1
     return merged
-
-
-def _problem(path: SpecPath, message: str, code: str, tree: Tree, place: tuple[int, int]) -> Problem:
-    return Problem(path, message, code, location=tree.location(place))

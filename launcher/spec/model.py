@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema
@@ -45,6 +45,13 @@ class Section(BaseModel):
     def to_request(self) -> dict[str, Any]:
         """Return this mapping with the request's member names, without those that are None."""
         return {aws_name(key): as_request(value) for key, value in self if value is not None}
+
+
+def section_of(annotation: Any) -> type[Section] | None:
+    """Return the class inside `Section | None` or `tuple[Section, ...] | None`; None for the types of other fields."""
+    if isinstance(annotation, type) and get_origin(annotation) is None:
+        return annotation if issubclass(annotation, Section) else None
+    return next(filter(None, map(section_of, get_args(annotation))), None)
 
 
 def as_request(value: Any) -> Any:

@@ -10,12 +10,14 @@ import re
 
 import yaml
 
+from launcher.parsing.text import SMART_QUOTES
+
 _Position = tuple[int, int]
 _KEY_VALUE = r":([ \t]|$)"
 _COMMENT = r"\s#.*"
 _ODD_SPACE = "\u00a0\u1680\u2000-\u200b\u202f\u205f\u2060\u3000"
-_SMART_QUOTES = "“”„‟‘’‚‛"
-_OPENING = r"(^|[\s:,\[{(])[" + _SMART_QUOTES + "]"
+_OPENING = r"(^|[\s:,\[{(])[" + SMART_QUOTES + "]"
+_CHECK = "check the indentation, quotes and brackets here"
 _BLOCK_TEXT = r"(^|\s)[|>][-+0-9]*\s*$"
 
 
@@ -51,9 +53,7 @@ def explained(error: yaml.MarkedYAMLError, lines: list[str]) -> tuple[_Position,
         return (at[0], 1), "is a directive, which no spec needs; delete the line"
     if "<document start>" in problem:
         return at, "follows the end of the document, or a line that begins with %; delete lines of '...' and of '%'"
-    remedy = (
-        "put the text in quotes" if "tag" in problem + context else "check the indentation, quotes and brackets here"
-    )
+    remedy = "put the text in quotes" if "tag" in problem + context else _CHECK
     return at, f"is not YAML: {' '.join(f'{context} {problem}'.split()) or error}; {remedy}"
 
 
@@ -76,11 +76,15 @@ def _depth(line: str) -> int:
     return found.end() if found else 0
 
 
+def _above(number: int, lines: list[str]) -> str:
+    """Return the nearest line above `number` that is not blank."""
+    return next((line for line in reversed(lines[: number - 1]) if line.strip()), "")
+
+
 def _quoted(problem: str, at: _Position, begun: _Position) -> tuple[_Position, str]:
     if "escape" in problem or "hex" in problem:
         remedy = "write \\\\ for a backslash, or put the text in single quotes"
-        if "invalid Unicode" in problem:
-            remedy = "write the character itself"
+        remedy = "write the character itself" if "invalid Unicode" in problem else remedy
         return at, f"has a backslash in double quotes that is not an escape of YAML; {remedy}"
     return begun, "begins a quoted text that is not closed; close its quote, and write '' for a ' in single quotes"
 
@@ -93,8 +97,7 @@ def _second_colon(at: _Position, lines: list[str]) -> tuple[_Position, str]:
         return at, f"has a ': ' within a text; put the whole text in quotes{_smart(line)}"
     if (number := _line_without_colon(at[0], lines)) is not None:
         return (number, _depth(lines[number - 1]) + 1), _without_colon(number, lines)
-    above = next((each for each in reversed(lines[: at[0] - 1]) if each.strip()), "")
-    if _depth(above) < _depth(line):
+    if _depth(_above(at[0], lines)) < _depth(line):
         return at, "is indented deeper than the line above, which has a value already; align the two"
     return at, "has a ':' that YAML does not allow here; put the text in quotes, and check the indentation"
 
@@ -125,8 +128,7 @@ def _without_colon(number: int, lines: list[str]) -> str:
         return f"has no space after its ':'; write `{missing[1]}: {missing[2].strip()}`"
     if equals := re.match(r"\s*(?:- +)*([\w.-]{1,60}) *=", line):
         return f"has '=' instead of ': '; write `{equals[1]}: ` and the value"
-    above = next((each for each in reversed(lines[: number - 1]) if each.strip()), "")
-    if re.search(_BLOCK_TEXT, above):
+    if re.search(_BLOCK_TEXT, _above(number, lines)):
         return "is not part of the text above; indent the lines below | or > deeper than their key"
     return f"has no ': ' between key and value; write `key: value`, with a space{_smart(line)}"
 
@@ -167,13 +169,11 @@ def _out_of_line(context: str, problem: str, at: _Position, lines: list[str]) ->
         inside = "'' for a ' in single quotes" if before[-1] == "'" else '\\" for a " in double quotes'
         return at, f"has text after a closing quote; write {inside}, and check the quotes above"
     if character == "&" and (first := re.search(r"&\S+\s*$", before)):
-        return (
-            at,
-            f"is a second anchor after {first[0].strip()}; write one, or put a text that begins with & in quotes",
-        )
+        other = first[0].strip()
+        return at, f"is a second anchor after {other}; write one, or put a text that begins with & in quotes"
     if before[-1] in "]}":
         return at, f"has text after {before[-1]!r}; put the whole text in quotes"
-    return at, f"is not YAML: {problem}; check the indentation, quotes and brackets here{_smart(line)}"
+    return at, f"is not YAML: {problem}; {_CHECK}{_smart(line)}"
 
 
 def _smart(line: str) -> str:
