@@ -73,8 +73,6 @@ def _fault(status: int) -> Response:
 @contextmanager
 def faulty_s3(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """Serves the bucket `bucket` for this process and its children."""
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
     found = Store(root / "s3" / "bucket")
     found.folder.mkdir(parents=True)
     with serve(root / "s3", root / "overlay", found.around) as endpoint:

@@ -125,6 +125,13 @@ def brokers(root: Path) -> list[int]:
     return found
 
 
+def kill_brokers(root: Path) -> None:
+    """Kill the brokers of this root and wait for their ends."""
+    for process in brokers(root):
+        os.kill(process, signal.SIGKILL)
+    wait_for(lambda: not brokers(root))
+
+
 LINES = [b"%06d" % number for number in range(5000)]
 Feed = Callable[..., Feeder]
 
@@ -139,8 +146,7 @@ def feeding(root: Path) -> Iterator[Feed]:
         return feeders[-1]
 
     yield start
-    for pid in brokers(root):
-        os.kill(pid, signal.SIGKILL)
+    kill_brokers(root)
     for feeder in feeders:
         feeder.stop()
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 from entrypoints.broker.epochs import Epoch
-from entrypoints.job.environment import Environment, load_environment
+from entrypoints.job.environment import Environment
 from entrypoints.order.sharding import Shard
 from entrypoints.records.archives import tar_write
 from entrypoints.records.recordio import image_recordio, recordio
@@ -29,9 +27,7 @@ from pipe_feeder import (
     PATIENCE,
     Feed,
     brokers,
-    feeding,
     lines_of,
-    make_root,
     numbers,
     side_by_side,
     wait_for,
@@ -43,28 +39,6 @@ pytestmark = [
 ]
 
 REPOSITORY = Path(__file__).parents[3]
-
-
-@pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An /opt/ml with Pipes; its brokers are killed at the end."""
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
-    make_root(tmp_path)
-    yield tmp_path
-    for pid in brokers(tmp_path):
-        os.kill(pid, signal.SIGKILL)  # They would run as long as this process, for which they read.
-
-
-@pytest.fixture
-def feed(root: Path) -> Iterator[Feed]:
-    with feeding(root) as start:
-        yield start
-
-
-@pytest.fixture
-def environment(root: Path) -> Environment:
-    return load_environment(root, {})
 
 
 def loaded(environment: Environment, workers: int, **options: Any) -> DataLoader[Any]:

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from entrypoints.order.sharding import Shard
 from entrypoints.samples.channel import open_channel
 from entrypoints.torch_data.dataset import ChannelDataset
 from entrypoints.torch_data.loader import ThreadLoader
-from pipe_feeder import Feeder, brokers, in_threads, make_root, wait_for
+from pipe_feeder import Feed, brokers, in_threads, wait_for
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
@@ -34,21 +33,10 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
-    make_root(tmp_path)
-    yield tmp_path
-    for process in brokers(tmp_path):
-        os.kill(process, signal.SIGKILL)
-    wait_for(lambda: not brokers(tmp_path))
-
-
 @pytest.mark.parametrize("reading", [None, Reading(seed=1, block=3)], ids=["in order", "shuffled"])
 @pytest.mark.parametrize("lines", [0, 1, 2])
-def test_fewer_samples_than_workers_are_read_once(root: Path, lines: int, reading: Reading | None) -> None:
-    feeder = Feeder(root, "lines", lambda epoch: b"".join(b"%d\n" % number for number in range(lines)))
+def test_fewer_samples_than_workers_are_read_once(root: Path, feed: Feed, lines: int, reading: Reading | None) -> None:
+    feed("lines", lambda epoch: b"".join(b"%d\n" % number for number in range(lines)))
     dataset = ChannelDataset("lines", environment=load_environment(root, {}), reading=reading)
     loaders: list[Any] = [
         DataLoader(dataset, batch_size=2, num_workers=4, collate_fn=list),
@@ -59,12 +47,13 @@ def test_fewer_samples_than_workers_are_read_once(root: Path, lines: int, readin
         dataset.set_epoch(epoch)
         found = sorted(bytes(sample["data"]) for batch in loader for sample in batch)
         assert found == [b"%d" % number for number in range(lines)]
-    feeder.stop()
 
 
 @pytest.mark.parametrize("name", ["tar", "images", "wrapped"])
-def test_empty_stream_yields_nothing_and_warns(root: Path, name: str, capfd: pytest.CaptureFixture[str]) -> None:
-    feeder = Feeder(root, name, lambda epoch: b"")
+def test_empty_stream_yields_nothing_and_warns(
+    root: Path, feed: Feed, name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    feed(name, lambda epoch: b"")
     environment = load_environment(root, {})
     assert list(open_channel(name, environment=environment)) == []
     dataset = ChannelDataset(name, environment=environment)
@@ -74,7 +63,6 @@ def test_empty_stream_yields_nothing_and_warns(root: Path, name: str, capfd: pyt
         line for line in capfd.readouterr().err.splitlines() if "ended without a byte: this host has no samples" in line
     ]
     assert [f"{name}_{epoch} ended" in line for epoch, line in enumerate(warnings[:2])] == [True, True]
-    feeder.stop()
 
 
 TRAINING = """
@@ -143,7 +131,7 @@ def test_reader_that_leaves_while_its_next_epoch_is_requested_is_closed_once(roo
 
 
 def test_second_broker_for_an_address_and_fork_during_start_are_harmless(
-    root: Path, monkeypatch: pytest.MonkeyPatch
+    root: Path, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The process that starts one can be killed before it listens; a process forked meanwhile has the lock's descriptor."""
     run: Any = subprocess.run
@@ -158,7 +146,7 @@ def test_second_broker_for_an_address_and_fork_during_start_are_harmless(
         return run(*arguments, **how, stderr=subprocess.DEVNULL)
 
     monkeypatch.setattr(subprocess, "run", run_twice)
-    feeder = Feeder(root, "lines", lambda epoch: b"0\n1\n")
+    feed("lines", lambda epoch: b"0\n1\n")
     shards = [open_channel("lines", environment=load_environment(root, {}), shard=Shard(i, 2, 2)) for i in (0, 1)]
     found: dict[int, list[Any]] = {}
     in_threads(lambda number: found.update({number: [bytes(sample["data"]) for sample in shards[number]]}), 2)
@@ -169,13 +157,14 @@ def test_second_broker_for_an_address_and_fork_during_start_are_harmless(
     for pid in forked:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-    feeder.stop()
 
 
 @pytest.mark.parametrize("loader", ["workers", "threads"])
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
-def test_interrupted_or_killed_training_leaves_no_process(root: Path, loader: str, end: signal.Signals) -> None:
-    feeder = Feeder(root, "lines", lambda epoch: b"".join(b"%d\n" % number for number in range(300_000)))
+def test_interrupted_or_killed_training_leaves_no_process(
+    root: Path, feed: Feed, loader: str, end: signal.Signals
+) -> None:
+    feeder = feed("lines", lambda epoch: b"".join(b"%d\n" % number for number in range(300_000)))
     with begun(root, loader) as training:
         assert training.stdout is not None
         assert training.stdout.readline() == "begun\n"
@@ -186,7 +175,6 @@ def test_interrupted_or_killed_training_leaves_no_process(root: Path, loader: st
     assert said.count("Traceback") == (1 if end is signal.SIGINT else 0), said
     wait_for(lambda: not brokers(root))
     wait_for(lambda: 1 in feeder.started or 0 in feeder.ended)  # the FIFO was closed, the feeder not left waiting
-    feeder.stop()
 
 
 @pytest.mark.parametrize("loader", ["threads", "shuffled"])

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,7 @@ from entrypoints.broker.coordinator import Coordinator
 from entrypoints.job.environment import load_environment
 from entrypoints.order.sharding import Shard
 from entrypoints.samples.channel import open_channel
-from pipe_feeder import PATIENCE, Feeder, brokers, in_threads, make_root, wait_for
+from pipe_feeder import PATIENCE, Feed, Feeder, brokers, in_threads, make_root, wait_for
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -46,16 +44,9 @@ RANK = """
 """
 
 
-@pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
-    make_root(tmp_path)
-    feeder = Feeder(tmp_path, "lines", lambda fifo: b"".join(b"%d-%d\n" % (fifo, n) for n in range(COUNT)))
-    yield tmp_path
-    for pid in brokers(tmp_path):
-        os.kill(pid, signal.SIGKILL)
-    feeder.stop()
+@pytest.fixture(autouse=True)
+def feeder(feed: Feed) -> Feeder:
+    return feed("lines", lambda fifo: b"".join(b"%d-%d\n" % (fifo, number) for number in range(COUNT)))
 
 
 def started(root: Path, *command: str, **environ: str) -> subprocess.Popen[str]:

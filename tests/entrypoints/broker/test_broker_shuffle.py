@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -18,14 +17,14 @@ from typing import Any
 import pytest
 from torch.utils.data import DataLoader
 
-from entrypoints.job.environment import load_environment
+from entrypoints.job.environment import Environment, load_environment
 from entrypoints.order.sampling import Order, Reading
 from entrypoints.order.sharding import Shard
 from entrypoints.records.recordio import recordio
 from entrypoints.samples.channel import open_channel
 from entrypoints.torch_data.dataset import ChannelDataset
 from entrypoints.torch_data.loader import ThreadLoader
-from pipe_feeder import Feeder, brokers, in_threads, make_root, wait_for
+from pipe_feeder import Feeder, in_threads, kill_brokers, make_root
 
 BIG = bytes(1 << 20)
 COUNT = 300  # of them and of small ones between: more than what a broker holds for readers that are behind
@@ -37,29 +36,21 @@ def head_of(sample: dict[str, Any]) -> tuple[int, int]:
 
 
 @pytest.fixture
-def dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ChannelDataset]:
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
-    config = tmp_path / "input/config"
-    config.mkdir(parents=True)
-    (tmp_path / "input/data").mkdir()
-    entry = {"TrainingInputMode": "Pipe", "ContentType": "application/x-recordio"}
-    (config / "inputdataconfig.json").write_text(json.dumps({"train": entry}))
-    fifo = tmp_path / "input/data/train_0"
-    os.mkfifo(fifo)
+def dataset(root: Path, environment: Environment) -> Iterator[ChannelDataset]:
+    path = root / "input/data/images_0"
+    os.mkfifo(path)
 
     def feed() -> None:
-        with fifo.open("wb") as stream:
+        with path.open("wb") as stream:
             for number in range(COUNT):
                 head = number.to_bytes(4, "little")
                 recordio.write(stream, [head + BIG, head])
 
     feeder = threading.Thread(target=feed, daemon=True)
     feeder.start()
-    environment = load_environment(tmp_path, {})
     # By bytes, a block of large samples would end long before one of small ones, if it were not for the broker.
     reading = Reading(seed=7, block=100, block_bytes=1 << 20)
-    yield ChannelDataset("train", transform=head_of, reading=reading, environment=environment)
+    yield ChannelDataset("images", transform=head_of, reading=reading, environment=environment)
     feeder.join(30)
     assert not feeder.is_alive()
 
@@ -109,9 +100,7 @@ def read_side_by_side(root: Path, piece: int, readers: int, stops: list[int], st
             states[index] = json.loads(json.dumps(each.state_dict()))
 
     in_threads(read, readers)
-    for process in brokers(root):
-        os.kill(process, signal.SIGKILL)
-    wait_for(lambda: not brokers(root))
+    kill_brokers(root)
     feeder.stop()
     return found
 

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from entrypoints.job.process_identity import Processes
 from entrypoints.readers import fifo
 from entrypoints.samples.channel import open_channel
 from entrypoints.torch_data.dataset import ChannelDataset
-from pipe_feeder import Feeder, brokers, make_root, wait_for
+from pipe_feeder import Feed, brokers, wait_for
 from pipe_jobs import COUNT, end_of, epoch_of, job, lines_of, words
 
 pytestmark = [
@@ -32,46 +31,39 @@ pytestmark = [
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
-    make_root(tmp_path)
-    feeder = Feeder(tmp_path, "lines", lines_of)
-    yield tmp_path
-    for pid in brokers(tmp_path):
-        os.kill(pid, signal.SIGKILL)
-    feeder.stop()
+def fed_root(root: Path, feed: Feed) -> Path:
+    """The root, with a feeder of its channel `lines`."""
+    feed("lines", lines_of)
+    return root
 
 
-def test_first_requested_epoch_is_read_from_fifo_0(root: Path) -> None:
-    environment = load_environment(root, {})
+def test_first_requested_epoch_is_read_from_fifo_0(fed_root: Path) -> None:
+    environment = load_environment(fed_root, {})
     for epoch in (3, 4, 5):
         assert words(open_channel("lines", epoch, environment=environment)) == epoch_of(epoch - 3)
     with pytest.raises(ChannelError, match=r"epoch 2 was read already \(this job began with epoch 3\)"):
         next(open_channel("lines", 2, environment=environment))
-    wait_for((root / contract.DATA_DIR / "lines_3").exists)
+    wait_for((fed_root / contract.DATA_DIR / "lines_3").exists)
     with pytest.raises(ChannelError, match=r"epoch 5 was read already \(the FIFO of epoch 6 exists\)"):
         next(open_channel("lines", 5, environment=environment))
     assert words(open_channel("lines", 6, environment=environment)) == epoch_of(3)
 
 
-def test_fifos_made_beforehand_are_read_by_their_numbers(tmp_path: Path) -> None:
+def test_fifos_made_beforehand_are_read_by_their_numbers(root: Path) -> None:
     """SageMaker does not do this, but a user who tries a script by hand may."""
-    make_root(tmp_path)
-    environment = load_environment(tmp_path, {})
+    environment = load_environment(root, {})
     for number in range(3):
-        path = tmp_path / contract.DATA_DIR / contract.fifo_name("lines", number)
+        path = root / contract.DATA_DIR / contract.fifo_name("lines", number)
         os.mkfifo(path)
         threading.Thread(target=path.write_bytes, args=(lines_of(number),), daemon=True).start()
     for epoch in range(3):
         assert words(open_channel("lines", epoch, environment=environment)) == epoch_of(epoch)
 
 
-def test_fifo_that_was_read_is_waited_for_briefly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fifo_that_was_read_is_waited_for_briefly(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fifo, "REREAD_SECONDS", 1.0)
-    make_root(tmp_path)
-    environment = load_environment(tmp_path, {})
-    path = tmp_path / contract.DATA_DIR / contract.fifo_name("lines", 0)
+    environment = load_environment(root, {})
+    path = root / contract.DATA_DIR / contract.fifo_name("lines", 0)
     os.mkfifo(path)
     for _ in range(2):  # the second time fed by hand
         threading.Thread(target=path.write_bytes, args=(lines_of(0),), daemon=True).start()
@@ -83,23 +75,23 @@ def test_fifo_that_was_read_is_waited_for_briefly(tmp_path: Path, monkeypatch: p
 
 
 def test_read_only_folder_keeps_the_record_in_the_temporary_folder(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fed_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (root / contract.DATA_DIR / contract.epochs_name("lines")).mkdir()  # stops root, too
+    (fed_root / contract.DATA_DIR / contract.epochs_name("lines")).mkdir()  # stops root, too
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    environment = load_environment(root, {})
+    environment = load_environment(fed_root, {})
     for epoch in (3, 4):
         assert words(open_channel("lines", epoch, environment=environment)) == epoch_of(epoch - 3)
     with pytest.raises(ChannelError, match=r"epoch 2 was read already \(this job began with epoch 3\)"):
         next(open_channel("lines", 2, environment=environment))
     assert len(list((tmp_path / "temporary").iterdir())) == 1
-    assert not [path for path in (root / contract.DATA_DIR).iterdir() if path.is_file()]
+    assert not [path for path in (fed_root / contract.DATA_DIR).iterdir() if path.is_file()]
 
 
 @pytest.mark.parametrize(("workers", "start"), [(1, "fork"), (2, "fork"), (2, "spawn")])
-def test_workers_of_later_epochs_read_the_next_fifos(root: Path, workers: int, start: str) -> None:
-    dataset = ChannelDataset("lines", environment=load_environment(root, {}))
+def test_workers_of_later_epochs_read_the_next_fifos(fed_root: Path, workers: int, start: str) -> None:
+    dataset = ChannelDataset("lines", environment=load_environment(fed_root, {}))
     loader = DataLoader(dataset, 50, num_workers=workers, collate_fn=list, multiprocessing_context=start)
     for epoch in (3, 4):
         dataset.set_epoch(epoch)
@@ -109,9 +101,8 @@ def test_workers_of_later_epochs_read_the_next_fifos(root: Path, workers: int, s
     assert sorted(words(sample for batch in loader for sample in batch)) == epoch_of(2)
 
 
-def test_fifo_written_and_removed_between_two_checks_is_read(tmp_path: Path) -> None:
-    make_root(tmp_path)
-    first, second = (tmp_path / contract.DATA_DIR / contract.fifo_name("lines", number) for number in (0, 1))
+def test_fifo_written_and_removed_between_two_checks_is_read(root: Path) -> None:
+    first, second = (root / contract.DATA_DIR / contract.fifo_name("lines", number) for number in (0, 1))
     os.mkfifo(first)
 
     class Interrupted(fifo.PendingFifo):
@@ -129,7 +120,7 @@ def test_fifo_written_and_removed_between_two_checks_is_read(tmp_path: Path) -> 
                 os.mkfifo(second)
             return seen
 
-    pending = Interrupted(load_environment(tmp_path, {}).channels["lines"], 5, Processes([os.getpid()]))
+    pending = Interrupted(load_environment(root, {}).channels["lines"], 5, Processes([os.getpid()]))
     descriptors = (pending.try_open() for _ in range(3))
     with open(next(found for found in descriptors if found is not None), "rb") as stream:  # noqa: PTH123 - a descriptor
         assert stream.read() == lines_of(0)
@@ -159,34 +150,34 @@ def next_line(process: subprocess.Popen[str]) -> Any:
 
 
 @pytest.mark.parametrize("workers", [0, 3])
-def test_job_after_a_killed_one_reads_the_next_fifo(root: Path, workers: int) -> None:
-    with job(root, STOPPED, str(workers)) as first:
+def test_job_after_a_killed_one_reads_the_next_fifo(fed_root: Path, workers: int) -> None:
+    with job(fed_root, STOPPED, str(workers)) as first:
         next_line(first)
         first.kill()
-    again = end_of(job(root, READ, "[2, 3]", str(workers)))
+    again = end_of(job(fed_root, READ, "[2, 3]", str(workers)))
     assert [sorted({fifo for fifo, _ in epoch}) for epoch in again] in ([[1], [2]], [[2], [3]])  # one was read ahead
     assert all(len(epoch) == COUNT for epoch in again)
 
 
-def test_workers_that_outlive_their_process_do_not_keep_the_broker(root: Path) -> None:
+def test_workers_that_outlive_their_process_do_not_keep_the_broker(fed_root: Path) -> None:
     """They notice 5 s later. The broker once ended only then, and refused the next job's epoch as read already."""
-    with job(root, STOPPED, "3") as first:
+    with job(fed_root, STOPPED, "3") as first:
         _, *workers = next_line(first)
         first.kill()
         first.wait()
-        wait_for(lambda: not brokers(root))
+        wait_for(lambda: not brokers(fed_root))
         for worker in workers:
             os.kill(worker, 0)  # still there
             os.kill(worker, signal.SIGKILL)
 
 
-def test_broker_of_a_killed_job_gives_way_to_the_next_job(root: Path) -> None:
-    with job(root, STOPPED, "3") as first:
+def test_broker_of_a_killed_job_gives_way_to_the_next_job(fed_root: Path) -> None:
+    with job(fed_root, STOPPED, "3") as first:
         next_line(first)
-        [old] = brokers(root)
+        [old] = brokers(fed_root)
         os.kill(old, signal.SIGSTOP)
         first.kill()
-    second = job(root, READ, "[7]", "3")
+    second = job(fed_root, READ, "[7]", "3")
     children = Path(f"/proc/{second.pid}/task/{second.pid}/children")
     wait_for(lambda: len(children.read_text().split()) >= 3)  # its workers, which find the old one
     os.kill(old, signal.SIGCONT)

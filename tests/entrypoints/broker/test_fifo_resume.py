@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,7 @@ from entrypoints import contract
 from entrypoints.job.environment import load_environment
 from entrypoints.torch_data.dataset import ChannelDataset
 from entrypoints.torch_data.loader import ThreadLoader
-from pipe_feeder import Feeder, brokers, make_root, wait_for
+from pipe_feeder import Feed, Feeder, brokers, make_root, wait_for
 from pipe_jobs import end_of, epoch_of, job, lines_of, words
 
 pytestmark = [
@@ -24,16 +21,9 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
-    make_root(tmp_path)
-    feeder = Feeder(tmp_path, "lines", lines_of)
-    yield tmp_path
-    for pid in brokers(tmp_path):
-        os.kill(pid, signal.SIGKILL)
-    feeder.stop()
+@pytest.fixture(autouse=True)
+def feeder(feed: Feed) -> Feeder:
+    return feed("lines", lines_of)
 
 
 RESUME = """
@@ -107,9 +97,8 @@ def test_thread_loaders_state_of_a_shuffled_pipe_begins_its_epoch_again(root: Pa
     given = [batch for batch, _ in zip(middle, range(7), strict=False)]
     assert len(given) == 7
     assert middle.state_dict() == {"epoch": 3}
-    assert sorted(line for batch in whole for line in batch) == epoch_of(
-        1
-    )  # in this container it is the next FIFO that comes
+    # In this container the next FIFO follows.
+    assert sorted(line for batch in whole for line in batch) == epoch_of(1)
     state = json.loads(json.dumps(whole.state_dict()))
     after = loader(None)
     after.load_state_dict(state)

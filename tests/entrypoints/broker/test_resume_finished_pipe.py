@@ -7,7 +7,7 @@ import pickle
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from entrypoints.order.sampling import Reading
 from entrypoints.order.sharding import Shard
 from entrypoints.samples.channel import open_channel
 from entrypoints.torch_data.dataset import ChannelDataset
-from pipe_feeder import PATIENCE, Feeder, brokers, in_threads, make_root, wait_for
+from pipe_feeder import PATIENCE, brokers, feeding, in_threads, make_root, wait_for
 from stateful_loaders import LOADERS, SHUFFLED, given, read, stateful, text_of
 
 pytestmark = [
@@ -32,25 +32,20 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
-
-
-def pipe(root: Path, count: int) -> tuple[Environment, Feeder]:
+@contextmanager
+def pipe(root: Path, count: int) -> Iterator[Environment]:
     """A Pipe of so many lines: the number of the FIFO, and the line's."""
     root.mkdir()
     make_root(root)
-    feeder = Feeder(root, "lines", lambda fifo: b"".join(b"%d-%d\n" % (fifo, number) for number in range(count)))
-    return load_environment(root, {}), feeder
+    with feeding(root) as feed:
+        feed("lines", lambda fifo: b"".join(b"%d-%d\n" % (fifo, number) for number in range(count)))
+        yield load_environment(root, {})
 
 
-def leave(root: Path, feeder: Feeder) -> None:
-    for process in brokers(root):
-        os.kill(process, signal.SIGKILL)
-    wait_for(lambda: not brokers(root))
-    feeder.stop()
+def set_rank(monkeypatch: pytest.MonkeyPatch, rank: str) -> None:
+    """Make this process one of two ranks of its host."""
+    for variable, value in (("RANK", rank), ("WORLD_SIZE", "2"), ("LOCAL_RANK", rank), ("LOCAL_WORLD_SIZE", "2")):
+        monkeypatch.setenv(variable, value)
 
 
 def of_pipe(environment: Environment) -> ChannelDataset:
@@ -59,44 +54,40 @@ def of_pipe(environment: Environment) -> ChannelDataset:
 
 @pytest.mark.parametrize("name", LOADERS)
 def test_state_of_a_finished_pipe_yields_nothing_in_a_new_container(tmp_path: Path, name: str) -> None:
-    environment, feeder = pipe(tmp_path / "first", 61)
-    first = LOADERS[name](of_pipe(environment))
-    assert sorted(read(first, 2)) == sorted(f"0-{number}" for number in range(61))
-    state = pickle.dumps(first.state_dict())
-    assert sorted(read(first, 3)) == sorted(f"1-{number}" for number in range(61))
-    leave(tmp_path / "first", feeder)
+    with pipe(tmp_path / "first", 61) as environment:
+        first = LOADERS[name](of_pipe(environment))
+        assert sorted(read(first, 2)) == sorted(f"0-{number}" for number in range(61))
+        state = pickle.dumps(first.state_dict())
+        assert sorted(read(first, 3)) == sorted(f"1-{number}" for number in range(61))
     plans: list[list[int | None]] = [[3], [None], [2, 3]]
     for number, epochs in enumerate(plans):
         root = tmp_path / str(number)
-        environment, feeder = pipe(root, 61)
-        loader = LOADERS[name](of_pipe(environment))
-        loader.load_state_dict(pickle.loads(state))
-        *nothing, following = [read(loader, epoch) for epoch in epochs]
-        assert nothing in ([], [[]])
-        [fifo] = {text.partition("-")[0] for text in following}
-        assert sorted(following) == sorted(f"{fifo}-{number}" for number in range(61))
-        leave(root, feeder)
+        with pipe(root, 61) as environment:
+            loader = LOADERS[name](of_pipe(environment))
+            loader.load_state_dict(pickle.loads(state))
+            *nothing, following = [read(loader, epoch) for epoch in epochs]
+            assert nothing in ([], [[]])
+            [fifo] = {text.partition("-")[0] for text in following}
+            assert sorted(following) == sorted(f"{fifo}-{number}" for number in range(61))
 
 
 @pytest.mark.parametrize("name", ["threads", "workers"])
 def test_states_between_the_ends_of_two_shards_yield_the_rest(tmp_path: Path, name: str) -> None:
-    environment, feeder = pipe(tmp_path / "first", 9)  # five samples and four: two batches and one
-    first = LOADERS[name](of_pipe(environment))
-    iterator = iter(first)
-    before = [text for _ in range(2) for text in next(iterator)]
-    states = [first.state_dict()]
-    before.extend(next(iterator))
-    states.append(first.state_dict())
-    assert len(before) == 9
-    leave(tmp_path / "first", feeder)
+    with pipe(tmp_path / "first", 9) as environment:  # five samples and four: two batches and one
+        first = LOADERS[name](of_pipe(environment))
+        iterator = iter(first)
+        before = [text for _ in range(2) for text in next(iterator)]
+        states = [first.state_dict()]
+        before.extend(next(iterator))
+        states.append(first.state_dict())
+        assert len(before) == 9
     for number, state in enumerate(states):
         root = tmp_path / str(number)
-        environment, feeder = pipe(root, 9)
-        loader = LOADERS[name](of_pipe(environment))
-        loader.load_state_dict(pickle.loads(pickle.dumps(state)))
-        assert given(loader) == before[8 + number :]
-        assert len(read(loader, 1)) == 9
-        leave(root, feeder)
+        with pipe(root, 9) as environment:
+            loader = LOADERS[name](of_pipe(environment))
+            loader.load_state_dict(pickle.loads(pickle.dumps(state)))
+            assert given(loader) == before[8 + number :]
+            assert len(read(loader, 1)) == 9
 
 
 @pytest.mark.parametrize("reading", [None, SHUFFLED], ids=["", "shuffled"])
@@ -109,77 +100,67 @@ def test_rank_that_finished_first_does_not_block_the_other_after_resuming(
 
     def loaders(environment: Environment) -> Iterator[Any]:
         for rank in ("0", "1"):
-            for variable, value in (
-                ("RANK", rank),
-                ("WORLD_SIZE", "2"),
-                ("LOCAL_RANK", rank),
-                ("LOCAL_WORLD_SIZE", "2"),
-            ):
-                monkeypatch.setenv(variable, value)
+            set_rank(monkeypatch, rank)
             dataset = ChannelDataset("lines", transform=text_of, environment=environment, reading=reading)
             yield stateful(0)(dataset)
 
-    environment, feeder = pipe(tmp_path / "first", 27)  # 14 samples and 13: four batches each, the last of 2 and of 1
-    first = [*loaders(environment)]
-    in_threads(lambda rank: found.update({(rank, "before"): [*islice(first[rank], (1, 4)[rank])]}), 2)
-    states = [pickle.dumps(loader.state_dict()) for loader in first]
-    leave(tmp_path / "first", feeder)
-    environment, feeder = pipe(tmp_path / "second", 27)
-    resumed = [*loaders(environment)]
-    for loader, state in zip(resumed, states, strict=True):
-        loader.load_state_dict(pickle.loads(state))
-    in_threads(lambda rank: found.update({(rank, "after"): [*resumed[rank]]}), 2)
-    assert [len(found[rank, "after"]) for rank in (0, 1)] == [3, 0]
-    assert sorted(text for batches in found.values() for batch in batches for text in batch) == sorted(
-        f"0-{number}" for number in range(27)
-    )
-    leave(tmp_path / "second", feeder)
+    with pipe(tmp_path / "first", 27) as environment:  # 14 samples and 13: four batches each, the last of 2 and of 1
+        first = [*loaders(environment)]
+        in_threads(lambda rank: found.update({(rank, "before"): [*islice(first[rank], (1, 4)[rank])]}), 2)
+        states = [pickle.dumps(loader.state_dict()) for loader in first]
+    with pipe(tmp_path / "second", 27) as environment:
+        resumed = [*loaders(environment)]
+        for loader, state in zip(resumed, states, strict=True):
+            loader.load_state_dict(pickle.loads(state))
+        in_threads(lambda rank: found.update({(rank, "after"): [*resumed[rank]]}), 2)
+        assert [len(found[rank, "after"]) for rank in (0, 1)] == [3, 0]
+        assert sorted(text for batches in found.values() for batch in batches for text in batch) == sorted(
+            f"0-{number}" for number in range(27)
+        )
 
 
 def test_finished_threads_return_after_the_broker_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They were left alone after three seconds: a process that ended then had reported nothing where the machine was slow."""
-    environment, feeder = pipe(tmp_path / "root", 20)
-    loaders = []
-    for rank in ("0", "1"):
-        for variable, value in (("RANK", rank), ("WORLD_SIZE", "2"), ("LOCAL_RANK", rank), ("LOCAL_WORLD_SIZE", "2")):
-            monkeypatch.setenv(variable, value)
-        loaders.append(LOADERS["threads"](of_pipe(environment)))
-    shards = [loaders[0].dataset.samples(thread, 2) for thread in (0, 1)]
-    for shard in shards:
-        shard.finish()
-    states = [shard.state_dict() for shard in shards]
-    loaders[0].load_state_dict({"epoch": 0, "threads": states, "ended": [0, 1], "turn": 0})
-    found: dict[int, list[str]] = {}
-    threads = [
-        threading.Thread(target=lambda rank=rank: found.update({rank: given(loaders[rank])}), daemon=True)
-        for rank in (0, 1)
-    ]
-    threads[1].start()
-    wait_for(lambda: brokers(tmp_path / "root"))
-    [broker] = brokers(tmp_path / "root")
-    os.kill(broker, signal.SIGSTOP)
-    threads[0].start()
-    threads[0].join(4)
-    assert threads[0].is_alive()
-    os.kill(broker, signal.SIGCONT)
-    for thread in threads:
-        thread.join(PATIENCE)
-    assert found[0] == []
-    assert sorted(found[1]) == sorted(f"0-{number}" for number in range(1, 20, 2))
-    leave(tmp_path / "root", feeder)
+    """Waiting for only three seconds once let a process end before its report on a slow machine."""
+    with pipe(tmp_path / "root", 20) as environment:
+        loaders = []
+        for rank in ("0", "1"):
+            set_rank(monkeypatch, rank)
+            loaders.append(LOADERS["threads"](of_pipe(environment)))
+        shards = [loaders[0].dataset.samples(thread, 2) for thread in (0, 1)]
+        for shard in shards:
+            shard.finish()
+        states = [shard.state_dict() for shard in shards]
+        loaders[0].load_state_dict({"epoch": 0, "threads": states, "ended": [0, 1], "turn": 0})
+        found: dict[int, list[str]] = {}
+        threads = [
+            threading.Thread(target=lambda rank=rank: found.update({rank: given(loaders[rank])}), daemon=True)
+            for rank in (0, 1)
+        ]
+        threads[1].start()
+        wait_for(lambda: brokers(tmp_path / "root"))
+        [broker] = brokers(tmp_path / "root")
+        os.kill(broker, signal.SIGSTOP)
+        threads[0].start()
+        threads[0].join(4)
+        assert threads[0].is_alive()
+        os.kill(broker, signal.SIGCONT)
+        for thread in threads:
+            thread.join(PATIENCE)
+        assert found[0] == []
+        assert sorted(found[1]) == sorted(f"0-{number}" for number in range(1, 20, 2))
 
 
 def test_state_of_a_longer_pipe_is_refused(tmp_path: Path) -> None:
-    environment, feeder = pipe(tmp_path / "first", 61)
-    shard = Shard(1, 2)
-    with closing(open_channel("lines", environment=environment, shard=shard)) as samples:
-        for _ in range(10):
-            next(samples)
-        state = samples.state_dict()
-    feeder.stop()
-    environment, feeder = pipe(tmp_path / "second", 9)
-    with closing(open_channel("lines", environment=environment, shard=shard)) as samples:
+    with pipe(tmp_path / "first", 61) as environment:
+        shard = Shard(1, 2)
+        with closing(open_channel("lines", environment=environment, shard=shard)) as samples:
+            for _ in range(10):
+                next(samples)
+            state = samples.state_dict()
+    with (
+        pipe(tmp_path / "second", 9) as environment,
+        closing(open_channel("lines", environment=environment, shard=shard)) as samples,
+    ):
         samples.load_state_dict(state)
         with pytest.raises(ChannelError, match="10 samples of this shard were begun, but there are 4"):
             next(samples)
-    feeder.stop()

@@ -24,8 +24,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def make_root(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Path]]:
     """A function that makes an /opt/ml for this process, some of whose channels may differ."""
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
     monkeypatch.syspath_prepend(str(REPOSITORY / "tests/data"))  # users_model
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the networks are too small for more

@@ -28,10 +28,8 @@ LINES = [f"{shard}-{number}" for shard in range(7) for number in range(10)]
 
 
 @pytest.fixture
-def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
+def environment(tmp_path: Path) -> Environment:
     """A channel of 7 objects of 10 lines each."""
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
     folder = tmp_path / "input/data/files"
     folder.mkdir(parents=True)
     for shard in range(7):

@@ -50,12 +50,6 @@ def samples_of(kind: str) -> list[Sample]:
     return [{"__key__": text[:3], "text": text} for text in texts]
 
 
-@pytest.fixture(autouse=True)
-def one_process_per_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
-
-
 def job(root: Path, kind: str, mode: str, wrapper: str = "None") -> Environment:
     directory = root / contract.CONFIG_DIR
     directory.mkdir(parents=True)

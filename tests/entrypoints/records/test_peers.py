@@ -31,12 +31,6 @@ from peer_files import MAKERS, Made, gnu_tar, python_zip
 every_file = pytest.mark.parametrize("name", MAKERS)
 
 
-@pytest.fixture(autouse=True)
-def one_process_per_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
-
-
 @pytest.fixture
 def made(name: str, tmp_path: Path) -> Made:
     if name.startswith("zip") and "zipfile" not in name and shutil.which("zip") is None:

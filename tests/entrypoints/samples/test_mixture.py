@@ -19,10 +19,8 @@ SIZES = {"a": 30, "b": 8, "c": 15}
 
 
 @pytest.fixture
-def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
+def environment(tmp_path: Path) -> Environment:
     """Three channels of some lines."""
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
     for name, size in SIZES.items():
         folder = tmp_path / "input/data" / name
         folder.mkdir(parents=True)

@@ -47,12 +47,6 @@ def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(autouse=True)
-def one_process_per_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
-
-
 def read(environment: Environment, name: str, workers: int) -> Iterable[Sample]:
     if workers == 0:
         return open_channel(name, environment=environment)

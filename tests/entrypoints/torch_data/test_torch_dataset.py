@@ -42,10 +42,8 @@ def number_of(sample: dict[str, Any]) -> int:
 
 
 @pytest.fixture
-def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
+def environment(tmp_path: Path) -> Environment:
     """One host with 30 numbers in ten files of channel `files`, and a Pipe of them."""
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
     config = tmp_path / contract.CONFIG_DIR
     config.mkdir(parents=True)
     channels = {

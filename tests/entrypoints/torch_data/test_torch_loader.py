@@ -24,10 +24,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # t
 
 
 @pytest.fixture
-def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
+def environment(tmp_path: Path) -> Environment:
     """Channel `files` of 60 objects of 3 lines, and `one` of a single object."""
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
     for channel, objects in (("files", 60), ("one", 1)):
         folder = tmp_path / "input/data" / channel
         folder.mkdir(parents=True)

@@ -26,10 +26,8 @@ pytestmark = [
 
 
 @pytest.fixture
-def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
+def environment(tmp_path: Path) -> Environment:
     """Ten files of three numbers in channel `files`."""
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
     folder = tmp_path / contract.DATA_DIR / "files"
     folder.mkdir(parents=True)
     for file in range(10):

@@ -59,10 +59,8 @@ def stream_of(samples: list[Sample] = SAMPLES) -> bytes:
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def root(tmp_path: Path) -> Iterator[Path]:
     """An /opt/ml with the Pipe `train`, wrapped as RecordIO; its broker is gone at the end."""
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
     (tmp_path / contract.CONFIG_DIR).mkdir(parents=True)
     (tmp_path / contract.DATA_DIR).mkdir(parents=True)
     configure(tmp_path)

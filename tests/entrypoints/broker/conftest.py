@@ -1,0 +1,31 @@
+"""What the tests of Pipes with several readers share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from entrypoints.job.environment import Environment, load_environment
+from pipe_feeder import Feed, feeding, kill_brokers, make_root
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Iterator[Path]:
+    """An /opt/ml with Pipes. At the end its brokers are killed: they would run as long as this process."""
+    make_root(tmp_path)
+    yield tmp_path
+    kill_brokers(tmp_path)
+
+
+@pytest.fixture
+def feed(root: Path) -> Iterator[Feed]:
+    """A function that starts a Feeder of one of the root's channels."""
+    with feeding(root) as start:
+        yield start
+
+
+@pytest.fixture
+def environment(root: Path) -> Environment:
+    return load_environment(root, {})
