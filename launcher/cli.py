@@ -11,8 +11,8 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -36,20 +36,8 @@ _OUTPUT_ERRORS = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EI
 _BROKEN_PIPE = 128 + 13  # as a shell reports a process ended by SIGPIPE
 
 
-class _UnwrittenError(Exception):
-    """An OSError of stdout or stderr, hidden from click, which would end the command with exit code 1."""
-
-
 class _SpecOrCommand(click.Group):
     """The group of all commands, in which `launch job.yaml` means `launch run job.yaml`."""
-
-    def make_context(self, *args: Any, **more: Any) -> click.Context:
-        with _hidden_from_click():
-            return super().make_context(*args, **more)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        with _hidden_from_click():
-            return super().invoke(ctx)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words = [arg for arg in args if not arg.startswith("-") or arg == "-"]
@@ -81,7 +69,8 @@ class _SpecOrCommand(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        card: Command = importlib.import_module(COMMANDS[cmd_name]).COMMAND
+        module, _, name = COMMANDS[cmd_name].partition(":")
+        card: type[Command] = getattr(importlib.import_module(module), name)
         return card.as_click(cmd_name)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -102,88 +91,72 @@ class _SpecOrCommand(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@contextmanager
-def _hidden_from_click() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if _is_output_error(error):
-            raise _UnwrittenError(error) from error
-        raise
+def _prints(text_of: Callable[[Any], str]) -> dict[str, Any]:
+    """Return click's settings of an option that prints a text and ends the command."""
+
+    def callback(context: click.Context, option: click.Parameter, value: Any) -> None:
+        if value not in (None, False) and not context.resilient_parsing:
+            click.echo(text_of(value), nl=False)
+            context.exit()
+
+    return {"callback": callback, "is_eager": True, "expose_value": False}
 
 
-def _explain(context: click.Context, option: click.Parameter, code: str | None) -> None:
-    if code is None or context.resilient_parsing:
-        return
+def _explain(code: str) -> str:
     from launcher.reference.codes import all_codes, explanation
 
     story = explanation(code)
     if story is None:
         raise click.UsageError(f"{code!r} is not a problem code{did_you_mean(code, all_codes())}")
-    click.echo(story, nl=False)
-    context.exit()
+    return story
 
 
-def _schema(context: click.Context, option: click.Parameter, wanted: bool) -> None:
-    if wanted and not context.resilient_parsing:
-        from launcher.reference.schema import schema
+def _schema(_: bool) -> str:
+    from launcher.reference.schema import schema
 
-        click.echo(json.dumps(schema(), indent=2))
-        context.exit()
+    return json.dumps(schema(), indent=2) + "\n"
 
 
-def _example(context: click.Context, option: click.Parameter, name: str | None) -> None:
-    if name is None or context.resilient_parsing:
-        return
+def _example(name: str) -> str:
     import channel_specs
 
-    if name not in channel_specs.names():
-        near = did_you_mean(name, channel_specs.names())
+    names = channel_specs.names()
+    if name not in names:
         raise click.UsageError(
-            f"there is no example {name!r}{near}; expected one of {', '.join(channel_specs.names())}"
+            f"there is no example {name!r}{did_you_mean(name, names)}; expected one of {', '.join(names)}"
         )
-    click.echo(channel_specs.path(name).read_text(encoding="utf-8"), nl=False)
-    context.exit()
+    return channel_specs.path(name).read_text(encoding="utf-8")
 
 
-def _import(context: click.Context, option: click.Parameter, file: str | None) -> None:
-    if file is not None and not context.resilient_parsing:
-        from launcher.importing.from_request import import_file
+def _import(file: str) -> str:
+    from launcher.importing.from_request import import_file
 
-        click.echo(import_file(file), nl=False)
-        context.exit()
-
-
-_FILE = click.Path(allow_dash=True)
-_AT_ONCE: dict[str, Any] = {"is_eager": True, "expose_value": False}
+    return import_file(file)
 
 
 @click.group(cls=_SpecOrCommand, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
 @click.version_option(__version__, prog_name="launch")
 @click.option(
     "--import",
-    type=_FILE,
+    type=click.Path(allow_dash=True),
     metavar="FILE",
-    callback=_import,
     help="Print the spec for a request, from a file or - for stdin.",
-    **_AT_ONCE,
+    **_prints(_import),
 )
 @click.option(
     "--explain",
     metavar="CODE",
-    callback=_explain,
     shell_complete=one_of(codes),
     help="Explain a problem code, with a wrong and a right example.",
-    **_AT_ONCE,
+    **_prints(_explain),
 )
-@click.option("--schema", is_flag=True, callback=_schema, help="Print the spec's JSON Schema, for editors.", **_AT_ONCE)
+@click.option("--schema", is_flag=True, help="Print the spec's JSON Schema, for editors.", **_prints(_schema))
 @click.option(
     "--example",
     metavar="NAME",
-    callback=_example,
     shell_complete=one_of(examples),
     help="Print a commented spec to start from.",
-    **_AT_ONCE,
+    **_prints(_example),
 )
 def cli() -> None:
     """Train on SageMaker from one page of YAML: launch SPEC [OPTIONS]."""
@@ -213,7 +186,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     try:
         code = _run(args)
         sys.stdout.flush()
-    except (OSError, _UnwrittenError) as error:
+    except OSError as error:
         code = _end_without_output(error)
     sys.exit(code)
 
@@ -221,9 +194,13 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _run(args: list[str]) -> int:
     """Run the command, print its error if it fails, and return the exit code; with --json, errors are JSON on stdout, too."""
     try:
-        return _exit_code(cli.main(args, prog_name="launch", standalone_mode=False))
-    except SystemExit as error:  # a command's own exit code
-        return _exit_code(error.code)
+        if instruction := os.environ.get("_LAUNCH_COMPLETE"):
+            from click.shell_completion import shell_complete
+
+            return shell_complete(cli, {}, "launch", "_LAUNCH_COMPLETE", instruction)
+        # Not cli.main(), which would end the command with exit code 1 if its output is closed.
+        with cli.make_context("launch", [*args]) as context:
+            return int(cli.invoke(context))
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.ClickException as error:
@@ -247,22 +224,19 @@ def _run(args: list[str]) -> int:
         say(f"error: {error}", "red")
         return error.exit_code
     except (KeyboardInterrupt, click.Abort) as error:
-        message = str(error.__cause__ or error) or "interrupted"  # click makes the one the other's cause
+        message = str(error) or "interrupted"
         _print_error(args, message, 130)
-        say(message)
+        say(f"\n{message}")  # below the terminal's ^C
         return 130
     except Exception as error:
-        if isinstance(error, _UnwrittenError) or _is_output_error(error):
+        # Errors of other files than stdout and stderr have a file name.
+        if isinstance(error, OSError) and error.filename is None and error.errno in _OUTPUT_ERRORS:
             raise
         import traceback  # 2 ms of every other command
 
         traceback.print_exc()
         say("this is a bug in launch; please report it with the lines above", "red")
         return 1
-
-
-def _exit_code(value: Any) -> int:
-    return value if isinstance(value, int) else 0
 
 
 def _print_error(args: list[str], message: str, exit_code: int) -> None:
@@ -275,29 +249,22 @@ def _print_json(args: list[str], data: Any) -> None:
     print(json.dumps(data, indent=None if "logs" in args[:1] else 2), flush=True)
 
 
-def _is_output_error(error: BaseException) -> bool:
-    """Whether a write to stdout or stderr failed; errors of other files have a file name."""
-    return isinstance(error, OSError) and error.filename is None and error.errno in _OUTPUT_ERRORS
-
-
-def _end_without_output(error: BaseException) -> int:
+def _end_without_output(error: OSError) -> int:
     """Return the exit code after a failed write to stdout or stderr, and discard what is left in their buffers.
 
     A closed pipe, as in `launch list | head -1`, ends the command silently, as it does other programs; other reasons, such
     as a full disk, are reported. Without discarding, Python would report the buffers again at its exit.
     """
-    cause = error.__cause__ if isinstance(error, _UnwrittenError) else error
-    reason = cause.strerror if isinstance(cause, OSError) else None
-    if not isinstance(cause, BrokenPipeError):
+    if not isinstance(error, BrokenPipeError):
         with suppress(OSError):
-            say(f"standard output or error: cannot be written: {reason}", "red")
+            say(f"standard output or error: cannot be written: {error.strerror}", "red")
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except OSError:
             os.dup2(nowhere, stream.fileno())
-    return _BROKEN_PIPE if isinstance(cause, BrokenPipeError) else LaunchError.exit_code
+    return _BROKEN_PIPE if isinstance(error, BrokenPipeError) else LaunchError.exit_code
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The commands: one card per module, and one row in this table. A module is imported when its command is called.
 
-A module defines `COMMAND`, a `launcher.commands.card.Command`. Not here: what a command shows of AWS or of a job (`jobs`, `cost`).
+A card is a class derived from `launcher.commands.card.Command`. Not here: what a command shows of AWS or of a job (`jobs`,
+`cost`).
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from types import MappingProxyType
 
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
-        "run": "launcher.commands.run",
-        "status": "launcher.commands.status",
-        "logs": "launcher.commands.logs",
-        "list": "launcher.commands.list_jobs",
-        "stop": "launcher.commands.stop",
-        "rerun": "launcher.commands.rerun",
-        "diff": "launcher.commands.diff",
-        "cost": "launcher.commands.cost",
+        "run": "launcher.commands.run:Run",
+        "status": "launcher.commands.status:Status",
+        "logs": "launcher.commands.logs:Logs",
+        "list": "launcher.commands.list_jobs:ListJobs",
+        "stop": "launcher.commands.stop:Stop",
+        "rerun": "launcher.commands.rerun:Rerun",
+        "diff": "launcher.commands.diff:Diff",
+        "cost": "launcher.commands.cost:Cost",
     }
 )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import click
 
@@ -23,40 +23,48 @@ EXIT_CODES = {
 }
 
 
-class Command(NamedTuple):
-    """One command of `launch`."""
+class Command(Options):
+    """One command of `launch`: its docstring is the help, its fields are the options, and an instance is one call.
 
-    options: type[Options]
-    run: Callable[..., int]
-    """Gets the options, and the effect that a user chose if there are `effects`; returns the exit code."""
-    summary: str
-    """One line of `launch --help`."""
-    help: str
-    exit_codes: tuple[int, ...]
+    The docstring's first line is shown by `launch --help`, the rest by the command's own `--help`.
+    """
+
+    exit_codes: tuple[int, ...] = (0, 2, 3)
     """Those that it ends with, besides 1, 130 and 141."""
     example: str
     """Arguments that follow `launch`. A test runs them in an account that has the job digits-1, beside a job.yaml."""
-    effects: Sequence[Effect] = ()
+    effects: Sequence[type[Effect]] = ()
     """Those of which a user can choose one; they add their options to the command's."""
-    without_json: str = ""
-    """Why it has no --json."""
+    effect: Effect
+    """The chosen one, if there are `effects`."""
 
-    def as_click(self, name: str) -> click.Command:
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        super().__init__(values)
+        if self.effects:
+            vars(self)["effect"] = choose(self.effects, values)
+
+    def run(self) -> int:
+        """Carry the command out, and return its exit code."""
+        raise NotImplementedError
+
+    @classmethod
+    def texts(cls) -> list[str]:
+        """Return the paragraphs of the docstring: the summary, then the help."""
+        return [" ".join(paragraph.split()) for paragraph in str(cls.__doc__).split("\n\n")]
+
+    @classmethod
+    def as_click(cls, name: str) -> click.Command:
         """Return the command as click knows it."""
-        declared = self.options.declared()
-        for effect in self.effects:
-            declared = {**declared, **effect.options.declared()}
-
-        def callback(**values: Any) -> int:
-            chosen = (choose(self.effects, values),) if self.effects else ()
-            return self.run(self.options(values), *chosen)
-
-        codes = "; ".join(f"{code} {EXIT_CODES[code]}" for code in self.exit_codes)
+        declared = cls.declared()
+        for effect in cls.effects:
+            declared |= effect.declared()
+        summary, *help_texts = cls.texts()
+        codes = "; ".join(f"{code} {EXIT_CODES[code]}" for code in cls.exit_codes)
         return click.Command(
             name,
             params=[each.as_click(field) for field, each in declared.items()],
-            callback=callback,
-            help=self.help,
-            short_help=self.summary,
-            epilog=f"Example: launch {self.example}\n\nExit codes: {codes}.",
+            callback=lambda **values: cls(values).run(),
+            help="\n\n".join(help_texts),
+            short_help=summary,
+            epilog=f"Example: launch {cls.example}\n\nExit codes: {codes}.",
         )

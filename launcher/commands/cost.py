@@ -10,8 +10,8 @@ import click
 
 import launcher
 from launcher.commands.card import Command
-from launcher.commands.options import SpecOptions, argument, flag, open_account
-from launcher.console import say, show_problem
+from launcher.commands.options import SPEC, SpecOptions, flag, open_account
+from launcher.console import say
 from launcher.cost import table
 from launcher.cost.estimate import Estimate, estimate, why_not
 from launcher.cost.show import as_data, as_text
@@ -22,31 +22,33 @@ from launcher.request.images import image_region
 _Change = tuple[str, dict[str, Any]]  # a line for people, and data for `--json`
 
 
-class CostOptions(SpecOptions):
-    """The options of `launch cost`."""
+class Cost(SpecOptions, Command):
+    """Estimate what a spec's job costs, per hour and at most.
 
-    spec: str = argument(type=click.Path(dir_okay=False, allow_dash=True))
+    Estimate the cost of the job of SPEC, from a bundled table in which each price has its source and date.
+
+    The estimate is an upper bound, since the duration of a training is not known in advance. It needs no account and no
+    network, except with --online.
+    """
+
+    example = "cost job.yaml"
+
+    spec: str = SPEC
     online: bool = flag(help="Ask AWS's price API for today's prices, and show what has changed.")
 
-
-def run(options: CostOptions) -> int:
-    """Print the estimate."""
-    plan = launcher.plan(launcher.load(options.spec, sets=options.sets), ignore=options.ignore, strict=options.strict)
-    for warning in plan.warnings:
-        show_problem(warning)
-    if options.online:
-        found, changes = _ask(plan)
-    else:
-        found, changes = _estimated(plan, _region(plan)), []
-    if options.as_json:
-        online_data = {"online": [data for _, data in changes]} if options.online else {}
-        click.echo(json.dumps(as_data(found) | online_data, indent=2))
+    def run(self) -> int:
+        """Print the estimate."""
+        plan = self.plan(self.spec)
+        found, changes = _ask(plan) if self.online else (_estimated(plan, _region(plan)), [])
+        if self.as_json:
+            online_data = {"online": [data for _, data in changes]} if self.online else {}
+            click.echo(json.dumps(as_data(found) | online_data, indent=2))
+            return 0
+        name = plan.spec.base_name or plan.spec.training_job_name or plan.request["TrainingJobName"]
+        click.echo("\n".join([*as_text(found, name), *(line for line, _ in changes)]))
+        if found.unknown and not self.online:
+            say("`--online` asks AWS for the prices missing from the table", "yellow")
         return 0
-    name = plan.spec.base_name or plan.spec.training_job_name or plan.request["TrainingJobName"]
-    click.echo("\n".join([*as_text(found, name), *(line for line, _ in changes)]))
-    if found.unknown and not options.online:
-        say("`--online` asks AWS for the prices missing from the table", "yellow")
-    return 0
 
 
 def _region(plan: launcher.Plan) -> str | None:
@@ -80,7 +82,11 @@ def _change(name: str, today: Price | None, region: str) -> _Change:
     known = table.instance_price(name, region)
     if known is not None and known.region != region:
         known = None
-    data = {"instance_type": name, "usd": _number(today), "table": known.as_data() if known else None}
+    data = {
+        "instance_type": name,
+        "usd": None if today is None else float(today.usd),
+        "table": known.as_data() if known else None,
+    }
     if today is None:
         return f"AWS has no on-demand price for training on {name} in {region} today", data
     if known is None:
@@ -89,19 +95,3 @@ def _change(name: str, today: Price | None, region: str) -> _Change:
         return f"the table has the same price for {name} ({known})", data
     percent = (today.usd / known.usd - 1) * 100
     return f"the table has ${known.usd:f} for {name} ({known}); AWS's price differs by {percent:+.2f} %", data
-
-
-def _number(price: Price | None) -> float | None:
-    return None if price is None else float(price.usd)
-
-
-COMMAND = Command(
-    options=CostOptions,
-    run=run,
-    summary="Estimate what a spec's job costs, per hour and at most.",
-    help="Estimate the cost of the job of SPEC, from a bundled table in which each price has its source and date.\n\n"
-    "The estimate is an upper bound, since the duration of a training is not known in advance. It needs no account and no"
-    " network, except with --online.",
-    exit_codes=(0, 2, 3),
-    example="cost job.yaml",
-)

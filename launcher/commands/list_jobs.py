@@ -11,43 +11,53 @@ from typing import Any
 import click
 
 from launcher.commands.card import Command
-from launcher.commands.options import AccountOptions, argument, moment_of, open_account, option
+from launcher.commands.options import AccountOptions, argument, moment_of, option
 from launcher.console import COLOUR, say
 from launcher.jobs.lookup import jobs
 
-_STATUSES = ("InProgress", "Completed", "Failed", "Stopping", "Stopped")
 _TITLES = ("name", "status", "created", "took")
 _GAP = "  "
 _COLOURS = {"Completed": "green", "Failed": "red", "InProgress": "cyan"}
 
 
-class ListOptions(AccountOptions):
-    """The options of `launch list`."""
+class _Status(click.Choice[str]):
+    """A TrainingJobStatus, in any case; click's own `case_sensitive=False` would show all of them in lower case."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        by_folded = {known.casefold(): known for known in self.choices}
+        return super().convert(by_folded.get(value.casefold(), value), param, ctx)
+
+
+class ListJobs(AccountOptions, Command):
+    """List training jobs, the latest first.
+
+    List training jobs, the latest first; with TEXT, those whose name contains it.
+    """
+
+    example = "list digits --status InProgress"
 
     contains: str | None = argument(required=False, metavar="[TEXT]")
-    status: str | None = option(type=click.Choice(_STATUSES, case_sensitive=False), help="Only jobs with this status.")
+    status: str | None = option(
+        type=_Status(("InProgress", "Completed", "Failed", "Stopping", "Stopped")), help="Only jobs with this status."
+    )
     since: str | None = option(metavar="AGE", help="Only jobs created in this time, such as 90m, 12h or 7d.")
     limit: int = option(default=20, type=click.IntRange(1, 10_000), show_default=True, help="At most this many jobs.")
 
-
-def run(options: ListOptions) -> int:
-    """Print a row for each job."""
-    account = open_account(options.region, options.profile)
-    created_after = moment_of(options.since) if options.since else None
-    found = list(
-        jobs(account, status=options.status, contains=options.contains, since=created_after, limit=options.limit)
-    )
-    if options.as_json:
-        click.echo(json.dumps(found, indent=2, default=str))
-    elif not found:
-        filtered = options.contains or options.status or options.since
-        remedy = "match; widen TEXT, --status or --since" if filtered else "exist; `launch job.yaml` creates one"
-        say(f"{account.region}: no training jobs {remedy}")
-    else:
-        _show(found)
-        if len(found) == options.limit:
-            say(f"the latest {options.limit}; --limit shows more")
-    return 0
+    def run(self) -> int:
+        """Print a row for each job."""
+        account, since = self.account(), moment_of(self.since) if self.since else None
+        found = list(jobs(account, status=self.status, contains=self.contains, since=since, limit=self.limit))
+        if self.as_json:
+            click.echo(json.dumps(found, indent=2, default=str))
+        elif not found:
+            filtered = self.contains or self.status or self.since
+            remedy = "match; widen TEXT, --status or --since" if filtered else "exist; `launch job.yaml` creates one"
+            say(f"{account.region}: no training jobs {remedy}")
+        else:
+            _show(found)
+            if len(found) == self.limit:
+                say(f"the latest {self.limit}; --limit shows more")
+        return 0
 
 
 def _show(found: list[dict[str, Any]]) -> None:
@@ -76,13 +86,3 @@ def _line(cells: Sequence[str], widths: Sequence[int], colour: str | None = None
     if colour and len(padded) > 1:
         padded[1] = click.style(padded[1], fg=colour)
     return _GAP.join(padded)
-
-
-COMMAND = Command(
-    options=ListOptions,
-    run=run,
-    summary="List training jobs, the latest first.",
-    help="List training jobs, the latest first; with TEXT, those whose name contains it.",
-    exit_codes=(0, 2, 3),
-    example="list digits --status InProgress",
-)

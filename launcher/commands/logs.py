@@ -12,23 +12,27 @@ import click
 import launcher
 from launcher.aws.account import Account, AwsError
 from launcher.commands.card import Command
-from launcher.commands.completion import job_names
-from launcher.commands.options import AccountOptions, argument, moment_of, open_account, option
+from launcher.commands.options import JOB_NAME, AccountOptions, moment_of, option
 from launcher.console import Console, shown_path
 from launcher.jobs.follow import LinePrinter, View
-from launcher.jobs.logs.hosts import check_host, hosts_of
 from launcher.jobs.logs.lines import lines_so_far
 from launcher.jobs.logs.metrics import Metrics
 from launcher.jobs.logs.plot import check, plot
-from launcher.jobs.logs.streams import Line, Selection
+from launcher.jobs.logs.streams import Line, Selection, check_host
 from launcher.jobs.lookup import describe
 from launcher.jobs.outcome import ENDED
 
 
-class LogsOptions(AccountOptions):
-    """The options of `launch logs`."""
+class Logs(AccountOptions, Command):
+    """Show a job's lines, and follow it to its end.
 
-    name: str = argument(shell_complete=job_names)
+    Show the lines of the training job NAME, those of all hosts by time. With --json, each is a JSON object.
+    """
+
+    exit_codes = (0, 2, 3, 4, 5)
+    example = "logs digits-1 --since 1h"
+
+    name: str = JOB_NAME
     follow: bool = option(
         "--follow/--no-follow", default=False, help="Continue until the job has ended, and report how it ended."
     )
@@ -40,51 +44,47 @@ class LogsOptions(AccountOptions):
         help="Draw the job's metrics into a .png or .svg file.",
     )
 
+    def run(self) -> int:
+        """Print the lines; with `follow`, the exit code is that of the job's end."""
+        if self.plot:
+            check(self.plot)
+        since = int(moment_of(self.since).timestamp() * 1000) if self.since else None
+        selection = Selection(since=since, host=self.host)
+        account, console = self.account(), Console(as_json=self.as_json)
+        if not self.follow:
+            return self._show(account, console, selection)
+        view = View(selection=selection, on_line=_print_json if self.as_json else None, plot=self.plot)
+        outcome = launcher.follow(self.name, account=account, console=console, view=view)
+        if self.as_json:
+            click.echo(json.dumps(outcome.as_data()))
+        return outcome.exit_code
 
-def run(options: LogsOptions) -> int:
-    """Print the lines; with `follow`, the exit code is that of the job's end."""
-    if options.plot:
-        check(options.plot)
-    since = int(moment_of(options.since).timestamp() * 1000) if options.since else None
-    selection = Selection(since=since, host=options.host)
-    account, console = open_account(options.region, options.profile), Console(as_json=options.as_json)
-    if not options.follow:
-        return _show(account, console, selection, options)
-    view = View(selection=selection, on_line=_print_json if options.as_json else None, plot=options.plot)
-    outcome = launcher.follow(options.name, account=account, console=console, view=view)
-    if options.as_json:
-        click.echo(json.dumps(outcome.as_data()))
-    return outcome.exit_code
-
-
-def _show(account: Account, console: Console, selection: Selection, options: LogsOptions) -> int:
-    """Print the lines written so far."""
-    name = options.name
-    description = describe(account, name)
-    check_host(selection.host, hosts_of(description), name)
-    ended = description["TrainingJobStatus"] in ENDED
-    if not ended:  # a job may write faster than its lines are read, and this would never end
-        selection = selection._replace(until=int(time.time() * 1000) + 1)
-    metrics = Metrics(description.get("AlgorithmSpecification", {}).get("MetricDefinitions", ()), console.warn)
-    show = _print_json if options.as_json else LinePrinter(console)
-    count = 0
-    for line in lines_so_far(account, name, selection, on_trouble=lambda error: _warn(console, error)):
-        show(line)
-        metrics.note(line.timestamp, line.host, line.message)
-        count += 1
-    if not count and (selection.since or selection.host):
-        of_host, in_time = f"of {selection.host} " * bool(selection.host), "in this time " * bool(selection.since)
-        console.say(f"{name}: no lines {of_host}{in_time}".rstrip() + "; leave out --since or --host for more")
-    elif not count:
-        console.say(f"{name}: {description['SecondaryStatus']}; no lines{' yet' * (not ended)}")
-    if not ended:
-        console.say(f"{name} continues ({description['SecondaryStatus']}); --follow shows the rest")
-    if options.plot:
-        drawn = plot(metrics.panels(), name, options.plot)
-        console.say(
-            f"plot {shown_path(options.plot)}" if drawn else f"{options.plot}: not drawn; no metrics were found"
-        )
-    return 0
+    def _show(self, account: Account, console: Console, selection: Selection) -> int:
+        """Print the lines written so far."""
+        name = self.name
+        description = describe(account, name)
+        check_host(self.host, description)
+        ended = description["TrainingJobStatus"] in ENDED
+        if not ended:  # a job may write faster than its lines are read, and this would never end
+            selection = selection._replace(until=int(time.time() * 1000) + 1)
+        metrics = Metrics(description.get("AlgorithmSpecification", {}).get("MetricDefinitions", ()), console.warn)
+        show = _print_json if self.as_json else LinePrinter(console)
+        count = 0
+        for line in lines_so_far(account, name, selection, on_trouble=lambda error: _warn(console, error)):
+            show(line)
+            metrics.note(line.timestamp, line.host, line.message)
+            count += 1
+        if not count and (selection.since or selection.host):
+            of_host, in_time = f"of {selection.host} " * bool(selection.host), "in this time " * bool(selection.since)
+            console.say(f"{name}: no lines {of_host}{in_time}".rstrip() + "; leave out --since or --host for more")
+        elif not count:
+            console.say(f"{name}: {description['SecondaryStatus']}; no lines{' yet' * (not ended)}")
+        if not ended:
+            console.say(f"{name} continues ({description['SecondaryStatus']}); --follow shows the rest")
+        if self.plot:
+            drawn = plot(metrics.panels(), name, self.plot)
+            console.say(f"plot {shown_path(self.plot)}" if drawn else f"{self.plot}: not drawn; no metrics were found")
+        return 0
 
 
 def _warn(console: Console, error: AwsError) -> None:
@@ -96,13 +96,3 @@ def _print_json(line: Line) -> None:
     at = datetime.fromtimestamp(line.timestamp / 1000, timezone.utc)
     shown = {"timestamp": at.isoformat(timespec="milliseconds"), "host": line.host, "message": line.message}
     click.echo(json.dumps(shown, ensure_ascii=False))
-
-
-COMMAND = Command(
-    options=LogsOptions,
-    run=run,
-    summary="Show a job's lines, and follow it to its end.",
-    help="Show the lines of the training job NAME, those of all hosts by time. With --json, each is a JSON object.",
-    exit_codes=(0, 2, 3, 4, 5),
-    example="logs digits-1 --since 1h",
-)

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from launcher.commands.completion import ignorable_codes, one_of
+import launcher
+from launcher.commands.completion import ignorable_codes, job_names, one_of
+from launcher.console import show_problem
 
 if TYPE_CHECKING:
     from launcher.aws.account import Account
@@ -44,11 +46,33 @@ def flag(**settings: Any) -> Any:
     return option(default=False, is_flag=True, **settings)
 
 
+def repeatable(*names: str, **settings: Any) -> Any:
+    """Declare a field as an option that can be given several times."""
+    return option(*names, default=(), multiple=True, **settings)
+
+
+class _SpecPath(click.Path):
+    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return "Write a spec's path, such as job.yaml; `launch --example s3-file` prints a spec to start from."
+
+
+class _JobName(click.types.StringParamType):
+    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return "Write a training job's name; `launch list` shows the names."
+
+
+SPEC = argument(type=_SpecPath(dir_okay=False, allow_dash=True))
+JOB_NAME = argument(type=_JobName(), shell_complete=job_names)
+SHOW_SECRETS = flag(help="Show the values of ${NAME} and other masked settings.")
+
+
 class Options:
     """The values of the fields that a class and its bases declare, frozen.
 
     Not a dataclass, because making a dozen of those takes 4 ms of every command.
     """
+
+    as_json: bool = option("--json", default=False, is_flag=True, help="Print JSON for programs.")
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         vars(self).update({name: values[name] for name in self.declared()})
@@ -63,38 +87,33 @@ class Options:
         return {name: value for name, value in members if isinstance(value, _Declared)}
 
 
-class JsonOption(Options):
-    """How results are printed."""
-
-    as_json: bool = option("--json", default=False, is_flag=True, help="Print JSON for programs.")
-
-
-class SpecOptions(JsonOption):
+class SpecOptions(Options):
     """How a spec is read."""
 
-    sets: tuple[str, ...] = option(
-        "--set", default=(), multiple=True, metavar="PATH=VALUE", help="Set a key of the spec. Repeatable."
-    )
-    ignore: tuple[str, ...] = option(
-        default=(),
-        multiple=True,
-        metavar="CODE",
-        shell_complete=one_of(ignorable_codes),
-        help="Suppress this warning code. Repeatable.",
+    sets: tuple[str, ...] = repeatable("--set", metavar="PATH=VALUE", help="Set a key of the spec. Repeatable.")
+    ignore: tuple[str, ...] = repeatable(
+        metavar="CODE", shell_complete=one_of(ignorable_codes), help="Suppress this warning code. Repeatable."
     )
     strict: bool = flag(help="Treat warnings as errors.")
 
+    def plan(self, spec: launcher.JobSpec | str, name: str | None = None) -> launcher.Plan:
+        """Plan a spec, or the spec of a file, and print its warnings."""
+        spec = launcher.load(spec, sets=self.sets) if isinstance(spec, str) else spec
+        plan = launcher.plan(spec, name=name, ignore=self.ignore, strict=self.strict)
+        for warning in plan.warnings:
+            show_problem(warning)
+        return plan
 
-class AccountOptions(JsonOption):
+
+class AccountOptions(Options):
     """The AWS account and region in which a job is looked up."""
 
     region: str | None = option(metavar="REGION", help="The AWS region, instead of the configured one.")
     profile: str | None = option(metavar="NAME", help="The profile of your AWS configuration.")
 
-
-def show_secrets() -> Any:
-    """Declare `--show-secrets`."""
-    return flag(help="Show the values of ${NAME} and other masked settings.")
+    def account(self) -> Account:
+        """Open the account."""
+        return open_account(self.region, self.profile)
 
 
 def open_account(region: str | None, profile: str | None) -> Account:
@@ -112,13 +131,12 @@ def _ask_for_credentials(reason: str) -> bool:
 
 def moment_of(age: str) -> datetime:
     """Return the moment of `--since`, which was `10m`, `12h` or `7d` ago. Raises click.BadParameter for anything else."""
+    units = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
     found = re.fullmatch(r"(?P<count>\d+)(?P<unit>[smhdw])", age.strip())
-    if found is None:
-        message = f"expected an age such as 90s, 10m, 12h, 7d or 2w, got {age!r}"
-        raise click.BadParameter(message, param_hint="'--since'")
-    unit = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}[found["unit"]]
+    message = f"expected an age such as 90s, 10m, 12h, 7d or 2w, got {age!r}"
     try:
-        return datetime.now(timezone.utc) - timedelta(**{unit: int(found["count"])})
+        if found:
+            return datetime.now(timezone.utc) - timedelta(**{units[found["unit"]]: int(found["count"])})
     except OverflowError:
         message = f"{age!r} is before the year 1; write a shorter age"
-        raise click.BadParameter(message, param_hint="'--since'") from None
+    raise click.BadParameter(message, param_hint="'--since'")

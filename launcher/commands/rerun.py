@@ -10,11 +10,9 @@ from typing import Any
 import launcher
 from launcher.aws.masking import HIDDEN, settings_to_hide
 from launcher.commands.card import Command
-from launcher.commands.completion import job_names
 from launcher.commands.effects import EFFECTS, local
-from launcher.commands.effects.effect import CarryOut
-from launcher.commands.options import AccountOptions, SpecOptions, argument, open_account, option
-from launcher.console import say, show_problem
+from launcher.commands.options import JOB_NAME, AccountOptions, SpecOptions, option
+from launcher.console import say
 from launcher.importing.from_request import import_request
 from launcher.jobs.lookup import describe, tags_of
 from launcher.request.text import as_yaml
@@ -22,30 +20,34 @@ from launcher.request.text import as_yaml
 _GENERATED = re.compile(r"-\d{8}-\d{6}-[0-9a-z]{4}$")  # what launcher.spec.names appends to a base name
 
 
-class RerunOptions(SpecOptions, AccountOptions):
-    """The options of `launch rerun`, besides those of its effect."""
+class Rerun(SpecOptions, AccountOptions, Command):
+    """Submit a job's request again, under a new name.
 
-    name: str = argument(shell_complete=job_names)
+    Submit the request of the training job NAME again, with the changes of --set. The job's code is used as it is in S3. The
+    environment and hyperparameters named like secrets (token, key, password) are shown as ***, unless you pass --show-secrets.
+    """
+
+    exit_codes = (0, 2, 3, 4, 5)
+    # A local run would need the job's code, which is in S3.
+    effects = tuple(each for each in EFFECTS if each is not local.Local)
+    example = "rerun digits-1 --set hyperparameters.epochs=7 --dry-run"
+
+    name: str = JOB_NAME
     new_name: str | None = option("--name", metavar="NAME", help="The new job's full name.")
 
-
-def run(options: RerunOptions, effect: CarryOut) -> int:
-    """Plan the job's request again and carry out the effect."""
-    account = open_account(options.region, options.profile)
-    job = describe(account, options.name)
-    tags = tags_of(account, job, lambda text: say(f"warning: {text}; the new job gets no tags", "yellow"))
-    spec = import_request({**job, "Tags": tags or []})
-    spec.pop("training_job_name", None)
-    spec["base_name"] = _GENERATED.sub("", options.name)
-    variables = _hide(spec, job)
-    known = {**os.environ, **variables}
-    parsed = launcher.parse_spec(as_yaml(spec), f"<{options.name}>", sets=options.sets, environ=known)
-    ours = {f"${{{variable}}}" for variable in variables}
-    parsed._masked = {place: HIDDEN if text in ours else text for place, text in parsed.masked.items()}
-    plan = launcher.plan(parsed, name=options.new_name, ignore=options.ignore, strict=options.strict)
-    for warning in plan.warnings:
-        show_problem(warning)
-    return effect(plan, lambda: account)
+    def run(self) -> int:
+        account = self.account()
+        job = describe(account, self.name)
+        tags = tags_of(account, job, lambda text: say(f"warning: {text}; the new job gets no tags", "yellow"))
+        spec = import_request({**job, "Tags": tags or []})
+        spec.pop("training_job_name", None)
+        spec["base_name"] = _GENERATED.sub("", self.name)
+        variables = _hide(spec, job)
+        known = {**os.environ, **variables}
+        parsed = launcher.parse_spec(as_yaml(spec), f"<{self.name}>", sets=self.sets, environ=known)
+        ours = {f"${{{variable}}}" for variable in variables}
+        parsed._masked = {place: HIDDEN if text in ours else text for place, text in parsed.masked.items()}
+        return self.effect.carry_out(self.plan(parsed, self.new_name), lambda: account)
 
 
 def _hide(spec: dict[str, Any], job: Mapping[str, Any]) -> dict[str, str]:
@@ -57,17 +59,3 @@ def _hide(spec: dict[str, Any], job: Mapping[str, Any]) -> dict[str, str]:
                 variable = f"HIDDEN_OF_THE_JOB_{number}"
                 settings[name], variables[variable] = f"${{{variable}}}", value
     return variables
-
-
-COMMAND = Command(
-    options=RerunOptions,
-    run=run,
-    summary="Submit a job's request again, under a new name.",
-    help="Submit the request of the training job NAME again, with the changes of --set. The job's code is used as it is in S3."
-    " The environment and hyperparameters named like secrets (token, key, password) are shown as ***, unless you pass"
-    " --show-secrets.",
-    exit_codes=(0, 2, 3, 4, 5),
-    # A local run would need the job's code, which is in S3.
-    effects=[each for each in EFFECTS if each is not local.EFFECT],
-    example="rerun digits-1 --set hyperparameters.epochs=7 --dry-run",
-)

@@ -7,42 +7,34 @@ import json
 import click
 
 from launcher.commands.card import Command
-from launcher.commands.completion import job_names
-from launcher.commands.options import AccountOptions, argument, open_account
+from launcher.commands.options import JOB_NAME, AccountOptions
 from launcher.console import Console
-from launcher.jobs.ending import report
 from launcher.jobs.logs.lines import last_lines
 from launcher.jobs.lookup import describe
 from launcher.jobs.outcome import Outcome
-from launcher.jobs.statuses import Statuses
+from launcher.jobs.report import Statuses, report
 
 
-class StatusOptions(AccountOptions):
-    """The options of `launch status`."""
+class Status(AccountOptions, Command):
+    """Show what a job is doing, or how it ended.
 
-    name: str = argument(shell_complete=job_names)
+    Show the statuses of the training job NAME and how long each took; after its end also its cost, outputs and failure.
+    """
 
+    example = "status digits-1"
 
-def run(options: StatusOptions) -> int:
-    """Show the job; the exit code does not depend on how it ended."""
-    account = open_account(options.region, options.profile)
-    description = describe(account, options.name)
-    lines = last_lines(account, options.name) if description["TrainingJobStatus"] == "Failed" else ()
-    outcome = Outcome(description, last_lines=tuple(map(account.mask.apply, lines)))
-    if options.as_json:
-        click.echo(json.dumps(outcome.as_data(), indent=2))
-    else:
-        console = Console()
-        Statuses(console.say).show(description)
-        report(outcome, console, account.region)
-    return 0
+    name: str = JOB_NAME
 
-
-COMMAND = Command(
-    options=StatusOptions,
-    run=run,
-    summary="Show what a job is doing, or how it ended.",
-    help="Show the statuses of the training job NAME and how long each took; after its end also its cost, outputs and failure.",
-    exit_codes=(0, 2, 3),
-    example="status digits-1",
-)
+    def run(self) -> int:
+        """Show the job; the exit code does not depend on how it ended."""
+        account = self.account()
+        description = describe(account, self.name)
+        lines = last_lines(account, self.name) if description["TrainingJobStatus"] == "Failed" else ()
+        outcome = Outcome(description, last_lines=tuple(map(account.mask.apply, lines)))
+        if self.as_json:
+            click.echo(json.dumps(outcome.as_data(), indent=2))
+        else:
+            console = Console()
+            Statuses(console.say).show(description)
+            report(outcome, console, account.region)
+        return 0

@@ -8,47 +8,39 @@ import click
 
 from launcher.aws.account import AwsError
 from launcher.commands.card import Command
-from launcher.commands.completion import job_names
-from launcher.commands.options import AccountOptions, argument, open_account
+from launcher.commands.options import JOB_NAME, AccountOptions
 from launcher.console import say
 from launcher.jobs.lookup import describe
 from launcher.jobs.outcome import ENDED
 
 
-class StopOptions(AccountOptions):
-    """The options of `launch stop`."""
+class Stop(AccountOptions, Command):
+    """Stop a job and keep what it has saved.
 
-    name: str = argument(shell_complete=job_names)
+    Stop the training job NAME. Its script gets SIGTERM and 120 s; its checkpoints and model are uploaded.
+    """
 
+    example = "stop digits-1"
 
-def run(options: StopOptions) -> int:
-    """Stop the job; it is no error if it is stopping or has ended already."""
-    account, name = open_account(options.region, options.profile), options.name
-    status = describe(account, name)["TrainingJobStatus"]
-    already = "already " if status == "Stopping" else ""
-    if status not in (*ENDED, "Stopping"):
-        try:
-            account.call("sagemaker", "stop_training_job", TrainingJobName=name)
-        except AwsError:
-            status = describe(account, name)["TrainingJobStatus"]  # the job may have ended meanwhile
-            if status not in (*ENDED, "Stopping"):
-                raise
+    name: str = JOB_NAME
+
+    def run(self) -> int:
+        """Stop the job; it is no error if it is stopping or has ended already."""
+        account, name = self.account(), self.name
+        status = describe(account, name)["TrainingJobStatus"]
+        already = "already " if status == "Stopping" else ""
+        if status not in (*ENDED, "Stopping"):
+            try:
+                account.call("sagemaker", "stop_training_job", TrainingJobName=name)
+                status = "Stopping"
+            except AwsError:
+                status = describe(account, name)["TrainingJobStatus"]  # the job may have ended meanwhile
+                if status not in (*ENDED, "Stopping"):
+                    raise
+        if self.as_json:
+            click.echo(json.dumps({"TrainingJobName": name, "TrainingJobStatus": status}))
+        elif status == "Stopping":
+            say(f"{name}: {already}stopping; its script has 120 s to save. `launch logs {name} --follow` shows the end")
         else:
-            status = "Stopping"
-    if options.as_json:
-        click.echo(json.dumps({"TrainingJobName": name, "TrainingJobStatus": status}))
-    elif status == "Stopping":
-        say(f"{name}: {already}stopping; its script has 120 s to save. `launch logs {name} --follow` shows the end")
-    else:
-        say(f"{name}: already {status}")
-    return 0
-
-
-COMMAND = Command(
-    options=StopOptions,
-    run=run,
-    summary="Stop a job and keep what it has saved.",
-    help="Stop the training job NAME. Its script gets SIGTERM and 120 s; its checkpoints and model are uploaded.",
-    exit_codes=(0, 2, 3),
-    example="stop digits-1",
-)
+            say(f"{name}: already {status}")
+        return 0

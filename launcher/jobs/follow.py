@@ -17,16 +17,14 @@ from typing import Any
 from launcher.aws.account import Account, AwsError
 from launcher.console import Console, last_state, shown_path
 from launcher.errors import RefusedError
-from launcher.jobs.ending import report
 from launcher.jobs.live import LiveTable
-from launcher.jobs.logs.hosts import reader_of
 from launcher.jobs.logs.lines import SETTLING_SECONDS, JobLogs, last_lines
 from launcher.jobs.logs.metrics import Metrics
 from launcher.jobs.logs.plot import plot
-from launcher.jobs.logs.streams import Line, Selection
+from launcher.jobs.logs.streams import Line, Selection, check_host, hosts_of
 from launcher.jobs.lookup import describe
 from launcher.jobs.outcome import ENDED, Outcome
-from launcher.jobs.statuses import Statuses
+from launcher.jobs.report import Statuses, report
 
 _DESCRIBE_SECONDS = 5.0
 _ROUND_SECONDS = 1.0
@@ -138,7 +136,9 @@ class _Following:
         self.metrics = Metrics(definitions, console.warn)
         self.table = LiveTable(self.metrics)
         self._account, self._name, self._console = account, description["TrainingJobName"], console
-        self._logs = reader_of(account, self.description, view.selection, view.settling) if view.logs else None
+        check_host(view.selection.host, description)
+        hosts = len(hosts_of(description))
+        self._logs = JobLogs(account, self._name, view.selection, hosts, view.settling) if view.logs else None
         self._late = _seconds_since_end(self.description) < _LONG_AGO_SECONDS
         self._on_line = view.on_line or LinePrinter(console)
         self._statuses = Statuses(self._say)

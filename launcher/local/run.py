@@ -191,6 +191,10 @@ def _file_systems(options: LocalOptions) -> dict[str, Path]:
     """Return the directories that stand for file systems: those in the data folder, then those of --mount."""
     found = {}
     if options.data is not None:
+        if not options.data.is_dir():
+            raise InputError(
+                f"--data {options.data}: there is no directory {options.data}; create it, or correct the path"
+            )
         for kind in ("efs", "fsx"):
             folder = options.data / kind
             found.update({each.name: each.absolute() for each in folder.iterdir()} if folder.is_dir() else {})

@@ -10,8 +10,8 @@ import ast
 import re
 import sys
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import click
@@ -45,7 +45,7 @@ def commands_tables() -> str:
     context = click.Context(click.Command("launch"))
     parts = []
     for name, module in COMMANDS.items():
-        card: Command = import_module(module).COMMAND
+        card: type[Command] = resolve_name(module)
         command = card.as_click(name)
         arguments = [each.make_metavar(context) for each in command.params if isinstance(each, click.Argument)]
         words = " ".join(["launch", *([] if name == "run" else [name]), *arguments])
@@ -54,7 +54,7 @@ def commands_tables() -> str:
             for each in command.params
             if isinstance(each, click.Option)
         ]
-        first = " ".join(card.help.split("\n\n")[0].split())
+        first = card.texts()[1]
         ends = f"Example: `launch {card.example}`. Exit codes: {', '.join(map(str, card.exit_codes))}."
         parts.append("\n".join([f"**`{words}`** {first} {ends}", "", "| option | meaning |", "|---|---|", *rows]))
     return "\n\n".join(parts)

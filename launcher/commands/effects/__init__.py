@@ -7,4 +7,4 @@ from launcher.commands.effects import check, dry_run, local, submit
 from launcher.commands.effects.effect import Effect
 
 # The last is what a command does if no flag chooses another.
-EFFECTS: tuple[Effect, ...] = (dry_run.EFFECT, check.EFFECT, local.EFFECT, submit.EFFECT)
+EFFECTS: tuple[type[Effect], ...] = (dry_run.DryRun, check.Check, local.Local, submit.Submit)

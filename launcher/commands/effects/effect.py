@@ -3,76 +3,78 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
 import launcher
-from launcher.commands.options import SpecOptions, flag, show_secrets
+from launcher.commands.options import SHOW_SECRETS, SpecOptions, flag
 from launcher.console import say
 
 if TYPE_CHECKING:
     from launcher.aws.account import Account
 
 GetAccount = Callable[[], "Account"]  # called only if AWS is asked
-CarryOut = Callable[["launcher.Plan", GetAccount], int]  # returns the exit code
 
 
-class EffectOptions(SpecOptions):
-    """The options that every effect accepts."""
-
-    show_secrets: bool = show_secrets()
-    yes: bool = flag(help="Answer yes to every question, whatever the job may cost.")
-
-
-class Effect(NamedTuple):
-    """One thing to do with a plan.
+class Effect(SpecOptions):
+    """One thing to do with a plan: its fields are the options, and an instance does it.
 
     An option that only other effects have contradicts this one.
     """
 
-    options: type[EffectOptions]
-    carry_out: Callable[..., int]
-    """Gets the plan, a function that opens the account, and `options`; returns the exit code."""
-    flag: str | None
-    """The field of `options` that chooses this effect; None for the one that needs no flag."""
+    show_secrets: bool = SHOW_SECRETS
+    yes: bool = flag(help="Answer yes to every question, whatever the job may cost.")
+
+    chosen_by: str | None = None
+    """The field that chooses this effect; None for the one that needs no flag."""
     example: str
     summary: str
     """One line of `launch --help`, behind the example."""
     contradictions: tuple[tuple[str, str], ...] = ()
     """Pairs of fields of which only one may be given."""
 
-    def __str__(self) -> str:
-        return self.dashed(self.flag) if self.flag else "a submission"
+    def carry_out(self, plan: launcher.Plan, account: GetAccount) -> int:
+        """Do it, and return the exit code."""
+        raise NotImplementedError
 
-    def dashed(self, field: str) -> str:
+    @classmethod
+    def title(cls) -> str:
+        """Return the effect as a message names it."""
+        return cls.dashed(cls.chosen_by) if cls.chosen_by else "a submission"
+
+    @classmethod
+    def dashed(cls, field: str) -> str:
         """Return the option of a field as a user writes it."""
-        return self.options.declared()[field].as_click(field).opts[0]
+        return cls.declared()[field].as_click(field).opts[0]
 
 
-def choose(effects: Sequence[Effect], values: Mapping[str, Any]) -> CarryOut:
+def choose(effects: Sequence[type[Effect]], values: Mapping[str, Any]) -> Effect:
     """Return the effect that the values of all options ask for. Raises click.UsageError if they contradict each other."""
-    asked = [each for each in effects if each.flag and values[each.flag]]
+    asked = [each for each in effects if each.chosen_by and values[each.chosen_by]]
     if len(asked) > 1:
-        raise click.UsageError(f"{asked[0]} and {asked[1]} exclude each other; pass one of them")
+        raise _exclusive(asked[0].title(), asked[1].title())
     chosen = asked[0] if asked else effects[-1]
-    accepted = chosen.options.declared()
-    for effect in effects:
-        for name, declared in effect.options.declared().items():
-            if name not in accepted and values[name] != declared.settings["default"]:
-                owners = [each for each in effects if name in each.options.declared()]
-                option, others = effect.dashed(name), " or ".join(map(str, owners))
-                remedy = f"leave out {chosen} or {option}" if chosen.flag else f"add {effect} or leave it out"
-                if chosen.flag and all(each.flag for each in owners):
-                    remedy = f"replace {chosen} by {others}, or leave out {option}"
-                raise click.UsageError(f"{option} works only with {others}; {remedy}")
+    for name, declared in {name: each for effect in effects for name, each in effect.declared().items()}.items():
+        if name not in chosen.declared() and values[name] != declared.settings["default"]:
+            owners = [each for each in effects if name in each.declared()]
+            option, others = owners[0].dashed(name), " or ".join(each.title() for each in owners)
+            remedy = (
+                f"leave out {chosen.title()} or {option}"
+                if chosen.chosen_by
+                else f"add {owners[0].title()} or leave it out"
+            )
+            if chosen.chosen_by and all(each.chosen_by for each in owners):
+                remedy = f"replace {chosen.title()} by {others}, or leave out {option}"
+            raise click.UsageError(f"{option} works only with {others}; {remedy}")
     for first, second in chosen.contradictions:
         if values[first] and values[second]:
-            raise click.UsageError(
-                f"{chosen.dashed(first)} and {chosen.dashed(second)} exclude each other; pass one of them"
-            )
-    return partial(chosen.carry_out, options=chosen.options(values))
+            raise _exclusive(chosen.dashed(first), chosen.dashed(second))
+    return chosen(values)
+
+
+def _exclusive(first: str, second: str) -> click.UsageError:
+    return click.UsageError(f"{first} and {second} exclude each other; pass one of them")
 
 
 def say_code(plan: launcher.Plan) -> None:

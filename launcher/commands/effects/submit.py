@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 import launcher
-from launcher.commands.effects.check import AskingOptions, ask, show
-from launcher.commands.effects.effect import Effect, GetAccount, say_code
+from launcher.commands.effects.check import AskingEffect
+from launcher.commands.effects.effect import GetAccount, say_code
 from launcher.commands.options import flag, option
 from launcher.console import Console
 from launcher.errors import LaunchError, RefusedError
@@ -20,8 +20,12 @@ if TYPE_CHECKING:
     from launcher.aws.account import Account
 
 
-class SubmitOptions(AskingOptions):
-    """The options of a submission."""
+class Submit(AskingEffect):
+    """Submit the job, and follow it."""
+
+    example = "job.yaml"
+    summary = "submit the job, and follow it on a terminal"
+    contradictions = (("full", "no_check"),)
 
     no_check: bool = flag(help="Submit without checking first.")
     follow: bool | None = option(
@@ -29,66 +33,57 @@ class SubmitOptions(AskingOptions):
     )
     wait: bool = flag(help="Wait for the job's end without showing its log.")
 
+    def carry_out(self, plan: launcher.Plan, account: GetAccount) -> int:
+        # With the prices, it takes 10 ms that a dry run need not wait.
+        from launcher.commands.effects.agreement import require_agreement
 
-def _submit(plan: launcher.Plan, account: GetAccount, options: SubmitOptions) -> int:
-    from launcher.commands.effects.agreement import (
-        require_agreement,  # with the prices, 10 ms that a dry run need not wait
-    )
-
-    console, opened, report = Console(as_json=options.as_json), account(), None
-    if not options.no_check:
-        report = ask(plan, opened, console, options)
-        show(report, strict=options.strict)
-    say_code(plan)
-    require_agreement(plan, opened.region, console, report, yes=options.yes)
-    job = launcher.submit(plan, yes=True, account=opened, console=console)
-    try:
-        return _after_creation(job, opened, console, options)
-    except BaseException as error:  # the job exists, whatever happens here
-        with suppress(OSError):
-            if not isinstance(error, LaunchError):
-                console.say(f"{job.name} exists and continues; `launch logs {job.name} --follow` follows it", "yellow")
-        raise
-
-
-def _after_creation(job: launcher.Submitted, account: Account, console: Console, options: SubmitOptions) -> int:
-    by_default = sys.stdout.isatty() and not options.as_json and not options.wait
-    follow = by_default if options.follow is None else options.follow
-    if job.was_found:
-        console.say(f"found     {job.name} in {job.region}: another submission of the same request created it", "green")
-    else:
-        console.say(f"created   {job.name} in {job.region}", "green")
-    if follow or options.wait:
-        from launcher.aws.account import AwsError
-        from launcher.jobs.follow import View
-
+        console, opened, report = Console(as_json=self.as_json), account(), None
+        if not self.no_check:
+            report = self.ask(plan, opened, console)
+            self.show(report)
+        say_code(plan)
+        require_agreement(plan, opened.region, console, report, yes=self.yes)
+        job = launcher.submit(plan, yes=True, account=opened, console=console)
         try:
-            outcome = launcher.follow(job, account=account, console=console, view=View(logs=bool(follow)))
-        except AwsError as error:  # the caller may create the job, but not describe it
-            other = f"a user with the permission can run `launch logs {job.name} --follow`"
-            if options.wait or options.follow:
-                message = f"{job.name} has been created and continues, but cannot be followed: {error}; {other}"
-                raise RefusedError(message) from None
-            console.warn(f"the job cannot be followed: {error}; {other}")
+            return self._after_creation(job, opened, console)
+        except BaseException as error:  # the job exists, whatever happens here
+            with suppress(OSError):
+                if not isinstance(error, LaunchError):
+                    console.say(
+                        f"{job.name} exists and continues; `launch logs {job.name} --follow` follows it", "yellow"
+                    )
+            raise
+
+    def _after_creation(self, job: launcher.Submitted, account: Account, console: Console) -> int:
+        by_default = sys.stdout.isatty() and not self.as_json and not self.wait
+        follow = by_default if self.follow is None else self.follow
+        if job.was_found:
+            console.say(
+                f"found     {job.name} in {job.region}: another submission of the same request created it", "green"
+            )
         else:
-            if options.as_json:
-                click.echo(json.dumps(outcome.as_data(), indent=2))
-            return outcome.exit_code
-    else:
-        console.say(f"follow    launch logs {job.name} --follow")
-    if options.as_json:
-        created = {"TrainingJobName": job.name, "TrainingJobArn": job.arn, "Region": job.region}
-        click.echo(json.dumps({**created, "Created": not job.was_found}, indent=2))
-    else:
-        click.echo(job.name)
-    return 0
+            console.say(f"created   {job.name} in {job.region}", "green")
+        if follow or self.wait:
+            from launcher.aws.account import AwsError
+            from launcher.jobs.follow import View
 
-
-EFFECT = Effect(
-    options=SubmitOptions,
-    carry_out=_submit,
-    flag=None,
-    example="job.yaml",
-    summary="submit the job, and follow it on a terminal",
-    contradictions=(("full", "no_check"),),
-)
+            try:
+                outcome = launcher.follow(job, account=account, console=console, view=View(logs=bool(follow)))
+            except AwsError as error:  # the caller may create the job, but not describe it
+                other = f"a user with the permission can run `launch logs {job.name} --follow`"
+                if self.wait or self.follow:
+                    message = f"{job.name} has been created and continues, but cannot be followed: {error}; {other}"
+                    raise RefusedError(message) from None
+                console.warn(f"the job cannot be followed: {error}; {other}")
+            else:
+                if self.as_json:
+                    click.echo(json.dumps(outcome.as_data(), indent=2))
+                return outcome.exit_code
+        else:
+            console.say(f"follow    launch logs {job.name} --follow")
+        if self.as_json:
+            created = {"TrainingJobName": job.name, "TrainingJobArn": job.arn, "Region": job.region}
+            click.echo(json.dumps({**created, "Created": not job.was_found}, indent=2))
+        else:
+            click.echo(job.name)
+        return 0

@@ -52,11 +52,11 @@ class JobLogs:
     """The lines of a job: `read` fetches them, `ripe` yields those that are in order."""
 
     def __init__(
-        self, account: Account, job: str, selection: Selection, *, hosts: int = 1, settling: float = SETTLING_SECONDS
+        self, account: Account, job: str, selection: Selection, hosts: int = 1, settling: float = SETTLING_SECONDS
     ) -> None:
         self.trouble: AwsError | None = None  # the error that ended the last round; the next round tries again
         self._account, self._job, self._selection = account, job, selection
-        self._hosts = 1 if selection.host else hosts  # the number of hosts whose streams are expected
+        self._hosts = 1 if selection.host else hosts or 1  # the number of hosts whose streams are expected
         self._restless_until = 0.0
         self._settling = settling
         self._places: dict[str, _Cursor] = {}  # by the stream's name

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter, deque
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from launcher.aws.account import Account, AwsError
+from launcher.errors import RefusedError, did_you_mean
 
 GROUP = "/aws/sagemaker/TrainingJobs"
 _NO_TOKEN = "InvalidParameterException"
@@ -45,6 +47,22 @@ def host_of(stream_name: str) -> str:
     """Return `algo-1` for `job/algo-1-1690000000`."""
     found = _HOST.match(stream_name.rpartition("/")[2])
     return found["host"] if found else stream_name
+
+
+def hosts_of(description: Mapping[str, Any]) -> list[str]:
+    """Return `["algo-1", "algo-2"]`; empty if the description has no number of hosts."""
+    resources = description.get("ResourceConfig") or {}
+    groups = resources.get("InstanceGroups") or ()
+    count = sum(group["InstanceCount"] for group in groups) or resources.get("InstanceCount", 0)
+    return [f"algo-{number}" for number in range(1, count + 1)]
+
+
+def check_host(host: str | None, description: Mapping[str, Any]) -> None:
+    """Raise RefusedError if a described job has no such host."""
+    hosts = hosts_of(description)
+    if host and hosts and host not in hosts:
+        has = hosts[0] if len(hosts) == 1 else f"{hosts[0]} to {hosts[-1]}"
+        raise RefusedError(f"--host {host}: {description['TrainingJobName']} has {has}{did_you_mean(host, hosts)}")
 
 
 class Stream:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib
 import json
-import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from pkgutil import resolve_name
 
 import click
 import pytest
@@ -30,8 +30,8 @@ output_data_config: {s3_output_path: s3://mine/out/}
 hyperparameters: {epochs: 5}
 channels: {train: s3://mine/train/}
 """
-CARDS: dict[str, Command] = {name: importlib.import_module(module).COMMAND for name, module in COMMANDS.items()}
-SUBMISSION = EFFECTS[-1]
+CARDS: dict[str, type[Command]] = {name: resolve_name(card) for name, card in COMMANDS.items()}
+DEFAULTS = {name: each.settings["default"] for effect in EFFECTS for name, each in effect.declared().items()}
 
 
 @pytest.fixture
@@ -55,8 +55,9 @@ def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_help_of_command_explains_it_and_every_option(name: str) -> None:
     command = CARDS[name].as_click(name)
     text = " ".join(command.get_help(click.Context(command, info_name=name)).split())
-    assert CARDS[name].help.split("\n\n")[0] in text
-    assert CARDS[name].summary.endswith(".")
+    summary, *paragraphs = CARDS[name].texts()
+    assert paragraphs and all(paragraph in text for paragraph in paragraphs)
+    assert summary.endswith(".")
     options = [each for each in command.params if isinstance(each, click.Option)]
     assert [each.name for each in options if not (each.help or "").endswith(".")] == []
     assert f"Example: launch {CARDS[name].example}" in text
@@ -64,13 +65,9 @@ def test_help_of_command_explains_it_and_every_option(name: str) -> None:
 
 @pytest.mark.parametrize("name", CARDS)
 def test_example_of_command_runs_and_its_json_parses(name: str, account: StandIn) -> None:
-    card = CARDS[name]
-    done = launch(*shlex.split(card.example))
+    done = launch(*shlex.split(CARDS[name].example))
     assert done.returncode == 0, done.stderr
-    assert ("as_json" in card.options.declared()) == (not card.without_json)
-    if card.without_json:
-        return
-    done = launch(*shlex.split(card.example), "--json")
+    done = launch(*shlex.split(CARDS[name].example), "--json")
     assert done.returncode == 0, done.stderr
     values = done.stdout.splitlines() if name == "logs" else [done.stdout]
     assert all(json.loads(value) is not None for value in values)
@@ -94,54 +91,50 @@ def test_exit_codes_of_command_are_documented(name: str, account: StandIn) -> No
 
 @pytest.mark.parametrize("name", CARDS)
 def test_options_of_command_are_frozen(name: str) -> None:
-    options = CARDS[name].options
-    first = next(iter(options.declared()))
-    values = options(dict.fromkeys(options.declared()))
+    declared = CARDS[name].declared()
+    first = next(iter(declared))
     with pytest.raises(AttributeError, match=rf"{first} is frozen"):
-        setattr(values, first, "changed")
+        setattr(CARDS[name]({**dict.fromkeys(declared), **DEFAULTS}), first, "changed")
 
 
-def test_every_module_of_commands_is_in_a_table() -> None:
+def test_every_card_is_in_a_table() -> None:
     folder = Path(importlib.import_module("launcher.commands").__file__ or "").parent
-    effects = {importlib.import_module(each.carry_out.__module__).__name__ for each in EFFECTS}
+    cards = {f"{card.__module__}:{card.__name__}" for card in (*CARDS.values(), *EFFECTS)}
     for file in [*folder.glob("*.py"), *folder.glob("effects/*.py")]:
-        text, dotted = file.read_text(encoding="utf-8"), ".".join(file.with_suffix("").parts[-3:])
-        if re.search("^COMMAND = ", text, re.MULTILINE):
-            assert dotted in COMMANDS.values()
-        if re.search("^EFFECT = ", text, re.MULTILINE):
-            assert f"launcher.{dotted}" in effects
+        module = ".".join(file.relative_to(folder.parents[1]).with_suffix("").parts)
+        found = vars(importlib.import_module(module)).values()
+        classes = [each for each in found if isinstance(each, type) and each.__module__ == module]
+        for card in classes:
+            if issubclass(card, Command | Effect) and hasattr(card, "example"):
+                assert f"{module}:{card.__name__}" in cards
 
 
-@pytest.mark.parametrize("effect", EFFECTS, ids=str)
-def test_effect_is_an_example_of_help(effect: Effect) -> None:
+@pytest.mark.parametrize("effect", EFFECTS, ids=lambda each: each.title())
+def test_effect_is_an_example_of_help(effect: type[Effect]) -> None:
     text = " ".join(launch("--help").stdout.split())
     assert f"launch {effect.example} {effect.summary}" in text
-    assert effect.flag is None or str(effect) in effect.example
+    assert effect.chosen_by is None or effect.title() in effect.example
 
 
-FIELDS = {name: each for effect in EFFECTS for name, each in effect.options.declared().items()}
-
-
-def chosen(effect: Effect, **given: object) -> object:
+def chosen(effect: type[Effect], **given: object) -> object:
     """What a user gets who passes the flag of `effect` and `given`."""
-    defaults = {name: each.settings["default"] for name, each in FIELDS.items()}
-    return choose(EFFECTS, {**defaults, **({effect.flag: True} if effect.flag else {}), **given})
+    return choose(EFFECTS, {**DEFAULTS, **({effect.chosen_by: True} if effect.chosen_by else {}), **given})
 
 
-@pytest.mark.parametrize("effect", EFFECTS, ids=str)
-def test_effect_refuses_options_of_others(effect: Effect) -> None:
-    for name in FIELDS:
-        if name in effect.options.declared():
+@pytest.mark.parametrize("effect", EFFECTS, ids=lambda each: each.title())
+def test_effect_refuses_options_of_others(effect: type[Effect]) -> None:
+    for name in DEFAULTS:
+        if name in effect.declared():
             assert chosen(effect, **{name: "given"})
-        elif effect.flag or name not in (each.flag for each in EFFECTS):
+        elif effect.chosen_by or name not in (each.chosen_by for each in EFFECTS):
             with pytest.raises(click.UsageError, match=r"exclude each other|works only with"):
                 chosen(effect, **{name: "given"})
 
 
-@pytest.mark.parametrize("effect", EFFECTS, ids=str)
-def test_contradictions_of_effect_are_refused(effect: Effect) -> None:
+@pytest.mark.parametrize("effect", EFFECTS, ids=lambda each: each.title())
+def test_contradictions_of_effect_are_refused(effect: type[Effect]) -> None:
+    assert EFFECTS[-1].contradictions
     for first, second in effect.contradictions:
         expected = f"{effect.dashed(first)} and {effect.dashed(second)} exclude each other; pass one of them"
         with pytest.raises(click.UsageError, match=expected):
             chosen(effect, **{first: True, second: True})
-    assert SUBMISSION.contradictions

@@ -116,7 +116,6 @@ def test_code_that_cannot_be_ignored_is_an_error(folder: Path) -> None:
         (["--no-namespaces"], "--no-namespaces works only with --local; add --local or leave it out"),
         (["--mount", "fs-1=x"], "--mount works only with --local; add --local or leave it out"),
         (["--local", "--sample", "0"], "Invalid value for '--sample': 0 is not in the range x>=1."),
-        (["--local", "--data", "nowhere"], "Invalid value for '--data': Directory 'nowhere' does not exist."),
     ],
 )
 def test_contradicting_options_are_one_error(folder: Path, args: list[str], message: str) -> None:
@@ -178,9 +177,10 @@ def test_missing_file_is_one_line(folder: Path) -> None:
         ),
         (["job", "--dry-run"], "or - for stdin); did you mean job.yaml?"),
         (["job.yaml", "--local", "--channel", "train=jobs.yaml"], "there is no jobs.yaml; did you mean job.yaml?"),
+        (["job.yaml", "--local", "--data", "nowhere"], "--data nowhere: there is no directory nowhere; create it, or"),
     ],
 )
-def test_near_name_of_a_missing_file_is_suggested(folder: Path, args: list[str], message: str) -> None:
+def test_missing_file_is_reported_with_a_remedy(folder: Path, args: list[str], message: str) -> None:
     (folder / "lower.yaml").write_text("extends: wraned.yaml")
     (folder / "job.yaml").write_text(
         laid_over_base("channels: {train: s3://bucket/train/}\ncode: {entry_point: entrypoints/train.py}")
@@ -198,6 +198,30 @@ def test_option_of_a_spec_without_one_states_what_a_spec_is(folder: Path, args: 
         f" {args[0]}; `launch --example s3-file` prints a spec to start from\n`launch --help` lists the arguments and options\n"
     )
     assert "No such option" in launch(folder, "--dry-rnu").stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "remedy"),
+    [
+        (
+            ["run", "--dry-run"],
+            "Missing argument 'SPEC'. Write a spec's path, such as job.yaml; `launch --example s3-file`",
+        ),
+        (["diff"], "Missing argument 'SPEC'. Write a spec's path"),
+        (["status"], "Missing argument 'NAME'. Write a training job's name; `launch list` shows the names."),
+        (
+            ["list", "--status", "ended"],
+            "'ended' is not one of 'InProgress', 'Completed', 'Failed', 'Stopping', 'Stopped'.",
+        ),
+    ],
+)
+def test_missing_or_wrong_argument_states_what_to_write(folder: Path, args: list[str], remedy: str) -> None:
+    done = launch(folder, *args)
+    assert (done.returncode, remedy in done.stderr) == (2, True), done.stderr
+
+
+def test_help_writes_statuses_as_aws_does(folder: Path) -> None:
+    assert "[InProgress|Completed|Failed|Stopping|Stopped]" in launch(folder, "list", "--help").stdout
 
 
 @pytest.mark.parametrize("code", all_codes())

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 import aws_stand_in
 from launcher.checks.examples import BASE, laid_over_base
-from launcher.commands.cost import COMMAND
+from launcher.commands.cost import Cost
 from launcher.errors import RefusedError
 
 IN_US_EAST_1 = "region: us-east-1\nimage: 763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.8.0-cpu-py312"
@@ -18,7 +18,7 @@ IN_US_EAST_1 = "region: us-east-1\nimage: 763104351884.dkr.ecr.us-east-1.amazona
 
 def launch_cost(folder: Path, spec: str, *options: str) -> Result:
     (folder / "job.yaml").write_text(spec)
-    return CliRunner().invoke(COMMAND.as_click("cost"), [str(folder / "job.yaml"), *options])
+    return CliRunner().invoke(Cost.as_click("cost"), [str(folder / "job.yaml"), *options])
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ def test_list_filters_by_status_name_and_age(aws: StandIn, request_of: dict[str,
     aws.client("sagemaker").create_training_job(**{**request_of, "TrainingJobName": "cats"})
     aws.job("cats", "Failed")
     assert [job["TrainingJobName"] for job in data("list")] == ["cats", NAME]
-    assert [job["TrainingJobName"] for job in data("list", "--status", "Failed")] == ["cats"]
+    assert [job["TrainingJobName"] for job in data("list", "--status", "failed")] == ["cats"]
     assert [job["TrainingJobName"] for job in data("list", "digits")] == [NAME]
     assert [job["TrainingJobName"] for job in data("list", "--limit", "1")] == ["cats"]
     assert len(data("list", "--since", "5m")) == 2
