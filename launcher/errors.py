@@ -73,7 +73,7 @@ def dotted(path: SpecPath) -> str:
 
 
 def in_file_order(problems: list[Problem]) -> list[Problem]:
-    """Sort problems by file, line and column."""
+    """Return the problems by file, line and column."""
     return sorted(problems, key=lambda problem: place_order(problem.location))
 
 
@@ -169,13 +169,9 @@ class SpecError(ProblemsError):
 class AccountError(ProblemsError):
     """The spec is right, but the account cannot run it: preflight found a problem, or AWS refused the request."""
 
-    exit_code = 3
-
 
 class RefusedError(LaunchError):
     """Something outside the spec prevents the command: a missing directory, an unreachable store, a refusal by AWS."""
-
-    exit_code = 3
 
 
 class InputError(RefusedError):

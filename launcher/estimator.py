@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module, metadata
 from os import PathLike
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -35,43 +35,22 @@ from launcher.spec.job import JobSpec
 from launcher.spec.model import spec_name
 
 
-@dataclass(frozen=True)
-class Sdk:
+class _Sdk(NamedTuple):
     """The modules of a major version of the SDK, and how its trainer treats channels."""
 
     major: int
-    shapes: str
-    """The module of Channel."""
-    serializing: str
-    """The module of `serialize`, which makes the request of a Channel."""
-    inputs: str
-    """The module of TrainingInput and FileSystemInput."""
-    mode_parameter: str
-    """The trainer's parameter for the mode of channels that have none of their own."""
-    own_channels: tuple[str, ...] = ()
-    """The channels that a trainer with code of its own adds."""
+    shapes: str  # the module of Channel
+    serializing: str  # the module of `serialize`, which makes the request of a Channel
+    inputs: str  # the module of TrainingInput and FileSystemInput
+    mode_parameter: str  # the trainer's, for the mode of channels that have none of their own
+    own_channels: tuple[str, ...] = ()  # those that a trainer with code of its own adds
 
 
-_V2 = Sdk(
-    major=2,
-    shapes="sagemaker_core.shapes",
-    serializing="sagemaker_core.main.utils",
-    inputs="sagemaker.inputs",
-    mode_parameter="input_mode",
-)
-_V3 = Sdk(
-    major=3,
-    shapes="sagemaker.core.shapes",
-    serializing="sagemaker.core.utils.utils",
-    inputs="sagemaker.core.inputs",
-    mode_parameter="training_input_mode",
-    own_channels=("code", "sm_drivers"),
-)
-_SDKS = {  # distribution and its major version; v3 can be installed in parts, and all need sagemaker-core
-    ("sagemaker", "2"): _V2,
-    ("sagemaker", "3"): _V3,
-    ("sagemaker-core", "2"): _V3,
-}
+_V2 = _Sdk(2, "sagemaker_core.shapes", "sagemaker_core.main.utils", "sagemaker.inputs", "input_mode")
+_V3_MODULES = ("sagemaker.core.shapes", "sagemaker.core.utils.utils", "sagemaker.core.inputs")
+_V3 = _Sdk(3, *_V3_MODULES, "training_input_mode", own_channels=("code", "sm_drivers"))
+# By distribution and its major version; v3 can be installed in parts, and all need sagemaker-core.
+_SDKS = {("sagemaker", "2"): _V2, ("sagemaker", "3"): _V3, ("sagemaker-core", "2"): _V3}
 
 
 @dataclass(frozen=True)
@@ -85,7 +64,7 @@ class EstimatorInputs:
     augmented manifests."""
 
     @property
-    def sdk(self) -> Sdk:
+    def sdk(self) -> _Sdk:
         """The installed SDK. Raises ImportError if there is none, RefusedError if its major version is unknown."""
         return _installed()[0]
 
@@ -121,11 +100,9 @@ class EstimatorInputs:
         for name in names:
             if name not in known:
                 raise KeyError(f"{name!r} is not a channel that SageMaker delivers{did_you_mean(name, known)}")
-        if names:
-            return replace(
-                self, entries=tuple(entry for entry in self.entries if entry["ChannelName"] in names)
-            ).channels()
-        return self.inputs if self.sdk.major == 2 else self.input_data_config
+        wanted = tuple(entry for entry in self.entries if not names or entry["ChannelName"] in names)
+        chosen = replace(self, entries=wanted)
+        return chosen.inputs if self.sdk.major == 2 else chosen.input_data_config
 
     def _channel(self, entry: Mapping[str, Any]) -> Any:
         shapes, serializing = import_module(self.sdk.shapes), import_module(self.sdk.serializing)
@@ -173,19 +150,16 @@ def estimator_inputs(spec: JobSpec | str | PathLike[str]) -> EstimatorInputs:
         spec = launcher.load(str(spec))
     plan = launcher.plan(spec.model_copy(update={"code": None}))
     entries = tuple(plan.request.get("InputDataConfig", ()))
-    environment = {
-        name: text
-        for name, text in plan.request.get("Environment", {}).items()
-        if name.startswith(contract.CONNECTOR_VARIABLE)
-    } | telling_variables(entries)
-    made = EstimatorInputs(entries, environment)
-    for warning in _left_to_the_owner(plan, made):
+    variables = plan.request.get("Environment", {}).items()
+    connectors = {name: text for name, text in variables if name.startswith(contract.CONNECTOR_VARIABLE)}
+    made = EstimatorInputs(entries, connectors | telling_variables(entries))
+    for warning in _warnings(plan, made):
         warnings.warn(warning, stacklevel=2)
     return made
 
 
-def _installed() -> tuple[Sdk, str]:
-    """The installed SDK and its version, without importing it, which takes seconds."""
+def _installed() -> tuple[_Sdk, str]:
+    """Return the installed SDK and its version, without importing it, which takes seconds."""
     found = []
     for distribution in ("sagemaker", "sagemaker-core"):
         try:
@@ -206,8 +180,8 @@ def _installed() -> tuple[Sdk, str]:
     )
 
 
-def _left_to_the_owner(plan: Plan, made: EstimatorInputs) -> Iterator[str]:
-    """What the objects cannot say to the trainer, and planning's own warnings about channels."""
+def _warnings(plan: Plan, made: EstimatorInputs) -> Iterator[str]:
+    """Yield the settings that the trainer needs besides the objects, and planning's warnings about channels."""
     yield from (str(problem) for problem in plan.warnings if problem.path[:1] == ("channels",))
     names = [entry["ChannelName"] for entry in made.entries]
     if connectors := [name for name in made.environment if name.startswith(contract.CONNECTOR_VARIABLE)]:

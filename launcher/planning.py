@@ -24,10 +24,7 @@ from launcher.request.origin import Origin
 from launcher.request.view import groups_of
 from launcher.spec.job import Code, JobSpec
 
-TOOLKIT_PROGRAM = "sagemaker_program"
-TOOLKIT_DIRECTORY = "sagemaker_submit_directory"
-TOOLKIT_TORCHRUN = "sagemaker_torch_distributed_enabled"
-_CodeMistake = tuple[SpecPath, str, str]  # where, the code, and what is wrong
+_Found = tuple[SpecPath, str, str]  # where in the spec, the problem's code, and what is wrong
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,7 @@ class Plan:
     warnings: tuple[Problem, ...]
 
     def masked_request(self) -> dict[str, Any]:
-        """The request with settings that name environment variables as written, `${NAME}`: which contains no secret."""
+        """Return the request with settings that name environment variables as written, `${NAME}`, so without secrets."""
         request = dict(self.request)
         for member, name in self.masked:
             request[member] = {**request[member], name: self.spec.masked[member, name]}
@@ -83,21 +80,23 @@ def make_plan(
     request, uri = built.request, None
     problems = [*problems, *check_spec(spec, job_name, built=built)]
     if spec.code is not None:
-        found: list[_CodeMistake] = []
+        warnings: list[_Found] = []
         if isinstance(code, CodeArchive):
-            uri = _code_uri(request, spec.code, code)
-            by_toolkit = _goes_by_toolkit(spec.code, request)
-            found = [*_missing_files(spec.code, code), *_broken_limits(spec.code, request, uri)]
-            found += _toolkit_limits(spec.code, code) if by_toolkit else ()
-            problems += _warnings(spec, spec.code, code, by_toolkit=by_toolkit)
+            uri = (
+                f"{_place(spec.code, request).rstrip('/')}/{code.digest}/"  # by its digest, so that it is uploaded once
+            )
+            errors = [*_missing_files(spec.code, code), *_broken_limits(spec.code, request, uri)]
+            errors += _toolkit_limits(spec.code, code, request)
+            warnings += _warnings(spec.code, code, request)
         else:
             error = code or CodeError("has not been read; give make_plan what read_code returns")
-            found.append((("code", *error.path), error.code, str(error)))
-        told = {problem.path for problem in problems if problem.severity == "error"}
-        for path, name, message in found:
-            if path not in told:  # the rest follows from a wrong file name
-                problems.append(Problem(path, message, name, location=spec.locate(path)))
-            told |= {path} - {("code",)}
+            errors = [(("code", *error.path), error.code, str(error))]
+        problems += [Problem(path, text, name, "warning", spec.locate(path)) for path, name, text in warnings]
+        wrong = {problem.path for problem in problems if problem.severity == "error"}
+        for path, name, text in errors:
+            if path not in wrong:  # the rest follows from a wrong file name
+                problems.append(Problem(path, text, name, "error", spec.locate(path)))
+            wrong |= {path} - {("code",)}
     problems = in_file_order(without_ignored(problems, spec, ignore))
     if any(strict or problem.severity == "error" for problem in problems):
         raise SpecError(cut(problems))
@@ -106,7 +105,7 @@ def make_plan(
     return Plan(request, built.origin, spec, code if isinstance(code, CodeArchive) else None, uri, tuple(problems))
 
 
-def _missing_files(code: Code, archive: CodeArchive) -> Iterator[_CodeMistake]:
+def _missing_files(code: Code, archive: CodeArchive) -> Iterator[_Found]:
     """Yield a finding for each file that the spec names and the archive lacks."""
     names = archive.names()
     ours = f"{contract.BUNDLE_DIR}/"
@@ -115,10 +114,8 @@ def _missing_files(code: Code, archive: CodeArchive) -> Iterator[_CodeMistake]:
         if name is None or name in names or (key == "entry_point" and ours + name in names):
             continue
         near = did_you_mean(name, [each.removeprefix(ours) for each in names])
-        remedy = (
-            near if near and name.startswith(contract.BUNDLED_PACKAGE) else "; write its folder, such as directory: src"
-        )
-        message = f"{name!r} is not a bundled script{remedy}"
+        is_near = near and name.startswith(contract.BUNDLED_PACKAGE)
+        message = f"{name!r} is not a bundled script{near if is_near else '; write its folder, such as directory: src'}"
         if archive.rules is not None and (why := archive.rules.why_left_out(name)):
             message = f"{name!r} {why}; add it to code.include"
         elif code.directory is not None:
@@ -126,39 +123,35 @@ def _missing_files(code: Code, archive: CodeArchive) -> Iterator[_CodeMistake]:
         yield ("code", key), "code-file-missing", message
 
 
-def _toolkit_limits(code: Code, archive: CodeArchive) -> Iterator[_CodeMistake]:
+def _toolkit_limits(code: Code, archive: CodeArchive, request: dict[str, Any]) -> Iterator[_Found]:
     """Yield a finding for code that the toolkit cannot run, since it runs a folder with setup.py as a Python module."""
+    if not _goes_by_toolkit(code, request) or "setup.py" not in archive.names():
+        return
     remedy = "leave setup.py out with code.exclude, or free a channel for the code"
-    if "setup.py" in archive.names() and code.launcher == "torchrun":
+    if code.launcher == "torchrun":
         message = f"the toolkit, which starts this code, cannot run a package (setup.py) by torchrun; {remedy}"
         yield ("code", "launcher"), "code-package-toolkit", message
-    elif "setup.py" in archive.names() and not str(code.entry_point).endswith((".py", ".sh")):
+    elif not str(code.entry_point).endswith((".py", ".sh")):
         message = f"the toolkit, which starts this code, would run it as a Python module because of setup.py; {remedy}"
         yield ("code", "entry_point"), "code-package-toolkit", message
 
 
-def _warnings(spec: JobSpec, code: Code, archive: CodeArchive, *, by_toolkit: bool) -> Iterator[Problem]:
+def _warnings(code: Code, archive: CodeArchive, request: dict[str, Any]) -> Iterator[_Found]:
     """Yield warnings about files that are sent with the code."""
     # The toolkit installs it itself, and a shell script has to in any case.
-    installs = by_toolkit or code.requirements is not None or str(code.entry_point).endswith(".sh")
+    installs = _goes_by_toolkit(code, request) or code.requirements is not None or str(code.entry_point).endswith(".sh")
     if "requirements.txt" in archive.names() and not installs:
         message = "requirements.txt is sent with the code but not installed; write code.requirements: requirements.txt"
-        path: SpecPath = ("code",)
-        yield Problem(path, message, "code-requirements-unnamed", "warning", location=spec.locate(path))
+        yield ("code",), "code-requirements-unnamed", message
     if archive.skipped:
-        path = ("code",)
-        message = (
-            f"{_first(archive.skipped)} cannot be sent with the code; correct or delete those that are needed, and leave out the"
-            " rest with code.exclude"
-        )
-        yield Problem(path, message, "code-skipped", "warning", location=spec.locate(path))
+        remedy = "correct or delete those that are needed, and leave out the rest with code.exclude"
+        yield ("code",), "code-skipped", f"{_first(archive.skipped)} cannot be sent with the code; {remedy}"
     if archive.aws_keys:
-        path = ("code", "directory")
         message = (
             f"{_first(archive.aws_keys)}: these lines seem to have AWS secret access keys, which would be stored in S3"
             " with the code; delete them, since the job has its role's own credentials, or leave the files out with code.exclude"
         )
-        yield Problem(path, message, "code-aws-keys", "warning", location=spec.locate(path))
+        yield ("code", "directory"), "code-aws-keys", message
 
 
 def _first(names: tuple[str, ...]) -> str:
@@ -166,7 +159,7 @@ def _first(names: tuple[str, ...]) -> str:
     return ", ".join(names[:5]) + f" and {len(names) - 5:,} more" * (len(names) > 5)
 
 
-def _broken_limits(code: Code, request: dict[str, Any], uri: str) -> Iterator[_CodeMistake]:
+def _broken_limits(code: Code, request: dict[str, Any], uri: str) -> Iterator[_Found]:
     """Yield a finding for each limit of AWS's model that the code's place, arguments or settings break.
 
     Each is checked separately, since the request that they are added to may have any error.
@@ -187,10 +180,8 @@ def _broken_limits(code: Code, request: dict[str, Any], uri: str) -> Iterator[_C
                 yield ("code",), each.code, f"adds {member}.{name}, which {each.message}"
         given = _mapping(request, member)
         if len({**given, **added}) > settings["max"] >= len(given):
-            message = (
-                f"adds to {member}, which then has more than the {settings['max']} entries that AWS allows; delete some"
-            )
-            yield ("code",), "aws-max", message
+            what = f"adds to {member}, which then has more than the {settings['max']} entries that AWS allows"
+            yield ("code",), "aws-max", f"{what}; delete some"
 
 
 def _mapping(request: dict[str, Any], member: str) -> dict[str, Any]:
@@ -207,11 +198,6 @@ def _place(code: Code, request: dict[str, Any]) -> str:
     return f"{output.rstrip('/')}/code" if isinstance(output, str) and not any(violations(output, "S3Uri")) else ""
 
 
-def _code_uri(request: dict[str, Any], code: Code, archive: CodeArchive) -> str:
-    """Return the code's place in S3, which has its digest, so that unchanged code is uploaded once."""
-    return f"{_place(code, request).rstrip('/')}/{archive.digest}/"
-
-
 def _goes_by_toolkit(code: Code, request: dict[str, Any]) -> bool:
     entries = request.get("InputDataConfig")
     full = isinstance(entries, list) and len(entries) >= MAX_CHANNELS
@@ -219,16 +205,14 @@ def _goes_by_toolkit(code: Code, request: dict[str, Any]) -> bool:
 
 
 def _add_code(request: dict[str, Any], code: Code, uri: str) -> None:
-    """Add the code to a request without errors."""
-    if not _goes_by_toolkit(code, request):
-        _add_channel(request, code, uri)
+    """Add the code to a request without errors: for the toolkit, or as a channel of its own.
+
+    Our own boot.py starts the latter, which works in any image with Python.
+    """
+    if _goes_by_toolkit(code, request):
+        for member, added in _toolkit_settings(code, request, uri).items():
+            request[member] = {**request.get(member, {}), **added}
         return
-    for member, added in _toolkit_settings(code, request, uri).items():
-        request[member] = {**request.get(member, {}), **added}
-
-
-def _add_channel(request: dict[str, Any], code: Code, uri: str) -> None:
-    """Add the code as a channel of its own, started by our own boot.py, which works in any image with Python."""
     source: dict[str, Any] = {"S3DataType": "S3Prefix", "S3Uri": uri, "S3DataDistributionType": "FullyReplicated"}
     entries = request.setdefault("InputDataConfig", [])
     if any(groups_of(entry) for entry in entries):
@@ -260,11 +244,9 @@ def _toolkit_settings(code: Code, request: dict[str, Any], uri: str) -> dict[str
     bundle = f"{contract.BASE_DIR}/{contract.CODE_DIR}/{contract.BUNDLE_DIR}"
     if program.startswith(f"{contract.BUNDLED_PACKAGE}/"):
         program = f"{contract.BUNDLE_DIR}/{program}"
-    parameters = {TOOLKIT_PROGRAM: program, TOOLKIT_DIRECTORY: uri + contract.CODE_ARCHIVE}
+    parameters = {"sagemaker_program": program, "sagemaker_submit_directory": uri + contract.CODE_ARCHIVE}
     if code.launcher == "torchrun":
-        parameters[TOOLKIT_TORCHRUN] = "true"
+        parameters["sagemaker_torch_distributed_enabled"] = "true"
     inherited = _mapping(request, "Environment").get("PYTHONPATH")
-    return {
-        "HyperParameters": parameters,
-        "Environment": {"PYTHONPATH": f"{bundle}:{inherited}" if inherited else bundle},
-    }
+    environment = {"PYTHONPATH": f"{bundle}:{inherited}" if inherited else bundle}
+    return {"HyperParameters": parameters, "Environment": environment}

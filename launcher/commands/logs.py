@@ -14,10 +14,9 @@ from launcher.aws.account import Account, AwsError
 from launcher.commands.card import Command
 from launcher.commands.options import JOB_NAME, AccountOptions, moment_of, option
 from launcher.console import Console, shown_path
-from launcher.jobs.follow import LinePrinter, View
+from launcher.jobs.follow import View, line_printer
 from launcher.jobs.logs.lines import lines_so_far
-from launcher.jobs.logs.metrics import Metrics
-from launcher.jobs.logs.plot import check, plot
+from launcher.jobs.logs.metrics import Metrics, check_plot, plot
 from launcher.jobs.logs.streams import Line, Selection, check_host
 from launcher.jobs.lookup import describe
 from launcher.jobs.outcome import ENDED
@@ -47,7 +46,7 @@ class Logs(AccountOptions, Command):
     def run(self) -> int:
         """Print the lines; with `follow`, the exit code is that of the job's end."""
         if self.plot:
-            check(self.plot)
+            check_plot(self.plot)
         since = int(moment_of(self.since).timestamp() * 1000) if self.since else None
         selection = Selection(since=since, host=self.host)
         account, console = self.account(), Console(as_json=self.as_json)
@@ -68,7 +67,7 @@ class Logs(AccountOptions, Command):
         if not ended:  # a job may write faster than its lines are read, and this would never end
             selection = selection._replace(until=int(time.time() * 1000) + 1)
         metrics = Metrics(description.get("AlgorithmSpecification", {}).get("MetricDefinitions", ()), console.warn)
-        show = _print_json if self.as_json else LinePrinter(console)
+        show = _print_json if self.as_json else line_printer(console)
         count = 0
         for line in lines_so_far(account, name, selection, on_trouble=lambda error: _warn(console, error)):
             show(line)

@@ -11,8 +11,7 @@ from launcher.commands.options import JOB_NAME, AccountOptions
 from launcher.console import Console
 from launcher.jobs.logs.lines import last_lines
 from launcher.jobs.lookup import describe
-from launcher.jobs.outcome import Outcome
-from launcher.jobs.report import Statuses, report
+from launcher.jobs.outcome import Outcome, Statuses
 
 
 class Status(AccountOptions, Command):
@@ -36,5 +35,5 @@ class Status(AccountOptions, Command):
         else:
             console = Console()
             Statuses(console.say).show(description)
-            report(outcome, console, account.region)
+            outcome.show(console)
         return 0

@@ -17,14 +17,11 @@ from typing import Any
 from launcher.aws.account import Account, AwsError
 from launcher.console import Console, last_state, shown_path
 from launcher.errors import RefusedError
-from launcher.jobs.live import LiveTable
 from launcher.jobs.logs.lines import SETTLING_SECONDS, JobLogs, last_lines
-from launcher.jobs.logs.metrics import Metrics
-from launcher.jobs.logs.plot import plot
+from launcher.jobs.logs.metrics import LiveTable, Metrics, plot
 from launcher.jobs.logs.streams import Line, Selection, check_host, hosts_of
 from launcher.jobs.lookup import describe
-from launcher.jobs.outcome import ENDED, Outcome
-from launcher.jobs.report import Statuses, report
+from launcher.jobs.outcome import ENDED, Outcome, Statuses
 
 _DESCRIBE_SECONDS = 5.0
 _ROUND_SECONDS = 1.0
@@ -85,7 +82,7 @@ def follow(account: Account, name: str, console: Console, view: View | None = No
             "yellow",
         )
     else:
-        report(outcome, console, account.region)
+        outcome.show(console)
     if view.plot and following and plot(following.metrics.panels(), name, view.plot):
         console.say(f"  plot       {shown_path(view.plot)}")
     return outcome
@@ -115,17 +112,16 @@ def _waiting(error: AwsError, name: str) -> str:
     return f"{error}; trying again until it works. The job is not affected; after Ctrl-C, {resume}"
 
 
-class LinePrinter:
-    """A function that prints lines as `algo-1 | ...`, with a colour for each host."""
+def line_printer(console: Console) -> Callable[[Line], None]:
+    """Return a function that prints lines as `algo-1 | ...`, with a colour for each host."""
+    colours: dict[str, str] = {}
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._colours: dict[str, str] = {}
-
-    def __call__(self, line: Line) -> None:
-        colour = self._colours.setdefault(line.host, _COLOURS[len(self._colours) % len(_COLOURS)])
+    def show(line: Line) -> None:
+        colour = colours.setdefault(line.host, _COLOURS[len(colours) % len(_COLOURS)])
         message = last_state(line.message.encode("utf-8", "replace")).decode().rstrip("\n")
-        self._console.log(f"{line.host} |", [message], colour)
+        console.log(f"{line.host} |", [message], colour)
+
+    return show
 
 
 class _Following:
@@ -140,7 +136,7 @@ class _Following:
         hosts = len(hosts_of(description))
         self._logs = JobLogs(account, self._name, view.selection, hosts, view.settling) if view.logs else None
         self._late = _seconds_since_end(self.description) < _LONG_AGO_SECONDS
-        self._on_line = view.on_line or LinePrinter(console)
+        self._on_line = view.on_line or line_printer(console)
         self._statuses = Statuses(self._say)
         self._last: deque[str] = deque(maxlen=_REMEMBERED_LINES)
         self._next_describe = time.monotonic() + _DESCRIBE_SECONDS
@@ -172,14 +168,14 @@ class _Following:
         if time.monotonic() < self._next_describe:
             return
         self._next_describe = time.monotonic() + _DESCRIBE_SECONDS
+        trouble = None
         try:
             self.description = describe(self._account, self._name)
         except AwsError as error:
             if not error.is_passing:
                 raise
-            self._report_trouble("status", error)
-        else:
-            self._report_trouble("status", None)
+            trouble = error
+        self._report_trouble("status", trouble)
 
     def _round(self) -> None:
         """Read and show new lines; stop reading them if AWS denies it."""
@@ -229,16 +225,12 @@ class _Following:
             self._report_trouble("lines", logs.trouble)
 
     def _show(self, lines: Iterable[Line]) -> None:
-        remaining = iter(lines)
-        line = next(remaining, None)
-        if line is None:
-            return
-        with self.table.aside():
-            while line is not None:
-                self._on_line(line)
-                self.metrics.note(line.timestamp, line.host, line.message)
-                self._last.append(line.message)
-                line = next(remaining, None)
+        if shown := list(lines):
+            with self.table.aside():
+                for line in shown:
+                    self._on_line(line)
+                    self.metrics.note(line.timestamp, line.host, line.message)
+                    self._last.append(line.message)
 
     def _report_trouble(self, what: str, error: AwsError | None) -> None:
         """Report once that a question has no answer, and once that it has one again; short throttling is normal."""

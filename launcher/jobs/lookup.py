@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain, islice
 from typing import Any
 
 from launcher.aws.account import Account, AwsError
@@ -25,14 +26,16 @@ def describe(account: Account, name: str) -> dict[str, Any]:
             f"{name!r} is not a training job's name: expected at most 63 letters, digits and '-'; `launch list` shows names"
         )
     try:
-        job = account.call("sagemaker", "describe_training_job", TrainingJobName=name)
+        return _without_secrets(account, account.call("sagemaker", "describe_training_job", TrainingJobName=name))
     except AwsError as error:
         if not error.is_missing:
             raise
-    else:
-        return _without_secrets(account, job)
+    try:
+        latest = [job["TrainingJobName"] for job in jobs(account, limit=100)]
+    except AwsError:  # only the suggestion is lost
+        latest = []
     raise RefusedError(
-        f"there is no training job {name!r} in {account.region}{did_you_mean(name, _latest_names(account))};"
+        f"there is no training job {name!r} in {account.region}{did_you_mean(name, latest)};"
         " `launch list` shows the existing ones, --region looks in another region"
     )
 
@@ -40,7 +43,7 @@ def describe(account: Account, name: str) -> dict[str, Any]:
 def jobs(
     account: Account, *, status: str | None = None, contains: str | None = None, since: Any = None, limit: int = 20
 ) -> Iterator[dict[str, Any]]:
-    """Yield ListTrainingJobs' summaries, the latest job first.
+    """Return ListTrainingJobs' summaries, the latest job first.
 
     Args:
         account: The jobs' account.
@@ -51,20 +54,9 @@ def jobs(
     """
     wanted = {"StatusEquals": status, "NameContains": contains, "CreationTimeAfter": since}
     given = {key: value for key, value in wanted.items() if value is not None}
-    pages = account.pages(
-        "sagemaker",
-        "list_training_jobs",
-        SortBy="CreationTime",
-        SortOrder="Descending",
-        MaxResults=min(limit, 100),
-        **given,
-    )
-    left = limit
-    for page in pages:
-        yield from page["TrainingJobSummaries"][:left]
-        left -= len(page["TrainingJobSummaries"])
-        if left <= 0:
-            return
+    order = {"SortBy": "CreationTime", "SortOrder": "Descending"}
+    pages = account.pages("sagemaker", "list_training_jobs", **order, MaxResults=min(limit, 100), **given)
+    return islice(chain.from_iterable(page["TrainingJobSummaries"] for page in pages), limit)
 
 
 def tags_of(account: Account, job: Mapping[str, Any], warn: Callable[[str], None]) -> list[dict[str, str]] | None:
@@ -96,10 +88,3 @@ def _without_secrets(account: Account, job: dict[str, Any]) -> dict[str, Any]:
         if transition.get("StatusMessage"):
             transition["StatusMessage"] = masked(transition["StatusMessage"])
     return job
-
-
-def _latest_names(account: Account) -> list[str]:
-    try:
-        return [job["TrainingJobName"] for job in jobs(account, limit=100)]
-    except AwsError:  # only the suggestion is lost
-        return []

@@ -1,19 +1,22 @@
-"""The outcome of a job: how it ended, or its state when following it ended."""
+"""A job's statuses as they change, and its outcome: how it ended, or its state when following it ended."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from launcher.console import Console, duration
 from launcher.cost import estimate_of_job
 from launcher.errors import StoppedError, TrainingFailedError
-from launcher.jobs.failures.reasons import likely_cause
+from launcher.jobs.failures.reasons import headline, likely_cause
+from launcher.jobs.logs.streams import hosts_of
 
 ENDED = ("Completed", "Failed", "Stopped")  # values of TrainingJobStatus; the others are InProgress and Stopping
-INTERRUPTED = 130  # Ctrl-C ended the following, not the job
+_COLOURS = {"Completed": "green", "Failed": "red"}
+_INTERRUPTED = 130  # Ctrl-C ended the following, not the job
 _EXIT_CODES = {"Completed": 0, "Failed": TrainingFailedError.exit_code, "Stopped": StoppedError.exit_code}
 _SHOWN = (
     "TrainingJobName",
@@ -31,6 +34,35 @@ _SHOWN = (
 )
 
 
+class Statuses:
+    """The lines for a job's secondary statuses: each description prints only its new transitions."""
+
+    def __init__(self, say: Callable[[str, str], None]) -> None:
+        self._say = say  # (line, colour)
+        self._shown = 0  # transitions
+        self._message = ""  # of the last of them; it changes while the status stays
+
+    def show(self, description: Mapping[str, Any]) -> bool:
+        """Print new transitions and messages, and return whether there was a new transition."""
+        transitions = description.get("SecondaryStatusTransitions") or []
+        shown, self._shown = self._shown, len(transitions)
+        for index, transition in enumerate(transitions):
+            message, start = transition.get("StatusMessage") or "", transition.get("StartTime")
+            if index >= shown or (index == shown - 1 and message != self._message):
+                clock = f"{start.astimezone():%H:%M:%S} " if start else ""
+                took = _took(transitions[index - 1], start) if index and index >= shown else ""
+                self._say(f"{clock}{transition['Status']:11} {message}{took}".rstrip(), "cyan")
+                self._message = message
+        return len(transitions) > shown
+
+
+def _took(status: Mapping[str, Any], next_start: datetime | None) -> str:
+    begun, ended = status.get("StartTime"), status.get("EndTime") or next_start
+    if begun is None or ended is None:
+        return ""
+    return f" ({status['Status']} took {duration(max(0.0, (ended - begun).total_seconds()))})"
+
+
 @dataclass(frozen=True)
 class Outcome:
     """A job as last described, with the metrics and last lines of its log."""
@@ -42,39 +74,85 @@ class Outcome:
 
     @property
     def name(self) -> str:
-        """Return the job's name."""
         return str(self.description["TrainingJobName"])
 
     @property
     def status(self) -> str:
-        """Return TrainingJobStatus, or Unknown if following ended before the job was described."""
+        """TrainingJobStatus, or Unknown if following ended before the job was described."""
         return str(self.description.get("TrainingJobStatus", "Unknown"))
 
     @property
     def exit_code(self) -> int:
-        """Return the command's exit code: 0 completed, 4 failed, 5 stopped, 130 if the user stopped following it."""
-        return INTERRUPTED if self.interrupted else _EXIT_CODES.get(self.status, 0)
+        """The command's exit code: 0 completed, 4 failed, 5 stopped, 130 if the user stopped following it."""
+        return _INTERRUPTED if self.interrupted else _EXIT_CODES.get(self.status, 0)
+
+    @property
+    def region(self) -> str | None:
+        """The region in the job's ARN."""
+        parts = str(self.description.get("TrainingJobArn", "")).split(":")
+        return parts[3] if len(parts) > 3 else None
 
     def as_data(self) -> dict[str, Any]:
         """Return the outcome for `--json`: AWS's members, and our own for the rest of the report."""
         shown = {key: _plain(self.description[key]) for key in _SHOWN if self.description.get(key) is not None}
-        # JSON has no NaN, which a training that diverged may report.
-        metrics = {name: value if math.isfinite(value) else None for name, value in self.metrics.items()}
-        data: dict[str, Any] = {**shown, "Metrics": metrics}
+        data: dict[str, Any] = {**shown, "Metrics": _plain(self.metrics)}
         if cause := likely_cause(self.description, self.last_lines):
             data["LikelyCause"] = {"Code": cause.code, "Cause": cause.cause, "Remedy": cause.remedy}
-        if estimate := estimate_of_job(self.description, self._region):
+        if estimate := estimate_of_job(self.description, self.region):
             data["EstimatedCost"] = estimate.as_data()
         return {**data, "ExitCode": self.exit_code}
 
-    @property
-    def _region(self) -> str | None:
-        parts = str(self.description.get("TrainingJobArn", "")).split(":")
-        return parts[3] if len(parts) > 3 else None
+    def show(self, console: Console) -> None:
+        """Print how the job ended: duration, cost, outputs, and the likely cause of a failure."""
+        console.say()
+        console.say(f"{self.name}: {self.status}", _COLOURS.get(self.status, "yellow"))
+        for title, text in self._facts():
+            console.say(f"  {title:10} {text}")
+
+    def _facts(self) -> Iterator[tuple[str, str]]:
+        """Yield the lines of the report as (title, text), the most important last, just above the prompt."""
+        description = self.description
+        yield from self._time_and_cost()
+        if model := (description.get("ModelArtifacts") or {}).get("S3ModelArtifacts"):
+            yield "model", model
+        if output := (description.get("OutputDataConfig") or {}).get("S3OutputPath"):
+            yield "output", f"{output.rstrip('/')}/{self.name}/output/"
+        if checkpoints := (description.get("CheckpointConfig") or {}).get("S3Uri"):
+            yield "saved", f"checkpoints in {checkpoints}"
+        final = {one["MetricName"]: one["Value"] for one in description.get("FinalMetricDataList") or ()}
+        for name, value in {**final, **self.metrics}.items():
+            yield "metric", f"{name} = {value:.6g}"
+        if reason := description.get("FailureReason"):
+            yield "reason", headline(reason)
+        elif self.status == "Stopped" and (secondary := description.get("SecondaryStatus")) != "Stopped":
+            yield "reason", str(secondary)
+        if cause := likely_cause(description, self.last_lines):
+            yield "likely", f"{cause.cause} [{cause.code}]"
+            yield "remedy", cause.remedy
+
+    def _time_and_cost(self) -> Iterator[tuple[str, str]]:
+        description = self.description
+        trained, billed = description.get("TrainingTimeInSeconds"), description.get("BillableTimeInSeconds")
+        if trained is not None:
+            yield "trained", _length(trained)
+        if billed is not None:
+            count = len(hosts_of(description))
+            hosts = f" on each of {count} hosts" if count > 1 else ""
+            # The formula in the documentation of BillableTimeInSeconds.
+            is_spot = description.get("EnableManagedSpotTraining") and trained
+            saved = f"; spot saved {max(0.0, 1 - billed / trained):.0%}" if is_spot else ""
+            yield "billed", f"{_length(billed)}{hosts}{saved}"
+            if estimate := estimate_of_job(description, self.region):
+                yield "cost", estimate.text
+
+
+def _length(seconds: int) -> str:
+    """Return `45 s` or, with the seconds that are billed, `3 min 20 s (200 s)`."""
+    return duration(seconds) if seconds < 60 else f"{duration(seconds)} ({seconds} s)"
 
 
 def _plain(value: Any) -> Any:
-    """Return the value in types of JSON."""
+    """Return the value in types of JSON, which has no NaN."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list):

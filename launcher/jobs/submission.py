@@ -52,7 +52,11 @@ def submit(plan: Plan, account: Account, console: Console) -> Submitted:
     if _look_up(account, name) is not None:
         raise _taken(plan)
     upload_code(plan, account, console)
-    return _create(plan, account, console)
+    try:
+        return _create(plan, account, console)
+    except KeyboardInterrupt:
+        remedy = f"`launch status {name} --region {account.region}` shows whether it exists"
+        raise KeyboardInterrupt(f"interrupted while the job was being created; {remedy}") from None
 
 
 def mask(plan: Plan, account: Account) -> None:
@@ -67,16 +71,6 @@ def mask(plan: Plan, account: Account) -> None:
 
 
 def _create(plan: Plan, account: Account, console: Console) -> Submitted:
-    """Create the job, and after Ctrl-C report how to find out whether it exists."""
-    name = plan.request["TrainingJobName"]
-    try:
-        return _create_once(plan, account, console)
-    except KeyboardInterrupt:
-        remedy = f"`launch status {name} --region {account.region}` shows whether it exists"
-        raise KeyboardInterrupt(f"interrupted while the job was being created; {remedy}") from None
-
-
-def _create_once(plan: Plan, account: Account, console: Console) -> Submitted:
     name, unsure = plan.request["TrainingJobName"], False
     for attempt in range(_ATTEMPTS):
         if attempt:
@@ -87,7 +81,7 @@ def _create_once(plan: Plan, account: Account, console: Console) -> Submitted:
         except AwsError as error:
             last, is_taken = error, error.code in _TAKEN
         unsure = unsure or last.may_have_happened
-        if (unsure or is_taken) and (job := _look_up_after(account, name, last)) is not None:
+        if (unsure or is_taken) and (job := _look_up(account, name, last)) is not None:
             if not is_of_request(job, plan.request):
                 raise _taken(plan)
             # The name was free before. If none of our answers was lost, another submission has taken it since.
@@ -100,23 +94,18 @@ def _create_once(plan: Plan, account: Account, console: Console) -> Submitted:
     raise RefusedError(f"{last}; no job {name} was created. Try again later; repeating the command is safe")
 
 
-def _look_up(account: Account, name: str) -> Mapping[str, Any] | None:
-    """Return the job of this name; None if there is none, or the caller may not look it up."""
+def _look_up(account: Account, name: str, cause: AwsError | None = None) -> Mapping[str, Any] | None:
+    """Return the job of this name; None if there is none, or the caller may not look it up.
+
+    After an attempt to create it, which ended with `cause`, RefusedError reports that it may exist.
+    """
     try:
         return account.call("sagemaker", "describe_training_job", TrainingJobName=name)
     except AwsError as error:
-        if error.is_missing or error.is_denied:
+        if error.is_missing or (error.is_denied and cause is None):
             return None
-        raise
-
-
-def _look_up_after(account: Account, name: str, cause: AwsError) -> Mapping[str, Any] | None:
-    """Return the job of this name, or None. Raises RefusedError if it is unknown whether it exists."""
-    try:
-        return account.call("sagemaker", "describe_training_job", TrainingJobName=name)
-    except AwsError as error:
-        if error.is_missing:
-            return None
+        if cause is None:
+            raise
         raise RefusedError(
             f"{cause}; whether the job exists is unknown: {error}."
             f" `launch status {name} --region {account.region}` shows it later"

@@ -23,7 +23,7 @@ _QUICKEST_PACE, _SLOWEST_PACE = 0.05, 2.0  # it doubles when AWS throttles, and 
 _OLD_MILLISECONDS = 120_000  # all lines of that age are visible
 _RECENT_MILLISECONDS = 15_000
 _HELD_LINES = 100_000  # with so many held, read only the streams that delay them
-_LOOK_SECONDS = (1.5, 30.0)  # between looks for new streams: while hosts are missing, and after
+_MISSING_LOOK_SECONDS, _LOOK_SECONDS = 1.5, 30.0  # between looks for new streams: while hosts are missing, and after
 _REWIND_SECONDS = 30.0  # between looks for late lines in a stream with new ones, for up to ten streams
 _RESTLESS_SECONDS = 120.0  # after a change of the job's status: a restart starts new streams
 _REMEMBERED_LINES = 200_000  # of all streams
@@ -75,7 +75,7 @@ class JobLogs:
 
     @property
     def held(self) -> int:
-        """Return the number of lines that have been fetched but not yielded."""
+        """The number of lines that have been fetched but not yielded."""
         return len(self._heap)
 
     @property
@@ -125,30 +125,26 @@ class JobLogs:
         settled, host = self._settled, self._selection.host
         remembered = min(REMEMBERED_LINES, max(1_000, _REMEMBERED_LINES // self._hosts))
         prefix = f"{self._job}/{host}-" if host else f"{self._job}/"
+        pages = self._account.pages("logs", "describe_log_streams", logGroupName=GROUP, logStreamNamePrefix=prefix)
         try:
-            for page in self._account.pages(
-                "logs", "describe_log_streams", logGroupName=GROUP, logStreamNamePrefix=prefix
-            ):
-                for name in (found["logStreamName"] for found in page["logStreams"]):
-                    if name not in self._places:
-                        stream = Stream(self._account, name, self._selection, remembered=remembered)
-                        self._places[name] = _Cursor(stream, len(self._places))
+            for name in (found["logStreamName"] for page in pages for found in page["logStreams"]):
+                if name not in self._places:
+                    stream = Stream(self._account, name, self._selection, remembered=remembered)
+                    self._places[name] = _Cursor(stream, len(self._places))
         except AwsError as error:
             if error.code != "ResourceNotFoundException":  # the account's first job has no log group yet
                 raise
         missing = len({place.stream.host for place in self._places.values()}) < self._hosts
         soon = self._settling and (missing or time.monotonic() < self._restless_until)
-        self._next_look = time.monotonic() + (
-            _LOOK_SECONDS[0] * max(1.0, self._hosts / 50) if soon else _LOOK_SECONDS[1]
-        )
+        pause = _MISSING_LOOK_SECONDS * max(1.0, self._hosts / 50) if soon else _LOOK_SECONDS
+        self._next_look = time.monotonic() + pause
         self._look_bound = settled if soon else _FOREVER
 
     def _to_read(self) -> list[_Cursor]:
         """Return the streams to read, lagging ones first; while some lag, few of the others, so that they catch up."""
-        behind = sorted(
-            (place for place in self._places.values() if not place.stream.at_end), key=lambda one: one.bound
-        )
-        others = sorted((place for place in self._places.values() if place.stream.at_end), key=lambda one: one.asked)
+        places = self._places.values()
+        behind = sorted((each for each in places if not each.stream.at_end), key=lambda one: one.bound)
+        others = sorted((each for each in places if each.stream.at_end), key=lambda one: one.asked)
         if not self._settling:
             others = []  # streams read to their end are finished
         elif self.behind:
@@ -161,7 +157,8 @@ class JobLogs:
         if stream.at_end and stream.newest > place.rewound_at and now - place.rewound > pause:
             place.rewound, place.rewound_at = now, stream.newest
             stream.rewind()
-        self._wait()
+        time.sleep(max(0.0, self._next_call - time.monotonic()))
+        self._next_call = time.monotonic() + self._pace
         self._settle()  # before the call: its answer is not older
         settled, lines = self._settled, stream.read()
         place.asked = time.monotonic()
@@ -182,10 +179,6 @@ class JobLogs:
         while self._marks and self._marks[0][0] <= until:
             self._settled = max(self._settled, self._marks.popleft()[1])
         self._settled = max(self._settled, int(time.time() * 1000) - _OLD_MILLISECONDS)
-
-    def _wait(self) -> None:
-        time.sleep(max(0.0, self._next_call - time.monotonic()))
-        self._next_call = time.monotonic() + self._pace
 
 
 def lines_so_far(
@@ -221,10 +214,8 @@ def last_lines(account: Account, job: str, count: int = 100) -> tuple[str, ...]:
     try:
         page = account.call("logs", "describe_log_streams", logGroupName=GROUP, logStreamNamePrefix=f"{job}/")
         for name in [stream["logStreamName"] for stream in page["logStreams"]][:_EXPLAINING_STREAMS]:
-            events = account.call("logs", "get_log_events", logGroupName=GROUP, logStreamName=name, limit=count)[
-                "events"
-            ]
-            lines += [Line(event["timestamp"], host_of(name), event["message"]) for event in events]
+            answer = account.call("logs", "get_log_events", logGroupName=GROUP, logStreamName=name, limit=count)
+            lines += [Line(event["timestamp"], host_of(name), event["message"]) for event in answer["events"]]
     except AwsError:
         return ()
     lines.sort(key=lambda line: line.timestamp)

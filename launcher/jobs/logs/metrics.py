@@ -1,15 +1,25 @@
 """A job's metrics, read from its lines by the regular expressions of its MetricDefinitions, as SageMaker does.
 
-CloudWatch has them as well, but minutes later and only one value per minute.
+They are shown in a table below the lines, and drawn into a PNG or SVG file. CloudWatch has them as well, but minutes later
+and only one value per minute.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
+from launcher.console import rich_console
+from launcher.errors import RefusedError
+
+ENDINGS = (".png", ".svg")  # of plots
 _MOST_POINTS = 4_000  # per series: more than a plot has pixels, and a bound on memory
 _STEP = re.compile(r"^(.*[:/_ ])?(global_?step|step|steps|iteration|iter)$", re.IGNORECASE)
 
@@ -50,7 +60,6 @@ class Series:
     steps: list[float | None] = field(default_factory=list)  # the training's step at that time, None if unknown
     count: int = 0
     last: float = math.nan
-    last_time: int = 0
     least: float = math.nan  # of the finite values
     most: float = math.nan
     every: int = 1  # one of so many values is kept
@@ -65,7 +74,7 @@ class Series:
                 self.times, self.values, self.steps = self.times[::2], self.values[::2], self.steps[::2]
                 self.every *= 2
         self.count += 1
-        self.last, self.last_time = value, time
+        self.last = value
         if math.isfinite(value):
             self.least = value if math.isnan(self.least) else min(self.least, value)
             self.most = value if math.isnan(self.most) else max(self.most, value)
@@ -82,9 +91,6 @@ class Metrics:
         self._step: dict[str, float] = {}  # by host
         self.series: dict[str, Series] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._patterns)
-
     def note(self, time: int, host: str, text: str) -> None:
         """Add the metrics of a line; `time` is in milliseconds since 1970."""
         for name, value in readings(self._patterns, text, self._on_bad):
@@ -99,10 +105,106 @@ class Metrics:
 
     @property
     def last(self) -> dict[str, float]:
-        """Return the last value of each metric."""
+        """The last value of each metric."""
         return {name: series.last for name, series in self.series.items()}
 
     def panels(self) -> dict[str, Series]:
         """Return the series to draw: all but the step, which is the x axis of the others."""
         others = {name: series for name, series in self.series.items() if not _STEP.match(name)}
         return others or self.series
+
+
+class LiveTable:
+    """A table of metrics below a job's lines on a terminal, shown from the first value on except during `aside`.
+
+    It is cleared before lines are written and drawn again after them, so that the lines themselves go to stdout unchanged.
+    """
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._shown: Any = None
+        self._possible = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Hide the table while something is written."""
+        self.close()
+        yield
+        if not self._possible or not self._metrics.series:
+            return
+        from rich.live import Live
+
+        # A new table each time, since rich would clear as many lines as the last one had, which now hold other text.
+        settings: Any = {"transient": True, "auto_refresh": False, "redirect_stdout": False, "redirect_stderr": False}
+        self._shown = Live(self._table(), console=rich_console(sys.stderr), **settings)
+        self._shown.start(refresh=True)
+
+    def close(self) -> None:
+        """Clear the table."""
+        if self._shown is not None:
+            self._shown.stop()
+            self._shown = None
+
+    def _table(self) -> Any:
+        from rich import box
+        from rich.table import Table
+
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        table.add_column("metric", no_wrap=True)
+        for title in ("last", "least", "most", "values"):
+            table.add_column(title, justify="right", no_wrap=True)
+        for name, series in self._metrics.series.items():
+            values = (f"{value:.5g}" for value in (series.last, series.least, series.most))
+            table.add_row(name, *values, str(series.count))
+        return table
+
+
+def check_plot(file: Path) -> None:
+    """Raise RefusedError if `file` cannot be drawn: before a job is followed for hours."""
+    if file.suffix.lower() not in ENDINGS:
+        raise RefusedError(f"--plot {file}: expected a file name that ends in {' or '.join(ENDINGS)}")
+    if not file.absolute().parent.is_dir():
+        raise RefusedError(f"--plot {file}: there is no folder {file.absolute().parent}; create it first")
+    _figure_class()
+
+
+def plot(series: Mapping[str, Series], title: str, file: Path) -> bool:
+    """Draw `series` into `file`; return False if there are none. Raises RefusedError if the file cannot be written."""
+    if not series:
+        return False
+    columns = min(len(series), 2)
+    rows = math.ceil(len(series) / columns)
+    figure = _figure_class()(figsize=(5.5 * columns, 2.6 * rows + 0.4), layout="constrained")
+    figure.suptitle(title, fontsize=10)
+    begun = min(points.times[0] for points in series.values())
+    for index, (name, points) in enumerate(series.items()):
+        _draw(figure.add_subplot(rows, columns, index + 1), name, points, begun)
+    try:
+        figure.savefig(file, dpi=150)
+    except OSError as error:
+        raise RefusedError(f"--plot {file}: cannot be written: {error.strerror}") from None
+    return True
+
+
+def _draw(axes: Any, name: str, points: Series, begun: int) -> None:
+    if all(step is not None for step in points.steps):
+        over, label = [float(step or 0) for step in points.steps], "step"
+    else:
+        seconds = [(time - begun) / 1000 for time in points.times]
+        unit, size = next((u, s) for u, s in (("h", 3600), ("min", 60), ("s", 1)) if s == 1 or seconds[-1] > 3 * s)
+        over, label = [second / size for second in seconds], f"time ({unit})"
+    axes.plot(over, points.values, linewidth=1.2, marker="." if len(over) < 30 else None)
+    axes.set_title(name, fontsize=9)
+    axes.set_xlabel(label, fontsize=8)
+    axes.tick_params(labelsize=8)
+    axes.grid(alpha=0.3)
+
+
+def _figure_class() -> Any:
+    try:
+        from matplotlib.figure import Figure  # pyplot would look for a display
+    except ImportError as error:
+        raise RefusedError(
+            f"--plot needs matplotlib ({error}); install it: pip install 'sagemaker-launch[plot]'"
+        ) from None
+    return Figure

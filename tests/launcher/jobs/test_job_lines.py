@@ -13,7 +13,7 @@ import pytest
 from aws_stand_in import StandIn
 from launcher.aws.account import Account, AwsError
 from launcher.console import Console
-from launcher.jobs.follow import LinePrinter, View, follow
+from launcher.jobs.follow import View, follow, line_printer
 from launcher.jobs.logs import lines as job_logs
 from launcher.jobs.logs.lines import JobLogs, last_lines, lines_so_far
 from launcher.jobs.logs.streams import Line, Selection, Stream, host_of
@@ -58,7 +58,7 @@ def test_host_is_read_from_stream_name() -> None:
 
 
 def test_progress_bar_is_printed_in_its_last_state(capsys: pytest.CaptureFixture[str]) -> None:
-    show = LinePrinter(Console())
+    show = line_printer(Console())
     for message in ("\r 10%\r 20%\r100%\n", "plain\r\n", "\r  \r", "half \ud800"):
         show(Line(0, "algo-1", message))
     assert capsys.readouterr().out.splitlines() == ["algo-1 | 100%", "algo-1 | plain", "algo-1 | ", "algo-1 | half ?"]

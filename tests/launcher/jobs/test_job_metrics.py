@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import RefusedError
-from launcher.jobs.logs.metrics import Metrics, Series
-from launcher.jobs.logs.plot import check, plot
+from launcher.jobs.logs.metrics import Metrics, Series, check_plot, plot
 
 DEFINITIONS = [
     {"Name": "train:loss", "Regex": r"loss=([-0-9.naif]+)"},
@@ -79,7 +78,7 @@ def test_plot_of_several_metrics_is_written(tmp_path: Path, ending: str) -> None
         read.note(number * 60_000, "algo-1", f"step {number} loss={1 / (number + 1)}")
     read.series["other"] = Series([0, 60_000], [math.nan, 2.0], [None, None], 2)
     file = tmp_path / f"plot{ending}"
-    check(file)
+    check_plot(file)
     assert plot(read.panels(), "cats-1", file)
     if ending == ".png":
         assert file.read_bytes().startswith(b"\x89PNG")
@@ -95,12 +94,12 @@ def test_plot_without_metrics_writes_no_file(tmp_path: Path) -> None:
 
 def test_undrawable_plot_is_refused_before_following(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RefusedError, match=r"ends in \.png or \.svg"):
-        check(tmp_path / "plot.pdf")
+        check_plot(tmp_path / "plot.pdf")
     with pytest.raises(RefusedError, match="there is no folder"):
-        check(tmp_path / "missing" / "plot.png")
+        check_plot(tmp_path / "missing" / "plot.png")
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(RefusedError, match=r"pip install 'sagemaker-launch\[plot\]'"):
-        check(tmp_path / "plot.png")
+        check_plot(tmp_path / "plot.png")
 
 
 def test_unwritable_plot_is_refused(tmp_path: Path) -> None:
