@@ -14,6 +14,10 @@ _NO_ANSWER = 0
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired", "InvalidToken")
 _DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403")
 _THROTTLED = ("Throttling", "ThrottlingException", "TooManyRequestsException", "RequestLimitExceeded", "SlowDown")
+_MISSING = (
+    *("ResourceNotFound", "ResourceNotFoundException", "NotFoundException"),  # SageMaker, CloudWatch Logs, KMS
+    *("NoSuchEntity", "FileSystemNotFound", "NoSuchBucket", "NoSuchBucketPolicy"),  # IAM, EFS and FSx, S3
+)
 _RENEW = "renew them (`aws sso login`, or however you obtained them)"
 HAVE_EXPIRED = f"the AWS credentials have expired; {_RENEW}"
 
@@ -46,9 +50,7 @@ class AwsError(RefusedError):
     @property
     def is_missing(self) -> bool:
         """Whether the resource does not exist; DescribeTrainingJob reports that as a ValidationException."""
-        return self.code in ("ResourceNotFound", "ResourceNotFoundException") or (
-            self.code == "ValidationException" and "not found" in str(self)
-        )
+        return self.code in _MISSING or (self.code == "ValidationException" and "not found" in str(self))
 
     @property
     def is_nameless(self) -> bool:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from launcher.aws.account import Account, AwsError
@@ -18,21 +19,16 @@ from launcher.errors import RefusedError, SpecPath
 from launcher.request.view import Draft
 from launcher.s3.uri import S3Location
 
-_T = TypeVar("_T")
+_In = TypeVar("_In")
+_Out = TypeVar("_Out")
 Finding = tuple[SpecPath, str, str]  # place in the spec; code; what is wrong, why, and what to do
 Note = tuple[SpecPath, str]  # place in the spec; a fact worth knowing, or why a question has no answer
 Progress = tuple[int, int | None]  # objects looked at; their total, if known
 Severity = Literal["error", "warning"]
 # Error codes of S3-compatible endpoints that do not know an operation.
 _UNKNOWN_CALL = (
-    "NotImplemented",
-    "MethodNotAllowed",
-    "UnknownOperation",
-    "UnknownOperationException",
-    "InvalidAction",
-    "UnsupportedOperation",
-    "405",
-    "501",
+    *("NotImplemented", "MethodNotAllowed", "UnknownOperation", "UnknownOperationException"),
+    *("InvalidAction", "UnsupportedOperation", "405", "501"),
 )
 
 
@@ -40,13 +36,32 @@ _UNKNOWN_CALL = (
 class Check:
     """One line of the table of checks.
 
-    The check counts as not asked if `ask` raises AwsError.
+    Args:
+        name: What is checked, such as `buckets`.
+        question: What the check finds out, for the documentation.
+        ask: Yields the findings of a subject; with `each`, those of one thing: `ask(subject, path, thing)`. If it raises
+            AwsError, the check, or the question about this thing, is reported as not asked.
+        each: Returns the things to ask about, each with its path in the spec; they are asked about at the same time.
+        errors: Why each code is a problem with which the job would surely fail.
+        warnings: Why each code is probably a problem.
     """
 
-    name: str  # what is checked: `buckets`, `role`, `quotas`
-    question: str  # what the check finds out, for the documentation
-    ask: Callable[[Subject], Iterator[Finding]]
-    codes: Mapping[str, tuple[Severity, str]]  # code -> (severity, why it is a problem)
+    name: str
+    question: str
+    ask: Callable[..., Iterable[Finding]]
+    each: Callable[[Subject], Iterable[tuple[SpecPath, Any]]] | None = None
+    errors: Mapping[str, str] = field(default_factory=dict)
+    warnings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def codes(self) -> dict[str, tuple[Severity, str]]:
+        """The codes of the check, each with its severity and why it is a problem."""
+        tables: tuple[tuple[Severity, Mapping[str, str]], ...] = (("error", self.errors), ("warning", self.warnings))
+        return {code: (severity, why) for severity, table in tables for code, why in table.items()}
+
+    def findings(self, subject: Subject) -> Iterable[Finding]:
+        """Return what the check finds. Raises RefusedError."""
+        return subject.each(self.each(subject), partial(self.ask, subject)) if self.each else self.ask(subject)
 
 
 @dataclass
@@ -59,37 +74,22 @@ class _Answers:
     started: float = field(default_factory=time.monotonic)
 
 
+@dataclass
 class Subject:
-    """A job that is checked, the account it is for, and the answers so far.
+    """A job that is checked, the account it is for, and the answers so far."""
 
-    Args:
-        draft: The request that would be sent, and the spec it was built from.
-        account: The account to ask.
-        code_uri: Where the code will be uploaded; None if the job has no code.
-        full: List prefixes to their end, however long that takes.
-        answers: Answers of other checks to share.
-    """
-
-    def __init__(
-        self,
-        draft: Draft,
-        account: Account,
-        *,
-        code_uri: str | None = None,
-        full: bool = False,
-        answers: _Answers | None = None,
-    ) -> None:
-        self.draft, self.code_uri, self.full = draft, code_uri, full
-        self.notes: list[Note] = []
-        self.not_asked: list[Note] = []
-        self.has_asked = False
-        """Whether the check needed the account."""
-        self._account = account
-        self._answers = answers or _Answers()
+    draft: Draft  # the request that would be sent, and the spec it was built from
+    _account: Account
+    code_uri: str | None  # where the code will be uploaded; None if the job has no code
+    full: bool  # whether prefixes are listed to their end, however long that takes
+    _answers: _Answers = field(default_factory=_Answers)
+    notes: list[Note] = field(default_factory=list)
+    not_asked: list[Note] = field(default_factory=list)
+    has_asked: bool = False  # whether the check needed the account
 
     def for_one_check(self) -> Subject:
         """Return a subject with its own notes and the same answers."""
-        return Subject(self.draft, self._account, code_uri=self.code_uri, full=self.full, answers=self._answers)
+        return replace(self, notes=[], not_asked=[])
 
     @property
     def account(self) -> Account:
@@ -100,8 +100,7 @@ class Subject:
     @property
     def own_account(self) -> str:
         """The caller's account ID, 12 digits. Raises AwsError."""
-        account: str = self.ask("sts", "get_caller_identity")["Account"]
-        return account
+        return str(self.ask("sts", "get_caller_identity")["Account"])
 
     @property
     def request(self) -> Mapping[str, Any]:
@@ -139,22 +138,38 @@ class Subject:
                 raise
         return answer.result()
 
-    def each(
-        self, things: Iterable[tuple[SpecPath, _T]], look: Callable[[SpecPath, _T], Iterable[Finding]]
-    ) -> Iterator[Finding]:
-        """Yield the findings of `look` for each thing, given its path in the spec; all are asked about at the same time.
+    def find(self, service: str, operation: str, **parameters: Any) -> dict[str, Any] | None:
+        """Return AWS's answer; None if what it is about does not exist. Raises AwsError."""
+        try:
+            return self.ask(service, operation, **parameters)
+        except AwsError as error:
+            if error.is_missing:
+                return None
+            raise
 
-        A thing that AWS does not answer for is reported as not asked. A missing bucket is left to the check `buckets`.
+    def ask_for_hint(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
+        """Return AWS's answer; an empty one if AWS refuses, since the answer only makes a message more helpful."""
+        try:
+            return self.ask(service, operation, **parameters)
+        except AwsError:
+            return {}
+
+    def each(
+        self, things: Iterable[tuple[SpecPath, _In]], look: Callable[[SpecPath, _In], Iterable[_Out]]
+    ) -> Iterator[_Out]:
+        """Yield what `look` yields for each thing, given its path in the spec; all are asked about at the same time.
+
+        A thing that AWS does not answer for is reported as not asked, but the checks `buckets` and `manifests` report what is
+        missing in S3.
 
         Raises:
             AwsError: The credentials have expired.
         """
-        pairs: Sequence[tuple[SpecPath, _T]] = list(things)
-        for (path, _), answer in at_once(lambda pair: list(look(*pair)), pairs):
+        for (path, _), answer in at_once(lambda pair: list(look(*pair)), list(things)):
             try:
                 yield from answer.result()
             except AwsError as error:
-                if error.code != "NoSuchBucket":
+                if error.status != 404 or not error.call.startswith("s3:"):
                     self.could_not_ask(path, error)
 
     def note(self, path: SpecPath, text: str) -> None:
@@ -182,10 +197,3 @@ def joined(names: Iterable[str], most: int = 4) -> str:
     names = list(names)
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
-
-
-def as_list(value: Any) -> list[Any]:
-    """Return a policy's value as a list: policies may write a single value without one."""
-    if value is None:
-        return []
-    return value if isinstance(value, list) else [value]

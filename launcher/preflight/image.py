@@ -12,7 +12,7 @@ from typing import NamedTuple
 from launcher.aws.account import AwsError
 from launcher.errors import SpecPath, did_you_mean
 from launcher.preflight.check import Check, Finding, Subject
-from launcher.preflight.quota.machines import RULE_LISTS
+from launcher.preflight.quota.machines import debugger_rules
 from launcher.request.images import image_region
 
 
@@ -36,86 +36,57 @@ def ecr_image(uri: str) -> EcrImage | None:
     return EcrImage(uri[:12], region, repository, tag if tag or digest else "latest", digest)
 
 
-def images_exist(subject: Subject) -> Iterator[Finding]:
-    """Ask ECR about the training image and the images of the debugger's and profiler's rules."""
-    draft = subject.draft
-    if draft.get("AlgorithmSpecification.TrainingImageConfig.TrainingRepositoryAccessMode") == "Vpc":
-        named: list[tuple[SpecPath, str]] = []
-    else:
-        named = [(("image",), draft.image)]
-    for key, member in RULE_LISTS:
-        for index, rule in enumerate(draft.request.get(member, ())):
-            named.append(((key, index, "rule_evaluator_image"), rule.get("RuleEvaluatorImage", "")))
-    images = [(path, image) for path, uri in named if (image := ecr_image(uri)) is not None]
-    yield from subject.each(images, lambda path, image: _look(subject, path, image))
+def training_image(subject: Subject) -> EcrImage | None:
+    """Return the job's own image, if SageMaker pulls it from ECR and not from a registry in the VPC."""
+    config = "AlgorithmSpecification.TrainingImageConfig"
+    in_vpc = subject.draft.get(f"{config}.TrainingRepositoryAccessMode") == "Vpc"
+    return None if in_vpc else ecr_image(subject.draft.image)
 
 
-def _look(subject: Subject, path: SpecPath, image: EcrImage) -> Iterator[Finding]:
+def _images(subject: Subject) -> Iterator[tuple[SpecPath, EcrImage]]:
+    """Yield the training image and the images of the debugger's and profiler's rules."""
+    if image := training_image(subject):
+        yield ("image",), image
+    for path, rule in debugger_rules(subject.draft):
+        if image := ecr_image(rule.get("RuleEvaluatorImage", "")):
+            yield (*path, "rule_evaluator_image"), image
+
+
+def _ask(subject: Subject, path: SpecPath, image: EcrImage) -> Iterator[Finding]:
     here = subject.account.region
     if image.region != here:
         if subject.draft.spec.region is None:  # else the rule image-region reports it
             yield path, "image-elsewhere", f"is in {image.region}, but the job runs in {here}; use an image in {here}"
         return
     is_own = image.account == subject.own_account
+    repository = {"registryId": image.account, "repositoryName": image.repository}
     wanted = {"imageDigest": image.digest} if image.digest else {"imageTag": image.tag}
     try:
-        subject.ask(
-            "ecr", "describe_images", registryId=image.account, repositoryName=image.repository, imageIds=[wanted]
-        )
+        subject.ask("ecr", "describe_images", **repository, imageIds=[wanted])
     except AwsError as error:
         if error.code == "RepositoryNotFoundException" and is_own:
-            hint = did_you_mean(image.repository, _repositories(subject))
-            yield (
-                path,
-                "image-missing",
-                f"the registry has no repository {image.repository!r} in {here}{hint or '; push the image'}",
-            )
-        elif error.code == "ImageNotFoundException":
-            yield path, "image-missing", _no_such_image(subject, image)
-        else:
+            known = subject.ask_for_hint("ecr", "describe_repositories").get("repositories", ())
+            hint = did_you_mean(image.repository, [each["repositoryName"] for each in known]) or "; push the image"
+            yield path, "image-missing", f"the registry has no repository {image.repository!r} in {here}{hint}"
+        elif error.code != "ImageNotFoundException":
             raise
-
-
-def _no_such_image(subject: Subject, image: EcrImage) -> str:
-    if image.digest:
-        return f"the repository {image.repository!r} has no image {image.digest[:19]}...; push the image, or correct the digest"
-    tags = _tags(subject, image)
-    hint = did_you_mean(image.tag, tags) or (f"; it has {', '.join(tags[:5])}" if tags else "; push the image")
-    return f"the repository {image.repository!r} has no tag {image.tag!r}{hint}"
-
-
-def _tags(subject: Subject, image: EcrImage) -> list[str]:
-    """Return some of a repository's tags; none if you may not list them."""
-    try:
-        answer = subject.ask(
-            "ecr",
-            "list_images",
-            registryId=image.account,
-            repositoryName=image.repository,
-            filter={"tagStatus": "TAGGED"},
-        )
-    except AwsError:
-        return []
-    return [each["imageTag"] for each in answer.get("imageIds", ()) if "imageTag" in each]
-
-
-def _repositories(subject: Subject) -> list[str]:
-    """Return some of the account's repositories; none if you may not list them."""
-    try:
-        return [each["repositoryName"] for each in subject.ask("ecr", "describe_repositories").get("repositories", ())]
-    except AwsError:
-        return []
+        elif image.digest:
+            message = f"the repository {image.repository!r} has no image {image.digest[:19]}..."
+            yield path, "image-missing", f"{message}; push the image, or correct the digest"
+        else:
+            answer = subject.ask_for_hint("ecr", "list_images", **repository, filter={"tagStatus": "TAGGED"})
+            tags = [each["imageTag"] for each in answer.get("imageIds", ()) if "imageTag" in each]
+            hint = did_you_mean(image.tag, tags) or (f"; it has {', '.join(tags[:5])}" if tags else "; push the image")
+            yield path, "image-missing", f"the repository {image.repository!r} has no tag {image.tag!r}{hint}"
 
 
 CHECK = Check(
     "image",
     "Do the images in ECR exist?",
-    images_exist,
-    {
-        "image-elsewhere": ("error", "The image is in another region, from which the job cannot pull it."),
-        "image-missing": (
-            "error",
-            "The image's repository, tag or digest does not exist; the job ends before it starts.",
-        ),
+    _ask,
+    _images,
+    errors={
+        "image-elsewhere": "The image is in another region, from which the job cannot pull it.",
+        "image-missing": "The image's repository, tag or digest does not exist; the job ends before it starts.",
     },
 )

@@ -39,7 +39,7 @@ class _Run:
     def __call__(self) -> None:
         before = time.monotonic()
         try:
-            for each in self.check.ask(self.subject):
+            for each in self.check.findings(self.subject):
                 self.found.append(each)
         finally:
             self.seconds = time.monotonic() - before
@@ -84,7 +84,7 @@ def preflight(
 
 def subject_of(plan: Plan, account: Account, *, full: bool = False) -> Subject:
     """Return what the checks of a plan ask about."""
-    return Subject(Draft(plan.spec, plan.request), account, code_uri=plan.code_uri, full=full)
+    return Subject(Draft(plan.spec, plan.request), account, plan.code_uri, full)
 
 
 def _refuse_if_none_answered(account: Account, refused: list[RefusedError], asked: list[_Run]) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple
 
 from entrypoints import contract
 from launcher.checks.channels.uris import uris
@@ -23,25 +23,32 @@ class Use(NamedTuple):
     by: Literal["SageMaker", "script"]  # which of them reads or writes it
 
 
-def uses(subject: Subject) -> Iterator[Use]:
-    """Yield what the job reads or writes, once for each path in the spec."""
-    seen = set()
-    for use in (*_of_connectors(subject), *_of_code(subject), *_of_request(subject)):
-        if use.path not in seen:
-            seen.add(use.path)
-            yield use
+def uses(subject: Subject) -> Iterable[Use]:
+    """Return what the job reads or writes, once for each path in the spec."""
+    found = {path: Use(path, place, "script") for path, place in connectors(subject)}
+    code: list[tuple[SpecPath, str]] = [(code_path(subject), subject.code_uri)] if subject.code_uri else []
+    code_channel = ("channels", contract.CODE_CHANNEL, "s3_uri")
+    for path, uri in (*code, *uris(subject.draft)):
+        if (place := place_of(uri)) and not (code and path == code_channel):
+            found.setdefault(path, Use(path, place, "SageMaker"))
+    return found.values()
 
 
-def place_of(uri: str) -> S3Location | None:
+def place_of(uri: str | None) -> S3Location | None:
     """Return the bucket (or the ARN of an access point) and the key of a URI; None if it is not one, which a rule reports."""
     try:
-        place = parse_s3_uri(uri)
+        place = parse_s3_uri(uri or "")
     except RefusedError:
         return None
     if place.bucket.startswith("arn:"):
         name, _, key = place.key.partition("/")
         return S3Location(f"{place.bucket}/{name}", key)
     return place
+
+
+def as_folder(key: str) -> str:
+    """Return a key with a '/' at its end; an empty key, which means the whole bucket, as it is."""
+    return key if not key or key.endswith("/") else f"{key}/"
 
 
 def code_path(subject: Subject) -> SpecPath:
@@ -53,8 +60,9 @@ def code_path(subject: Subject) -> SpecPath:
 def channels(subject: Subject, data_type: str) -> Iterator[tuple[Entry, S3Location]]:
     """Yield the channels of one S3DataType that SageMaker reads; not the code channel, whose objects are uploaded later."""
     for entry in subject.draft.entries:
-        place = place_of(entry.get("S3Uri") or "")
-        if place and entry.get("S3DataType") == data_type and not _is_code(subject, entry.request):
+        place = place_of(entry.get("S3Uri"))
+        is_code = subject.code_uri is not None and entry.name == contract.CODE_CHANNEL
+        if place and entry.get("S3DataType") == data_type and not is_code:
             yield entry, place
 
 
@@ -68,34 +76,10 @@ def connectors(subject: Subject) -> Iterator[tuple[SpecPath, S3Location]]:
     environment = subject.request.get("Environment", {})
     for variable, name in connector_variables(subject.draft.spec).items():
         settings = json.loads(environment[variable]) if variable in environment else {}
-        place = place_of(settings.get(contract.CONNECTOR_S3_URI, ""))
-        if place:
+        if place := place_of(settings.get(contract.CONNECTOR_S3_URI)):
             yield ("channels", name, "s3_uri"), place
 
 
 def prefixes_read(subject: Subject) -> list[tuple[SpecPath, S3Location]]:
     """Return the prefixes that SageMaker or the script reads."""
     return [(entry.path("s3_uri"), place) for entry, place in channels(subject, "S3Prefix")] + [*connectors(subject)]
-
-
-def _is_code(subject: Subject, entry: Mapping[str, Any]) -> bool:
-    return subject.code_uri is not None and entry.get("ChannelName") == contract.CODE_CHANNEL
-
-
-def _of_connectors(subject: Subject) -> Iterator[Use]:
-    for path, place in connectors(subject):
-        yield Use(path, place, "script")
-
-
-def _of_code(subject: Subject) -> Iterator[Use]:
-    place = place_of(subject.code_uri or "")
-    if place:
-        yield Use(code_path(subject), place, "SageMaker")
-
-
-def _of_request(subject: Subject) -> Iterator[Use]:
-    code: set[SpecPath] = {("channels", contract.CODE_CHANNEL, "s3_uri")} if subject.code_uri else set()
-    for path, uri in uris(subject.draft):
-        place = place_of(uri)
-        if place and path not in code:
-            yield Use(path, place, "SageMaker")

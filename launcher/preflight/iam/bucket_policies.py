@@ -8,68 +8,55 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from launcher.aws.account import AwsError
 from launcher.errors import SpecPath
-from launcher.preflight.check import Check, Finding, Subject, as_list, joined
-from launcher.preflight.iam.encryption import first_keys
+from launcher.preflight.check import Check, Finding, Subject, joined
+from launcher.preflight.iam.data_keys import first_keys
 from launcher.preflight.iam.needs import Need, s3_needs
-from launcher.preflight.iam.role import own_role
-
-_NO_POLICY = ("NoSuchBucketPolicy", "NoSuchBucket")  # `buckets` reports the second
+from launcher.preflight.iam.role import as_list, own_role
 
 
-def policies_admit_the_role(subject: Subject) -> Iterator[Finding]:
-    """Read the policy of each bucket. Raises AwsError."""
+def _buckets(subject: Subject) -> Iterable[tuple[SpecPath, tuple[str, list[Need]]]]:
+    """Return each bucket with what the job surely needs in it, at the first path in the spec that needs something."""
     parts = own_role(subject)
-    if parts is None:
-        return
-    by_bucket: dict[str, list[Need]] = {}
-    for need in s3_needs(subject, parts["partition"]):
+    found: dict[str, list[Need]] = {}
+    for need in s3_needs(subject, parts["partition"]) if parts else ():
         if need.is_vital:
-            by_bucket.setdefault(need.resource.split(":", 5)[-1].partition("/")[0], []).append(need)
-    arn = str(subject.draft.get("RoleArn"))
-    for bucket, wanted in by_bucket.items():
-        try:
-            policy = json.loads(subject.ask("s3", "get_bucket_policy", Bucket=bucket)["Policy"])
-            yield from _denied(subject, bucket, policy, wanted, arn)
-        except AwsError as error:
-            if error.code not in _NO_POLICY:
-                subject.could_not_ask(wanted[0].path, error)
+            found.setdefault(need.resource.split(":", 5)[-1].partition("/")[0], []).append(need)
+    return [(wanted[0].path, (bucket, wanted)) for bucket, wanted in found.items()]
 
 
-def _denied(
-    subject: Subject, bucket: str, policy: Mapping[str, Any], wanted: list[Need], role: str
-) -> Iterator[Finding]:
-    statements = as_list(policy.get("Statement"))
+def _ask(subject: Subject, _: SpecPath, needed: tuple[str, list[Need]]) -> Iterator[Finding]:
+    bucket, wanted = needed
+    answer = subject.find("s3", "get_bucket_policy", Bucket=bucket)
+    statements = as_list(json.loads(answer["Policy"]).get("Statement")) if answer else []
     denied: dict[tuple[SpecPath, str, str], list[str]] = {}
     for need in wanted:
-        for statement in statements:
-            if _is_denied(subject, statement, need, role):
-                name = statement.get("Sid") or f"number {statements.index(statement) + 1}"
+        for number, statement in enumerate(statements, 1):
+            if _is_denied(subject, statement, need):
+                name = statement.get("Sid") or f"number {number}"
                 denied.setdefault((need.path, need.shown, str(name)), []).append(need.action)
                 break
     for (path, what, name), actions in denied.items():
-        yield (
-            path,
-            "bucket-denies",
+        message = (
             f"the policy of bucket {bucket!r} denies the role {joined(sorted(set(actions)))} on {what} (statement {name});"
-            " exempt the role, for example by a condition on aws:PrincipalArn",
+            " exempt the role, for example by a condition on aws:PrincipalArn"
         )
+        yield path, "bucket-denies", message
 
 
-def _is_denied(subject: Subject, statement: Mapping[str, Any], need: Need, role: str) -> bool:
+def _is_denied(subject: Subject, statement: Mapping[str, Any], need: Need) -> bool:
     """Whether a Deny applies to existing objects, or to all objects to come: a need's key may be made up. Raises AwsError."""
+    role = str(subject.draft.get("RoleArn"))
     if need.place is not None and need.action != "s3:ListBucket":
         arn = need.resource.partition("/")[0]
         keys = first_keys(subject, need.place)
         return any(surely_denies(statement, need.action, f"{arn}/{key}", role) for key in keys)
     if "/" in need.resource:
-        whole = [
-            each for each in as_list(statement.get("Resource")) if str(each).endswith("*") or each == need.resource
-        ]
+        named = as_list(statement.get("Resource"))
+        whole = [each for each in named if str(each).endswith("*") or each == need.resource]
         statement = {**statement, "Resource": whole, "NotResource": []}
     return surely_denies(statement, need.action, need.resource, role)
 
@@ -112,6 +99,7 @@ def _matches(pattern: str, name: str) -> bool:
 CHECK = Check(
     "bucket policies",
     "Do the bucket policies leave the job's role the access it needs?",
-    policies_admit_the_role,
-    {"bucket-denies": ("error", "A bucket's policy denies the role something that the job needs.")},
+    _ask,
+    _buckets,
+    errors={"bucket-denies": "A bucket's policy denies the role something that the job needs."},
 )

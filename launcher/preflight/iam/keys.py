@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from launcher.aws.account import AwsError
 from launcher.errors import SpecPath
 from launcher.preflight.check import Check, Finding, Subject
 
-STATES = {
+_STATES = {
     "Disabled": ("is disabled", "run aws kms enable-key --key-id {key}"),
     "PendingDeletion": ("is scheduled for deletion", "name another, or run aws kms cancel-key-deletion --key-id {key}"),
     "PendingReplicaDeletion": ("is scheduled for deletion", "name another"),
@@ -34,55 +33,40 @@ def described_key(subject: Subject, key: str) -> dict[str, Any]:
     return known
 
 
-def keys_can_encrypt(subject: Subject) -> Iterator[Finding]:
-    """Ask KMS about each key."""
-
-    def look(path: SpecPath, key: str) -> Iterator[Finding]:
-        here, elsewhere = subject.account.region, re.match(r"arn:[^:]*:kms:([^:]+):", key)
-        if elsewhere and elsewhere[1] != here:
-            yield path, "key-region", f"is in {elsewhere[1]}, but the job runs in {here}; name a key in {here}"
-            return
-        try:
-            known = described_key(subject, key)
-        except AwsError as error:
-            if error.code != "NotFoundException":
-                raise
-            yield (
-                path,
-                "key-missing",
-                f"this account has no key {key!r} in {here}; `aws kms list-aliases` lists its keys",
-            )
-            return
-        yield from _unfit(path, key, known)
-
-    yield from subject.each(named_keys(subject), look)
+def unusable(known: dict[str, Any]) -> str | None:
+    """Return why a described key cannot be used now, and what to do; None if it can."""
+    wrong, remedy = _STATES.get(known.get("KeyState", ""), ("", ""))
+    return f"{wrong}; {remedy.format(key=known['KeyId'])}" if wrong else None
 
 
-def _unfit(path: SpecPath, key: str, known: dict[str, Any]) -> Iterator[Finding]:
-    state = known.get("KeyState", "Enabled")
-    if state in STATES:
-        wrong, remedy = STATES[state]
-        yield path, "key-disabled", f"{key!r} {wrong}; {remedy.format(key=known.get('KeyId', key))}"
+def _ask(subject: Subject, path: SpecPath, key: str) -> Iterator[Finding]:
+    here, elsewhere = subject.account.region, re.match(r"arn:[^:]*:kms:([^:]+):", key)
+    if elsewhere and elsewhere[1] != here:
+        yield path, "key-region", f"is in {elsewhere[1]}, but the job runs in {here}; name a key in {here}"
+        return
+    answer = subject.find("kms", "describe_key", KeyId=key)
+    if answer is None:
+        message = f"this account has no key {key!r} in {here}; `aws kms list-aliases` lists its keys"
+        yield path, "key-missing", message
+        return
+    known = answer["KeyMetadata"]
+    if wrong := unusable(known):
+        yield path, "key-disabled", f"{key!r} {wrong}"
     usage, spec = known.get("KeyUsage", "ENCRYPT_DECRYPT"), known.get("KeySpec", "SYMMETRIC_DEFAULT")
-    if usage != "ENCRYPT_DECRYPT" or spec != "SYMMETRIC_DEFAULT":
-        yield (
-            path,
-            "key-kind",
-            f"{key!r} is a {spec} key for {usage}; name a SYMMETRIC_DEFAULT key for ENCRYPT_DECRYPT",
-        )
+    if (usage, spec) != ("ENCRYPT_DECRYPT", "SYMMETRIC_DEFAULT"):
+        message = f"{key!r} is a {spec} key for {usage}; name a SYMMETRIC_DEFAULT key for ENCRYPT_DECRYPT"
+        yield path, "key-kind", message
 
 
 CHECK = Check(
     "keys",
     "Does each KMS key that the spec names exist, and can it encrypt?",
-    keys_can_encrypt,
-    {
-        "key-region": ("error", "A KMS key works only in its own region."),
-        "key-missing": ("error", "There is no such KMS key or alias in this account and region."),
-        "key-disabled": (
-            "error",
-            "The KMS key cannot encrypt now: disabled, without material, or scheduled for deletion.",
-        ),
-        "key-kind": ("error", "S3 and EBS encrypt only with symmetric KMS keys."),
+    _ask,
+    named_keys,
+    errors={
+        "key-region": "A KMS key works only in its own region.",
+        "key-missing": "There is no such KMS key or alias in this account and region.",
+        "key-disabled": "The KMS key cannot encrypt now: disabled, without material, or scheduled for deletion.",
+        "key-kind": "S3 and EBS encrypt only with symmetric KMS keys.",
     },
 )

@@ -7,19 +7,19 @@ what a multipart upload with a key needs.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from entrypoints import contract
 from launcher.aws.account import AwsError
 from launcher.errors import SpecPath
 from launcher.preflight.check import Subject
-from launcher.preflight.iam.encryption import key_of_bucket, keys_of_data
+from launcher.preflight.iam.data_keys import OUTPUT_KEY, default_keys, keys_of_data
 from launcher.preflight.iam.keys import described_key, named_keys
 from launcher.preflight.iam.role import ROLE
-from launcher.preflight.image import ecr_image
+from launcher.preflight.image import training_image
 from launcher.preflight.s3.directory_buckets import directory_buckets
-from launcher.preflight.uses import channels, code_path, place_of, prefixes_read
+from launcher.preflight.uses import as_folder, channels, code_path, place_of, prefixes_read
 from launcher.s3.uri import S3Location
 
 _PULL = ("ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer", "ecr:BatchCheckLayerAvailability")
@@ -30,8 +30,13 @@ _DESCRIBE_NETWORK = tuple(
 )
 _LOG = ("logs:CreateLogStream", "logs:PutLogEvents")
 _LOG_GROUP = "/aws/sagemaker/TrainingJobs"
-_OUTPUT_KEY: SpecPath = ("output_data_config", "kms_key_id")
-_SOME_KEY = "object"  # a made-up key below a prefix
+_CHECKPOINTS: SpecPath = ("checkpoint_config", "s3_uri")
+_OUTPUTS = (
+    ("output_data_config", "OutputDataConfig", True),
+    ("debug_hook_config", "DebugHookConfig", False),
+    ("tensor_board_output_config", "TensorBoardOutputConfig", False),
+    ("profiler_config", "ProfilerConfig", False),
+)  # key in the spec; member of the request; whether the job surely fails if it cannot write there
 
 
 class Need(NamedTuple):
@@ -72,25 +77,20 @@ def s3_needs(subject: Subject, partition: str) -> Iterator[Need]:
     for kind in ("ManifestFile", "AugmentedManifestFile"):
         for entry, place in channels(subject, kind):
             yield from _on_object("s3:GetObject", entry.path("s3_uri"), place, partition)
-    code = place_of(subject.code_uri or "")
+    code = place_of(subject.code_uri)
     if code is not None:
         archive = S3Location(code.bucket, code.key + contract.CODE_ARCHIVE)
         yield from _on_object("s3:GetObject", code_path(subject), archive, partition)
-    checkpoints = place_of(subject.draft.get("CheckpointConfig.S3Uri") or "")
+    checkpoints = place_of(subject.draft.get("CheckpointConfig.S3Uri"))
     if checkpoints is not None:
-        yield from _list_and_read(("checkpoint_config", "s3_uri"), checkpoints, partition, may_look_up=False)
-        for need in _on_object("s3:PutObject", ("checkpoint_config", "s3_uri"), _below(checkpoints), partition):
+        yield from _list_and_read(_CHECKPOINTS, checkpoints, partition, may_look_up=False)
+        for need in _on_object("s3:PutObject", _CHECKPOINTS, _below(checkpoints), partition):
             yield need._replace(shown=f"{checkpoints}*")
-    for key, member, is_vital in (
-        ("output_data_config", "OutputDataConfig", True),
-        ("debug_hook_config", "DebugHookConfig", False),
-        ("tensor_board_output_config", "TensorBoardOutputConfig", False),
-        ("profiler_config", "ProfilerConfig", False),
-    ):
-        output = place_of(subject.draft.get(f"{member}.S3OutputPath") or "")
+    for key, member, is_vital in _OUTPUTS:
+        output = place_of(subject.draft.get(f"{member}.S3OutputPath"))
         if output is not None:
-            below = _below(S3Location(output.bucket, _folder(output.key) + subject.request["TrainingJobName"]))
-            for need in _on_object("s3:PutObject", (key, "s3_output_path"), below, partition):
+            own = S3Location(output.bucket, as_folder(output.key) + subject.request["TrainingJobName"])
+            for need in _on_object("s3:PutObject", (key, "s3_output_path"), _below(own), partition):
                 yield need._replace(shown=str(output), is_vital=is_vital)
 
 
@@ -108,52 +108,35 @@ def _on_object(action: str, path: SpecPath, place: S3Location, partition: str) -
 
 
 def _below(place: S3Location) -> S3Location:
-    """Return a key that stands for all keys with a prefix: most prefixes are folders, with or without the final '/'."""
-    return S3Location(place.bucket, _folder(place.key) + _SOME_KEY)
-
-
-def _folder(key: str) -> str:
-    return key if not key or key.endswith("/") else f"{key}/"
+    """Return a made-up key that stands for all keys with a prefix: most are folders, with or without the final '/'."""
+    return S3Location(place.bucket, f"{as_folder(place.key)}object")
 
 
 def _of_keys(subject: Subject) -> Iterator[Need]:
-    for path, arn in keys_of_data(subject, prefixes_read(subject)):
+    for path, arn in keys_of_data(subject):
         yield Need(path, "kms:Decrypt", arn, f"the data's key {arn}", True)
-    named = dict(named_keys(subject))
-    for path, its in default_keys(subject, named):
+    for path, arn in default_keys(subject):
         # A warning only: by the service model SageMaker names S3's own key if the request names none.
-        yield Need(path, "kms:GenerateDataKey", its, f"the bucket's key {its}", False)
-    for path, key in named.items():
+        yield Need(path, "kms:GenerateDataKey", arn, f"the bucket's key {arn}", False)
+    for path, key in named_keys(subject):
         try:
             arn = described_key(subject, key)["Arn"]
         except AwsError:
             continue  # reported by `keys`
-        if path == _OUTPUT_KEY:
+        if path == OUTPUT_KEY:
             yield Need(path, "kms:GenerateDataKey", arn, arn, True)
             yield Need(path, "kms:Decrypt", arn, arn, False)
         else:
             yield Need(path, "kms:CreateGrant", arn, arn, False)
 
 
-def default_keys(subject: Subject, named: Mapping[SpecPath, str]) -> Iterator[tuple[SpecPath, str]]:
-    """Yield the default keys of buckets to which the job writes without naming a key; `named` are the keys in the spec."""
-    output: SpecPath = ("output_data_config", "s3_output_path")
-    written = [(output, subject.draft.get("OutputDataConfig.S3OutputPath"))] if _OUTPUT_KEY not in named else []
-    written.append((("checkpoint_config", "s3_uri"), subject.draft.get("CheckpointConfig.S3Uri")))
-    for path, uri in written:
-        place = place_of(uri or "")
-        its = key_of_bucket(subject, place.bucket) if place is not None else None
-        if its is not None:
-            yield path, its
-
-
 def _of_image(subject: Subject, partition: str, account: str) -> Iterator[Need]:
-    image = ecr_image(subject.draft.image)
-    mode = subject.draft.get("AlgorithmSpecification.TrainingImageConfig.TrainingRepositoryAccessMode")
-    if image is None or mode == "Vpc":
+    image = training_image(subject)
+    if image is None:
         return
-    yield Need(("image",), "ecr:GetAuthorizationToken", "*", "ECR", image.account == account)
+    # For images of other accounts, AWS's included, their repository policy decides, which we cannot read.
+    is_own = image.account == account
+    yield Need(("image",), "ecr:GetAuthorizationToken", "*", "ECR", is_own)
     arn = f"arn:{partition}:ecr:{image.region}:{image.account}:repository/{image.repository}"
     for action in _PULL:
-        # For images of other accounts, AWS's included, their repository policy decides, which we cannot read.
-        yield Need(("image",), action, arn, f"the repository {image.repository}", image.account == account)
+        yield Need(("image",), action, arn, f"the repository {image.repository}", is_own)

@@ -8,23 +8,25 @@ lacked) and the resource's own policy, if there is one, does not name the role. 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from launcher.aws.account import AwsError
 from launcher.aws.threads import at_once
-from launcher.preflight.check import Check, Finding, Subject, as_list, joined
-from launcher.preflight.iam.encryption import first_keys
+from launcher.errors import SpecPath
+from launcher.preflight.check import Check, Finding, Subject, joined
+from launcher.preflight.iam.data_keys import first_keys
 from launcher.preflight.iam.needs import Need, needs
-from launcher.preflight.iam.role import described_role, own_role
+from launcher.preflight.iam.role import as_list, described_role, own_role
+from launcher.preflight.uses import as_folder
 
 _TAG = "s3:ExistingObjectTag/"
 _NO_POLICY = ("NoSuchBucketPolicy", "RepositoryPolicyNotFoundException")
 _NO_RESOURCE = ("NoSuchBucket", "RepositoryNotFoundException", "NotFoundException")  # reported by other checks
-Context = tuple[tuple[str, str], ...]
+_Context = tuple[tuple[str, str], ...]
 
 
-class Verdict(NamedTuple):
+class _Verdict(NamedTuple):
     """IAM's decision on one action on one resource."""
 
     decision: str  # allowed, implicitDeny or explicitDeny
@@ -36,33 +38,31 @@ class Verdict(NamedTuple):
         return self.decision != "allowed" and not self.missing
 
 
-_UNKNOWN = Verdict("implicitDeny", ("?",))
+_UNKNOWN = _Verdict("implicitDeny", ("?",))
 
 
-def role_is_allowed(subject: Subject) -> Iterator[Finding]:
-    """Simulate what the job needs. Raises AwsError."""
+def _ask(subject: Subject) -> Iterator[Finding]:
     parts = own_role(subject)
     if parts is None or described_role(subject, parts["name"]) is None:
         return  # reported by `role`
+    role = parts["name"]
     wanted = list(dict.fromkeys(needs(subject, parts["partition"], parts["account"])))
     verdicts = _simulated(subject, wanted)
-    suspects = [(need, verdicts[need.action, need.resource]) for need in wanted]
-    suspects = [(need, verdict) for need, verdict in suspects if verdict.decision != "allowed"]
-    denied: dict[tuple[Any, str, str], list[str]] = {}
-    for (need, _), outcome in at_once(lambda suspect: _is_denied(subject, parts["name"], *suspect), suspects):
-        error = outcome.exception()
-        if isinstance(error, AwsError) and not error.is_expired:
-            subject.could_not_ask(need.path, error)
-        elif outcome.result():
-            code = "role-denied" if need.is_vital else "role-lacks"
-            denied.setdefault((need.path, code, need.shown), []).append(need.action)
+
+    def look(_: SpecPath, need: Need) -> list[Need]:
+        return [need] if _is_denied(subject, role, need, verdicts[need.action, need.resource]) else []
+
+    suspects = [(need.path, need) for need in wanted if verdicts[need.action, need.resource].decision != "allowed"]
+    denied: dict[tuple[SpecPath, str, str], list[str]] = {}
+    for need in subject.each(suspects, look):
+        code = "role-denied" if need.is_vital else "role-lacks"
+        denied.setdefault((need.path, code, need.shown), []).append(need.action)
     for (path, code, resource), actions in denied.items():
         missing = joined(sorted(actions), 5)
-        message = f"the role {parts['name']!r} is not allowed {missing} on {resource}; allow it in the role's policies"
-        yield path, code, message
+        yield path, code, f"the role {role!r} is not allowed {missing} on {resource}; allow it in the role's policies"
 
 
-def _is_denied(subject: Subject, role: str, need: Need, verdict: Verdict) -> bool:
+def _is_denied(subject: Subject, role: str, need: Need, verdict: _Verdict) -> bool:
     """Whether a refusal is confirmed by a closer look. Raises AwsError."""
     if need.place is not None:
         verdict = _with_real_key(subject, need, verdict)
@@ -71,13 +71,12 @@ def _is_denied(subject: Subject, role: str, need: Need, verdict: Verdict) -> boo
     return verdict.decision == "explicitDeny" or not _may_be_granted(subject, role, need)
 
 
-def _with_real_key(subject: Subject, need: Need, verdict: Verdict) -> Verdict:
+def _with_real_key(subject: Subject, need: Need, verdict: _Verdict) -> _Verdict:
     """Simulate again with the prefix that is listed, or with an existing key and its tags."""
     assert need.place is not None
     bucket, prefix = need.place
     if need.action == "s3:ListBucket":
-        folder = prefix if not prefix or prefix.endswith("/") else f"{prefix}/"
-        return verdict if verdict.is_denied else _asked(subject, need, (("s3:prefix", folder),))
+        return verdict if verdict.is_denied else _asked(subject, need, (("s3:prefix", as_folder(prefix)),))
     keys = first_keys(subject, need.place)
     if not keys:
         return _UNKNOWN  # other checks report an empty prefix
@@ -92,12 +91,12 @@ def _with_real_key(subject: Subject, need: Need, verdict: Verdict) -> Verdict:
     return verdict
 
 
-def _asked(subject: Subject, need: Need, context: Context) -> Verdict:
+def _asked(subject: Subject, need: Need, context: _Context) -> _Verdict:
     answers = _simulate(subject, [need.action], [need.resource], context)
     return answers.get((need.action, need.resource), _UNKNOWN)
 
 
-def _simulated(subject: Subject, wanted: Sequence[Need]) -> dict[tuple[str, str], Verdict]:
+def _simulated(subject: Subject, wanted: Sequence[Need]) -> dict[tuple[str, str], _Verdict]:
     """Return IAM's verdict on each need; actions on the same resources share a question. Raises AwsError."""
     resources: dict[str, set[str]] = {}
     for need in wanted:
@@ -113,21 +112,15 @@ def _simulated(subject: Subject, wanted: Sequence[Need]) -> dict[tuple[str, str]
 
 
 def _simulate(
-    subject: Subject, actions: Sequence[str], resources: Sequence[str], context: Context = ()
-) -> dict[tuple[str, str], Verdict]:
-    more: dict[str, Any] = {}
+    subject: Subject, actions: Sequence[str], resources: Sequence[str], context: _Context = ()
+) -> dict[tuple[str, str], _Verdict]:
+    question: dict[str, Any] = {"ActionNames": list(actions), "ResourceArns": list(resources)}
     if context:
-        more["ContextEntries"] = [
+        question["ContextEntries"] = [
             {"ContextKeyName": name, "ContextKeyValues": [value], "ContextKeyType": "string"} for name, value in context
         ]
-    answer = subject.ask(
-        "iam",
-        "simulate_principal_policy",
-        PolicySourceArn=subject.draft.get("RoleArn"),
-        ActionNames=list(actions),
-        ResourceArns=list(resources),
-        **more,
-    )
+    role = subject.draft.get("RoleArn")
+    answer = subject.ask("iam", "simulate_principal_policy", PolicySourceArn=role, **question)
     found = {}
     for result in answer.get("EvaluationResults", ()):
         action = next((each for each in actions if each.lower() == result["EvalActionName"].lower()), "")
@@ -136,17 +129,17 @@ def _simulate(
     return found
 
 
-def _verdict(result: Mapping[str, Any], resource: str, asked: int) -> Verdict:
+def _verdict(result: Mapping[str, Any], resource: str, asked: int) -> _Verdict:
     """Return one resource's part of an EvaluationResult, which has a part per resource if the question had several."""
     missing = list(result.get("MissingContextValues", ()))
     if result.get("OrganizationsDecisionDetail", {}).get("AllowedByOrganizations") is False:
         missing.append("organization")  # its policies' conditions are not simulated
     for each in result.get("ResourceSpecificResults", ()):
         if each.get("EvalResourceName") == resource:
-            return Verdict(each["EvalResourceDecision"], (*missing, *each.get("MissingContextValues", ())))
+            return _Verdict(each["EvalResourceDecision"], (*missing, *each.get("MissingContextValues", ())))
     decision = result["EvalDecision"]
     if asked == 1 or decision == "allowed" or result.get("EvalResourceName") == resource:
-        return Verdict(decision, tuple(missing))
+        return _Verdict(decision, tuple(missing))
     return _UNKNOWN
 
 
@@ -184,8 +177,7 @@ def may_name(policy: Mapping[str, Any], role: str) -> bool:
         if statement.get("Effect") == "Allow":
             principal = statement.get("Principal", "*")
             named = principal.values() if isinstance(principal, dict) else [principal]
-            flat: Iterable[Any] = [name for each in named for name in as_list(each)]
-            if any(name == "*" or _is_role(str(name), role) for name in flat):
+            if any(name == "*" or _is_role(str(name), role) for each in named for name in as_list(each)):
                 return True
     return False
 
@@ -198,12 +190,9 @@ def _is_role(principal: str, role: str) -> bool:
 CHECK = Check(
     "permissions",
     "Do the role's policies allow what the job needs?",
-    role_is_allowed,
-    {
-        "role-denied": ("error", "The role's policies do not allow something that the job needs."),
-        "role-lacks": (
-            "warning",
-            "The role's policies do not allow something that jobs normally need, such as writing their log.",
-        ),
+    _ask,
+    errors={"role-denied": "The role's policies do not allow something that the job needs."},
+    warnings={
+        "role-lacks": "The role's policies do not allow something that jobs normally need, such as writing their log.",
     },
 )

@@ -9,9 +9,8 @@ from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import unquote
 
-from launcher.aws.account import AwsError
 from launcher.errors import SpecPath, nearest
-from launcher.preflight.check import Check, Finding, Subject, as_list, joined
+from launcher.preflight.check import Check, Finding, Subject, joined
 
 ROLE: SpecPath = ("role_arn",)
 _ARN = re.compile(r"arn:(?P<partition>[^:]+):iam::(?P<account>\d{12}):role/(?:.*/)?(?P<name>[^/]+)", re.DOTALL)
@@ -28,55 +27,47 @@ def own_role(subject: Subject) -> re.Match[str] | None:
 
 def described_role(subject: Subject, name: str) -> dict[str, Any] | None:
     """Return IAM's description; None if there is no such role. Raises AwsError."""
-    try:
-        known: dict[str, Any] = subject.ask("iam", "get_role", RoleName=name)["Role"]
-    except AwsError as error:
-        if error.code == "NoSuchEntity":
-            return None
-        raise
-    return known
+    return (subject.find("iam", "get_role", RoleName=name) or {}).get("Role")
 
 
-def role_is_ready(subject: Subject) -> Iterator[Finding]:
-    """Ask IAM about the role and its trust policy. Raises AwsError."""
+def as_list(value: Any) -> list[Any]:
+    """Return a policy's value as a list: policies may write a single value without one."""
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]
+
+
+def _ask(subject: Subject) -> Iterator[Finding]:
     arn = subject.draft.get("RoleArn") or ""
     parts = _ARN.fullmatch(arn)
     if parts is None:
         return  # reported by the service model's pattern
-    if own_role(subject) is None:
-        own = subject.own_account
-        yield (
-            ROLE,
-            "role-other-account",
-            f"is in account {parts['account']}, but you are in {own}, and roles cannot cross accounts; name one in {own}",
-        )
+    account, name, own = parts["account"], parts["name"], subject.own_account
+    if account != own:
+        where = f"is in account {account}, but you are in {own}, and roles cannot cross accounts"
+        yield ROLE, "role-other-account", f"{where}; name one in {own}"
         return
-    known = described_role(subject, parts["name"])
+    known = described_role(subject, name)
     if known is None:
-        yield (
-            ROLE,
-            "role-missing",
-            f"{parts['name']!r} does not exist in account {parts['account']}{_hint(subject, parts['name'])}",
-        )
+        roles = subject.ask_for_hint("iam", "list_roles", MaxItems=1000).get("Roles", ())
+        arns = {role["RoleName"]: role["Arn"] for role in roles}
+        meant = nearest(name, arns)
+        hint = f"; did you mean {arns[meant]!r}?" if meant else "; create it, or name another"
+        yield ROLE, "role-missing", f"{name!r} does not exist in account {account}{hint}"
         return
     if known.get("Arn", arn) != arn:
         yield ROLE, "role-missing", f"{arn!r} does not exist, since the role has another path; write {known['Arn']!r}"
     trust = _document(known.get("AssumeRolePolicyDocument"))
-    if not may_assume(trust, parts["account"]) and may_assume(trust):
-        yield (
-            ROLE,
-            "role-trust",
-            f"{parts['name']!r} lets SageMaker assume it only for another account, by a condition on aws:SourceAccount or"
-            f" aws:SourceArn in its trust policy; write {parts['account']} there",
-        )
-    elif not may_assume(trust):
+    if not may_assume(trust):
+        remedy = f"allow sts:AssumeRole for the service {_SERVICE} in its trust policy"
         trusted = joined(_trusted(trust)) or "no one"
-        yield (
-            ROLE,
-            "role-trust",
-            f"{parts['name']!r} lets {trusted} assume it, not SageMaker; allow sts:AssumeRole for the service {_SERVICE} in its"
-            " trust policy",
+        yield ROLE, "role-trust", f"{name!r} lets {trusted} assume it, not SageMaker; {remedy}"
+    elif not may_assume(trust, account):
+        message = (
+            f"{name!r} lets SageMaker assume it only for another account, by a condition on aws:SourceAccount or aws:SourceArn in"
+            f" its trust policy; write {account} there"
         )
+        yield ROLE, "role-trust", message
 
 
 def may_assume(trust: Mapping[str, Any], account: str = "") -> bool:
@@ -121,17 +112,14 @@ def _names_sagemaker(statement: Mapping[str, Any]) -> bool:
     principal = statement.get("Principal")
     if not isinstance(principal, dict):
         return True  # "*", or NotPrincipal
-    services = [str(service) for service in as_list(principal.get("Service"))]
-    return "*" in as_list(principal.get("AWS")) or any(
-        service.partition(".")[0] in ("sagemaker", "*") for service in services
-    )
+    services = [str(service).partition(".")[0] for service in as_list(principal.get("Service"))]
+    return "*" in as_list(principal.get("AWS")) or any(service in ("sagemaker", "*") for service in services)
 
 
 def _trusted(trust: Mapping[str, Any]) -> list[str]:
     principals = [one.get("Principal") for one in as_list(trust.get("Statement")) if one.get("Effect") == "Allow"]
-    return [
-        str(name) for each in principals if isinstance(each, dict) for names in each.values() for name in as_list(names)
-    ]
+    named = [names for each in principals if isinstance(each, dict) for names in each.values()]
+    return [str(name) for names in named for name in as_list(names)]
 
 
 def _document(policy: Any) -> Mapping[str, Any]:
@@ -141,24 +129,13 @@ def _document(policy: Any) -> Mapping[str, Any]:
     return policy if isinstance(policy, dict) else {}
 
 
-def _hint(subject: Subject, name: str) -> str:
-    """Return the ARN of the role that is probably meant, if roles may be listed."""
-    try:
-        roles = subject.ask("iam", "list_roles", MaxItems=1000).get("Roles", ())
-    except AwsError:
-        return ""
-    arns = {role["RoleName"]: role["Arn"] for role in roles}
-    found = nearest(name, arns)
-    return f"; did you mean {arns[found]!r}?" if found else "; create it, or name another"
-
-
 CHECK = Check(
     "role",
     "Does the role exist, and may SageMaker assume it?",
-    role_is_ready,
-    {
-        "role-other-account": ("error", "A role can be passed to SageMaker only in its own account."),
-        "role-missing": ("error", "There is no role with this ARN."),
-        "role-trust": ("error", "The role's trust policy does not let sagemaker.amazonaws.com assume it."),
+    _ask,
+    errors={
+        "role-other-account": "A role can be passed to SageMaker only in its own account.",
+        "role-missing": "There is no role with this ARN.",
+        "role-trust": "The role's trust policy does not let sagemaker.amazonaws.com assume it.",
     },
 )

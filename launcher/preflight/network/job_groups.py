@@ -13,8 +13,7 @@ from launcher.preflight.quota.machines import alternatives
 _EPHEMERAL = (32768, 60999)  # the ends of Linux's ephemeral ports, which gloo and NCCL listen on
 
 
-def groups_fit(subject: Subject) -> Iterator[Finding]:
-    """Look at the security groups: they must exist, in the subnets' VPC, and let several hosts talk. Raises AwsError."""
+def _ask(subject: Subject) -> Iterator[Finding]:
     own = group_ids(subject)
     if not own:
         return
@@ -23,14 +22,11 @@ def groups_fit(subject: Subject) -> Iterator[Finding]:
     for index, name in enumerate(own):
         path = (*GROUPS, index)
         if name not in known:
-            here = subject.account.region
-            yield (
-                path,
-                "security-group-missing",
-                f"{name} does not exist in {here}; name a group in {vpc or 'the VPC of the subnets'}",
-            )
-        elif vpc is not None and known[name].get("VpcId") not in (vpc, None) and not _is_lent(subject, name, vpc):
-            its = known[name]["VpcId"]
+            where = f"does not exist in {subject.account.region}"
+            yield path, "security-group-missing", f"{name} {where}; name a group in {vpc or 'the VPC of the subnets'}"
+            continue
+        its = known[name].get("VpcId")
+        if vpc is not None and its not in (vpc, None) and not _is_lent(subject, name, vpc):
             yield path, "security-group-vpc", f"{name} is in {its}, but the subnets are in {vpc}; name a group in {vpc}"
     if len(known) == len(set(own)):
         yield from _hosts_talk(subject)
@@ -57,28 +53,22 @@ def _hosts_talk(subject: Subject) -> Iterator[Finding]:
     has_efa = any(each.has_efa for each in most)
     ports: tuple[int | None, ...] = (None,) if has_efa else _EPHEMERAL
     what = "all traffic, as EFA needs," if has_efa else "TCP"
-    for outbound, direction in ((False, "in from"), (True, "out to")):
-        if not all(admits(members, port, own, cidrs, outbound=outbound) for port in ports):
-            rule = (
-                f"an {'out' if outbound else 'in'}bound rule to {own[0]}: all traffic {direction.split()[1]} {own[0]}"
-            )
-            yield (
-                GROUPS,
-                "hosts-cannot-talk",
-                f"do not let {what} {direction} the job's other hosts, so distributed training will hang; add {rule}",
-            )
+    for way, peer in (("in", "from"), ("out", "to")):
+        if not all(admits(members, port, own, cidrs, outbound=way == "out") for port in ports):
+            rule = f"an {way}bound rule to {own[0]}: all traffic {peer} {own[0]}"
+            wrong = f"do not let {what} {way} {peer} the job's other hosts, so distributed training will hang"
+            yield GROUPS, "hosts-cannot-talk", f"{wrong}; add {rule}"
 
 
 CHECK = Check(
     "security groups",
     "Do the security groups exist, in the subnets' VPC, and let the job's hosts talk to each other?",
-    groups_fit,
-    {
-        "security-group-missing": ("error", "There is no such security group in this account and region."),
-        "security-group-vpc": ("error", "A security group works only in its own VPC."),
-        "hosts-cannot-talk": (
-            "warning",
-            "Security groups block traffic between the job's hosts; ranks wait until they time out.",
-        ),
+    _ask,
+    errors={
+        "security-group-missing": "There is no such security group in this account and region.",
+        "security-group-vpc": "A security group works only in its own VPC.",
+    },
+    warnings={
+        "hosts-cannot-talk": "Security groups block traffic between the job's hosts; ranks wait until they time out.",
     },
 )

@@ -7,48 +7,42 @@ right part. But the addresses of S3 are public, so rules for private ranges help
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from launcher.preflight.check import Check, Finding, Subject, joined
-from launcher.preflight.network.s3_route import is_for_s3, is_private
-from launcher.preflight.network.vpc import SUBNETS, subnet_ids, subnets, vpc_id
+from launcher.preflight.network.s3_route import endpoints_inside, is_private
+from launcher.preflight.network.vpc import SUBNETS, Described, described, subnet_ids, subnets, vpc_id
 
-_TCP = ("-1", "6")
+_ALL = "-1"
+_TCP = "6"
 _HTTPS = (443, 443)
 _ANSWERS = (1024, 65535)  # the client ports of any operating system
+_NEEDED = ((True, _HTTPS, "TCP 443 out"), (False, _ANSWERS, "answers in (TCP 1024-65535)"))
 
 
-def acls_let_s3_through(subject: Subject) -> Iterator[Finding]:
-    """Ask for the ACL of each subnet. Raises AwsError."""
-    vpc = vpc_id(subject) if subnet_ids(subject) else None
+def _ask(subject: Subject) -> Iterator[Finding]:
+    vpc = vpc_id(subject)
     if vpc is None:
         return
-    filters = [{"Name": "association.subnet-id", "Values": sorted(set(subnet_ids(subject)))}]
-    acls = subject.ask("ec2", "describe_network_acls", Filters=filters).get("NetworkAcls", ())
-    of_vpc = [{"Name": "vpc-id", "Values": [vpc]}]
-    endpoints = subject.ask("ec2", "describe_vpc_endpoints", Filters=of_vpc).get("VpcEndpoints", ())
-    inside = [each for each in endpoints if is_for_s3(each) and each.get("VpcEndpointType") == "Interface"]
+    inside = endpoints_inside(described(subject, "vpc_endpoints", "vpc-id", [vpc]))
     beside = {name for each in inside for name in each.get("SubnetIds", ())}  # ACLs do not apply within a subnet
     closed: dict[str, list[str]] = {}
-    for acl in acls:
-        ways = [
+    for acl in described(subject, "network_acls", "association.subnet-id", subnet_ids(subject)):
+        blocked = [
             words
-            for is_out, ports, words in (
-                (True, _HTTPS, "TCP 443 out"),
-                (False, _ANSWERS, "answers in (TCP 1024-65535)"),
-            )
+            for is_out, ports, words in _NEEDED
             if not lets_through(acl.get("Entries", ()), is_out, ports, private=bool(inside))
         ]
         names = {str(each.get("SubnetId")) for each in acl.get("Associations", ())} & {*subnet_ids(subject)} - beside
-        if ways and names:
-            closed[f"{acl['NetworkAclId']} does not let {' or '.join(ways)}"] = sorted(names)
+        if blocked and names:
+            closed[f"{acl['NetworkAclId']} does not let {' or '.join(blocked)}"] = sorted(names)
     if closed:
-        count = sum(map(len, closed.values()))
-        code = "network-acl-closed" if count == len(subnets(subject)) else "network-acl-closed-in-some"
+        is_everywhere = sum(map(len, closed.values())) == len(subnets(subject))
         shown = joined(f"{words} for {joined(names)}" for words, names in closed.items())
         remedy = "allow TCP 443 out to 0.0.0.0/0 and TCP 1024-65535 in from 0.0.0.0/0"
-        yield SUBNETS, code, f"the network ACL {shown}, so the job cannot reach S3; {remedy}"
+        message = f"the network ACL {shown}, so the job cannot reach S3; {remedy}"
+        yield SUBNETS, "network-acl-closed" if is_everywhere else "network-acl-closed-in-some", message
 
 
 def lets_through(entries: Any, is_out: bool, ports: tuple[int, int], *, private: bool) -> bool:
@@ -60,21 +54,22 @@ def lets_through(entries: Any, is_out: bool, ports: tuple[int, int], *, private:
         ports: First and last port; one open port is enough.
         private: Whether rules for private addresses count.
     """
-    rules = [each for each in entries if bool(each.get("Egress")) == is_out and str(each.get("Protocol")) in _TCP]
+    rules = [each for each in entries if bool(each.get("Egress")) == is_out and each.get("Protocol") in (_ALL, _TCP)]
     denied: list[tuple[int, int]] = []  # ports that are denied to all of IPv4
     for rule in sorted(rules, key=lambda each: int(each.get("RuleNumber", 0))):
         first, last = _ports(rule)
+        cidr = rule.get("CidrBlock", "")  # without IPv6, since S3 has public IPv6 addresses
         if rule.get("RuleAction") == "deny":
-            if rule.get("CidrBlock") == "0.0.0.0/0":
+            if cidr == "0.0.0.0/0":
                 denied.append((first, last))
-        elif (private or not _is_private(rule)) and _is_left(max(first, ports[0]), min(last, ports[1]), denied):
+        elif (private or not is_private(cidr)) and _is_left(max(first, ports[0]), min(last, ports[1]), denied):
             return True
     return False
 
 
-def _ports(rule: Mapping[str, Any]) -> tuple[int, int]:
-    ports = rule.get("PortRange") or {}
-    return (0, 65535) if str(rule.get("Protocol")) == "-1" or not ports else (int(ports["From"]), int(ports["To"]))
+def _ports(rule: Described) -> tuple[int, int]:
+    ports = rule.get("PortRange")
+    return (0, 65535) if rule.get("Protocol") == _ALL or not ports else (int(ports["From"]), int(ports["To"]))
 
 
 def _is_left(first: int, last: int, denied: list[tuple[int, int]]) -> bool:
@@ -86,19 +81,12 @@ def _is_left(first: int, last: int, denied: list[tuple[int, int]]) -> bool:
     return at <= last
 
 
-def _is_private(rule: Mapping[str, Any]) -> bool:
-    return is_private(str(rule.get("CidrBlock", "")))  # not IPv6, since S3 has public IPv6 addresses
-
-
 CHECK = Check(
     "network ACLs",
     "Do the network ACLs let HTTPS out to S3, and its answers in?",
-    acls_let_s3_through,
-    {
-        "network-acl-closed": ("error", "The network ACLs of all the job's subnets block S3."),
-        "network-acl-closed-in-some": (
-            "warning",
-            "The network ACL of one subnet, in which the job may be placed, blocks S3.",
-        ),
+    _ask,
+    errors={"network-acl-closed": "The network ACLs of all the job's subnets block S3."},
+    warnings={
+        "network-acl-closed-in-some": "The network ACL of one subnet, in which the job may be placed, blocks S3.",
     },
 )

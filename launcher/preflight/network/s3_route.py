@@ -7,96 +7,80 @@ lead to S3, such as a transit gateway or a firewall, counts as a route.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Literal
+from collections.abc import Collection, Iterator
+from typing import Literal
 
 from launcher.aws.account import AwsError
 from launcher.preflight.check import Check, Finding, Subject, joined
 from launcher.preflight.network.security_groups import leaves_for
-from launcher.preflight.network.vpc import CLOSED, SUBNETS, group_ids, groups, subnet_ids, subnets, vpc_id
+from launcher.preflight.network.vpc import (
+    CLOSED,
+    GROUPS,
+    SUBNETS,
+    Described,
+    described,
+    group_ids,
+    groups,
+    subnets,
+    vpc_id,
+)
 
 _HTTPS = 443
 _GONE = ("deleting", "deleted", "failed", "rejected", "expired")
 _TARGETS = (
-    "NatGatewayId",
-    "GatewayId",
-    "TransitGatewayId",
-    "NetworkInterfaceId",
-    "InstanceId",
-    "VpcPeeringConnectionId",
+    *("NatGatewayId", "GatewayId", "TransitGatewayId", "NetworkInterfaceId"),
+    *("InstanceId", "VpcPeeringConnectionId"),
 )
-Way = Literal["yes", "internet gateway", "no"]
+_Way = Literal["yes", "internet gateway", "no"]
 
 
-def s3_is_reached(subject: Subject) -> Iterator[Finding]:
-    """Follow the route table of each subnet: an S3 endpoint, NAT, or another way out. Raises AwsError."""
-    vpc = vpc_id(subject) if subnet_ids(subject) else None
+def _ask(subject: Subject) -> Iterator[Finding]:
+    vpc = vpc_id(subject)
     if vpc is None:
         return
-    of_vpc = [{"Name": "vpc-id", "Values": [vpc]}]
-    tables = subject.ask("ec2", "describe_route_tables", Filters=of_vpc).get("RouteTables", ())
-    endpoints = subject.ask("ec2", "describe_vpc_endpoints", Filters=of_vpc).get("VpcEndpoints", ())
-    yield from _groups_let_out(subject, endpoints)
-    if any(is_for_s3(each) and each.get("VpcEndpointType") == "Interface" for each in endpoints):
+    tables = described(subject, "route_tables", "vpc-id", [vpc])
+    endpoints = described(subject, "vpc_endpoints", "vpc-id", [vpc])
+    if endpoints_inside(endpoints):
         return  # reachable inside the VPC, whatever the routes
+    yield from _groups_let_out(subject)
     gone = _nat_gateways_gone(subject, tables)
-    ways: dict[str, tuple[str, Way]] = {}
+    by_way: dict[_Way, dict[str, list[str]]] = {"internet gateway": {}, "no": {}, "yes": {}}  # -> table -> subnets
     dead: set[str] = set()
     for subnet in subnets(subject):
         table = _table_of(subnet["SubnetId"], tables)
         if table is not None:  # a shared VPC's tables may be hidden from this account
-            ways[subnet["SubnetId"]] = (table["RouteTableId"], _way(table, endpoints, gone))
+            way = _way(table, endpoints, gone)
+            by_way[way].setdefault(table["RouteTableId"], []).append(subnet["SubnetId"])
             dead |= _dead_ends(table, gone)
-    blocked = {name: table for name, (table, way) in ways.items() if way == "no"}
-    public = {name: table for name, (table, way) in ways.items() if way == "internet gateway"}
-    region = subject.account.region
-    if blocked:
-        code = "s3-unreachable" if len(blocked) == len(subnets(subject)) else "s3-unreachable-from-some"
-        lack = (
-            f"no S3 endpoint, and route to {joined(sorted(dead), 1)}, which no longer exists"
-            if dead
-            else "neither an S3 endpoint nor NAT"
+    create = f"run aws ec2 create-vpc-endpoint --vpc-id {vpc} --service-name com.amazonaws.{subject.account.region}.s3"
+    shown = {
+        way: joined(f"{joined(names)} ({table})" for table, names in found.items()) for way, found in by_way.items()
+    }
+    remedies = {way: f"{create} --route-table-ids {' '.join(sorted(found))}" for way, found in by_way.items()}
+    if by_way["no"]:
+        is_everywhere = sum(map(len, by_way["no"].values())) == len(subnets(subject))
+        lack = "neither an S3 endpoint nor NAT"
+        if dead:
+            lack = f"no S3 endpoint, and route to {joined(sorted(dead), 1)}, which no longer exists"
+        code = "s3-unreachable" if is_everywhere else "s3-unreachable-from-some"
+        yield SUBNETS, code, f"{shown['no']} have {lack}; {remedies['no']}"
+    if by_way["internet gateway"]:
+        message = (
+            f"the only way out of {shown['internet gateway']} is an internet gateway, and the job's interfaces have no public"
+            f" addresses; {remedies['internet gateway']}"
         )
-        yield SUBNETS, code, f"{_by_table(blocked)} have {lack}; {_remedy(vpc, region, blocked)}"
-    if public:
-        yield (
-            SUBNETS,
-            "s3-by-internet-gateway",
-            f"the only way out of {_by_table(public)} is an internet gateway, and the job's interfaces have no public addresses;"
-            f" {_remedy(vpc, region, public)}",
-        )
+        yield SUBNETS, "s3-by-internet-gateway", message
 
 
-def _by_table(subnets_and_tables: Mapping[str, str]) -> str:
-    """Return `subnet-a, subnet-b (rtb-c)`."""
-    by_table: dict[str, list[str]] = {}
-    for name, table in subnets_and_tables.items():
-        by_table.setdefault(table, []).append(name)
-    return joined(f"{joined(names)} ({table})" for table, names in by_table.items())
-
-
-def _remedy(vpc: str, region: str, subnets_and_tables: Mapping[str, str]) -> str:
-    tables = " ".join(sorted(set(subnets_and_tables.values())))
-    endpoint = f"--vpc-id {vpc} --service-name com.amazonaws.{region}.s3 --route-table-ids {tables}"
-    return f"run aws ec2 create-vpc-endpoint {endpoint}"
-
-
-def _groups_let_out(subject: Subject, endpoints: list[Mapping[str, Any]]) -> Iterator[Finding]:
-    """Find groups that do not let HTTPS out to S3's addresses or to an endpoint inside the VPC."""
+def _groups_let_out(subject: Subject) -> Iterator[Finding]:
+    """Find groups that do not let HTTPS out to S3's public addresses."""
     own, known = group_ids(subject), groups(subject)
-    if not known or len(known) != len(set(own)):
-        return
-    ranges = leaves_for(known, _HTTPS)
-    inside = any(is_for_s3(each) and each.get("VpcEndpointType") == "Interface" for each in endpoints)
-    if not inside and all(is_private(cidr) for cidr in ranges):
-        yield (
-            ("vpc_config", "security_group_ids"),
-            "security-group-closed",
-            f"do not let HTTPS out to S3 ({', '.join(own)}); add an outbound rule to {own[0]}: TCP 443 to 0.0.0.0/0",
-        )
+    if known and len(known) == len(set(own)) and all(is_private(cidr) for cidr in leaves_for(known, _HTTPS)):
+        wrong = f"do not let HTTPS out to S3 ({', '.join(own)})"
+        yield GROUPS, "security-group-closed", f"{wrong}; add an outbound rule to {own[0]}: TCP 443 to 0.0.0.0/0"
 
 
-def _table_of(subnet: str, tables: list[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+def _table_of(subnet: str, tables: list[Described]) -> Described | None:
     """Return the route table of a subnet: its own, or else the VPC's main one."""
     main = None
     for table in tables:
@@ -108,22 +92,19 @@ def _table_of(subnet: str, tables: list[Mapping[str, Any]]) -> Mapping[str, Any]
     return main
 
 
-def _nat_gateways_gone(subject: Subject, tables: list[Mapping[str, Any]]) -> set[str]:
+def _nat_gateways_gone(subject: Subject, tables: list[Described]) -> set[str]:
     """Return the NAT gateways in routes that no longer work; none if you may not ask."""
     routes = [route for table in tables for route in table.get("Routes", ())]
-    ids = sorted({route["NatGatewayId"] for route in routes if route.get("NatGatewayId")})
-    if not ids:
-        return set()
-    filters = [{"Name": "nat-gateway-id", "Values": ids}]
+    ids = {route["NatGatewayId"] for route in routes if route.get("NatGatewayId")}
     try:
-        known = subject.ask("ec2", "describe_nat_gateways", Filter=filters).get("NatGateways", ())
+        known = described(subject, "nat_gateways", "nat-gateway-id", ids)
     except AwsError as error:
         subject.could_not_ask(SUBNETS, error)
         return set()
     return {each["NatGatewayId"] for each in known if each.get("State") in _GONE}
 
 
-def _dead_ends(table: Mapping[str, Any], gone: Collection[str]) -> set[str]:
+def _dead_ends(table: Described, gone: Collection[str]) -> set[str]:
     """Return the targets of a table's routes that no longer exist."""
     found = set()
     for route in table.get("Routes", ()):
@@ -133,27 +114,29 @@ def _dead_ends(table: Mapping[str, Any], gone: Collection[str]) -> set[str]:
     return found
 
 
-def _way(table: Mapping[str, Any], endpoints: list[Mapping[str, Any]], gone: Collection[str] = ()) -> Way:
+def _way(table: Described, endpoints: list[Described], gone: Collection[str]) -> _Way:
     """Return the best way from a route table to S3."""
-    for_s3 = [each for each in endpoints if is_for_s3(each)]
-    if any(table["RouteTableId"] in each.get("RouteTableIds", ()) for each in for_s3):
+    if any(_is_for_s3(each) and table["RouteTableId"] in each.get("RouteTableIds", ()) for each in endpoints):
         return "yes"
-    others = {each["VpcEndpointId"] for each in endpoints if not is_for_s3(each)}
-    found: Way = "no"
+    unfit = {"local", *gone, *(each["VpcEndpointId"] for each in endpoints if not _is_for_s3(each))}
+    found: _Way = "no"
     for route in table.get("Routes", ()):
-        target = str(route.get("GatewayId", ""))
         cidr = route.get("DestinationCidrBlock") or route.get("DestinationIpv6CidrBlock") or ""
-        if route.get("State") == "blackhole" or target == "local" or target in others or is_private(cidr):
+        is_unfit = bool(unfit & {route.get("GatewayId"), route.get("NatGatewayId")})
+        if route.get("State") == "blackhole" or is_unfit or is_private(cidr):
             continue
-        if route.get("NatGatewayId") in gone:
-            continue
-        if not target.startswith("igw-"):
+        if not route.get("GatewayId", "").startswith("igw-"):
             return "yes"
         found = "internet gateway"
     return found
 
 
-def is_for_s3(endpoint: Mapping[str, Any]) -> bool:
+def endpoints_inside(endpoints: list[Described]) -> list[Described]:
+    """Return the endpoints through which S3 is reached inside the VPC."""
+    return [each for each in endpoints if _is_for_s3(each) and each.get("VpcEndpointType") == "Interface"]
+
+
+def _is_for_s3(endpoint: Described) -> bool:
     """Whether a VPC endpoint is for S3 and works."""
     works = str(endpoint.get("State", "available")).lower() not in _GONE
     return works and str(endpoint.get("ServiceName", "")).endswith(".s3")
@@ -171,20 +154,13 @@ def is_private(cidr: str) -> bool:
 CHECK = Check(
     "way to S3",
     "Can the job reach S3 from its subnets?",
-    s3_is_reached,
-    {
-        "s3-unreachable": (
-            "error",
-            "None of the job's subnets can reach S3: the job gets no data and saves no output.",
-        ),
-        "s3-unreachable-from-some": (
-            "warning",
-            "One of the subnets, in which the job may be placed, cannot reach S3.",
-        ),
-        "s3-by-internet-gateway": (
-            "warning",
-            "Internet gateways serve only public addresses, and the job's interfaces have none.",
-        ),
+    _ask,
+    errors={
+        "s3-unreachable": "None of the job's subnets can reach S3: the job gets no data and saves no output.",
         "security-group-closed": CLOSED,
+    },
+    warnings={
+        "s3-unreachable-from-some": "One of the subnets, in which the job may be placed, cannot reach S3.",
+        "s3-by-internet-gateway": "Internet gateways serve only public addresses, and the job's interfaces have none.",
     },
 )

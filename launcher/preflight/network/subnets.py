@@ -9,19 +9,12 @@ from launcher.preflight.network.vpc import SUBNETS, subnet_ids, subnets
 from launcher.preflight.quota.machines import alternatives
 
 
-def subnets_fit(subject: Subject) -> Iterator[Finding]:
-    """Look at the subnets and their free addresses. Raises AwsError."""
-    if not subnet_ids(subject):
-        return
+def _ask(subject: Subject) -> Iterator[Finding]:
     known = {subnet["SubnetId"]: subnet for subnet in subnets(subject)}
     for index, name in enumerate(subnet_ids(subject)):
         if name not in known:
-            here = subject.account.region
-            yield (
-                (*SUBNETS, index),
-                "subnet-missing",
-                f"{name} does not exist in {here}; name a subnet in the job's region",
-            )
+            message = f"{name} does not exist in {subject.account.region}; name a subnet in the job's region"
+            yield (*SUBNETS, index), "subnet-missing", message
     vpcs = {name: subnet["VpcId"] for name, subnet in known.items()}
     if len(set(vpcs.values())) > 1:
         shown = joined(f"{name} in {vpc}" for name, vpc in vpcs.items())
@@ -32,42 +25,30 @@ def subnets_fit(subject: Subject) -> Iterator[Finding]:
         return
     shown = joined(f"{name} has {count}" for name, count in free.items())
     if sum(free.values()) < need:
-        yield (
-            SUBNETS,
-            "subnet-full",
-            f"have too few free addresses: {shown}, and the job needs {need} ({why}); name a larger subnet",
-        )
+        message = f"have too few free addresses: {shown}, and the job needs {need} ({why}); name a larger subnet"
+        yield SUBNETS, "subnet-full", message
     else:
-        yield (
-            SUBNETS,
-            "subnet-tight",
-            f"none has {need} free addresses ({why}): {shown}; the machines may not fit into one zone, so name a larger subnet",
-        )
+        remedy = "the machines may not fit into one zone, so name a larger subnet"
+        yield SUBNETS, "subnet-tight", f"none has {need} free addresses ({why}): {shown}; {remedy}"
 
 
 def _addresses(subject: Subject) -> tuple[int, str]:
     """Return the free addresses that the job needs at least, and how they add up."""
     sums = []
     for choice in alternatives(subject.draft):
-        sum_ = " + ".join(f"{each.instances} x {each.addresses // each.instances}" for each in choice if each.instances)
-        sums.append((sum(each.addresses for each in choice), sum_))
+        words = [f"{each.instances} x {each.addresses // each.instances}" for each in choice if each.instances]
+        sums.append((sum(each.addresses for each in choice), " + ".join(words)))
     return min(sums, default=(0, ""))
 
 
 CHECK = Check(
     "subnets",
     "Do the subnets exist, in one VPC, with addresses for all machines?",
-    subnets_fit,
-    {
-        "subnet-missing": ("error", "There is no such subnet in this account and region."),
-        "subnets-of-several-vpcs": ("error", "All subnets of a job must be in one VPC."),
-        "subnet-full": (
-            "error",
-            "Each machine takes 2 addresses of a subnet, 5 with EFA; too few are free.",
-        ),
-        "subnet-tight": (
-            "warning",
-            "No single subnet has addresses for all of the job's machines.",
-        ),
+    _ask,
+    errors={
+        "subnet-missing": "There is no such subnet in this account and region.",
+        "subnets-of-several-vpcs": "All subnets of a job must be in one VPC.",
+        "subnet-full": "Each machine takes 2 addresses of a subnet, 5 with EFA; too few are free.",
     },
+    warnings={"subnet-tight": "No single subnet has addresses for all of the job's machines."},
 )

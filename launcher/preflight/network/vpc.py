@@ -9,13 +9,34 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from launcher.errors import SpecPath
-from launcher.preflight.check import Severity, Subject
+from launcher.preflight.check import Subject
 from launcher.preflight.network.security_groups import admits
 
 SUBNETS: SpecPath = ("vpc_config", "subnets")
 GROUPS: SpecPath = ("vpc_config", "security_group_ids")
 Described = Mapping[str, Any]  # one resource in an answer of EC2
-CLOSED: tuple[Severity, str] = ("error", "Security groups block traffic between the job and something it needs.")
+CLOSED = "Security groups block traffic between the job and something it needs."
+
+
+def described(subject: Subject, kind: str, name: str, values: Iterable[str], **more: Any) -> list[Described]:
+    """Return what EC2 describes; nothing if there are no values to filter by.
+
+    Args:
+        subject: The job.
+        kind: The resources in the plural, such as `route_tables` for DescribeRouteTables.
+        name: The name of a filter, such as `vpc-id`.
+        values: The values of the filter; those of no resource are ignored.
+        more: Further parameters of the call.
+
+    Raises:
+        AwsError: EC2 does not answer.
+    """
+    filters = [{"Name": name, "Values": sorted(set(values))}]
+    if not filters[0]["Values"]:
+        return []
+    parameter = "Filter" if kind == "nat_gateways" else "Filters"
+    answer = subject.ask("ec2", f"describe_{kind}", **{parameter: filters}, **more)
+    return list(answer.get(kind.title().replace("_", ""), ()))
 
 
 def subnet_ids(subject: Subject) -> Sequence[str]:
@@ -30,22 +51,12 @@ def group_ids(subject: Subject) -> Sequence[str]:
 
 def subnets(subject: Subject) -> list[Described]:
     """Return those of the job's subnets that exist. Raises AwsError."""
-    return described_subnets(subject, subnet_ids(subject))
-
-
-def described_subnets(subject: Subject, ids: Iterable[str]) -> list[Described]:
-    """Return those subnets that exist. Raises AwsError."""
-    return _described(subject, "describe_subnets", "Subnets", "subnet-id", ids)
+    return described(subject, "subnets", "subnet-id", subnet_ids(subject))
 
 
 def groups(subject: Subject) -> list[Described]:
     """Return those of the job's security groups that exist. Raises AwsError."""
-    return described_groups(subject, group_ids(subject))
-
-
-def described_groups(subject: Subject, ids: Iterable[str]) -> list[Described]:
-    """Return those security groups that exist and are visible to this account. Raises AwsError."""
-    return _described(subject, "describe_security_groups", "SecurityGroups", "group-id", ids)
+    return described(subject, "security_groups", "group-id", group_ids(subject))
 
 
 def vpc_id(subject: Subject) -> str | None:
@@ -54,14 +65,12 @@ def vpc_id(subject: Subject) -> str | None:
     return ids.pop() if len(ids) == 1 else None
 
 
-def ranges(described: Iterable[Described]) -> list[str]:
+def ranges(subnets: Iterable[Described]) -> list[str]:
     """Return the address ranges of subnets."""
     found = []
-    for subnet in described:
-        found += [subnet["CidrBlock"]] if subnet.get("CidrBlock") else []
-        found += [
-            each["Ipv6CidrBlock"] for each in subnet.get("Ipv6CidrBlockAssociationSet", ()) if "Ipv6CidrBlock" in each
-        ]
+    for subnet in subnets:
+        sixth = [each.get("Ipv6CidrBlock") for each in subnet.get("Ipv6CidrBlockAssociationSet", ())]
+        found += [cidr for cidr in (subnet.get("CidrBlock"), *sixth) if cidr]
     return found
 
 
@@ -85,7 +94,7 @@ def closed(
     Raises:
         AwsError: EC2 does not answer.
     """
-    theirs, ours = described_groups(subject, its_groups), groups(subject)
+    theirs, ours = described(subject, "security_groups", "group-id", its_groups), groups(subject)
     own = group_ids(subject)
     shown = f"{ports[0]}" if len(ports) == 1 else f"{ports[0]}-{ports[-1]}"
     if len(theirs) == len(set(its_groups)) and theirs:
@@ -103,11 +112,3 @@ def closed(
             f" to {own[0]}: TCP {shown} to {next(iter(its_groups), 'it')}"
         )
     return None
-
-
-def _described(subject: Subject, operation: str, member: str, name: str, ids: Iterable[str]) -> list[Described]:
-    values = sorted(set(ids))
-    if not values:
-        return []
-    answer = subject.ask("ec2", operation, Filters=[{"Name": name, "Values": values}])
-    return list(answer.get(member, ()))

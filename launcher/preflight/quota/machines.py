@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from launcher.errors import SpecPath
@@ -12,11 +12,6 @@ from launcher.request.view import Draft
 # Elastic Fabric Adapters: developer guide, train-vpc (addresses per instance), and EC2's list of types with EFA whose
 # training images use it.
 _EFA = re.compile(r"ml\.(p3dn|p4de?|p5(e|en)?\.48xlarge|p6[a-z]*-[a-z0-9]+|trn1n?\.32xlarge|trn2[a-z]*)(\..*)?")
-# The lists of rules of the debugger and the profiler: keys in the spec, members of the request.
-RULE_LISTS = (
-    ("debug_rule_configurations", "DebugRuleConfigurations"),
-    ("profiler_rule_configurations", "ProfilerRuleConfigurations"),
-)
 
 
 class Machines(NamedTuple):
@@ -43,17 +38,16 @@ def alternatives(draft: Draft) -> list[list[Machines]]:
     resources = draft.get("ResourceConfig") or {}
     above: SpecPath = ("resource_config",)
     common = {name: resources[name] for name in ("InstanceCount", "TrainingPlanArn") if name in resources}
+
+    def listed(key: str, entries: Any) -> list[Machines]:
+        found = [_machines((*above, key, index), {**common, **each}) for index, each in enumerate(entries)]
+        return [each for each in found if each is not None]
+
     if draft.groups:
-        groups = [
-            _machines((*above, "instance_groups", index), {**common, **each}) for index, each in enumerate(draft.groups)
-        ]
-        return [[each for each in groups if each is not None]]
-    preferred = [
-        _machines((*above, "instance_preferences", index), {**common, **each})
-        for index, each in enumerate(resources.get("InstancePreferences", ()))
-    ]
+        return [listed("instance_groups", draft.groups)]
+    preferred = listed("instance_preferences", resources.get("InstancePreferences", ()))
     one = _machines(above, resources)
-    return [[each] for each in (one, *preferred) if each is not None]
+    return [[each] for each in (*([one] if one else ()), *preferred)]
 
 
 def _machines(path: SpecPath, resources: Mapping[str, Any]) -> Machines | None:
@@ -62,3 +56,12 @@ def _machines(path: SpecPath, resources: Mapping[str, Any]) -> Machines | None:
         return None
     plans = resources.get("TrainingPlanArns") or [arn for arn in (resources.get("TrainingPlanArn"),) if arn]
     return Machines((*path, "instance_type"), name, count, tuple(plans))
+
+
+def debugger_rules(draft: Draft) -> Iterator[tuple[SpecPath, Mapping[str, Any]]]:
+    """Yield the rules of the debugger and the profiler, each with its path in the spec."""
+    for key, member in (
+        ("debug_rule_configurations", "DebugRuleConfigurations"),
+        ("profiler_rule_configurations", "ProfilerRuleConfigurations"),
+    ):
+        yield from (((key, index), rule) for index, rule in enumerate(draft.request.get(member, ())))

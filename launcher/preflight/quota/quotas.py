@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 from launcher.errors import SpecPath
 from launcher.preflight.check import Check, Finding, Subject
-from launcher.preflight.quota.machines import RULE_LISTS, alternatives
+from launcher.preflight.quota.machines import alternatives, debugger_rules
 from launcher.preflight.quota.service_quotas import values
 
 _KEEP_ALIVE: SpecPath = ("resource_config", "keep_alive_period_in_seconds")
+_MORE = "request more in the Service Quotas console"
 
 
 class Wanted(NamedTuple):
@@ -27,32 +28,33 @@ class Wanted(NamedTuple):
         return f"{self.instance_type} for {self.usage}"
 
 
-def quotas_suffice(subject: Subject) -> Iterator[Finding]:
+def _ask(subject: Subject) -> Iterator[Finding]:
     """Compare the quotas with what the job needs, for its machines and its rules.
 
-    AWS checks the quota of each type in a list of preferences, and refuses the job if one of them is too small.
-
-    Raises:
-        AwsError: Service Quotas does not answer.
+    AWS checks the quota of each type in a list of preferences, and refuses the job if one of them is too small. Without the quota
+    of a warm pool the job runs, but its machines are not kept (developer guide, train-warm-pools-resource-limits).
     """
-    wanted, rules = wanted_instances(subject), _wanted_by_rules(subject)
-    names = {each.quota for each in (*rules, *_kept_warm(subject), *wanted)}
-    if not names:
-        return
-    quotas = values(subject, names)
-    for each in (*wanted, *rules):
-        if quotas.get(each.quota, each.instances) >= each.instances:
-            continue
-        short = f"the quota {each.quota!r} is {quotas[each.quota]} in {subject.account.region}, and the job needs {each.instances}"
-        yield each.path, "quota-exceeded", f"{short}; request more in the Service Quotas console, or use another type"
-    for each in _kept_warm(subject):
+    wanted, warm = wanted_instances(subject), []
+    if subject.draft.get("ResourceConfig.KeepAlivePeriodInSeconds"):
+        warm = [each._replace(usage="training warm pool usage") for each in wanted]
+    # Rules that name an instance type run as processing jobs, others on AWS's machines.
+    wanted += _added_up(
+        [
+            Wanted((*path, "instance_type"), rule["InstanceType"], "processing job usage", 1)
+            for path, rule in debugger_rules(subject.draft)
+            if rule.get("InstanceType")
+        ]
+    )
+    quotas = values(subject, {each.quota for each in (*warm, *wanted)})
+    for each in wanted:
+        if quotas.get(each.quota, each.instances) < each.instances:
+            short = f"the quota {each.quota!r} is {quotas[each.quota]} in {subject.account.region}"
+            message = f"{short}, and the job needs {each.instances}; {_MORE}, or use another type"
+            yield each.path, "quota-exceeded", message
+    for each in warm:
         if quotas.get(each.quota, each.instances) < each.instances:
             short = f"the quota {each.quota!r} is {quotas[each.quota]}, and the job has {each.instances}, so none is kept warm"
-            yield (
-                _KEEP_ALIVE,
-                "warm-pool-quota",
-                f"{short}; request more in the Service Quotas console, or delete the key",
-            )
+            yield _KEEP_ALIVE, "warm-pool-quota", f"{short}; {_MORE}, or delete the key"
 
 
 def wanted_instances(subject: Subject) -> list[Wanted]:
@@ -60,26 +62,6 @@ def wanted_instances(subject: Subject) -> list[Wanted]:
     usage = "spot training job usage" if subject.draft.is_spot else "training job usage"
     machines = [each for choice in alternatives(subject.draft) for each in choice if not each.plans]
     return _added_up([Wanted(each.path, each.instance_type, usage, each.instances) for each in machines])
-
-
-def _kept_warm(subject: Subject) -> list[Wanted]:
-    """Return what a warm pool needs besides: without its quota the job runs, but its machines are not kept.
-
-    Source: developer guide, train-warm-pools-resource-limits.
-    """
-    if not subject.draft.get("ResourceConfig.KeepAlivePeriodInSeconds"):
-        return []
-    return [wanted._replace(usage="training warm pool usage") for wanted in wanted_instances(subject)]
-
-
-def _wanted_by_rules(subject: Subject) -> list[Wanted]:
-    """Return what the debugger's rules need: rules that name an instance type run as processing jobs, others on AWS's machines."""
-    wanted = []
-    for key, member in RULE_LISTS:
-        for index, rule in enumerate(subject.draft.request.get(member, ())):
-            if rule.get("InstanceType"):
-                wanted.append(Wanted((key, index, "instance_type"), rule["InstanceType"], "processing job usage", 1))
-    return _added_up(wanted)
 
 
 def _added_up(wanted: list[Wanted]) -> list[Wanted]:
@@ -94,15 +76,9 @@ def _added_up(wanted: list[Wanted]) -> list[Wanted]:
 CHECK = Check(
     "quotas",
     "Do the account's quotas suffice for the job?",
-    quotas_suffice,
-    {
-        "quota-exceeded": (
-            "error",
-            "The account's quota is smaller than the job needs; AWS refuses the job, or its rules.",
-        ),
-        "warm-pool-quota": (
-            "warning",
-            "Without a quota for warm pools, which is 0 at first, no machine is kept for the next job.",
-        ),
+    _ask,
+    errors={"quota-exceeded": "The account's quota is smaller than the job needs; AWS refuses the job, or its rules."},
+    warnings={
+        "warm-pool-quota": "Without a quota for warm pools, which is 0 at first, no machine is kept for the next job.",
     },
 )

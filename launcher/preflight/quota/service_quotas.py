@@ -29,14 +29,19 @@ def values(subject: Subject, names: Iterable[str]) -> dict[str, int]:
     Raises:
         AwsError: Service Quotas does not answer.
     """
-    wanted = sorted(set(names))
-    found: dict[str, int] = {}
-    for name, outcome in at_once(lambda name: _by_code(subject, name), wanted):
-        value = outcome.result()
-        if value is not None:
-            found[name] = value
-    missing = set(wanted) - found.keys()
-    return found | (_listed(subject, missing) if missing else {})
+    wanted = set(names)
+    answers = {name: answer.result() for name, answer in at_once(lambda name: _by_code(subject, name), list(wanted))}
+    found = {name: value for name, value in answers.items() if value is not None}
+    token: dict[str, str] = {}
+    while not wanted <= found.keys():
+        page = subject.ask("service-quotas", "list_service_quotas", MaxResults=100, **_SERVICE, **token)
+        for quota in page.get("Quotas", ()):
+            if quota.get("QuotaName") in wanted and "Value" in quota:
+                found.setdefault(quota["QuotaName"], int(quota["Value"]))
+        if not page.get("NextToken"):
+            break
+        token = {"NextToken": page["NextToken"]}
+    return found
 
 
 @cache
@@ -63,16 +68,3 @@ def _by_code(subject: Subject, name: str) -> int | None:
             raise
         return None  # the pages may contain it, or show why not
     return int(quota["Value"]) if quota.get("QuotaName") == name and "Value" in quota else None
-
-
-def _listed(subject: Subject, names: set[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    token: dict[str, str] = {}
-    while True:
-        page = subject.ask("service-quotas", "list_service_quotas", MaxResults=100, **_SERVICE, **token)
-        for quota in page.get("Quotas", ()):
-            if quota.get("QuotaName") in names and "Value" in quota:
-                found[quota["QuotaName"]] = int(quota["Value"])
-        if not page.get("NextToken") or names <= found.keys():
-            return found
-        token = {"NextToken": page["NextToken"]}

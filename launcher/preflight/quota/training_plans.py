@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Any
 
-from launcher.aws.account import AwsError
 from launcher.console import duration
 from launcher.errors import SpecPath
 from launcher.preflight.check import Check, Finding, Subject, joined
@@ -18,91 +17,73 @@ from launcher.preflight.quota.machines import Machines, alternatives
 
 _USABLE = ("Active", "Scheduled")
 _TARGET = "training-job"
+_LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
 
 
-def plans_serve_the_job(subject: Subject) -> Iterator[Finding]:
-    """Compare each plan with the machines it is for."""
-    machines = [one for choice in alternatives(subject.draft) for one in choice]
-    uses = [(one.path[:-1], (arn, one)) for one in machines for arn in one.plans]
-    yield from subject.each(uses, lambda path, use: _judged(subject, path, *use))
+def _plans(subject: Subject) -> Iterator[tuple[SpecPath, tuple[str, Machines]]]:
+    """Yield the ARN of each plan with the machines that it reserves."""
+    for machines in [each for choice in alternatives(subject.draft) for each in choice]:
+        above = machines.path[:-1]
+        is_own = "instance_preferences" in above
+        path = (*above, "training_plan_arns") if is_own else ("resource_config", "training_plan_arn")
+        yield from ((path, (arn, machines)) for arn in machines.plans)
 
 
-def _judged(subject: Subject, above: SpecPath, arn: str, machines: Machines) -> Iterator[Finding]:
-    is_own = "instance_preferences" in above
-    path: SpecPath = (*above, "training_plan_arns") if is_own else ("resource_config", "training_plan_arn")
+def _ask(subject: Subject, path: SpecPath, use: tuple[str, Machines]) -> Iterator[Finding]:
+    arn, machines = use
     name = arn.rpartition("/")[2]
-    try:
-        plan = subject.ask("sagemaker", "describe_training_plan", TrainingPlanName=name)
-    except AwsError as error:
-        if not error.is_missing:
-            raise
-        shown = "`aws sagemaker list-training-plans` lists the plans"
-        yield path, "training-plan-missing", f"there is no training plan {name!r} in {subject.account.region}; {shown}"
+    plan = subject.find("sagemaker", "describe_training_plan", TrainingPlanName=name)
+    if plan is None:
+        where = f"there is no training plan {name!r} in {subject.account.region}"
+        yield path, "training-plan-missing", f"{where}; `aws sagemaker list-training-plans` lists the plans"
         return
-    status = plan.get("Status")
+    what, status = f"the training plan {name!r}", plan.get("Status")
     if status not in _USABLE:
-        yield (
-            path,
-            "training-plan-unusable",
-            f"the training plan {name!r} is {status}; name one that is Active or Scheduled",
-        )
+        yield path, "training-plan-unusable", f"{what} is {status}; name one that is Active or Scheduled"
         return
-    if _TARGET not in plan.get("TargetResources", [_TARGET]):
-        targets = joined(plan["TargetResources"])
-        yield (
-            path,
-            "training-plan-unusable",
-            f"the training plan {name!r} is only for {targets}; name one for training jobs",
-        )
-    yield from _too_small(path, name, plan, machines)
-    yield from _too_short(subject, path, name, plan)
-    if status == "Scheduled" and "StartTime" in plan:
-        subject.note(path, f"the plan begins at {plan['StartTime']:%Y-%m-%d %H:%M} UTC; until then the job is Pending")
+    targets = plan.get("TargetResources", [_TARGET])
+    if _TARGET not in targets:
+        yield path, "training-plan-unusable", f"{what} is only for {joined(targets)}; name one for training jobs"
+    if short := _too_small(plan, machines):
+        yield path, "training-plan-unusable", f"{what} {short}"
+    begin, longest = plan.get("StartTime"), subject.draft.get("StoppingCondition.MaxRuntimeInSeconds")
+    if "EndTime" in plan and longest is not None:
+        left = int((plan["EndTime"] - max(datetime.now(timezone.utc), begin or _LONG_AGO)).total_seconds())
+        if left < longest:
+            message = (
+                f"{what} leaves the job {duration(max(left, 0))}, and the job may run for {duration(longest)};"
+                " lower stopping_condition.max_runtime_in_seconds, write checkpoints, or name another plan"
+            )
+            yield path, "training-plan-ends", message
+    if status == "Scheduled" and begin:
+        subject.note(path, f"the plan begins at {begin:%Y-%m-%d %H:%M} UTC; until then the job is Pending")
 
 
-def _too_small(path: SpecPath, name: str, plan: dict[str, Any], machines: Machines) -> Iterator[Finding]:
+def _too_small(plan: dict[str, Any], machines: Machines) -> str:
+    """Return why a plan's instances do not suffice, and what to do; empty if they do."""
     reserved: dict[str, int] = {}
     for capacity in plan.get("ReservedCapacitySummaries", ()):
         kind = capacity.get("InstanceType", "")
         reserved[kind] = max(reserved.get(kind, 0), int(capacity.get("TotalInstanceCount", 0)))
-    wanted = machines.instance_type
+    wanted, count = machines.instance_type, machines.instances
     if reserved and wanted not in reserved:
-        message = f"the training plan {name!r} reserves {joined(sorted(reserved))}, and the job asks for {wanted}"
-        yield path, "training-plan-unusable", f"{message}; use a type of the plan, or name another plan"
-    elif reserved and reserved[wanted] < machines.instances:
-        message = (
-            f"the training plan {name!r} reserves {reserved[wanted]} instances, and the job needs {machines.instances}"
-        )
-        yield path, "training-plan-unusable", f"{message}; use fewer, or name another plan"
-
-
-def _too_short(subject: Subject, path: SpecPath, name: str, plan: dict[str, Any]) -> Iterator[Finding]:
-    longest = subject.draft.get("StoppingCondition.MaxRuntimeInSeconds")
-    if "EndTime" not in plan or longest is None:
-        return
-    begin = max(datetime.now(timezone.utc), plan.get("StartTime", datetime.min.replace(tzinfo=timezone.utc)))
-    left = int((plan["EndTime"] - begin).total_seconds())
-    if left < longest:
-        message = (
-            f"the training plan {name!r} leaves the job {duration(max(left, 0))}, and the job may run for"
-            f" {duration(longest)}; lower stopping_condition.max_runtime_in_seconds, write checkpoints, or name another plan"
-        )
-        yield path, "training-plan-ends", message
+        shown = joined(sorted(reserved))
+        return f"reserves {shown}, and the job asks for {wanted}; use a type of the plan, or name another plan"
+    if reserved and reserved[wanted] < count:
+        return f"reserves {reserved[wanted]} instances, and the job needs {count}; use fewer, or name another plan"
+    return ""
 
 
 CHECK = Check(
     "training plans",
     "Can the job run on the training plans that the spec names?",
-    plans_serve_the_job,
-    {
-        "training-plan-missing": ("error", "There is no training plan of this name in the job's region."),
+    _ask,
+    _plans,
+    errors={
+        "training-plan-missing": "There is no training plan of this name in the job's region.",
         "training-plan-unusable": (
-            "error",
-            "A training plan has ended, is not for training jobs, or does not reserve the instances that the job asks for.",
-        ),
-        "training-plan-ends": (
-            "warning",
-            "A training plan may end before the job does: the job is then stopped.",
+            "A training plan has ended, is not for training jobs, or does not reserve the instances that the job asks for."
         ),
     },
+    warnings={"training-plan-ends": "A training plan may end before the job does: the job is then stopped."},
 )

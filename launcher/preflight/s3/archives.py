@@ -11,15 +11,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from launcher.errors import SpecPath
-from launcher.preflight.check import Check, Finding, Severity, Subject
+from launcher.preflight.check import Check, Finding, Subject
 from launcher.preflight.s3.listing import ARCHIVES, listing
 from launcher.preflight.uses import prefixes_read
 from launcher.s3.uri import S3Location
 
-ARCHIVED: tuple[Severity, str] = (
-    "error",
-    "Objects are in an archive (GLACIER, DEEP_ARCHIVE, or Intelligent-Tiering's) and cannot be read until they are restored.",
-)
+ARCHIVED = "Objects are in an archive (GLACIER, DEEP_ARCHIVE, or Intelligent-Tiering's) and cannot be read until they are restored."
 REMEDY = "restore them (aws s3api restore-object), or copy them to S3 Standard"
 
 
@@ -32,29 +29,22 @@ def archive_of(head: Mapping[str, Any]) -> str | None:
     return str(head["StorageClass"]) if head.get("StorageClass") in ARCHIVES else None
 
 
-def ask_archives(subject: Subject) -> Iterator[Finding]:
-    """Look into the listing of each prefix that is read."""
-
-    def look(path: SpecPath, place: S3Location) -> Iterator[Finding]:
-        if wrong := _archived(subject, place):
-            yield path, "objects-archived", f"below {place}, {wrong}, and cannot be read; {REMEDY}"
-
-    yield from subject.each(prefixes_read(subject), look)
-
-
-def _archived(subject: Subject, place: S3Location) -> str | None:
-    """Return how many objects are archived, as far as known, and where. Raises AwsError."""
+def _ask(subject: Subject, path: SpecPath, place: S3Location) -> Iterator[Finding]:
     found = listing(subject, place)
-    for count, examples in ((found.archived.count, found.archived.examples), (0, found.tiered.examples)):
-        for key in examples:
-            archive = archive_of(subject.ask("s3", "head_object", Bucket=place.bucket, Key=key))
-            if archive:
-                least = "" if found.is_complete else "at least "
-                many = f"{least}{count:,} of {found.count:,} objects are" if count else "objects are"
-                return f"{many} archived ({archive}), such as {key!r}"
-    return None
+    least = "" if found.is_complete else "at least "
+    archived = f"{least}{found.archived.count:,} of {found.count:,} objects"
+    for what, kind in ((archived, found.archived), ("objects", found.tiered)):
+        for key in kind.examples:
+            if archive := archive_of(subject.ask("s3", "head_object", Bucket=place.bucket, Key=key)):
+                wrong = f"below {place}, {what} are archived ({archive}), such as {key!r}"
+                yield path, "objects-archived", f"{wrong}, and cannot be read; {REMEDY}"
+                return
 
 
 CHECK = Check(
-    "archives", "Can the objects be read without restoring them?", ask_archives, {"objects-archived": ARCHIVED}
+    "archives",
+    "Can the objects be read without restoring them?",
+    _ask,
+    prefixes_read,
+    errors={"objects-archived": ARCHIVED},
 )

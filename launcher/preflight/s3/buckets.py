@@ -7,32 +7,32 @@ account's own belongs to another account, and then its name is often misspelt.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from launcher.aws.account import AwsError
 from launcher.errors import SpecPath, did_you_mean, dotted
-from launcher.preflight.check import Check, Finding, Subject
+from launcher.preflight.check import Check, Finding, Subject, joined
 from launcher.preflight.s3.directory_buckets import zone_of
 from launcher.preflight.uses import Use, uses
 
 
-def ask_buckets(subject: Subject) -> Iterator[Finding]:
-    """Ask about each bucket once, at the first path in the spec that names it."""
+def _buckets(subject: Subject) -> Iterable[tuple[SpecPath, list[Use]]]:
+    """Return the uses of each bucket, at the first path in the spec that names it."""
     by_bucket: dict[str, list[Use]] = {}
     for use in uses(subject):
         by_bucket.setdefault(use.place.bucket, []).append(use)
+    return [(used[0].path, used) for used in by_bucket.values()]
 
-    def look(_: SpecPath, used: list[Use]) -> Iterator[Finding]:
-        bucket = used[0].place.bucket
-        try:
-            answer = subject.ask("s3", "head_bucket", Bucket=bucket)
-        except AwsError as error:
-            yield from _refused(subject, bucket, error, used)
-        else:
-            yield from _in_region(subject, bucket, answer, used)
 
-    yield from subject.each([(used[0].path, used) for used in by_bucket.values()], look)
+def _ask(subject: Subject, _: SpecPath, used: list[Use]) -> Iterator[Finding]:
+    bucket = used[0].place.bucket
+    try:
+        answer = subject.ask("s3", "head_bucket", Bucket=bucket)
+    except AwsError as error:
+        yield from _refused(subject, bucket, error, used)
+    else:
+        yield from _in_region(subject, bucket, answer, used)
 
 
 def _in_region(subject: Subject, bucket: str, answer: dict[str, Any], used: list[Use]) -> Iterator[Finding]:
@@ -46,66 +46,55 @@ def _in_region(subject: Subject, bucket: str, answer: dict[str, Any], used: list
     if by_service:
         message = (
             f"{where}, and SageMaker reads and writes in its own region only; run the job in {region}, or copy the data to a"
-            f" bucket in {ours}"
+            f" bucket in {ours}{_also(by_service)}"
         )
-        yield by_service[0].path, "bucket-region", message + _also(by_service)
+        yield by_service[0].path, "bucket-region", message
     else:
         message = (
             f"{where}; the script must name {region} to its client, and the transfer is billed; a bucket in the job's region"
-            " needs neither"
+            f" needs neither{_also(used)}"
         )
-        yield used[0].path, "bucket-region-connector", message + _also(used)
+        yield used[0].path, "bucket-region-connector", message
 
 
 def _refused(subject: Subject, bucket: str, error: AwsError, used: list[Use]) -> Iterator[Finding]:
-    path = used[0].path
+    path, is_directory = used[0].path, zone_of(bucket) is not None
+    if error.status not in (403, 404) or (error.status == 403 and is_directory):  # ListBuckets leaves such buckets out
+        subject.could_not_ask(path, error)
+        return
+    listed = subject.ask_for_hint("s3", "list_buckets").get("Buckets")
+    own = [each["Name"] for each in listed or ()]
     if error.status == 404:
-        near = did_you_mean(bucket, _own_buckets(subject) or ())
-        make = "" if zone_of(bucket) else f" (aws s3 mb s3://{bucket})"
-        message = f"there is no bucket {bucket!r}{near}; correct the name, or create it{make}"
-        yield path, "bucket-missing", message + _also(used)
-    elif (
-        error.status == 403
-        and not zone_of(bucket)  # ListBuckets leaves directory buckets out
-        and (own := _own_buckets(subject)) is not None
-        and bucket not in own
-    ):
+        make = "" if is_directory else f" (aws s3 mb s3://{bucket})"
+        remedy = f"correct the name, or create it{make}{_also(used)}"
+        yield path, "bucket-missing", f"there is no bucket {bucket!r}{did_you_mean(bucket, own)}; {remedy}"
+    elif listed is not None and bucket not in own:
         message = (
             f"bucket {bucket!r} belongs to another account and denies you access (403){did_you_mean(bucket, own)}; correct the"
-            " name, or have its owner allow the job's role in the bucket policy"
+            f" name, or have its owner allow the job's role in the bucket policy{_also(used)}"
         )
-        yield path, "bucket-forbidden", message + _also(used)
+        yield path, "bucket-forbidden", message
     else:
         subject.could_not_ask(path, error)
-
-
-def _own_buckets(subject: Subject) -> list[str] | None:
-    """Return the names of the account's buckets; None if you may not list them."""
-    try:
-        answer = subject.ask("s3", "list_buckets")
-    except AwsError:
-        return None
-    return [bucket["Name"] for bucket in answer.get("Buckets", ())]
 
 
 def _also(used: list[Use]) -> str:
     """Return the other paths that name the same bucket, in brackets."""
     others = [dotted(use.path) for use in used[1:]]
-    more = f" and {len(others) - 3} more" if len(others) > 3 else ""
-    return f" (also {', '.join(others[:3])}{more})" if others else ""
+    return f" (also {joined(others, 3)})" if others else ""
 
 
 CHECK = Check(
     "buckets",
     "Does every bucket exist, in the job's region, and may you look at it?",
-    ask_buckets,
-    {
-        "bucket-missing": ("error", "A bucket that the job reads or writes does not exist."),
-        "bucket-forbidden": (
-            "warning",
-            "Another account owns the bucket and denies you access; the job's role may still have it.",
-        ),
-        "bucket-region": ("error", "A bucket is in another region; SageMaker reads and writes in its own region only."),
-        "bucket-region-connector": ("warning", "A bucket that the script reads itself is in another region."),
+    _ask,
+    _buckets,
+    errors={
+        "bucket-missing": "A bucket that the job reads or writes does not exist.",
+        "bucket-region": "A bucket is in another region; SageMaker reads and writes in its own region only.",
+    },
+    warnings={
+        "bucket-forbidden": "Another account owns the bucket and denies you access; the job's role may still have it.",
+        "bucket-region-connector": "A bucket that the script reads itself is in another region.",
     },
 )

@@ -8,24 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from entrypoints import contract
-from launcher.aws.account import AwsError
 from launcher.errors import SpecPath
 from launcher.preflight.check import Check, Finding, Subject
 from launcher.preflight.s3.listing import Listing, listing
-from launcher.preflight.uses import place_of
+from launcher.preflight.uses import as_folder, place_of
 from launcher.s3.uri import S3Location
 
-_URI: SpecPath = ("checkpoint_config", "s3_uri")
+
+def older_state(subject: Subject) -> Listing | None:
+    """Return what is stored at the checkpoint path; None if the job keeps no checkpoints. Raises AwsError."""
+    place = place_of(subject.draft.get("CheckpointConfig.S3Uri"))
+    return listing(subject, S3Location(place.bucket, as_folder(place.key))) if place else None
 
 
-def ask_checkpoints(subject: Subject) -> Iterator[Finding]:
-    """List the path, if the job has one."""
-    try:
-        found = older_state(subject)
-    except AwsError as error:
-        if error.code == "NoSuchBucket":
-            return  # reported by `buckets`
-        raise
+def _ask(subject: Subject, path: SpecPath, _: None) -> Iterator[Finding]:
+    found = older_state(subject)
     if found is None or not found.count:
         return
     local = subject.draft.get("CheckpointConfig.LocalPath") or f"{contract.BASE_DIR}/{contract.CHECKPOINT_DIR}"
@@ -35,26 +32,15 @@ def ask_checkpoints(subject: Subject) -> Iterator[Finding]:
         f" and a script that looks there resumes from it; if you do not want that, use a new path, such as"
         f" {found.place}{subject.request['TrainingJobName']}/"
     )
-    yield _URI, "checkpoints-exist", message
-
-
-def older_state(subject: Subject) -> Listing | None:
-    """Return what is stored at the checkpoint path; None if the job keeps no checkpoints. Raises AwsError."""
-    place = place_of(subject.draft.get("CheckpointConfig.S3Uri") or "")
-    if place is None:
-        return None
-    folder = place.key if not place.key or place.key.endswith("/") else f"{place.key}/"
-    return listing(subject, S3Location(place.bucket, folder))
+    yield path, "checkpoints-exist", message
 
 
 CHECK = Check(
     "checkpoints",
     "Is the checkpoint path free of an older job's state?",
-    ask_checkpoints,
-    {
-        "checkpoints-exist": (
-            "warning",
-            "The checkpoint path holds an older job's state, from which the script would resume.",
-        )
+    _ask,
+    lambda _: [(("checkpoint_config", "s3_uri"), None)],
+    warnings={
+        "checkpoints-exist": "The checkpoint path holds an older job's state, from which the script would resume.",
     },
 )

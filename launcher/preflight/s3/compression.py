@@ -13,31 +13,26 @@ from launcher.s3.uri import S3Location
 GZIP = b"\x1f\x8b"  # RFC 1952
 
 
-def ask_compression(subject: Subject) -> Iterator[Finding]:
-    """Look into each channel that Pipe mode decompresses."""
+def _zipped(subject: Subject) -> Iterator[tuple[SpecPath, S3Location]]:
+    """Yield the channels that Pipe mode decompresses."""
+    for entry, place in channels(subject, "S3Prefix"):
+        if entry.get("CompressionType") == "Gzip" and entry.get("InputMode") == "Pipe":
+            yield entry.path("compression_type"), place
 
-    def look(path: SpecPath, place: S3Location) -> Iterator[Finding]:
-        keys = listing(subject, place).some
-        if keys and some_bytes(subject, S3Location(place.bucket, keys[0]), "0-1") != GZIP:
-            message = f"is Gzip, but {keys[0]!r} is not gzipped, so Pipe cannot decompress it; gzip the objects, or delete this key"
-            yield path, "channel-not-gzip", message
 
-    zipped = [
-        (entry.path("compression_type"), place)
-        for entry, place in channels(subject, "S3Prefix")
-        if entry.get("CompressionType") == "Gzip" and entry.get("InputMode") == "Pipe"
-    ]
-    yield from subject.each(zipped, look)
+def _ask(subject: Subject, path: SpecPath, place: S3Location) -> Iterator[Finding]:
+    for key in listing(subject, place).some[:1]:
+        if some_bytes(subject, S3Location(place.bucket, key), "0-1") != GZIP:
+            wrong = f"is Gzip, but {key!r} is not gzipped, so Pipe cannot decompress it"
+            yield path, "channel-not-gzip", f"{wrong}; gzip the objects, or delete this key"
 
 
 CHECK = Check(
     "compression",
     "Are the objects of a channel with compression_type Gzip really gzipped?",
-    ask_compression,
-    {
-        "channel-not-gzip": (
-            "warning",
-            "The first object of a Pipe channel with `compression_type: Gzip` is not a gzip file.",
-        )
+    _ask,
+    _zipped,
+    warnings={
+        "channel-not-gzip": "The first object of a Pipe channel with `compression_type: Gzip` is not a gzip file.",
     },
 )

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from launcher.preflight.check import Check, Finding, Subject
 from launcher.preflight.network.vpc import subnets, zone
-from launcher.preflight.uses import Use, channels, uses
+from launcher.preflight.uses import Use, as_folder, channels, uses
 
 _NAME = re.compile(r".*--([a-z0-9-]+)--x-s3")
 
@@ -31,12 +31,12 @@ def directory_buckets(subject: Subject) -> dict[str, Use]:
     return found
 
 
-def ask_directory_buckets(subject: Subject) -> Iterator[Finding]:
-    """Compare the prefixes and zones with what directory buckets support. Raises AwsError."""
+def _ask(subject: Subject) -> Iterator[Finding]:
     for entry, place in channels(subject, "S3Prefix"):
-        if zone_of(place.bucket) is not None and place.key and not place.key.endswith("/"):
-            message = f"{place} is in a directory bucket, which lists only folders; write {place}/, or list the keys in a manifest"
-            yield entry.path("s3_uri"), "directory-bucket-prefix", message
+        if zone_of(place.bucket) is not None and place.key != as_folder(place.key):
+            wrong = f"{place} is in a directory bucket, which lists only folders"
+            remedy = f"write {place}/, or list the keys in a manifest"
+            yield entry.path("s3_uri"), "directory-bucket-prefix", f"{wrong}; {remedy}"
     for bucket, use in directory_buckets(subject).items():
         zones = sorted({zone(subnet) for subnet in subnets(subject)})
         if zones and zone_of(bucket) not in zones:
@@ -50,15 +50,13 @@ def ask_directory_buckets(subject: Subject) -> Iterator[Finding]:
 CHECK = Check(
     "directory buckets",
     "Do prefixes and subnets fit the directory buckets (S3 Express One Zone)?",
-    ask_directory_buckets,
-    {
+    _ask,
+    errors={
         "directory-bucket-prefix": (
-            "error",
-            "A prefix in a directory bucket does not end in `/`; such buckets list only folders.",
-        ),
-        "directory-bucket-zone": (
-            "warning",
-            "No subnet of the job is in the directory bucket's zone, so each request crosses zones.",
-        ),
+            "A prefix in a directory bucket does not end in `/`; such buckets list only folders."
+        )
+    },
+    warnings={
+        "directory-bucket-zone": "No subnet of the job is in the directory bucket's zone, so each request crosses zones.",
     },
 )

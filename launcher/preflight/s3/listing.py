@@ -12,15 +12,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from launcher.aws.account import AwsError
 from launcher.aws.threads import Turns
 from launcher.console import human_bytes
+from launcher.errors import did_you_mean
 from launcher.preflight.check import Subject
-from launcher.preflight.uses import hosts_that_share
+from launcher.preflight.uses import as_folder, hosts_that_share
 from launcher.s3.uri import S3Location
 
 MAX_KEYS = 20_000
 MAX_SECONDS = 3.0
-LONGEST_NAME = 255  # bytes of one part of a path on Linux
+_LONGEST_NAME = 255  # bytes of one part of a path on Linux
 # Of all listings together. Those with the fewest pages go first, so that each of 20 channels gets its first page.
 _PAGES_AT_ONCE = 8
 _EXAMPLES = 3
@@ -29,7 +31,7 @@ _TIERED = "INTELLIGENT_TIERING"  # may have archived an object, and does not lis
 
 
 @dataclass
-class Odd:
+class _Odd:
     """Keys of one kind that a directory cannot hold: their number and the first few."""
 
     count: int = 0
@@ -58,9 +60,9 @@ class Listing:
     newest: datetime | None = None
     is_complete: bool = True
     markers: int = 0  # empty objects that Hadoop creates: `_SUCCESS`, `x_$folder$`
-    archived: Odd = field(default_factory=Odd)  # by storage class; some may have been restored
-    tiered: Odd = field(default_factory=Odd)  # some of them may be archived
-    odd: dict[str, Odd] = field(default_factory=dict)  # what is odd -> the keys
+    archived: _Odd = field(default_factory=_Odd)  # by storage class; some may have been restored
+    tiered: _Odd = field(default_factory=_Odd)  # some of them may be archived
+    odd: dict[str, _Odd] = field(default_factory=dict)  # what is odd -> the keys
     _above: list[str] = field(
         default_factory=list
     )  # prefixes of the last key that are keys themselves, the longest last
@@ -107,8 +109,8 @@ class Listing:
             self._note("have an empty folder name ('//')", key)
         if "." in parts or ".." in parts or "\0" in rest:
             self._note("have a part that is no name ('.', '..')", key)
-        if len(rest) > LONGEST_NAME // 4 and any(len(part.encode()) > LONGEST_NAME for part in parts):
-            self._note(f"have a part of more than {LONGEST_NAME} bytes", key)
+        if len(rest) > _LONGEST_NAME // 4 and any(len(part.encode()) > _LONGEST_NAME for part in parts):
+            self._note(f"have a part of more than {_LONGEST_NAME} bytes", key)
         while self._above and not key.startswith(self._above[-1]):
             self._above.pop()
         for above in self._above:
@@ -120,7 +122,7 @@ class Listing:
             self._above.append(key)
 
     def _note(self, what: str, key: str) -> None:
-        self.odd.setdefault(what, Odd()).add(key)
+        self.odd.setdefault(what, _Odd()).add(key)
 
     def described(self) -> str:
         """Return `12,345 objects, 45.2 GB`, with `at least` if the listing is incomplete."""
@@ -162,6 +164,16 @@ def beside(subject: Subject, place: S3Location) -> list[str]:
     page = subject.ask("s3", "list_objects_v2", Bucket=place.bucket, Prefix=place.key, Delimiter="/")
     names = [each["Prefix"] for each in page.get("CommonPrefixes", ())]
     return names + [each["Key"] for each in page.get("Contents", ())]
+
+
+def near(subject: Subject, place: S3Location) -> tuple[list[str], str]:
+    """Return the names in the folder of a key that does not exist, and `; did you mean ...?`; empty if they cannot be listed."""
+    folder = place.key.rstrip("/").rpartition("/")[0]
+    try:
+        names = beside(subject, S3Location(place.bucket, as_folder(folder)))
+    except AwsError:
+        return [], ""
+    return names, did_you_mean(place.key, names)
 
 
 def some_bytes(subject: Subject, place: S3Location, span: str) -> bytes:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.aws.account import AwsError
 from launcher.console import human_bytes
-from launcher.errors import SpecPath, did_you_mean
-from launcher.preflight.check import Check, Finding, Subject
-from launcher.preflight.s3.listing import Listing, beside, listing
+from launcher.errors import SpecPath
+from launcher.preflight.check import Check, Finding, Subject, joined
+from launcher.preflight.s3.listing import Listing, beside, listing, near
 from launcher.preflight.uses import channels, connectors, hosts_that_share
 from launcher.request.view import Entry
 from launcher.s3.uri import S3Location
@@ -23,29 +22,32 @@ _SHARD = 100e6  # bytes of an object that is large enough
 _OBJECTS_PER_SECOND, _BYTES_PER_SECOND, _START = 130, 155e6, 15.0  # of copying for File
 _LONG = 60.0  # seconds of copying that are worth a note
 _LISTED_PER_SECOND = 10_000  # by FastFile
+_CANNOT_SERVE = {"File": ("prefix-file-keys", "copy"), "FastFile": ("prefix-fast-file-keys", "mount")}
 _COPIED_BY_FILE = ("have an empty folder name ('//')",)  # odd keys that File copies all the same
 
 
-def ask_prefixes(subject: Subject) -> Iterator[Finding]:
-    """Look at each channel that names a prefix, SageMaker's and the connector's."""
-    places: list[tuple[SpecPath, tuple[S3Location, Entry | None]]] = [
-        (entry.path("s3_uri"), (place, entry)) for entry, place in channels(subject, "S3Prefix")
-    ]
-    places += [(path, (place, None)) for path, place in connectors(subject)]
-
-    def look(path: SpecPath, channel: tuple[S3Location, Entry | None]) -> Iterator[Finding]:
-        place, entry = channel
-        yield from _judged(subject, path, listing(subject, place), entry)
-
-    yield from subject.each(places, look)
+def _places(subject: Subject) -> Iterator[tuple[SpecPath, tuple[S3Location, Entry | None]]]:
+    """Yield each channel that names a prefix: SageMaker's with their entries, and those that the script reads itself."""
+    for entry, place in channels(subject, "S3Prefix"):
+        yield entry.path("s3_uri"), (place, entry)
+    for path, place in connectors(subject):
+        yield path, (place, None)
 
 
-def _judged(subject: Subject, path: SpecPath, found: Listing, entry: Entry | None) -> Iterator[Finding]:
+def _ask(subject: Subject, path: SpecPath, channel: tuple[S3Location, Entry | None]) -> Iterator[Finding]:
+    place, entry = channel
+    found = listing(subject, place)
+    if found.count == 0 and found.folders:
+        yield path, "prefix-only-folders", f"{place} holds empty folders but no object; upload the data first"
+        return
     if found.count == 0:
-        yield _empty(subject, path, found, entry)
+        names, meant = near(subject, place)
+        beside_it = f"; beside it are {', '.join(names[:3])}" if names else ""
+        message = f"no object begins with {place}{meant or beside_it}; correct the URI, or upload the data first"
+        yield path, "prefix-empty" if entry is not None else "connector-empty", message
         return
     if found.markers == found.count and found.is_complete:
-        only = f"{found.place} holds {found.described()}, all of them markers of Hadoop (_SUCCESS, x_$folder$)"
+        only = f"{place} holds {found.described()}, all of them markers of Hadoop (_SUCCESS, x_$folder$)"
         yield path, "prefix-only-folders", f"{only}, and no data; correct the URI, or upload the data first"
         return
     hosts = hosts_that_share(subject, entry) if entry is not None else 1
@@ -67,26 +69,6 @@ def _on_each_host(found: Listing, entry: Entry | None, hosts: int) -> str:
     return words
 
 
-def _empty(subject: Subject, path: SpecPath, found: Listing, entry: Entry | None) -> Finding:
-    if found.folders:
-        return path, "prefix-only-folders", f"{found.place} holds empty folders but no object; upload the data first"
-    message = (
-        f"no object begins with {found.place}{_near(subject, found.place)}; correct the URI, or upload the data first"
-    )
-    return path, "prefix-empty" if entry is not None else "connector-empty", message
-
-
-def _near(subject: Subject, place: S3Location) -> str:
-    """Return words that name what is stored beside a place without objects."""
-    parent = place.key.rstrip("/").rpartition("/")[0]
-    try:
-        names = beside(subject, S3Location(place.bucket, f"{parent}/" if parent else ""))
-    except AwsError:
-        return ""
-    near = did_you_mean(place.key, names)
-    return near or (f"; beside it are {', '.join(names[:3])}" if names else "")
-
-
 def _siblings(subject: Subject, path: SpecPath, found: Listing) -> Iterator[Finding]:
     """Find other names that begin with a prefix which is a whole name itself."""
     key = found.place.key
@@ -96,27 +78,21 @@ def _siblings(subject: Subject, path: SpecPath, found: Listing) -> Iterator[Find
     others = [name for name in names if name not in (key, f"{key}/")]
     if not others or len(others) == len(names):
         return  # only the name itself, or the beginning of many names, which is then intended
-    shown = ", ".join(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
     remedy = f"write s3://{found.place.bucket}/{key}/" if f"{key}/" in names else "list the keys in a manifest"
-    yield (
-        path,
-        "prefix-siblings",
-        f"{found.place} also matches {shown}, since they begin with the same characters; {remedy}",
-    )
+    also = f"also matches {joined(others, 3)}, since they begin with the same characters"
+    yield path, "prefix-siblings", f"{found.place} {also}; {remedy}"
 
 
 def _unservable(path: SpecPath, found: Listing, entry: Entry) -> Iterator[Finding]:
     mode = entry.get("InputMode")
-    if mode not in ("File", "FastFile"):
-        return
-    code, does = ("prefix-file-keys", "copy") if mode == "File" else ("prefix-fast-file-keys", "mount")
-    for what, odd in found.odd.items():
+    code, does = _CANNOT_SERVE.get(mode, ("", ""))
+    for what, odd in found.odd.items() if code else ():
         if mode == "File" and what in _COPIED_BY_FILE:
             continue
         least = "" if found.is_complete else "at least "
         message = (
             f"{least}{odd.count:,} of the keys {what}, which {mode} cannot {does} as files, such as "
-            f"{', '.join(repr(key) for key in odd.examples)}; rename them, or read the channel with Pipe or the S3 Connector"
+            f"{', '.join(map(repr, odd.examples))}; rename them, or read the channel with Pipe or the S3 Connector"
         )
         yield path, code, message
 
@@ -125,20 +101,17 @@ def _small(path: SpecPath, found: Listing, entry: Entry, hosts: int) -> Iterator
     if found.count <= _FEW or found.bytes / found.count >= _SMALL:
         return
     count, size = found.count / hosts, found.bytes / hosts
-    what = f"{found.described()}: {human_bytes(found.bytes / found.count)} each on average"
-    joined = "join them into objects of about 100 MB (tar, RecordIO, TFRecord)"
     if entry.get("InputMode") == "File":
-        now, then = _copying(count, size), _copying(size / _SHARD, size)
-        message = f"{what}; copying them takes about {_time(now)} by estimate, {_time(then)} if joined; {joined}"
+        now, then = _time(_copying(count, size)), _time(_copying(size / _SHARD, size))
+        slow = f"copying them takes about {now} by estimate, {then} if joined"
     elif entry.get("InputMode") == "FastFile":
         wait = _time(count / _LISTED_PER_SECOND + _START)
-        message = (
-            f"{what}; FastFile lists them in about {wait} and reads such small objects at about half the speed, by estimate; "
-            f"{joined}"
-        )
+        slow = f"FastFile lists them in about {wait} and reads such small objects at about half the speed, by estimate"
     else:
-        message = f"{what}; each needs its own request, about {_OBJECTS_PER_SECOND} per second by estimate; {joined}"
-    yield path, "prefix-small-objects", message
+        slow = f"each needs its own request, about {_OBJECTS_PER_SECOND} per second by estimate"
+    average = f"{human_bytes(found.bytes / found.count)} each on average"
+    remedy = "join them into objects of about 100 MB (tar, RecordIO, TFRecord)"
+    yield path, "prefix-small-objects", f"{found.described()}: {average}; {slow}; {remedy}"
 
 
 def _copying(count: float, size: float) -> float:
@@ -155,26 +128,17 @@ def _time(seconds: float) -> str:
 CHECK = Check(
     "prefixes",
     "Is there data below every prefix, only the intended data, and in a form that the input mode can serve?",
-    ask_prefixes,
-    {
-        "prefix-empty": ("error", "No key begins with a channel's `s3_uri`, so the job has nothing to read."),
-        "prefix-only-folders": (
-            "warning",
-            "Below a prefix are only empty folders, or Hadoop's empty markers, and no data.",
-        ),
-        "connector-empty": (
-            "warning",
-            "No key begins with the `s3_uri` of a channel that the script reads itself.",
-        ),
-        "prefix-siblings": (
-            "warning",
-            "A prefix is the beginning of keys, not a folder: `train` also matches `train_old/`.",
-        ),
-        "prefix-file-keys": ("warning", "Some keys cannot be files in the directory that File creates."),
-        "prefix-fast-file-keys": ("warning", "Some keys cannot be files in the directory that FastFile mounts."),
+    _ask,
+    _places,
+    errors={"prefix-empty": "No key begins with a channel's `s3_uri`, so the job has nothing to read."},
+    warnings={
+        "prefix-only-folders": "Below a prefix are only empty folders, or Hadoop's empty markers, and no data.",
+        "connector-empty": "No key begins with the `s3_uri` of a channel that the script reads itself.",
+        "prefix-siblings": "A prefix is the beginning of keys, not a folder: `train` also matches `train_old/`.",
+        "prefix-file-keys": "Some keys cannot be files in the directory that File creates.",
+        "prefix-fast-file-keys": "Some keys cannot be files in the directory that FastFile mounts.",
         "prefix-small-objects": (
-            "warning",
-            "More than 10,000 objects of less than 50 MB on average are slow to read, since each needs its own request.",
+            "More than 10,000 objects of less than 50 MB on average are slow to read, since each needs its own request."
         ),
     },
 )

@@ -5,14 +5,21 @@ The card of a storage kind names the checks that look at its channels (`launcher
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 from launcher.errors import SpecPath
 from launcher.preflight.check import Subject
 from launcher.request.view import Entry
 from launcher.spec.channels import KINDS, source_of_entry
 
 
-def file_system_channels(subject: Subject, check: str) -> list[tuple[SpecPath, Entry]]:
-    """Return the channels that a check looks at, each with the path of its `file_system_id`."""
-    checked = {source for source, kind in KINDS.items() if check in kind.PREFLIGHT}
-    entries = (entry for entry in subject.draft.entries if source_of_entry(entry.request) in checked)
-    return [(entry.path("file_system_id"), entry) for entry in entries if entry.get("FileSystemId")]
+def channels_of(check: str) -> Callable[[Subject], Iterator[tuple[SpecPath, Entry]]]:
+    """Return the function that yields the channels that a check looks at, each with the path of its `file_system_id`."""
+    sources = {source for source, kind in KINDS.items() if check in kind.PREFLIGHT}
+
+    def find(subject: Subject) -> Iterator[tuple[SpecPath, Entry]]:
+        for entry in subject.draft.entries:
+            if source_of_entry(entry.request) in sources and entry.get("FileSystemId"):
+                yield entry.path("file_system_id"), entry
+
+    return find

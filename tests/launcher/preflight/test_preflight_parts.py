@@ -9,10 +9,10 @@ import pytest
 import launcher
 from launcher.aws.account import Account, AwsError
 from launcher.data import make_quota_codes
-from launcher.preflight.caller import name_account
+from launcher.preflight import caller
 from launcher.preflight.check import Subject
+from launcher.preflight.iam import keys
 from launcher.preflight.iam.bucket_policies import surely_denies
-from launcher.preflight.iam.keys import keys_can_encrypt
 from launcher.preflight.iam.permissions import may_name
 from launcher.preflight.iam.role import may_assume
 from launcher.preflight.quota import in_use, service_quotas
@@ -72,7 +72,7 @@ def test_expired_credentials_end_preflight(world: World) -> None:
     world.aws.fault("expired", "*", count=-1)
     plan = launcher.plan(launcher.parse_spec(world.spec(CHANNELS)))
     with pytest.raises(AwsError) as caught:
-        list(name_account(subject(world.spec(CHANNELS), Account(region="us-east-1"))))
+        list(caller.CHECK.findings(subject(world.spec(CHANNELS), Account(region="us-east-1"))))
     assert caught.value.is_expired
     with pytest.raises(AwsError):
         preflight(plan, Account(region="us-east-1"), checks=CHECKS, deadline=30.0)
@@ -90,7 +90,7 @@ def test_expired_credentials_end_preflight(world: World) -> None:
 )
 def test_unusable_key_states_are_reported(world: World, state: str, says: str) -> None:
     account = Altered({"describe_key": lambda answer: {"KeyMetadata": answer["KeyMetadata"] | {"KeyState": state}}})
-    problems = list(keys_can_encrypt(subject(world.spec(), account)))
+    problems = list(keys.CHECK.findings(subject(world.spec(), account)))
     assert [code for _, code, _ in problems] == (["key-disabled", "key-disabled"] if says else [])
     assert all(says in message for _, _, message in problems)
 

@@ -121,6 +121,6 @@ def test_report_lines_show_notes_unanswered_questions_and_summary(aws: aws_stand
     lines = checked(f"checkpoint_config: {{s3_uri: s3://out/checkpoints}}\n{CHANNEL}").lines()
     assert lines[0] == "channels.train.s3_uri: 4 objects, 16 bytes"
     assert lines[1].startswith("not asked: disk: checkpoint_config.s3_uri: you may not ask: s3:ListObjectsV2: ")
-    assert lines[2].startswith("not asked: checkpoints: you may not ask: s3:ListObjectsV2: ")
+    assert lines[2].startswith("not asked: checkpoints: checkpoint_config.s3_uri: you may not ask: s3:ListObjectsV2: ")
     assert lines[3].startswith("9 checks in ")
     assert lines[3].endswith(" s: 2 not asked, 4 not needed, 3 passed")
