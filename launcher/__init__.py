@@ -31,18 +31,17 @@ if TYPE_CHECKING:
     from launcher.preflight.report import Report
     from launcher.spec.job import JobSpec
 
-_MODULES = {
-    "launcher.api": ("check", "follow", "plan", "run_local", "submit", "upload_code"),
-    "launcher.errors": ("AccountError", "LaunchError", "Problem", "RefusedError", "SpecError"),
-    "launcher.jobs.outcome": ("Outcome",),
-    "launcher.local.workspace": ("LocalOptions",),
-    "launcher.parsing.parser": ("load", "parse_spec"),
-    "launcher.planning": ("Plan", "make_plan"),
-    "launcher.preflight.report": ("Report",),
-    "launcher.spec.job": ("JobSpec",),
-    "launcher.jobs.submission": ("Submitted",),
+_MODULE_OF = {
+    **dict.fromkeys(("check", "follow", "plan", "run_local", "submit", "upload_code"), "launcher.api"),
+    **dict.fromkeys(("AccountError", "LaunchError", "Problem", "RefusedError", "SpecError"), "launcher.errors"),
+    **dict.fromkeys(("load", "parse_spec"), "launcher.parsing.parser"),
+    **dict.fromkeys(("Plan", "make_plan"), "launcher.planning"),
+    "JobSpec": "launcher.spec.job",
+    "LocalOptions": "launcher.local.workspace",
+    "Outcome": "launcher.jobs.outcome",
+    "Report": "launcher.preflight.report",
+    "Submitted": "launcher.jobs.submission",
 }
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = ["check", "follow", "load", "make_plan", "parse_spec", "plan", "run_local", "submit", "upload_code"]
 __all__ += ["JobSpec", "LocalOptions", "Outcome", "Plan", "Report", "Submitted"]
 __all__ += ["AccountError", "LaunchError", "Problem", "RefusedError", "SpecError"]
@@ -75,3 +74,7 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     return getattr(import_module(_MODULE_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

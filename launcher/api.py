@@ -129,8 +129,8 @@ def submit(
 
     Args:
         plan: What `plan` returned.
-        yes: Whether the job may cost more than `max_cost`, as the spec, LAUNCH_MAX_COST or the user's configuration file sets
-            it. If none of them does, no job is refused for its cost: the default of $100 only makes the command ask.
+        yes: Whether the job may cost more than the `max_cost` of the spec, LAUNCH_MAX_COST or the user's configuration file. If
+            none of them sets it, no job is refused for its cost: the default of $100 only makes the command ask.
         account: The account to create it in.
         console: Where progress and warnings are printed.
 
@@ -154,7 +154,7 @@ def run_local(plan: Plan, data: str | PathLike[str] | None = None, options: Loca
     Args:
         plan: What `plan` returned.
         data: The folder with the data: DATA/s3/<bucket>/..., DATA/efs/<fs-id>/, DATA/fsx/<fs-id>/.
-        options: The other options of the command.
+        options: The other options of the command, such as LocalOptions(channels=("train=./images",), sample=10).
 
     Returns:
         The command's exit code: 0 if the training succeeded.

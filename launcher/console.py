@@ -73,7 +73,7 @@ class Console:
             elif self._state and self._state[0] == prefix:
                 self._wipe()
                 self._state = None
-            self._write("".join(f"{prefix} {_safe(line)}\n" for line in lines), self._out)
+            self._write("".join(f"{prefix} {without_controls(line)}\n" for line in lines), self._out)
 
     def _write(self, text: str, stream: Any) -> None:
         """Write whole lines, above the state of a progress bar if one is shown. The caller holds the lock."""
@@ -141,13 +141,11 @@ class Console:
 
 def without_controls(text: str) -> str:
     """Return a job's line with its colours, but without controls that move the cursor or clear the screen."""
+    if text.isprintable():
+        return text
     return _CONTROLS.sub(
         lambda found: found[0] if _COLOUR_CONTROL.fullmatch(found[0]) else _SPACE.get(found[0], ""), text
     )
-
-
-def _safe(line: str) -> str:
-    return line if line.isprintable() else without_controls(line)
 
 
 def last_state(line: bytes) -> bytes:

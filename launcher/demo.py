@@ -24,10 +24,10 @@ import json
 import random
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from io import BytesIO
 from pathlib import Path
+from typing import NamedTuple
 
 from entrypoints.records.archives import tar_write
 from entrypoints.records.recordio import recordio
@@ -46,26 +46,24 @@ _NOTE = "README.txt"  # written last: if it exists, the data is complete
 _SEED = 0
 
 
-@dataclass(frozen=True)
-class Digit:
+class _Digit(NamedTuple):
     """One image."""
 
-    index: int  # the index in scikit-learn's set
+    number: int  # in scikit-learn's set
     label: int  # 0 to 9
     pixels: tuple[int, ...]  # 64, row by row, 0 (paper) to 16 (ink)
 
     @property
     def name(self) -> str:
         """The key without the extension."""
-        return f"{self.index:05d}"
+        return f"{self.number:05d}"
 
     def png(self) -> bytes:
         """Return the image as a PNG of 8 x 8 grey pixels."""
         from PIL import Image
 
         file = BytesIO()
-        grey = bytes(round(pixel * 255 / 16) for pixel in self.pixels)
-        Image.frombytes("L", (8, 8), grey).save(file, "PNG")
+        Image.frombytes("L", (8, 8), bytes(round(pixel * 255 / 16) for pixel in self.pixels)).save(file, "PNG")
         return file.getvalue()
 
 
@@ -103,65 +101,51 @@ def make_demo(directory: Path, split: tuple[int, int, int] = SPLIT) -> bool:
     return True
 
 
-def _digits() -> list[Digit]:
+def _digits() -> list[_Digit]:
     """Return all images in a random but fixed order: the set itself is sorted by writer."""
     try:
         import PIL  # noqa: F401 - report a missing package before anything is written
         from sklearn.datasets import load_digits
     except ModuleNotFoundError as error:
-        raise RefusedError(
-            f"{error.name} is not installed, and the demo data needs it: pip install scikit-learn pillow"
-        ) from error
-    images, labels = load_digits(return_X_y=True)
-    digits = [
-        Digit(index, int(label), tuple(map(int, pixels)))
-        for index, (pixels, label) in enumerate(zip(images, labels, strict=True))
-    ]
+        remedy = "pip install scikit-learn pillow"
+        raise RefusedError(f"{error.name} is not installed, and the demo data needs it: {remedy}") from error
+    pairs = zip(*load_digits(return_X_y=True), strict=True)
+    digits = [_Digit(index, int(label), tuple(map(int, pixels))) for index, (pixels, label) in enumerate(pairs)]
     random.Random(_SEED).shuffle(digits)
     return digits
 
 
-def _write_s3(root: Path, train: Sequence[Digit], validation: Sequence[Digit], test: Sequence[Digit]) -> None:
+def _write_s3(root: Path, train: Sequence[_Digit], validation: Sequence[_Digit], test: Sequence[_Digit]) -> None:
     for name, digits in (("train", train), ("validation", validation), ("test", test)):
         _write_images(root / name, digits)
     _write_list(root / "lists" / "test", "test", test)
-    for number, shard in enumerate(_shards(train)):
+    for number, start in enumerate(range(0, len(train), SHARD)):
+        shard, name = train[start : start + SHARD], f"train-{number:03d}"
         pngs = [digit.png() for digit in shard]
-        with _create(root / "train-tar" / f"train-{number:03d}.tar").open("wb") as file:
+        with _create(root / "train-tar" / f"{name}.tar").open("wb") as file:
             tar_write.write(file, ({KEY: digit.name, "png": png} for digit, png in zip(shard, pngs, strict=True)))
-        with _create(root / "train-recordio" / f"train-{number:03d}.rec").open("wb") as file:
+        with _create(root / "train-recordio" / f"{name}.rec").open("wb") as file:
             recordio.write(file, pngs)
-        lines = "".join(json.dumps({"index": d.index, "class": d.label, "pixels": d.pixels}) + "\n" for d in shard)
-        _create(root / "train-lines" / f"train-{number:03d}.jsonl.gz").write_bytes(
-            gzip.compress(lines.encode(), mtime=0)
-        )
+        lines = "".join(json.dumps({"index": d.number, "class": d.label, "pixels": d.pixels}) + "\n" for d in shard)
+        _create(root / "train-lines" / f"{name}.jsonl.gz").write_bytes(gzip.compress(lines.encode(), mtime=0))
         rows = "".join(",".join(map(str, (d.label, *d.pixels))) + "\n" for d in shard)
-        _create(root / "train-csv" / f"train-{number:03d}.csv").write_text(rows, encoding="utf-8", newline="\n")
+        _create(root / "train-csv" / f"{name}.csv").write_text(rows, encoding="utf-8", newline="\n")
     prefix = f"s3://{BUCKET}/digits/train/"
     manifest = [{"prefix": prefix}, *(f"{digit.name}.png" for digit in train)]
     (root / "train.manifest").write_text(json.dumps(manifest, indent=0) + "\n", encoding="utf-8")
-    augmented = ({"source-ref": f"{prefix}{digit.name}.png", "class": digit.label} for digit in train)
-    (root / "train.augmented-manifest").write_text(
-        "".join(json.dumps(line) + "\n" for line in augmented), encoding="utf-8"
-    )
+    augmented = [json.dumps({"source-ref": f"{prefix}{digit.name}.png", "class": digit.label}) for digit in train]
+    (root / "train.augmented-manifest").write_text("\n".join(augmented) + "\n", encoding="utf-8")
 
 
-def _shards(digits: Sequence[Digit]) -> Iterator[Sequence[Digit]]:
-    for start in range(0, len(digits), SHARD):
-        yield digits[start : start + SHARD]
-
-
-def _write_images(folder: Path, digits: Iterable[Digit]) -> None:
+def _write_images(folder: Path, digits: Iterable[_Digit]) -> None:
     folder.mkdir(parents=True)
     for digit in digits:
         (folder / f"{digit.name}.png").write_bytes(digit.png())
 
 
-def _write_list(folder: Path, name: str, digits: Iterable[Digit]) -> None:
-    write_lst(
-        _create(folder / f"{name}.lst"),
-        (Line(digit.index, (float(digit.label),), f"{digit.name}.png") for digit in digits),
-    )
+def _write_list(folder: Path, name: str, digits: Iterable[_Digit]) -> None:
+    lines = (Line(digit.number, (float(digit.label),), f"{digit.name}.png") for digit in digits)
+    write_lst(_create(folder / f"{name}.lst"), lines)
 
 
 def _create(file: Path) -> Path:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from launcher.aws.masking import HIDDEN, settings_to_hide
 from launcher.errors import SpecPath, dotted
@@ -29,8 +28,7 @@ _DEFAULTS: dict[tuple[str, str], Any] = {
 _NAMED_BY = ("ChannelName", "Key", "Name", "RuleConfigurationName", "InstanceGroupName")
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(NamedTuple):
     """A member that differs, with its value in the job and in the plan; None if it is absent."""
 
     path: SpecPath

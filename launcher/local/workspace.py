@@ -13,11 +13,22 @@ from launcher.planning import Plan
 
 @dataclass(frozen=True)
 class LocalOptions:
-    """The command line options of a local run."""
+    """The options of a local run, as `launch --local` has them.
+
+    Attributes:
+        data: A folder in place of AWS's storage: DATA/s3/<bucket>/..., DATA/efs/<fs-id>/, DATA/fsx/<fs-id>/.
+        mounts: The directories in place of file systems: ("fs-0123456789abcdef0=/data",).
+        channels: The folder, file or manifest that each of these channels reads: ("train=./images", "test=./more").
+        sample: Read only the first objects of each channel, this many.
+        instance_count: Run this number of hosts, whatever the spec says.
+        no_namespaces: Run without /opt/ml; SAGEMAKER_BASE_DIR names the folder.
+        yes: Answer yes to every question.
+        as_json: Print the result as JSON on stdout, and everything else on stderr.
+    """
 
     data: Path | None = None
     mounts: tuple[str, ...] = ()
-    channels: tuple[str, ...] = ()  # NAME=PATH
+    channels: tuple[str, ...] = ()
     sample: int | None = None
     instance_count: int | None = None
     no_namespaces: bool = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,15 @@ def test_import_loads_nothing_heavy() -> None:
 def test_each_name_is_found_and_hides_no_module(name: str) -> None:
     assert getattr(launcher, name) is not None
     assert importlib.util.find_spec(f"launcher.{name}") is None
+
+
+def test_dir_lists_the_public_names() -> None:
+    assert {*launcher.__all__, "__version__"} <= {*dir(launcher)}
+
+
+def test_every_option_of_a_local_run_is_documented() -> None:
+    text = launcher.LocalOptions.__doc__ or ""
+    assert [each.name for each in fields(launcher.LocalOptions) if f"\n        {each.name}: " not in text] == []
 
 
 def test_unknown_name_is_an_attribute_error() -> None:
@@ -79,12 +89,12 @@ def test_run_local_returns_the_exit_code(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "src").mkdir()
     (tmp_path / "src/train.py").write_text("import sys; sys.exit(3)\n")
     (tmp_path / "job.yaml").write_text(BASE + "code: {directory: src, entry_point: train.py}\n")
-    (tmp_path / "data/s3/bucket/train").mkdir(parents=True)
-    (tmp_path / "data/s3/bucket/train/a").touch()
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images/a").touch()
     monkeypatch.chdir(tmp_path)
     program = """
 import launcher
-options = launcher.LocalOptions(no_namespaces=True)
-raise SystemExit(launcher.run_local(launcher.plan("job.yaml", name="one"), data="data", options=options) + 40)
+options = launcher.LocalOptions(channels=("train=./images",), no_namespaces=True)
+raise SystemExit(launcher.run_local(launcher.plan("job.yaml", name="one"), options=options) + 40)
 """
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, check=False).returncode == 44

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from launcher.jobs.failures.causes import AWS_CAUSES, Row
 from launcher.jobs.failures.script_causes import SCRIPT_CAUSES
@@ -31,8 +30,7 @@ _REMEDY = "the job's lines have the traceback; `launch job.yaml --local --sample
 _ONE_HOST = {"peers": "the processes of the host", "open": "look for the first process that failed"}
 
 
-@dataclass(frozen=True)
-class Cause:
+class Cause(NamedTuple):
     """The likely cause of a failure."""
 
     code: str  # stable: `out-of-memory-gpu`
@@ -105,15 +103,14 @@ def likely_cause(description: Mapping[str, Any], last_lines: Sequence[str] = ())
         witness = own[-1]  # the same exception, not shortened
     if witness is not None:
         return _of_exception(description, witness) or _script_error(description, witness)
-    return (
-        _of_texts(description, _CERTAIN, ["\n".join(without_benign(lines))])
-        or _of_texts(description, _IN_LINES, ["\n".join(without_warnings(lines))])
-        or (_of_exception(description, raised[-1]) if raised else None)
-        or (_script_error(description, raised[-1]) if raised else None)
-        or _perhaps(_of_texts(description, _IN_LINES, ["\n".join(without_benign(lines))]))
-        or cause
-        or _script_error(description, None)
-    )
+    notable = ["\n".join(without_benign(lines))]
+    found = _of_texts(description, _CERTAIN, notable)
+    found = found or _of_texts(description, _IN_LINES, ["\n".join(without_warnings(lines))])
+    if found is None and raised:
+        found = _of_exception(description, raised[-1]) or _script_error(description, raised[-1])
+    if found is None and (hint := _of_texts(description, _IN_LINES, notable)):
+        found = hint._replace(cause=f"perhaps {hint.cause} (only a warning suggests it)")
+    return found or cause or _script_error(description, None)
 
 
 def explained(code: str) -> str | None:
@@ -158,11 +155,6 @@ def _is_of_mode(row: Row, found: re.Match[str], description: Mapping[str, Any]) 
 def headline(reason: str) -> str:
     """Return a FailureReason in one line, without its traceback, which is in the job's log."""
     return " ".join(_DETAILS.split(reason.strip())[0].split())
-
-
-def _perhaps(cause: Cause | None) -> Cause | None:
-    """Mark a cause for which there is only a warning."""
-    return Cause(cause.code, f"perhaps {cause.cause} (only a warning suggests it)", cause.remedy) if cause else None
 
 
 def _cause(row: Row, found: re.Match[str], description: Mapping[str, Any]) -> Cause:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -267,70 +266,3 @@ def test_masked_dry_run_says_which_settings_and_what_to_do(folder: Path, monkeyp
         "warning: Environment.TOKEN, Environment.MIXED, HyperParameters.key: masked, so this is not the request to send;"
         " --show-secrets prints that\n"
     )
-
-
-def test_python_m_launcher_is_launch(folder: Path) -> None:
-    command = [sys.executable, "-m", "launcher", "job.yaml", "--dry-run", "--name", "one"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert (done.stdout, done.returncode) == (launch(folder, "job.yaml", "--dry-run", "--name", "one").stdout, 0)
-    assert subprocess.run(command[:3], cwd=folder, capture_output=True, text=True, check=False).stderr.startswith(
-        "Usage: launch "
-    )
-
-
-def test_exit_spares_garbage_collection_of_imported_modules(folder: Path) -> None:
-    """Searching them for cycles once more would take a tenth of a dry run."""
-    program = (
-        "import atexit, gc; atexit.register(lambda: print('left:', len(gc.get_objects())))\n"
-        "from launcher.__main__ import main; main()"
-    )
-    command = [sys.executable, "-c", program, "job.yaml", "--dry-run"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-    assert int(done.stdout.rpartition("left: ")[2]) < 1000
-
-
-def test_closed_pipe_prints_no_error(folder: Path) -> None:
-    command = f"{sys.executable} -m launcher.cli --schema | head -1"
-    done = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True, check=False)
-    assert done.stdout == "{\n"
-    assert done.stderr == ""
-
-
-ENTRY = re.search(
-    r'^launch = "([\w.]+):(\w+)"$',
-    (Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"),
-    re.MULTILINE,
-)
-INTERRUPT = """\
-import os, signal, sys, time
-
-class Dropped:
-    def __del__(self):
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(0.01)
-
-def interrupt(event, arguments):
-    if event == "import" and arguments[0] == {module!r}:
-        {action}
-
-signal.signal(signal.SIGINT, signal.default_int_handler)
-sys.addaudithook(interrupt)
-sys.argv = ["launch", "-", "--dry-run"]
-from {entry} import {function}
-{function}()
-"""
-
-
-@pytest.mark.parametrize("module", ["launcher.cli", "click", "launcher.errors", "launcher.commands.options", "yaml"])
-@pytest.mark.parametrize("action", ["os.kill(os.getpid(), signal.SIGINT)", "Dropped()"])
-def test_ctrl_c_during_an_import_ends_quietly_with_130(module: str, action: str) -> None:
-    """`Dropped` is interrupted inside its destructor, where Python drops the exception; then the spec is waited for."""
-    assert ENTRY is not None
-    program = INTERRUPT.format(module=module, action=action, entry=ENTRY[1], function=ENTRY[2])
-    command = [sys.executable, "-c", program]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, **pipes) as process:
-        code = process.wait(60)
-        out, err = process.communicate()
-    assert (code, out) == (130, "")
-    assert err.strip() in ("", "interrupted")

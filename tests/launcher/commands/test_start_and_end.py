@@ -1,0 +1,86 @@
+"""How the command starts and ends: `python -m launcher`, Ctrl-C during imports, and closed output."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from launcher.checks.examples import BASE
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "job.yaml").write_text(BASE)
+    return tmp_path
+
+
+def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *command], cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_python_m_launcher_is_launch(folder: Path) -> None:
+    arguments = ("job.yaml", "--dry-run", "--name", "one")
+    done = run(folder, "-m", "launcher", *arguments)
+    assert (done.stdout, done.returncode) == (run(folder, "-m", "launcher.cli", *arguments).stdout, 0)
+    assert run(folder, "-m", "launcher").stderr.startswith("Usage: launch ")
+
+
+def test_exit_spares_garbage_collection_of_imported_modules(folder: Path) -> None:
+    """Searching them for cycles once more would take a tenth of a dry run."""
+    program = (
+        "import atexit, gc; atexit.register(lambda: print('left:', len(gc.get_objects())))\n"
+        "from launcher.__main__ import main; main()"
+    )
+    done = run(folder, "-c", program, "job.yaml", "--dry-run")
+    assert int(done.stdout.rpartition("left: ")[2]) < 1000
+
+
+def test_closed_pipe_prints_no_error(folder: Path) -> None:
+    command = f"{sys.executable} -m launcher.cli --schema | head -1"
+    done = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.stdout == "{\n"
+    assert done.stderr == ""
+
+
+ENTRY = re.search(
+    r'^launch = "([\w.]+):(\w+)"$',
+    (Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"),
+    re.MULTILINE,
+)
+INTERRUPT = """\
+import os, signal, sys, time
+
+class Dropped:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
+
+def interrupt(event, arguments):
+    if event == "import" and arguments[0] == {module!r}:
+        {action}
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.addaudithook(interrupt)
+sys.argv = ["launch", "-", "--dry-run"]
+from {entry} import {function}
+{function}()
+"""
+
+
+@pytest.mark.parametrize("module", ["launcher.cli", "click", "launcher.errors", "launcher.commands.options", "yaml"])
+@pytest.mark.parametrize("action", ["os.kill(os.getpid(), signal.SIGINT)", "Dropped()"])
+def test_ctrl_c_during_an_import_ends_quietly_with_130(module: str, action: str) -> None:
+    """`Dropped` is interrupted inside its destructor, where Python drops the exception; then the spec is waited for."""
+    assert ENTRY is not None
+    program = INTERRUPT.format(module=module, action=action, entry=ENTRY[1], function=ENTRY[2])
+    command = [sys.executable, "-c", program]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as process:
+        code = process.wait(60)
+        out, err = process.communicate()
+    assert (code, out) == (130, "")
+    assert err.strip() in ("", "interrupted")
