@@ -14,7 +14,6 @@ import pytest
 from entrypoints import contract
 from entrypoints.job.environment import Channel, Environment, load_environment
 from launcher.local.s3_server import serve
-from launcher.local.s3_server.latency import delayed
 from launcher.local.s3_server.wire import Answer, Request, Response
 
 RESET = 0  # in place of a status: the connection is cut
@@ -37,7 +36,6 @@ class Store:
 
     def around(self, answer: Answer) -> Answer:
         """The server's answers, 2 ms late, or one of the faults."""
-        late = delayed(0.002)(answer)
 
         def watched(request: Request) -> Response:
             self.requests.append(request)
@@ -54,7 +52,8 @@ class Store:
                 if faults := self.faults.get(name):
                     time.sleep(self.fault_delay)
                     return _fault(faults.pop(0))
-            return late(request)
+            time.sleep(0.002)
+            return answer(request)
 
         return watched
 

@@ -50,8 +50,8 @@ def far_mount(folder: Path, endpoint: str) -> Iterator[Path]:
     place.mkdir(exist_ok=True)
     scratch.mkdir(exist_ok=True)
     environ = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
-    view = View(S3Location("bucket", "files/"), place, scratch, {**environ, "AWS_ENDPOINT_URL": endpoint})
-    [tool] = [tool for tool in TOOLS if tool.program == "rclone"]
+    view = View({"files": S3Location("bucket", "files/")}, place, scratch, {**environ, "AWS_ENDPOINT_URL": endpoint})
+    tool = next(tool for tool in TOOLS if tool.program == "rclone")
     with mounted(tool, view, shutil.which, print):
         yield place
 

@@ -14,11 +14,15 @@ from entrypoints import contract
 from entrypoints.job.environment import Environment, load_environment
 
 _SERVER = """
-import sys
+import sys, time
 from pathlib import Path
 from launcher.local.s3_server import serve
-from launcher.local.s3_server.latency import delayed
-with serve(Path(sys.argv[1]), Path(sys.argv[2]), delayed(float(sys.argv[3]))) as url:
+def around(answer):
+    def late(request):
+        time.sleep(float(sys.argv[3]))
+        return answer(request)
+    return late
+with serve(Path(sys.argv[1]), Path(sys.argv[2]), around) as url:
     print(url, flush=True)
     sys.stdin.read()
 """

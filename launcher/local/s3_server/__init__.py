@@ -17,12 +17,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import TypeAlias
 from urllib.parse import parse_qsl, unquote
 
-from launcher.local.s3_server import buckets, headers, multipart, object_operations
-from launcher.local.s3_server.call import Call
+from launcher.local.s3_server import buckets, objects
+from launcher.local.s3_server.call import KEPT, KEPT_AMZ, Call
 from launcher.local.s3_server.documents import NO_VERSION, S3Error
 from launcher.local.s3_server.storage.store import Store
 from launcher.local.s3_server.storage.uploads import Uploads
@@ -33,47 +32,36 @@ _log = logging.getLogger(__name__)
 Operation: TypeAlias = Callable[[Call], Response]
 
 # Method, what the path names, and the query parameter that names a part of it (or an empty text) -> operation.
-OPERATIONS: Mapping[tuple[str, str, str], Operation] = MappingProxyType(
-    {
-        ("GET", "service", ""): buckets.list_buckets,
-        ("HEAD", "bucket", ""): buckets.head_bucket,
-        ("GET", "bucket", ""): buckets.list_objects,
-        ("GET", "bucket", "location"): buckets.get_bucket_location,
-        ("GET", "bucket", "uploads"): buckets.list_multipart_uploads,
-        ("GET", "bucket", "versions"): buckets.list_object_versions,
-        ("PUT", "bucket", ""): buckets.create_bucket,
-        ("DELETE", "bucket", ""): buckets.delete_bucket,
-        ("POST", "bucket", "delete"): buckets.delete_objects,
-        ("GET", "object", ""): object_operations.get_object,
-        ("HEAD", "object", ""): object_operations.get_object,
-        ("GET", "object", "uploadId"): multipart.list_parts,
-        ("PUT", "object", ""): object_operations.put_object,
-        ("PUT", "object", "uploadId"): multipart.upload_part,
-        ("POST", "object", "uploads"): multipart.create_multipart_upload,
-        ("POST", "object", "uploadId"): multipart.complete_multipart_upload,
-        ("DELETE", "object", ""): object_operations.delete_object,
-        ("DELETE", "object", "uploadId"): multipart.abort_multipart_upload,
-    }
-)
+OPERATIONS: Mapping[tuple[str, str, str], Operation] = {
+    ("GET", "service", ""): buckets.list_buckets,
+    ("HEAD", "bucket", ""): buckets.head_bucket,
+    ("GET", "bucket", ""): buckets.list_objects,
+    ("GET", "bucket", "location"): buckets.get_bucket_location,
+    ("GET", "bucket", "uploads"): buckets.list_multipart_uploads,
+    ("GET", "bucket", "versions"): buckets.list_object_versions,
+    ("PUT", "bucket", ""): buckets.create_bucket,
+    ("DELETE", "bucket", ""): buckets.delete_bucket,
+    ("POST", "bucket", "delete"): buckets.delete_objects,
+    ("GET", "object", ""): objects.get_object,
+    ("HEAD", "object", ""): objects.get_object,
+    ("GET", "object", "uploadId"): objects.list_parts,
+    ("PUT", "object", ""): objects.put_object,
+    ("PUT", "object", "uploadId"): objects.upload_part,
+    ("POST", "object", "uploads"): objects.create_multipart_upload,
+    ("POST", "object", "uploadId"): objects.complete_multipart_upload,
+    ("DELETE", "object", ""): objects.delete_object,
+    ("DELETE", "object", "uploadId"): objects.abort_multipart_upload,
+}
 _PARTS = frozenset(part for _, _, part in OPERATIONS if part)
 
 # Parameters without effect on the operation. An unknown one, such as `acl` or `versioning`, would change the operation.
 _PARAMETERS = frozenset(
     (
-        *(
-            "prefix",
-            "delimiter",
-            "encoding-type",
-            "list-type",
-            "max-keys",
-            "marker",
-            "start-after",
-            "continuation-token",
-        ),
-        *("fetch-owner", "partNumber", "max-parts", "part-number-marker", "max-uploads", "key-marker"),
+        *("prefix", "delimiter", "encoding-type", "list-type", "max-keys", "marker", "start-after", "fetch-owner"),
+        *("continuation-token", "partNumber", "max-parts", "part-number-marker", "max-uploads", "key-marker"),
         *("upload-id-marker", "version-id-marker", "versionId", "max-buckets", "bucket-region", "x-id"),
         *("AWSAccessKeyId", "Signature", "Expires"),  # they sign the request, in S3's older form
-        *headers.OVERRIDES,
+        *(f"response-{name.lower()}" for name in KEPT),
     )
 )
 
@@ -81,20 +69,12 @@ _PARAMETERS = frozenset(
 _HEADERS = frozenset(
     f"x-amz-{name}"
     for name in (
-        *(
-            "date",
-            "content-sha256",
-            "security-token",
-            "s3session-token",
-            "user-agent",
-            "te",
-            "trailer",
-            "request-payer",
-        ),
-        *("decoded-content-length", "expected-bucket-owner", "source-expected-bucket-owner", "object-ownership"),
-        *("copy-source", "copy-source-range", "metadata-directive", "tagging-directive", "mp-object-size", "acl"),
-        *("bypass-governance-retention", "optional-object-attributes", "max-parts", "part-number-marker"),
-        *("server-side-encryption-context", *(name.removeprefix("x-amz-") for name in headers.KEPT_AMZ)),
+        *("date", "content-sha256", "security-token", "s3session-token", "user-agent", "te", "trailer"),
+        *("request-payer", "decoded-content-length", "expected-bucket-owner", "source-expected-bucket-owner"),
+        *("object-ownership", "copy-source", "copy-source-range", "metadata-directive", "tagging-directive", "acl"),
+        *("mp-object-size", "bypass-governance-retention", "optional-object-attributes", "max-parts"),
+        *("part-number-marker", "server-side-encryption-context"),
+        *(name.removeprefix("x-amz-") for name in KEPT_AMZ),
     )
 )
 _HEADER_PREFIXES = ("x-amz-meta-", "x-amz-checksum-", "x-amz-sdk-", "x-amz-copy-source-if-")

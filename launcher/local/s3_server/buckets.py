@@ -8,10 +8,11 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Iterator
+from functools import partial
 from urllib.parse import quote
 
 from launcher.local.s3_server.call import Call, xml
-from launcher.local.s3_server.documents import NO_VERSION, Pairs, S3Error, Value, read_deletions, timestamp
+from launcher.local.s3_server.documents import NO_VERSION, S3Error, Value, read_deletions, timestamp
 from launcher.local.s3_server.storage.walker import Page, make_page
 from launcher.local.s3_server.wire import Response
 
@@ -55,54 +56,36 @@ def delete_bucket(call: Call) -> Response:
 
 def list_objects(call: Call) -> Response:
     """ListObjectsV2, or ListObjects without `list-type=2`."""
-    prefix, delimiter = call.query.get("prefix", ""), call.query.get("delimiter", "")
-    limit = min(call.number("max-keys", _PAGE), _PAGE)
     second = call.query.get("list-type") == "2"
-    encode = _encoding(call)
-
-    def keys_from(low: str) -> Iterator[tuple[str, str]]:
-        return call.store.keys(call.bucket, prefix, low)
-
-    call.store.require_bucket(call.bucket)
-    page = make_page(keys_from, prefix, delimiter, _marker(call, second=second), limit)
-    pairs: list[tuple[str, Value]] = [("Name", call.bucket), ("Prefix", encode(prefix))]
-    if delimiter:
-        pairs.append(("Delimiter", encode(delimiter)))
-    if "encoding-type" in call.query:
-        pairs.append(("EncodingType", "url"))
-    pairs += [("MaxKeys", limit), ("IsTruncated", "true" if page.truncated else "false")]
-    contents = _contents(call, page, encode)
-    if not second or call.query.get("fetch-owner") == "true":
-        contents = [(name, [*entry, ("Owner", _OWNER)]) for name, entry in contents]
+    encode, page = _encoding(call), _page(call, _marker(call, second=second))
+    pairs = _described(call, page)
+    owner: list[tuple[str, Value]] = (
+        [("Owner", _OWNER)] if not second or call.query.get("fetch-owner") == "true" else []
+    )
+    contents = [("Contents", [*entry, *owner]) for entry in _entries(call, page)]
     if second:
         pairs.append(("KeyCount", len(contents) + len(page.common)))
         pairs += [("ContinuationToken", token)] if (token := call.query.get("continuation-token")) else []
-        pairs += [("NextContinuationToken", _token(page.last))] if page.truncated else []
+        pairs += (
+            [("NextContinuationToken", base64.urlsafe_b64encode(page.last.encode()).decode())] if page.truncated else []
+        )
         pairs += [("StartAfter", encode(start))] if (start := call.query.get("start-after")) else []
     else:
         pairs.append(("Marker", encode(call.query.get("marker", ""))))
-        pairs += [("NextMarker", encode(page.last))] if page.truncated and delimiter else []
-    pairs += contents
-    pairs += [("CommonPrefixes", [("Prefix", encode(common))]) for common in page.common]
-    return xml("ListBucketResult", pairs)
+        pairs += [("NextMarker", encode(page.last))] if page.truncated and call.query.get("delimiter") else []
+    return xml("ListBucketResult", [*pairs, *contents, *_common_prefixes(call, page)])
 
 
 def list_object_versions(call: Call) -> Response:
     """List the objects, each with its only version, as S3 lists a bucket without versioning."""
-    prefix, delimiter, marker = (call.query.get(name, "") for name in ("prefix", "delimiter", "key-marker"))
-    limit = min(call.number("max-keys", _PAGE), _PAGE)
-    encode = _encoding(call)
-    call.store.require_bucket(call.bucket)
-    page = make_page(lambda low: call.store.keys(call.bucket, prefix, low), prefix, delimiter, marker, limit)
-    pairs: list[tuple[str, Value]] = [("Name", call.bucket), ("Prefix", encode(prefix)), ("KeyMarker", encode(marker))]
-    pairs += [("EncodingType", "url")] if "encoding-type" in call.query else []
-    pairs += [("MaxKeys", limit), ("IsTruncated", "true" if page.truncated else "false")]
+    marker = call.query.get("key-marker", "")
+    encode, page = _encoding(call), _page(call, marker)
+    pairs = [*_described(call, page), ("KeyMarker", encode(marker))]
     if page.truncated:
         pairs += [("NextKeyMarker", encode(page.last)), ("NextVersionIdMarker", NO_VERSION)]
-    for _, entry in _contents(call, page, encode):
-        pairs.append(("Version", [*entry, ("VersionId", NO_VERSION), ("IsLatest", "true")]))
-    pairs += [("CommonPrefixes", [("Prefix", encode(common))]) for common in page.common]
-    return xml("ListVersionsResult", pairs)
+    version: list[tuple[str, Value]] = [("VersionId", NO_VERSION), ("IsLatest", True)]
+    pairs += [("Version", [*entry, *version]) for entry in _entries(call, page)]
+    return xml("ListVersionsResult", [*pairs, *_common_prefixes(call, page)])
 
 
 def list_multipart_uploads(call: Call) -> Response:
@@ -110,14 +93,11 @@ def list_multipart_uploads(call: Call) -> Response:
     encode = _encoding(call)
     prefix = call.query.get("prefix", "")
     uploads = [
-        (
-            "Upload",
-            [("Key", encode(upload.key)), ("UploadId", upload_id), ("Initiated", timestamp(upload.started))],
-        )
-        for upload_id, upload in call.uploads.of_bucket(call.bucket)
+        ("Upload", [("Key", encode(upload.key)), ("UploadId", name), ("Initiated", timestamp(upload.started))])
+        for name, upload in call.uploads.of_bucket(call.bucket)
         if upload.key.startswith(prefix)
     ]
-    return xml("ListMultipartUploadsResult", [("Bucket", call.bucket), ("IsTruncated", "false"), *uploads])
+    return xml("ListMultipartUploadsResult", [("Bucket", call.bucket), ("IsTruncated", False), *uploads])
 
 
 def delete_objects(call: Call) -> Response:
@@ -126,36 +106,49 @@ def delete_objects(call: Call) -> Response:
     call.store.require_bucket(call.bucket)
     pairs: list[tuple[str, Value]] = []
     for key in keys:
-        error = _delete(call, key)
-        if error is not None:
+        try:
+            call.store.delete(call.bucket, key)
+        except S3Error as error:
             pairs.append(("Error", [("Key", key), ("Code", error.code), ("Message", error.details["Message"])]))
-        elif not quiet:
-            pairs.append(("Deleted", [("Key", key)]))
+        else:
+            pairs += [] if quiet else [("Deleted", [("Key", key)])]
     return xml("DeleteResult", pairs)
 
 
-def _delete(call: Call, key: str) -> S3Error | None:
-    try:
-        call.store.delete(call.bucket, key)
-    except S3Error as error:
-        return error
-    return None
+def _page(call: Call, marker: str) -> Page:
+    call.store.require_bucket(call.bucket)
+    prefix, limit = call.query.get("prefix", ""), min(call.number("max-keys", _PAGE), _PAGE)
+    keys_from = partial(call.store.keys, call.bucket, prefix)
+    return make_page(keys_from, prefix, call.query.get("delimiter", ""), marker, limit)
 
 
-def _contents(call: Call, page: Page, encode: Callable[[str], str]) -> list[tuple[str, Pairs]]:
-    contents: list[tuple[str, Pairs]] = []
+def _described(call: Call, page: Page) -> list[tuple[str, Value]]:
+    """Return the elements that every listing begins with."""
+    encode, delimiter = _encoding(call), call.query.get("delimiter")
+    pairs: list[tuple[str, Value]] = [("Name", call.bucket), ("Prefix", encode(call.query.get("prefix", "")))]
+    pairs += [("Delimiter", encode(delimiter))] if delimiter else []
+    pairs += [("EncodingType", "url")] if "encoding-type" in call.query else []
+    return [*pairs, ("MaxKeys", min(call.number("max-keys", _PAGE), _PAGE)), ("IsTruncated", page.truncated)]
+
+
+def _entries(call: Call, page: Page) -> Iterator[list[tuple[str, Value]]]:
+    """Yield the elements of each object of the page that still exists."""
+    encode = _encoding(call)
     for key, path in page.keys:
         stored = call.store.describe(call.bucket, key, path)
         if stored is not None:
-            entry: Pairs = [
+            yield [
                 ("Key", encode(key)),
                 ("LastModified", timestamp(stored.modified)),
                 ("ETag", f'"{stored.etag}"'),
                 ("Size", stored.size),
                 ("StorageClass", stored.headers.get("x-amz-storage-class", "STANDARD")),
             ]
-            contents.append(("Contents", entry))
-    return contents
+
+
+def _common_prefixes(call: Call, page: Page) -> list[tuple[str, Value]]:
+    encode = _encoding(call)
+    return [("CommonPrefixes", [("Prefix", encode(common))]) for common in page.common]
 
 
 def _encoding(call: Call) -> Callable[[str], str]:
@@ -179,7 +172,3 @@ def _marker(call: Call, *, second: bool) -> str:
     if not marker:
         raise S3Error("InvalidArgument", Message="The continuation token provided is incorrect")
     return marker
-
-
-def _token(last: str) -> str:
-    return base64.urlsafe_b64encode(last.encode()).decode()

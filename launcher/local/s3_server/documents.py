@@ -1,7 +1,7 @@
 """S3's XML: the documents and errors of responses, and the two request bodies that are XML.
 
-S3's documents are small and regular, so each is written from a nested list of (element, value) pairs; a list of 1,000 keys is the
-largest. Element names and messages are those of the Amazon S3 API reference (2006-03-01).
+S3's documents are small and regular, so each is written from a nested list of (element, value) pairs. Element
+names and messages are those of the Amazon S3 API reference (2006-03-01).
 """
 
 from __future__ import annotations
@@ -9,52 +9,48 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
-from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 from xml.etree import ElementTree
 
-Value: TypeAlias = "str | int | Sequence[tuple[str, Value]]"
+Value: TypeAlias = "str | int | bool | Sequence[tuple[str, Value]]"
 Pairs: TypeAlias = "Sequence[tuple[str, Value]]"
 
 _NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
-_SPECIAL = re.compile(
-    r"[&<>\"\x00-\x1f\x7f]"
-)  # S3 writes control characters as references, even if XML 1.0 forbids them
-
-_NAMED = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"}
+_SPECIAL = re.compile(r"[&<>\"\x00-\x1f\x7f]")
+# S3 writes control characters as references, even if XML 1.0 forbids them.
+_ESCAPED = {code: f"&#{code};" for code in (*range(32), 127)}
+_ESCAPED |= {ord(sign): f"&{name};" for sign, name in (("&", "amp"), ("<", "lt"), (">", "gt"), ('"', "quot"))}
 
 NO_VERSION = "null"  # the version of every object in a bucket without versioning
 _MOST_DELETIONS = 1000  # keys in one request, as in S3
 
 # Code -> status and S3's message.
-ERRORS: Mapping[str, tuple[int, str]] = MappingProxyType(
-    {
-        "AccessDenied": (403, "Access Denied"),
-        "BadDigest": (400, "The checksum you specified did not match what we received."),
-        "BucketNotEmpty": (409, "The bucket you tried to delete is not empty"),
-        "EntityTooSmall": (400, "Your proposed upload is smaller than the minimum allowed object size."),
-        "IncompleteBody": (400, "The number of bytes read is not the number that the Content-Length header gave."),
-        "InternalError": (500, "The local S3 server failed; its log says why."),
-        "InvalidArgument": (400, "Invalid Argument"),
-        "InvalidBucketName": (400, "The specified bucket is not valid."),
-        "InvalidDigest": (400, "The Content-MD5 you specified was invalid."),
-        "InvalidPart": (400, "One or more of the specified parts could not be found, or its ETag differs."),
-        "InvalidPartOrder": (400, "The list of parts was not in ascending order of part numbers."),
-        "InvalidPartNumber": (416, "The requested partnumber is not satisfiable"),
-        "InvalidRange": (416, "The requested range is not satisfiable"),
-        "InvalidRequest": (400, "Invalid Request"),
-        "InvalidURI": (400, "Couldn't parse the specified URI."),
-        "KeyTooLongError": (400, "Your key is too long"),
-        "MalformedXML": (400, "The XML you provided was not well-formed or did not validate."),
-        "MethodNotAllowed": (405, "The specified method is not allowed against this resource."),
-        "MissingContentLength": (411, "You must provide the Content-Length HTTP header."),
-        "NoSuchBucket": (404, "The specified bucket does not exist"),
-        "NoSuchKey": (404, "The specified key does not exist."),
-        "NoSuchUpload": (404, "The specified multipart upload does not exist: it may have been aborted or completed."),
-        "NotImplemented": (501, "The local S3 server does not speak this part of S3."),
-        "PreconditionFailed": (412, "At least one of the pre-conditions you specified did not hold"),
-    }
-)
+ERRORS: Mapping[str, tuple[int, str]] = {
+    "AccessDenied": (403, "Access Denied"),
+    "BadDigest": (400, "The checksum you specified did not match what we received."),
+    "BucketNotEmpty": (409, "The bucket you tried to delete is not empty"),
+    "EntityTooSmall": (400, "Your proposed upload is smaller than the minimum allowed object size."),
+    "IncompleteBody": (400, "The number of bytes read is not the number that the Content-Length header gave."),
+    "InternalError": (500, "The local S3 server failed; its log says why."),
+    "InvalidArgument": (400, "Invalid Argument"),
+    "InvalidBucketName": (400, "The specified bucket is not valid."),
+    "InvalidDigest": (400, "The Content-MD5 you specified was invalid."),
+    "InvalidPart": (400, "One or more of the specified parts could not be found, or its ETag differs."),
+    "InvalidPartOrder": (400, "The list of parts was not in ascending order of part numbers."),
+    "InvalidPartNumber": (416, "The requested partnumber is not satisfiable"),
+    "InvalidRange": (416, "The requested range is not satisfiable"),
+    "InvalidRequest": (400, "Invalid Request"),
+    "InvalidURI": (400, "Couldn't parse the specified URI."),
+    "KeyTooLongError": (400, "Your key is too long"),
+    "MalformedXML": (400, "The XML you provided was not well-formed or did not validate."),
+    "MethodNotAllowed": (405, "The specified method is not allowed against this resource."),
+    "MissingContentLength": (411, "You must provide the Content-Length HTTP header."),
+    "NoSuchBucket": (404, "The specified bucket does not exist"),
+    "NoSuchKey": (404, "The specified key does not exist."),
+    "NoSuchUpload": (404, "The specified multipart upload does not exist: it may have been aborted or completed."),
+    "NotImplemented": (501, "The local S3 server does not speak this part of S3."),
+    "PreconditionFailed": (412, "At least one of the pre-conditions you specified did not hold"),
+}
 
 
 class S3Error(Exception):
@@ -69,12 +65,22 @@ class S3Error(Exception):
 
     def document(self, request_id: str) -> bytes:
         """Return the body of the error response."""
-        return _serialise("Error", [("Code", self.code), *self.details.items(), ("RequestId", request_id)], "")
+        return document("Error", [("Code", self.code), *self.details.items(), ("RequestId", request_id)], "")
 
 
-def document(root: str, pairs: Pairs) -> bytes:
-    """Return a document: `root` in S3's namespace with its children in this order; a value that is a list is nested."""
-    return _serialise(root, pairs, f' xmlns="{_NAMESPACE}"')
+def document(root: str, pairs: Pairs, namespace: str = f' xmlns="{_NAMESPACE}"') -> bytes:
+    """Return a document: `root` with its children in this order; a value that is a list is nested."""
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n<{root}{namespace}>{_elements(pairs)}</{root}>'.encode()
+
+
+def _elements(pairs: Pairs) -> str:
+    return "".join([f"<{name}>{_content(value)}</{name}>" for name, value in pairs])
+
+
+def _content(value: Value) -> str:
+    if isinstance(value, str):
+        return value.translate(_ESCAPED) if _SPECIAL.search(value) else value
+    return str(value).lower() if isinstance(value, int) else _elements(value)
 
 
 def timestamp(seconds: float) -> str:
@@ -83,11 +89,7 @@ def timestamp(seconds: float) -> str:
 
 
 def read_deletions(body: bytes) -> tuple[list[str], bool]:
-    """Return the keys of a DeleteObjects request, and whether its response lists failures only.
-
-    Raises:
-        S3Error: MalformedXML.
-    """
+    """Return the keys of a DeleteObjects request, and whether its response lists failures only. Raises S3Error MalformedXML."""
     root = _parse(body)
     entries = root.findall("{*}Object")
     keys = [_text(entry, "Key") for entry in entries]
@@ -102,18 +104,12 @@ class NamedPart(NamedTuple):
     """A part as a CompleteMultipartUpload request names it."""
 
     number: int
-    etag: str
-    """Without quotes."""
-    checksums: frozenset[str]
-    """The text of its Checksum elements."""
+    etag: str  # without quotes
+    checksums: frozenset[str]  # the text of its Checksum elements
 
 
 def read_parts(body: bytes) -> list[NamedPart]:
-    """Return the parts that a CompleteMultipartUpload request names, in its order.
-
-    Raises:
-        S3Error: MalformedXML.
-    """
+    """Return the parts that a CompleteMultipartUpload request names, in its order. Raises S3Error MalformedXML."""
     try:
         parts = [
             NamedPart(
@@ -142,27 +138,3 @@ def _text(parent: ElementTree.Element, name: str) -> str:
     if not text:
         raise S3Error("MalformedXML")
     return text
-
-
-def _serialise(root: str, pairs: Pairs, attributes: str) -> bytes:
-    pieces = [f'<?xml version="1.0" encoding="UTF-8"?>\n<{root}{attributes}>']
-    _write(pieces, pairs)
-    pieces.append(f"</{root}>")
-    return "".join(pieces).encode()
-
-
-def _write(pieces: list[str], pairs: Pairs) -> None:
-    for name, value in pairs:
-        if isinstance(value, int):
-            pieces.append(f"<{name}>{value}</{name}>")
-        elif isinstance(value, str):
-            text = _SPECIAL.sub(_reference, value) if _SPECIAL.search(value) else value
-            pieces.append(f"<{name}>{text}</{name}>")
-        else:
-            pieces.append(f"<{name}>")
-            _write(pieces, value)
-            pieces.append(f"</{name}>")
-
-
-def _reference(found: re.Match[str]) -> str:
-    return _NAMED.get(found[0]) or f"&#{ord(found[0])};"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +20,6 @@ from entrypoints.readers.remote_file import file_system, is_remote
 from launcher.local.providers import fuse
 from launcher.local.providers.mount_tools import TOOLS, View
 from launcher.local.s3_server import serve
-from launcher.local.s3_server.latency import delayed
 from launcher.local.s3_server.wire import Answer, Request, Response
 from launcher.s3.uri import S3Location
 
@@ -47,13 +47,12 @@ def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]
     tool = next(tool for tool in TOOLS if tool.program == "rclone")
 
     def silenced(answer: Answer) -> Answer:
-        late = delayed(0.005)(answer)
-
-        def wait_first(request: Request) -> Response:
+        def late(request: Request) -> Response:
             SPEAKING.wait()
-            return late(request)
+            time.sleep(0.005)
+            return answer(request)
 
-        return wait_first
+        return late
 
     with serve(root / "s3", root / "overlay", silenced) as endpoint:
         keys = {"AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any"}

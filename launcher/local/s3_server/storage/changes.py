@@ -67,8 +67,7 @@ class Journal:
 
     def settle(self, bucket: str, key: str, put: Put, *, odd: bool) -> None:
         """Record that the new file is in place."""
-        changes = self._buckets.setdefault(bucket, Changes())
-        (changes.odd.add if odd else changes.odd.discard)(key)
+        self._apply_odd(bucket, key, odd)
         self._write({"bucket": bucket, "key": key, "put": [put.stamp, put.etag, dict(put.headers)], "odd": odd})
 
     def delete(self, bucket: str, key: str, *, hide: bool) -> None:
@@ -83,12 +82,14 @@ class Journal:
         changes.puts.pop(key, None)
         changes.odd.discard(key)
 
+    def _apply_odd(self, bucket: str, key: str, odd: bool) -> None:
+        keys = self._buckets[bucket].odd
+        (keys.add if odd else keys.discard)(key)
+
     def _write(self, change: Mapping[str, Any]) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a", encoding="utf-8") as journal:
-            journal.write(
-                "\n" + json.dumps(change)
-            )  # the line feed first, so that a line truncated by a kill damages no other
+            journal.write("\n" + json.dumps(change))  # the line feed first: a line truncated by a kill damages no other
 
     def _replay(self, line: str) -> None:
         try:
@@ -103,5 +104,4 @@ class Journal:
             return
         place, etag, headers = change["put"]
         self.announce(bucket, key, Put(tuple(place), etag, headers))
-        odd = self._buckets[bucket].odd
-        (odd.add if change["odd"] else odd.discard)(key)
+        self._apply_odd(bucket, key, change["odd"])

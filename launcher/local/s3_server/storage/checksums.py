@@ -13,7 +13,6 @@ import io
 import zlib
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from types import MappingProxyType
 from typing import Any, Protocol
 
 from launcher.local.s3_server.documents import Pairs, S3Error
@@ -24,9 +23,7 @@ FULL, COMPOSITE = "FULL_OBJECT", "COMPOSITE"
 _BUFFER = 1 << 20  # bytes
 
 
-class Hash(Protocol):
-    """The methods of hashlib's objects that this module needs."""
-
+class _Hash(Protocol):
     def update(self, data: Any, /) -> None: ...
     def digest(self) -> bytes: ...
 
@@ -44,7 +41,7 @@ class _Crc:
         return self._value.to_bytes(self._size, "big")
 
 
-def _optional(size: int, *places: tuple[str, str]) -> Callable[[], Hash] | None:
+def _optional(size: int, *places: tuple[str, str]) -> Callable[[], _Hash] | None:
     """Return a CRC from the first of the modules that is installed; None if none is."""
     for module, name in places:
         try:
@@ -55,23 +52,17 @@ def _optional(size: int, *places: tuple[str, str]) -> Callable[[], Hash] | None:
     return None
 
 
-_ALGORITHMS: Mapping[str, Callable[[], Hash] | None] = MappingProxyType(
-    {
-        "crc32": lambda: _Crc(zlib.crc32, 4),
-        "crc32c": _optional(4, ("crc32c", "crc32c"), ("awscrt.checksums", "crc32c")),
-        "crc64nvme": _optional(8, ("awscrt.checksums", "crc64nvme")),
-        "sha1": lambda: hashlib.sha1(usedforsecurity=False),
-        "sha256": hashlib.sha256,
-    }
-)
+_ALGORITHMS: Mapping[str, Callable[[], _Hash] | None] = {
+    "crc32": lambda: _Crc(zlib.crc32, 4),
+    "crc32c": _optional(4, ("crc32c", "crc32c"), ("awscrt.checksums", "crc32c")),
+    "crc64nvme": _optional(8, ("awscrt.checksums", "crc64nvme")),
+    "sha1": lambda: hashlib.sha1(usedforsecurity=False),
+    "sha256": hashlib.sha256,
+}
 
 
 def algorithm(name: str) -> str:
-    """Return the algorithm's name in lower case.
-
-    Raises:
-        S3Error: InvalidRequest if the algorithm is unknown.
-    """
+    """Return the algorithm's name in lower case. Raises S3Error InvalidRequest if it is unknown."""
     if name.lower() not in _ALGORITHMS:
         raise S3Error("InvalidRequest", Message=f"Checksum algorithm provided is unsupported: {name}")
     return name.lower()
@@ -89,11 +80,9 @@ class HashedBody(io.RawIOBase):
         self._hashes = {name: make() if (make := _ALGORITHMS[name]) else None for name in sorted(names)}
 
     def readable(self) -> bool:
-        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read as the body itself does."""
         count = self._body.readinto(buffer) or 0
         for each in self._hashes.values():
             if each is not None and count:
@@ -122,11 +111,7 @@ class HashedBody(io.RawIOBase):
 
 
 def stated(headers: Mapping[str, str]) -> set[str]:
-    """Return the algorithms whose checksum a request states, in its headers or at the end of its body.
-
-    Raises:
-        S3Error: InvalidRequest for more than one header.
-    """
+    """Return the algorithms whose checksum a request states, in its headers or trailers. Raises S3Error InvalidRequest."""
     names = {name for name in _ALGORITHMS if PREFIX + name in headers}
     if len(names) > 1:
         message = f"Expecting a single {PREFIX} header. Multiple checksum Types are not allowed."
@@ -150,11 +135,7 @@ def read(file: io.RawIOBase, name: str, headers: Mapping[str, str]) -> dict[str,
 
 
 def check_md5(headers: Mapping[str, str], md5: str) -> None:
-    """Compare a body's MD5, in hex, with the request's Content-MD5.
-
-    Raises:
-        S3Error: BadDigest if they differ, InvalidDigest if the header is not an MD5.
-    """
+    """Compare a body's MD5, in hex, with the request's Content-MD5. Raises S3Error BadDigest or InvalidDigest."""
     given = headers.get("content-md5")
     if given is not None and given != base64.b64encode(bytes.fromhex(md5)).decode():
         _require_digest("Content-MD5", given, 16)

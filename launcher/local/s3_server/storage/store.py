@@ -6,9 +6,9 @@ no bucket can have:
 
 - `changes.jsonl`: what was put with which headers, and what was deleted (changes.py).
 - `odd/`: objects whose key is no path, or whose path is taken: `a/b` beside `a`, `a/` (a folder's marker), `a//b`, `../a`.
-  They lie under a hash of their name; so every key S3 allows can be put, and none can leave its bucket.
-- `incoming/`: bodies and parts still arriving (incoming.py). A put is moved into place when it is whole, so a reader sees the
-  old object or the new one. Emptied at the start and at the end.
+  They are stored under a hash of their name, so every key that S3 allows can be put, and none can leave its bucket.
+- `incoming/`: bodies and parts still being received (incoming.py). A put is moved into place when it is whole, so a reader sees
+  the old object or the new one. Emptied at the start and at the end.
 
 Links in the data folder are the user's own and are followed when reading. Nothing is ever written through a link.
 One server at a time may use an overlay.
@@ -31,8 +31,8 @@ from operator import itemgetter
 from pathlib import Path
 
 from launcher.local.s3_server.documents import S3Error
-from launcher.local.s3_server.incoming import Arrived, Incoming
 from launcher.local.s3_server.storage.changes import Journal, Put, stamp
+from launcher.local.s3_server.storage.incoming import Arrived, Incoming
 from launcher.local.s3_server.storage.walker import Walker, is_plain
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")  # what boto3 accepts
@@ -76,23 +76,16 @@ class Store:
         self._own = overlay.absolute() / ".s3"
         self.incoming = Incoming(self._own / "incoming")
         self._walker = Walker(on_omitted)
-        self._lock = (
-            threading.Lock()
-        )  # held while a file is moved into place or removed, never while bytes are received
+        self._lock = threading.Lock()  # held while a file is moved or removed, never while bytes are received
         self._journal = Journal(self._own / "changes.jsonl")
         self.incoming.clear()
 
     def buckets(self) -> dict[str, float]:
         """Return the name of every bucket, in order, with the time of the last change of its folder."""
         found: dict[str, float] = {}
-        for root in (self._overlay, self._data):
-            if Path(root).is_dir():
-                with os.scandir(root) as entries:
-                    found |= {
-                        entry.name: entry.stat().st_mtime
-                        for entry in entries
-                        if _BUCKET.fullmatch(entry.name) and entry.is_dir()
-                    }
+        for root in (Path(self._overlay), Path(self._data)):
+            folders = [each for each in root.glob("*") if _BUCKET.fullmatch(each.name) and each.is_dir()]
+            found |= {each.name: each.stat().st_mtime for each in folders}
         return dict(sorted(found.items()))
 
     def has_bucket(self, bucket: str) -> bool:
@@ -111,11 +104,7 @@ class Store:
         Path(self._overlay, bucket).mkdir(parents=True, exist_ok=True)
 
     def delete_bucket(self, bucket: str) -> None:
-        """Remove an empty bucket of the overlay.
-
-        Raises:
-            S3Error: BucketNotEmpty, NoSuchBucket; AccessDenied if it is in the data folder, which is only read.
-        """
+        """Remove an empty bucket of the overlay. Raises S3Error BucketNotEmpty, NoSuchBucket; AccessDenied if it is data."""
         with self._lock:
             if next(self.keys(bucket, "", ""), None) is not None:
                 raise S3Error("BucketNotEmpty", BucketName=bucket)
@@ -201,11 +190,7 @@ class Store:
             arrived.discard()
 
     def delete(self, bucket: str, key: str) -> None:
-        """Remove an object, or hide it if it is in the data folder; a missing object is not an error.
-
-        Raises:
-            S3Error: NoSuchBucket; AccessDenied if the object is behind a link in the overlay.
-        """
+        """Remove an object, or hide it if it is in the data folder; a missing object is not an error. Raises S3Error."""
         with self._lock:
             self.require_bucket(bucket)
             if self._existing(bucket, key) is None:
@@ -214,7 +199,7 @@ class Store:
             written = Path(self._overlay, bucket, key) if plain else None
             if written is not None and self._behind_link(written):
                 raise S3Error(
-                    "AccessDenied", Message=f"{written} lies behind a link, and nothing is removed through one"
+                    "AccessDenied", Message=f"{written} is behind a link; objects are not removed through links"
                 )
             hide = plain and (self.data_folder(bucket) / key).is_file()
             self._journal.delete(bucket, key, hide=hide)  # first, so that the data folder's object does not reappear

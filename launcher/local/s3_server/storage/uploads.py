@@ -18,8 +18,8 @@ from itertools import accumulate
 from pathlib import Path
 
 from launcher.local.s3_server.documents import NamedPart, S3Error
-from launcher.local.s3_server.incoming import Arrived, Slot
 from launcher.local.s3_server.storage import checksums
+from launcher.local.s3_server.storage.incoming import Arrived, Slot
 from launcher.local.s3_server.storage.store import Store, Stored
 
 PART_SIZES = "parts"  # among an object's headers: the sizes of its parts in bytes, separated by commas
@@ -35,21 +35,14 @@ class Upload:
     bucket: str
     key: str
     headers: Mapping[str, str]
-    path: Path
-    """The file in which the parts are written side by side."""
-    checksum: str = ""
-    """The algorithm that the client requested, in lower case; empty for none."""
-    started: float = field(default_factory=time.time)
-    """Seconds since 1970."""
+    path: Path  # the file in which the parts are written side by side
+    checksum: str  # the algorithm that the client requested, in lower case; empty for none
+    started: float = field(default_factory=time.time)  # seconds since 1970
     parts: dict[int, Arrived] = field(default_factory=dict)
-    stride: int = 0
-    """Bytes from one part to the next in `path`: the size of the part that was received first."""
-    placed: set[int] = field(default_factory=set)
-    """The numbers whose place in `path` is in use."""
-    stored: Stored | None = None
-    """The object, once the upload is completed."""
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    """Held while the upload is completed."""
+    stride: int = 0  # bytes from one part to the next in `path`: the size of the part that was received first
+    placed: set[int] = field(default_factory=set)  # the numbers whose place in `path` is in use
+    stored: Stored | None = None  # the object, once the upload is completed
+    lock: threading.Lock = field(default_factory=threading.Lock)  # held while the upload is completed
 
 
 class Uploads:
@@ -71,11 +64,7 @@ class Uploads:
     def get(self, bucket: str, key: str, upload_id: str, *, completed: bool = False) -> Upload:
         """Return the upload of an id; a completed one only with `completed`. Raises S3Error NoSuchUpload."""
         upload = self._uploads.get(upload_id)
-        if (
-            upload is None
-            or (upload.bucket, upload.key) != (bucket, key)
-            or (upload.stored is not None and not completed)
-        ):
+        if upload is None or (upload.bucket, upload.key) != (bucket, key) or (upload.stored and not completed):
             raise S3Error("NoSuchUpload", UploadId=upload_id)
         return upload
 
@@ -92,11 +81,8 @@ class Uploads:
         """Return id and upload of all unfinished uploads of a bucket, by key, then time. Raises S3Error NoSuchBucket."""
         self._store.require_bucket(bucket)
         with self._lock:
-            found = [
-                (upload_id, upload)
-                for upload_id, upload in self._uploads.items()
-                if upload.bucket == bucket and upload.stored is None
-            ]
+            pairs = list(self._uploads.items())
+        found = [pair for pair in pairs if pair[1].bucket == bucket and pair[1].stored is None]
         return sorted(found, key=lambda pair: (pair[1].key, pair[1].started))
 
     def add_part(self, upload: Upload, number: int, arrived: Arrived) -> None:

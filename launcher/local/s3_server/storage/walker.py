@@ -34,12 +34,7 @@ def is_plain(key: str) -> bool:
     return not any(part in ("", ".", "..") for part in parts)
 
 
-def after(key: str) -> str:
-    """Return the smallest string that sorts after `key`."""
-    return key + "\0"
-
-
-def beyond(prefix: str) -> str | None:
+def _beyond(prefix: str) -> str | None:
     """Return the smallest string that sorts after all strings that begin with `prefix`; None if there is none."""
     head = prefix.rstrip(_LAST)
     return head[:-1] + chr(ord(head[-1]) + 1) if head else None
@@ -126,9 +121,8 @@ def _first(names: list[str], base: str, low: str) -> int:
         return 0 if low < base else len(names)
     rest = low[len(base) :]
     index = bisect_left(names, rest)
-    if index and names[index - 1].endswith("/") and rest.startswith(names[index - 1]):
-        return index - 1
-    return index
+    inside = index and names[index - 1].endswith("/") and rest.startswith(names[index - 1])
+    return index - 1 if inside else index
 
 
 def _scan(folder: str) -> tuple[list[str], list[str]]:
@@ -185,24 +179,22 @@ def make_page(
     """
     keys: list[tuple[str, str]] = []
     common: list[str] = []
-    low: str | None = after(marker) if marker else ""
+    low: str | None = marker + "\0" if marker else ""  # the smallest string that sorts after it
     rolled = _rolled_up(marker, prefix, delimiter)
     if rolled is not None:
-        low = beyond(rolled)  # S3 gives no common prefix again that does not sort after the marker
+        low = _beyond(rolled)  # S3 gives no common prefix again that does not sort after the marker
     last = marker
     while low is not None and limit:
         for key, path in keys_from(low):
             if len(keys) + len(common) == limit:
                 return Page(keys, common, last, True)
             rolled = _rolled_up(key, prefix, delimiter)
-            if rolled is None:
-                keys.append((key, path))
-                last = key
-            else:
+            if rolled is not None:
                 common.append(rolled)
-                last = rolled
-                low = beyond(rolled)
+                last, low = rolled, _beyond(rolled)
                 break
+            keys.append((key, path))
+            last = key
         else:
             break
     return Page(keys, common, last, False)

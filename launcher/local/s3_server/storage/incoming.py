@@ -58,11 +58,7 @@ class Incoming:
         return self._folder / uuid.uuid4().hex
 
     def receive(self, body: io.RawIOBase, slot: Slot | None = None) -> Arrived:
-        """Read a body to its end, into `slot` or a new file.
-
-        Raises:
-            S3Error: IncompleteBody if the body is longer than its slot.
-        """
+        """Read a body to its end, into `slot` or a new file. Raises S3Error IncompleteBody if it is longer than its slot."""
         path, offset = (slot.path, slot.offset) if slot else (self.new_path(), 0)
         digest = hashlib.md5(usedforsecurity=False)
         buffer = memoryview(bytearray(_BUFFER))
