@@ -12,11 +12,9 @@ from pathlib import Path
 
 from entrypoints import contract
 from launcher.errors import RefusedError
-from launcher.local.cluster import Host
 from launcher.local.data.delivery import BindMount, Store
 from launcher.local.data.selection import list_prefix
-from launcher.local.outputs import local_place
-from launcher.local.workspace import LocalRun
+from launcher.local.workspace import Host, LocalRun
 from launcher.s3.uri import parse_s3_uri
 
 _USUAL = f"{contract.BASE_DIR}/{contract.CHECKPOINT_DIR}"
@@ -32,7 +30,7 @@ class Checkpoints:
         if config is None:
             self._stored = None
             return
-        self._stored = local_place(config["S3Uri"], run.s3_folder)
+        self._stored = run.stored(config["S3Uri"])
         self._local_path = config.get("LocalPath", _USUAL).rstrip("/")
         self._stored.mkdir(parents=True, exist_ok=True)
         for found in list_prefix(store.objects, parse_s3_uri(config["S3Uri"])):
@@ -44,7 +42,7 @@ class Checkpoints:
             unfinished = run.folder / "restoring"
             with unfinished.open("wb") as file:
                 for _ in store.objects.copy(found.place, file.fileno()):
-                    continue
+                    pass
             unfinished.replace(target)
         self._restored = _stamps(self._stored)
 
@@ -52,8 +50,7 @@ class Checkpoints:
         """Copy the checkpoints for a host; return the mount of them at LocalPath. Raises RefusedError if LocalPath is unusable."""
         if self._stored is None:
             return ()
-        target = self._target(host)
-        own = self._own(host)
+        target, own = self._target(host), self._own(host)
         shutil.copytree(self._stored, own, symlinks=True)
         if self._run.namespaces:
             return (BindMount(own.absolute(), target, read_only=False),)
@@ -70,9 +67,8 @@ class Checkpoints:
             stamps = _stamps(own)
             for name in self._restored.keys() - stamps.keys():
                 (self._stored / name).unlink(missing_ok=True)
-            changed += [
-                (stamp[1], name, own / name) for name, stamp in stamps.items() if self._restored.get(name) != stamp
-            ]
+            new = stamps.items() - self._restored.items()
+            changed += [(modified, name, own / name) for name, (_, modified) in new]
         for _, name, file in sorted(changed):
             (self._stored / name).parent.mkdir(parents=True, exist_ok=True)
             file.replace(self._stored / name)
@@ -83,38 +79,29 @@ class Checkpoints:
         return self._run.host_folder(host) / "checkpoints"
 
     def _target(self, host: Host) -> Path:
-        wrong = f"checkpoint_config.local_path {self._local_path}"
-        path = Path(self._local_path)
+        """Return the directory of LocalPath: below the host's /opt/ml, or for a mount anywhere else."""
+        path, target, wrong = Path(self._local_path), Path(self._local_path), ""
+        own = (Path(contract.BASE_DIR), self._run.folder, Path(sys.prefix), Path(sys.base_prefix))
+        needed = (*own, Path("/etc/hosts"), Path("/proc"), Path("/dev"))
         if path.is_relative_to(contract.BASE_DIR):
             target = self._run.root(host).absolute() / path.relative_to(contract.BASE_DIR)
             if ".." in target.parts or target.exists() or target.is_symlink():
-                raise RefusedError(f"{wrong}: another folder has this path; write {_USUAL}")
-            if self._run.namespaces:
+                wrong = "another folder has this path"
+            elif self._run.namespaces:
                 target.mkdir(parents=True)
-            return target
-        if not self._run.namespaces:
-            raise RefusedError(
-                f"{wrong}: without namespaces all hosts would share this folder of the machine; write {_USUAL}"
-            )
-        needed = (
-            Path(contract.BASE_DIR),
-            self._run.folder,
-            Path(sys.prefix),
-            Path(sys.base_prefix),
-            Path("/etc/hosts"),
-        )
-        if not path.is_absolute() or ".." in path.parts or (path.exists() and not path.is_dir()):
-            raise RefusedError(f"{wrong}: this cannot be a directory; write {_USUAL}")
-        if any(each.is_relative_to(path) for each in (*needed, Path("/proc"), Path("/dev"))):
-            raise RefusedError(f"{wrong}: this would hide files that the job needs; write {_USUAL}")
-        return path
+        elif not self._run.namespaces:
+            wrong = "without namespaces all hosts would share this folder of the machine"
+        elif not path.is_absolute() or ".." in path.parts or (path.exists() and not path.is_dir()):
+            wrong = "this cannot be a directory"
+        elif any(each.is_relative_to(path) for each in needed):
+            wrong = "this would hide files that the job needs"
+        if wrong:
+            raise RefusedError(f"checkpoint_config.local_path {self._local_path}: {wrong}; write {_USUAL}")
+        return target
 
 
 def _stamps(folder: Path) -> dict[str, tuple[int, int]]:
     """Return size and time of each file or link below a folder, by its relative path."""
-    found = {}
-    for file in folder.rglob("*"):
-        if file.is_symlink() or file.is_file():
-            state = file.lstat()
-            found[str(file.relative_to(folder))] = (state.st_size, state.st_mtime_ns)
-    return found
+    files = (file for file in folder.rglob("*") if file.is_symlink() or file.is_file())
+    states = ((file, file.lstat()) for file in files)
+    return {str(file.relative_to(folder)): (state.st_size, state.st_mtime_ns) for file, state in states}

@@ -9,30 +9,22 @@ import site
 import socket
 import sys
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 from entrypoints import contract
-from launcher.local.cluster import Host, config_files
-from launcher.local.data.delivery import BindMount, Store
-from launcher.local.outputs import local_place
+from launcher.local.data.delivery import Store
 from launcher.local.sandbox import HostProcess
-from launcher.local.workspace import LocalRun
+from launcher.local.workspace import Host, LocalRun
 from launcher.planning import boot_arguments
 from launcher.request.build import connector_variables
+from launcher.request.view import s3_source
 
 _FOLDERS = (contract.CONFIG_DIR, contract.DATA_DIR, contract.MODEL_DIR, contract.OUTPUT_DATA_DIR)
 # The variables that programs need on this machine; a job does not inherit any others.
 _PASSED_ON = (
-    "PATH",
-    "LANG",
-    "LC_ALL",
-    "TZ",
-    "LD_LIBRARY_PATH",
-    "VIRTUAL_ENV",
-    "OMP_NUM_THREADS",
-    "CUDA_VISIBLE_DEVICES",
-)
-_PASSED_ON_NETWORK = (
+    *("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "http_proxy", "https_proxy", "all_proxy"),
     *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"),
 )
@@ -42,7 +34,7 @@ def write_code(run: LocalRun, host: Host) -> None:
     """Write boot.py and the code archive to the code channel's folder; a local run uploads nothing."""
     if run.plan.code is None or run.plan.code_uri is None:
         return
-    uploaded = local_place(run.plan.code_uri, run.s3_folder)
+    uploaded = run.stored(run.plan.code_uri)
     if not uploaded.is_dir():
         uploaded.mkdir(parents=True)
         (uploaded / contract.BOOT_FILE).write_bytes(run.plan.code.boot())
@@ -51,33 +43,63 @@ def write_code(run: LocalRun, host: Host) -> None:
     shutil.copytree(uploaded, run.root(host) / contract.DATA_DIR / contract.CODE_CHANNEL)
 
 
-def prepare_host(run: LocalRun, host: Host, store: Store, binds: tuple[BindMount, ...], temporary: str) -> HostProcess:
-    """Write the host's files and return its settings. `temporary` is the folder for its temporary files."""
+def prepare_host(run: LocalRun, host: Host, store: Store, temporary: str) -> HostProcess:
+    """Write the host's files and return its settings, without mounts. `temporary` is the folder for its temporary files."""
     root, folder = run.root(host), run.host_folder(host)
     for name in (*_FOLDERS, "../home", "../stage"):
         (root / name).resolve().mkdir(parents=True, exist_ok=True)
-    for name, content in config_files(run.plan.request, host, run.hosts).items():
+    for name, content in _config_files(run, host).items():
         file = root / contract.CONFIG_DIR / name
         file.touch(mode=0o600)  # hyperparameters can contain values of `${NAME}`
         file.write_text(json.dumps(content), encoding="utf-8")
     etc_hosts = folder / "hosts"
-    etc_hosts.write_text(_etc_hosts(run.hosts), encoding="utf-8")
+    here = Path("/etc/hosts")
+    known = here.read_text(encoding="utf-8") if here.exists() else "127.0.0.1 localhost\n"
+    lines = [known.rstrip("\n"), *(f"127.0.1.{index} {each.name}" for index, each in enumerate(run.hosts, 1)), ""]
+    etc_hosts.write_text("\n".join(lines), encoding="utf-8")
     return HostProcess(
         name=host.name,
         root=root,
         stage=folder / "stage",
         command=_command(run, root),
         environ={"TMPDIR": temporary, **_environ(run, host, store)},
-        binds=binds,
+        binds=(),
         etc_hosts=etc_hosts,
     )
 
 
-def _etc_hosts(hosts: tuple[Host, ...]) -> str:
-    """Return this machine's /etc/hosts with a loopback address for each host."""
-    here = Path("/etc/hosts")
-    known = here.read_text(encoding="utf-8") if here.exists() else "127.0.0.1 localhost\n"
-    return known.rstrip("\n") + "\n" + "".join(f"127.0.1.{index} {host.name}\n" for index, host in enumerate(hosts, 1))
+def _config_files(run: LocalRun, host: Host) -> dict[str, Any]:
+    """Return the files below input/config, name -> content, as SageMaker writes them."""
+    by_name = sorted(run.hosts, key=attrgetter("name"))  # as text, like SageMaker: of 12 hosts, algo-2 is the fourth
+    interfaces = [name for _, name in socket.if_nameindex()]
+    return {
+        contract.HYPERPARAMETERS_FILE: dict(run.plan.request.get("HyperParameters", {})),
+        contract.INPUT_DATA_CONFIG_FILE: {
+            entry["ChannelName"]: {
+                "TrainingInputMode": entry["InputMode"],
+                "S3DistributionType": s3_source(entry).get("S3DataDistributionType", "FullyReplicated"),
+                "RecordWrapperType": entry.get("RecordWrapperType", "None"),
+                **({"ContentType": entry["ContentType"]} if "ContentType" in entry else {}),
+            }
+            for entry in run.channels(host)
+        },
+        contract.RESOURCE_CONFIG_FILE: {
+            "current_group_name": host.group,
+            "current_host": host.name,
+            "current_instance_type": host.instance_type,
+            "hosts": [each.name for each in by_name],
+            "instance_groups": [
+                {
+                    "instance_group_name": group,
+                    "instance_type": instance_type,
+                    "hosts": [each.name for each in by_name if each.group == group],
+                }
+                for group, instance_type in {each.group: each.instance_type for each in run.hosts}.items()
+            ],
+            "network_interface_name": "lo0" if "lo0" in interfaces else "lo",  # macOS or Linux
+            "topology": None,
+        },
+    }
 
 
 def _command(run: LocalRun, root: Path) -> tuple[str, ...]:
@@ -102,10 +124,8 @@ def _environ(run: LocalRun, host: Host, store: Store) -> dict[str, str]:
     """Return SageMaker's variables, those of the store, and those that programs need on this machine."""
     name = run.plan.request["TrainingJobName"]
     region = store.environ["AWS_REGION"]
-    passed = {key: os.environ[key] for key in (*_PASSED_ON, *_PASSED_ON_NETWORK) if key in os.environ}
-    passed |= {key: value for key, value in os.environ.items() if key.startswith("PIP_")}
     environ = {
-        **passed,
+        **{key: value for key, value in os.environ.items() if key in _PASSED_ON or key.startswith("PIP_")},
         # The entrypoint's `python3` is the Python of the launcher, with its packages.
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "HOME": str(run.host_folder(host) / "home"),

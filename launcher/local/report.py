@@ -6,6 +6,8 @@ import json
 import math
 import os
 import shutil
+import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,6 @@ from entrypoints import contract
 from entrypoints.start.failure import shell_code
 from launcher.console import human_bytes, shown_path
 from launcher.jobs.failures.reasons import Cause, headline, likely_cause
-from launcher.local import outputs
 from launcher.local.watch import RunResult
 from launcher.local.workspace import LocalRun
 
@@ -37,11 +38,12 @@ def announce(run: LocalRun) -> None:
 
 def report(run: LocalRun, outcome: RunResult) -> int:
     """Keep the job's outputs, delete the rest, and print the result; return the command's exit code."""
-    roots = [run.root(host) for host in run.hosts]
     with run.console.progress("packing the outputs (cannot be interrupted)", counted=False):
-        artifacts = outputs.collect_outputs(run.plan.request, roots, run.s3_folder, failed=outcome.status == "Failed")
-    reason = outcome.reason or (outputs.failure_reason(roots, outcome.exit_codes) if outcome.status == "Failed" else "")
-    cause = _likely_cause(run, outcome, reason) if outcome.status == "Failed" and not outcome.reason else None
+        artifacts = _collect_outputs(run, failed=outcome.status == "Failed")
+    reason, cause = outcome.reason, None
+    if outcome.status == "Failed" and not reason:
+        reason = _failure_reason(run, outcome.exit_codes)
+        cause = _likely_cause(run, outcome, reason)
     result: dict[str, Any] = {
         "TrainingJobName": run.plan.request["TrainingJobName"],
         "TrainingJobStatus": outcome.status,
@@ -55,13 +57,62 @@ def report(run: LocalRun, outcome: RunResult) -> int:
     }
     (run.folder / "result.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     for host in run.hosts:
-        ours = (contract.BUNDLE_DIR, f"{contract.DATA_DIR}/{contract.CODE_CHANNEL}")  # both are in the folder `s3`
-        for leftover in ("scratch", "stage", "home", *(f"ml/{name}" for name in ours)):
+        code = (
+            f"ml/{contract.BUNDLE_DIR}",
+            f"ml/{contract.DATA_DIR}/{contract.CODE_CHANNEL}",
+        )  # also in the folder `s3`
+        for leftover in ("scratch", "stage", "home", *code):
             shutil.rmtree(run.host_folder(host) / leftover, ignore_errors=True)
     if run.options.as_json:
         print(json.dumps(result, indent=2))  # noqa: T201 - the output of --json
     _summarise(run, result, outcome)
     return outcome.exit_code
+
+
+def _collect_outputs(run: LocalRun, *, failed: bool) -> dict[str, str]:
+    """Write model and output artifacts of all hosts as SageMaker does; return those written, name -> path.
+
+    A failed job has no model; its output data is kept, as it may show the reason.
+    """
+    config = run.plan.request["OutputDataConfig"]
+    place = run.stored(config["S3OutputPath"]) / run.plan.request["TrainingJobName"] / "output"
+    artifacts = {}
+    for name, folder, plain in (("model", contract.MODEL_DIR, "model"), ("output", contract.OUTPUT_DATA_DIR, "data")):
+        paths = [run.root(host) / folder for host in run.hosts]
+        folders = [path for path in paths if path.is_dir() and any(path.iterdir())]
+        if not folders or (failed and name == "model"):
+            continue
+        place.mkdir(parents=True, exist_ok=True)
+        if config.get("CompressionType") == "NONE":
+            target = place / plain
+            for each in folders:
+                shutil.copytree(each, target, dirs_exist_ok=True, symlinks=True)
+        else:
+            target = place / f"{name}.tar.gz"
+            _archive(folders, target)
+        artifacts[name] = str(target)
+    return artifacts
+
+
+def _archive(folders: Sequence[Path], target: Path) -> None:
+    """Write one archive of what all hosts wrote; of files with the same name, the last host's stays, as in SageMaker."""
+    members = {file.relative_to(folder): file for folder in folders for file in sorted(folder.rglob("*"))}
+    partial = target.with_name(f".{target.name}.partial")
+    with tarfile.open(partial, "w:gz", compresslevel=3) as tar:
+        for name, file in members.items():
+            tar.add(file, arcname=name.as_posix(), recursive=False)
+    partial.rename(target)
+
+
+def _failure_reason(run: LocalRun, exit_codes: Sequence[int]) -> str:
+    """Return FailureReason: the first failed host's `failure` file, else its exit code."""
+    for host, code in zip(run.hosts, exit_codes, strict=True):
+        if code:
+            file = run.root(host) / contract.FAILURE_FILE
+            text = file.read_text(encoding="utf-8", errors="replace").strip() if file.is_file() else ""
+            shown = f"signal {-code}" if code < 0 else f"exit code {code}"
+            return text[: contract.FAILURE_LIMIT] or f"the entrypoint ended with {shown} and wrote no failure file"
+    return ""
 
 
 def _likely_cause(run: LocalRun, outcome: RunResult, reason: str) -> Cause | None:
@@ -99,8 +150,4 @@ def _summarise(run: LocalRun, result: dict[str, Any], outcome: RunResult) -> Non
 
 
 def _size(path: Path) -> int:
-    return (
-        path.stat().st_size
-        if path.is_file()
-        else sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-    )
+    return sum(file.stat().st_size for file in (path, *path.rglob("*")) if file.is_file())

@@ -14,7 +14,7 @@ from __future__ import annotations
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,10 +25,9 @@ from typing import Any
 from entrypoints import contract
 from launcher.console import Console, human_bytes
 from launcher.errors import InputError, RefusedError, StoppedError
-from launcher.local import outputs, sandbox
+from launcher.local import sandbox
 from launcher.local.checkpoints import Checkpoints
-from launcher.local.cluster import Host, channels_of, entries_of, hosts_of, sharing
-from launcher.local.data.delivery import BindMount, Delivery, Store
+from launcher.local.data.delivery import Delivery, Store
 from launcher.local.data.given import Given, give_channels
 from launcher.local.data.stores import embedded_store, remote_store
 from launcher.local.hosts import prepare_host, write_code
@@ -36,7 +35,7 @@ from launcher.local.providers import provide, provider_of
 from launcher.local.report import announce, report
 from launcher.local.sandbox import HostProcess
 from launcher.local.watch import watch
-from launcher.local.workspace import LocalOptions, LocalRun
+from launcher.local.workspace import LocalOptions, LocalRun, entries_of, hosts_of
 from launcher.planning import Plan
 from launcher.request.view import file_system_source, s3_source
 
@@ -61,10 +60,8 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
     reason = "switched off" if options.no_namespaces else sandbox.why_no_namespaces()
     run = LocalRun(plan, options, folder, hosts_of(plan.request, options.instance_count), console, reason is None)
     if reason is not None:
-        base = contract.BASE_DIR
-        console.warn(
-            f"there is no {base} ({reason}): {contract.BASE_DIR_VARIABLE} and SM_* name the folder instead, hosts have no names"
-        )
+        instead = f"{contract.BASE_DIR_VARIABLE} and SM_* name the folder instead, hosts have no names"
+        console.warn(f"there is no {contract.BASE_DIR} ({reason}): {instead}")
     if plan.request.get("EnableNetworkIsolation"):
         console.warn("local runs do not enforce enable_network_isolation: the job can reach the network")
     for identity in sorted({mount.partition("=")[0] for mount in options.mounts} - _named_file_systems(plan)):
@@ -83,12 +80,11 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
             _ask_about_size(run, store)
             processes, checkpoints, failures = _prepare(run, store, file_systems, stack)
             outcome = watch(processes, run, failures)
-            outcome = replace(outcome, reason=given.named(outcome.reason))
-            _ignore_signals()  # the rest is short and must not be interrupted
+            for number in _STOPPING:  # the rest is short and must not be interrupted
+                signal.signal(number, signal.SIG_IGN)
             checkpoints.store()
-        return report(
-            run, outcome if signal.SIGTERM not in received else replace(outcome, exit_code=StoppedError.exit_code)
-        )
+        exit_code = StoppedError.exit_code if signal.SIGTERM in received else outcome.exit_code
+        return report(run, replace(outcome, reason=given.named(outcome.reason), exit_code=exit_code))
 
 
 def _prepare(
@@ -101,60 +97,50 @@ def _prepare(
     except FileExistsError:
         raise _taken(run.folder) from None
     except OSError as error:
-        raise RefusedError(
-            f"{run.folder}: cannot be created: {error.strerror}; run in a folder that you can write to"
-        ) from None
+        what = f"{run.folder}: cannot be created: {error.strerror}"
+        raise RefusedError(f"{what}; run in a folder that you can write to") from None
     undone = stack.enter_context(ExitStack())  # runs after the channels, which are below the folder, have been removed
     undone.callback(shutil.rmtree, run.folder, ignore_errors=True)
-    outputs.local_bucket(run.plan.request["OutputDataConfig"]["S3OutputPath"], run.s3_folder).mkdir(parents=True)
+    run.stored(run.plan.request["OutputDataConfig"]["S3OutputPath"]).mkdir(parents=True)
     announce(run)
     failures: list[Exception] = []
     checkpoints = Checkpoints(run, store)
     for host in run.hosts:
         write_code(run, host)
-    deliveries = [
-        delivery for host in run.hosts for delivery in _deliveries(run, host, store, file_systems, failures.append)
-    ]
+    deliveries = _deliveries(run, store, file_systems, failures.append)
     with run.console.progress("reading the channels") as advance:
         binds = stack.enter_context(provide(*(replace(each, on_bytes=advance) for each in deliveries)))
     processes = []
     for host in run.hosts:
-        own = [bind for bind in binds if run.root(host) in bind.target.parents]
-        process = _process_of(
-            run, host, store, own, stack
-        )  # first, since it makes the folders other than those for checkpoints
-        processes.append(replace(process, binds=(*process.binds, *checkpoints.place(host))))
+        # Not below the run's folder: sockets in it, such as multiprocessing's, need short paths.
+        temporary = stack.enter_context(TemporaryDirectory(prefix="launch-", ignore_cleanup_errors=True))
+        own = [bind.absolute() for bind in binds if run.root(host) in bind.target.parents]
+        process = prepare_host(run, host, store, temporary)  # first: it makes all folders except those for checkpoints
+        processes.append(replace(process, binds=(*own, *checkpoints.place(host))))
     undone.pop_all()
     return processes, checkpoints, failures
 
 
 def _deliveries(
-    run: LocalRun, host: Host, store: Store, file_systems: dict[str, Path], on_error: Callable[[Exception], None]
+    run: LocalRun, store: Store, file_systems: dict[str, Path], on_error: Callable[[Exception], None]
 ) -> Iterator[Delivery]:
-    """Yield the deliveries of a host: all its channels except the code."""
-    for entry in channels_of(run.plan.request, host):
-        if entry["ChannelName"] != contract.CODE_CHANNEL or run.plan.code is None:
-            yield Delivery(
-                channel=entry,
-                host=host.name,
-                hosts=sharing(entry, run.hosts),
-                data_dir=run.root(host) / contract.DATA_DIR,
-                scratch=run.host_folder(host) / "scratch" / entry["ChannelName"],
-                store=store,
-                file_systems=file_systems,
-                namespaces=run.namespaces,
-                sample=run.options.sample,
-                on_warning=lambda text: run.console.warn(run.named(text)),
-                on_error=on_error,
-            )
-
-
-def _process_of(run: LocalRun, host: Host, store: Store, binds: Sequence[BindMount], stack: ExitStack) -> HostProcess:
-    """Return the settings to start a host with, once its channels are delivered."""
-    # Not below the run's folder: sockets in it, such as multiprocessing's, need short paths.
-    temporary = stack.enter_context(TemporaryDirectory(prefix="launch-", ignore_cleanup_errors=True))
-    mine = tuple(replace(bind, source=bind.source.absolute(), target=bind.target.absolute()) for bind in binds)
-    return prepare_host(run, host, store, mine, temporary)
+    """Yield the deliveries to all hosts: all their channels except the code."""
+    for host in run.hosts:
+        for entry in run.channels(host):
+            if entry["ChannelName"] != contract.CODE_CHANNEL or run.plan.code is None:
+                yield Delivery(
+                    channel=entry,
+                    host=host.name,
+                    hosts=run.sharing(entry),
+                    data_dir=run.root(host) / contract.DATA_DIR,
+                    scratch=run.host_folder(host) / "scratch" / entry["ChannelName"],
+                    store=store,
+                    file_systems=file_systems,
+                    namespaces=run.namespaces,
+                    sample=run.options.sample,
+                    on_warning=lambda text: run.console.warn(run.named(text)),
+                    on_error=on_error,
+                )
 
 
 def _taken(folder: Path) -> RefusedError:
@@ -169,19 +155,17 @@ def _reads_remote(plan: Plan, given: Given) -> bool:
     if not given.paths:
         return bool(read) or "CheckpointConfig" in request
     if missing := sorted(read - given.paths.keys()):
-        example = f"--channel {missing[0]}=PATH"
-        raise InputError(
-            f"--channel: {', '.join(missing)} would still be read from S3; give {example} too, or --data DIR"
-        )
+        remedy = f"give --channel {missing[0]}=PATH too, or --data DIR"
+        raise InputError(f"--channel: {', '.join(missing)} would still be read from S3; {remedy}")
     return False
 
 
 def _refuse_what_cannot_run(plan: Plan) -> None:
     algorithm = plan.request.get("AlgorithmSpecification", {})
     if plan.code is None and "ContainerEntrypoint" not in algorithm:
+        remedy = "write code: {directory: src, entry_point: train.py}"
         raise RefusedError(
-            "a local run needs code or container_entrypoint: without them only the image knows what to run;"
-            " write code: {directory: src, entry_point: train.py}"
+            f"a local run needs code or container_entrypoint, since only the image knows what to run; {remedy}"
         )
     for entry in entries_of(plan.request):
         provider_of(entry)
@@ -206,9 +190,8 @@ def _file_systems(options: LocalOptions) -> dict[str, Path]:
         if not Path(path).is_dir():
             raise InputError(f"--mount {mount}: there is no directory {path}; create it, or correct the path")
         if identity in mounted:
-            raise InputError(
-                f"--mount {mount}: {identity} is given twice, as {mounted[identity]} and {path}; keep one of them"
-            )
+            both = f"{mounted[identity]} and {path}"
+            raise InputError(f"--mount {mount}: {identity} is given twice, as {both}; keep one of them")
         mounted[identity] = path
         found[identity] = Path(path).absolute()
     return found
@@ -264,8 +247,3 @@ def _signals() -> Iterator[list[int]]:
     finally:
         for number in heard:
             signal.signal(number, before[number])
-
-
-def _ignore_signals() -> None:
-    for number in _STOPPING:
-        signal.signal(number, signal.SIG_IGN)

@@ -18,17 +18,7 @@ from entrypoints import contract
 from launcher.local import enter
 from launcher.local.data.delivery import BindMount
 
-_UNSHARE = (
-    "unshare",
-    "--user",
-    "--map-root-user",
-    "--mount",
-    "--uts",
-    "--pid",
-    "--fork",
-    "--kill-child",
-    "--mount-proc",
-)
+_UNSHARE = ("--user", "--map-root-user", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc")
 _QUIT_SECONDS = 2
 _TOOLS = ("unshare", "setpriv", "mount")
 
@@ -56,9 +46,7 @@ def why_no_namespaces() -> str | None:
     base = Path(contract.BASE_DIR)
     if not base.parent.is_dir():
         return f"{base.parent} does not exist"
-    trial = f"mount -t tmpfs none {base.parent} && mkdir {base} && mount --bind /dev/null /etc/hosts"
-    done = subprocess.run([*_unshare(), "sh", "-c", trial], capture_output=True, text=True, check=False)
-    return None if done.returncode == 0 else (done.stderr.strip().splitlines() or ["unshare failed"])[-1]
+    return _attempt(f"mount -t tmpfs none {base.parent} && mkdir {base} && mount --bind /dev/null /etc/hosts")
 
 
 def why_no_overlay(source: Path, scratch: Path) -> str | None:
@@ -66,11 +54,16 @@ def why_no_overlay(source: Path, scratch: Path) -> str | None:
     trial = scratch / "trial"
     trial.mkdir(parents=True)
     steps = f'cd "$1" && ln -s "$2" lower && mkdir upper work it && mount -t overlay -o {enter.OVERLAY} overlay it'
-    done = subprocess.run(
-        [*_unshare(), "sh", "-c", steps, "sh", trial, source], capture_output=True, text=True, check=False
-    )
+    reason = _attempt(steps, trial, source)
     remove_overlay(trial)
-    return None if done.returncode == 0 else (done.stderr.strip().splitlines() or ["mount failed"])[0]
+    return reason
+
+
+def _attempt(steps: str, *arguments: Path) -> str | None:
+    """Run shell commands in new namespaces; return the first line of their errors, or None if they succeed."""
+    command = [*_unshare(), "sh", "-c", steps, "sh", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return None if done.returncode == 0 else (done.stderr.strip().splitlines() or ["unshare failed"])[0]
 
 
 def remove_overlay(written: Path) -> None:
@@ -90,21 +83,18 @@ def start(host: HostProcess, *, namespaces: bool) -> subprocess.Popen[bytes]:
     if namespaces:
         order = {
             "name": host.name,
-            "root": str(host.root),
+            "root": host.root,
             "base_dir": contract.BASE_DIR,
-            "stage": str(host.stage),
-            "etc_hosts": str(host.etc_hosts),
-            "binds": [
-                {name: value if isinstance(value, bool | None) else str(value) for name, value in asdict(bind).items()}
-                for bind in host.binds
-            ],
-            "command": list(host.command),
+            "stage": host.stage,
+            "etc_hosts": host.etc_hosts,
+            "binds": [asdict(bind) for bind in host.binds],
+            "command": host.command,
             "mount": shutil.which("mount"),
         }
         order_file = host.stage.with_suffix(".json")
-        order_file.write_text(json.dumps(order), encoding="utf-8")
+        order_file.write_text(json.dumps(order, default=str), encoding="utf-8")
         # -I: the job must not import modules from the launcher's folder.
-        command: Sequence[str] = [*_unshare(), sys.executable, "-I", enter.__file__, str(order_file)]
+        command: Sequence[str | Path] = [*_unshare(), sys.executable, "-I", enter.__file__, order_file]
     else:
         command = host.command
     if setpriv := shutil.which("setpriv"):
@@ -120,26 +110,27 @@ def start(host: HostProcess, *, namespaces: bool) -> subprocess.Popen[bytes]:
     )
 
 
-def send(process: subprocess.Popen[bytes], signal_number: int, *, namespaces: bool) -> bool:
-    """Send a signal to the host's PID 1 (SIGKILL: to all its processes); return whether a process handles it."""
+def terminate(process: subprocess.Popen[bytes], *, namespaces: bool) -> bool:
+    """Send SIGTERM to the host's PID 1; return whether a process handles it."""
     try:
-        if signal_number == signal.SIGKILL:
-            if not namespaces:
-                # The training has its own session, which only boot.py knows; on SIGQUIT it ends all of it.
-                os.kill(process.pid, signal.SIGQUIT)
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(timeout=_QUIT_SECONDS)
-            os.killpg(process.pid, signal_number)  # --kill-child ends the whole PID namespace
-            return True
-        # `unshare` does not forward SIGTERM, so it is sent to its child, PID 1 of the namespace.
-        takers = [
-            pid for pid in (_children(process.pid) if namespaces else [process.pid]) if _handles(pid, signal_number)
-        ]
-        for pid in takers:
-            os.kill(pid, signal_number)
-        return bool(takers)
+        # `unshare` does not forward the signal, so it is sent to its child, PID 1 of the namespace.
+        pids = [pid for pid in (_children(process.pid) if namespaces else [process.pid]) if _handles_sigterm(pid)]
+        for pid in pids:
+            os.kill(pid, signal.SIGTERM)
+        return bool(pids)
     except ProcessLookupError:
         return True
+
+
+def kill(process: subprocess.Popen[bytes], *, namespaces: bool) -> None:
+    """End all processes of a host."""
+    with contextlib.suppress(ProcessLookupError):
+        if not namespaces:
+            # The training has its own session, which only boot.py knows; on SIGQUIT it ends all of it.
+            os.kill(process.pid, signal.SIGQUIT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=_QUIT_SECONDS)
+        os.killpg(process.pid, signal.SIGKILL)  # --kill-child ends the whole PID namespace
 
 
 def _children(pid: int) -> list[int]:
@@ -149,11 +140,11 @@ def _children(pid: int) -> list[int]:
         return []
 
 
-def _handles(pid: int, signal_number: int) -> bool:
-    """Return whether a process has a handler for a signal; PID 1 does not receive other signals."""
+def _handles_sigterm(pid: int) -> bool:
+    """Return whether a process has a handler for SIGTERM; PID 1 receives no signal without a handler."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except FileNotFoundError:
         return not sys.platform.startswith("linux")
     caught = next((line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")), "0")
-    return bool(int(caught, 16) >> (signal_number - 1) & 1)
+    return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import IO, Literal
 
 from entrypoints import contract
@@ -20,9 +19,7 @@ from launcher.local import sandbox
 from launcher.local.workspace import LocalRun
 
 _COLOURS = ("cyan", "magenta", "green", "blue", "yellow")
-_ABANDONED_SECONDS = (
-    10  # for other hosts after one has failed: torchrun may wait in a barrier that no process will join
-)
+_ABANDONED_SECONDS = 10  # for other hosts after one has failed: they may wait in a barrier that no process will join
 _CHUNK = 1 << 20  # bytes per read: lines are printed in batches if the job is faster than the terminal
 _LONGEST_LINE = 1 << 20  # bytes; a job that prints no line breaks must not fill the memory
 
@@ -33,20 +30,20 @@ class RunResult:
 
     status: Literal["Completed", "Failed", "Stopped"]
     exit_codes: tuple[int, ...]  # of the hosts, negative for signals
-    seconds: float
-    metrics: dict[str, float]
     exit_code: int  # of the command
     reason: str = ""
+    seconds: float = 0.0
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass
 class _Watch:
     run: LocalRun
     failures: list[Exception]
+    patterns: Patterns
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     metrics: dict[str, float] = field(default_factory=dict)
-    patterns: Patterns = ()
-    unheard: dict[str, OSError] = field(default_factory=dict)  # hosts whose lines can no longer be printed or logged
+    silent: set[str] = field(default_factory=set)  # hosts whose lines can no longer be printed or logged
 
     def follow(self, host: str, stream: IO[bytes], colour: str) -> None:
         """Print and log one stream of a host to its end: a job blocks if its pipe is not read.
@@ -68,19 +65,14 @@ class _Watch:
         shown = [last_state(line) if b"\r" in line else line for line in lines]
         texts = [line.decode("utf-8", "replace") for line in shown]
         for text in texts if self.patterns else ():
-            self._note(text)
-        if host in self.unheard:
+            self.metrics.update(readings(self.patterns, text, self._on_bad))
+        if host in self.silent:
             return
         try:
             log.write(b"".join(line + b"\n" for line in shown))
             self.run.console.log(f"{host} |", texts, colour, state.decode("utf-8", "replace"))
-        except OSError as error:  # the disk is full, or the terminal is closed
-            self.unheard[host] = error
-
-    def _note(self, text: str) -> None:
-        """Keep the metrics of a line."""
-        for name, value in readings(self.patterns, text, self._on_bad):
-            self.metrics[name] = value
+        except OSError:  # the disk is full, or the terminal is closed
+            self.silent.add(host)
 
     def _on_bad(self, name: str, value: object) -> None:
         self.run.console.warn(f"metric {name}: {value!r} is not a number; correct its regex")
@@ -103,17 +95,14 @@ class _Watch:
             end = time.monotonic() + seconds
             asked: set[int] = set()
             while self.running() and time.monotonic() < end:
-                for process in self.running():
-                    # A process that has just started handles no signal yet, so it is sent again.
-                    if process.pid not in asked and sandbox.send(
-                        process, signal.SIGTERM, namespaces=self.run.namespaces
-                    ):
-                        asked.add(process.pid)
+                # A process that has just started handles no signal yet, so it is sent again.
+                pending = [process for process in self.running() if process.pid not in asked]
+                asked |= {each.pid for each in pending if sandbox.terminate(each, namespaces=self.run.namespaces)}
                 time.sleep(0.05)
         except KeyboardInterrupt:
             self.run.console.say("killing")
         for process in self.running():
-            sandbox.send(process, signal.SIGKILL, namespaces=self.run.namespaces)
+            sandbox.kill(process, namespaces=self.run.namespaces)
         for process in self.processes:
             process.wait()
 
@@ -121,7 +110,7 @@ class _Watch:
 def watch(hosts: Sequence[sandbox.HostProcess], run: LocalRun, failures: list[Exception]) -> RunResult:
     """Start the hosts and follow them; return when the last of their processes has ended."""
     definitions = run.plan.request.get("AlgorithmSpecification", {}).get("MetricDefinitions", ())
-    state = _Watch(run, failures, patterns=patterns(definitions, run.console.warn))
+    state = _Watch(run, failures, patterns(definitions, run.console.warn))
     begun = time.monotonic()
     limit = run.plan.request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds", float("inf"))
     interrupted = False
@@ -147,16 +136,15 @@ def watch(hosts: Sequence[sandbox.HostProcess], run: LocalRun, failures: list[Ex
     for thread in threads:
         thread.join(timeout=10)
     codes = tuple(process.returncode for process in state.processes)
-    seconds = time.monotonic() - begun
-    if interrupted or timed_out:
-        reason = "" if interrupted else f"MaxRuntimeInSeconds ({limit}) is over"
-        return RunResult(
-            "Stopped", codes, seconds, state.metrics, 130 if interrupted else StoppedError.exit_code, reason
-        )
-    if failures:
-        return RunResult("Failed", codes, seconds, state.metrics, TrainingFailedError.exit_code, str(failures[0]))
-    if failed:
+    if interrupted:
+        result = RunResult("Stopped", codes, 130)
+    elif timed_out:
+        result = RunResult("Stopped", codes, StoppedError.exit_code, f"MaxRuntimeInSeconds ({limit}) is over")
+    elif failures:
+        result = RunResult("Failed", codes, TrainingFailedError.exit_code, str(failures[0]))
+    elif failed:
         # A host that was stopped because another failed has not failed itself.
-        blamed = tuple(code or 0 for code in ended)
-        return RunResult("Failed", blamed, seconds, state.metrics, TrainingFailedError.exit_code)
-    return RunResult("Completed", codes, seconds, state.metrics, 0)
+        result = RunResult("Failed", tuple(code or 0 for code in ended), TrainingFailedError.exit_code)
+    else:
+        result = RunResult("Completed", codes, 0)
+    return replace(result, seconds=time.monotonic() - begun, metrics=state.metrics)

@@ -1,14 +1,16 @@
-"""One local run: its options, plan, folder and console."""
+"""One local run: its options, plan, hosts, folder and console."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from entrypoints import contract
 from launcher.console import Console
-from launcher.local.cluster import Host
 from launcher.planning import Plan
+from launcher.request.view import groups_of
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,15 @@ class LocalOptions:
 
 
 @dataclass(frozen=True)
+class Host:
+    """One machine of the job."""
+
+    name: str  # algo-1, algo-2, ...
+    group: str
+    instance_type: str
+
+
+@dataclass(frozen=True)
 class LocalRun:
     """One run: its plan, options, folder, hosts and console."""
 
@@ -53,6 +64,11 @@ class LocalRun:
         """The folder that stands for S3 when the job writes."""
         return self.folder / "s3"
 
+    def stored(self, uri: str) -> Path:
+        """Return the path of `s3://bucket/prefix/` below the folder that stands for S3."""
+        parts = uri.partition("://")[2].split("/")
+        return self.s3_folder.joinpath(*(part for part in parts if part not in ("", ".", "..")))
+
     def host_folder(self, host: Host) -> Path:
         """Return a host's part of the run's folder."""
         return self.folder / host.name
@@ -60,3 +76,29 @@ class LocalRun:
     def root(self, host: Host) -> Path:
         """Return the folder that is the host's /opt/ml."""
         return self.host_folder(host) / "ml"
+
+    def channels(self, host: Host) -> list[dict[str, Any]]:
+        """Return the InputDataConfig entries that a host gets, each with its mode filled in from the job's."""
+        return [entry for entry in entries_of(self.plan.request) if host.name in self.sharing(entry)]
+
+    def sharing(self, entry: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the names of the hosts that share a channel: all, or those of its instance groups."""
+        groups = groups_of(entry)
+        return tuple(host.name for host in self.hosts if not groups or host.group in groups)
+
+
+def hosts_of(request: Mapping[str, Any], instance_count: int | None = None) -> tuple[Host, ...]:
+    """Return the request's hosts; `instance_count` replaces their number, in each group if there are groups."""
+    resources = {"InstanceType": "local", "InstanceCount": 1, **request.get("ResourceConfig", {})}
+    groups = resources.get("InstanceGroups") or [{"InstanceGroupName": contract.HOMOGENEOUS_GROUP, **resources}]
+    each_host = [group for group in groups for _ in range(instance_count or group["InstanceCount"])]
+    return tuple(
+        Host(f"algo-{number}", group["InstanceGroupName"], group["InstanceType"])
+        for number, group in enumerate(each_host, 1)
+    )
+
+
+def entries_of(request: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the InputDataConfig entries, each with its mode filled in from the job's."""
+    default = request.get("AlgorithmSpecification", {}).get("TrainingInputMode", "File")
+    return [{"InputMode": default, **entry} for entry in request.get("InputDataConfig", ())]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -68,6 +68,10 @@ class BindMount:
     target: Path
     read_only: bool
     written: Path | None = None  # an empty directory for an overlay: the job writes into it, not into the source
+
+    def absolute(self) -> BindMount:
+        """Return the same mount with absolute paths."""
+        return replace(self, source=self.source.absolute(), target=self.target.absolute())
 
 
 def _log_error(error: Exception) -> None:
