@@ -61,11 +61,10 @@ def provide(*deliveries: Delivery) -> Iterator[Sequence[BindMount]]:
 
 def _shared_folder(stack: ExitStack, delivery: Delivery, objects: Sequence[S3Object]) -> Path | None:
     """Return the folder that all hosts of a channel get through overlays; None if each gets its own copy."""
-    alone = len(delivery.hosts) == 1
     if not (delivery.namespaces and delivery.is_same_for_all_hosts):
         return None
     folder = _folder_of(delivery, objects)
-    if alone and folder is None:
+    if folder is None and len(delivery.hosts) == 1:
         return None
     delivery.data_dir.mkdir(parents=True, exist_ok=True)
     if reason := sandbox.why_no_overlay((folder or delivery.data_dir).resolve(), delivery.scratch):
@@ -108,7 +107,6 @@ def copied(delivery: Delivery, objects: Sequence[S3Object]) -> Iterator[None]:
 def _copy_all(delivery: Delivery, objects: Iterable[S3Object], root: Path) -> None:
     """Copy all objects, remote ones by several threads; the first error, or Ctrl-C, stops them all before it is raised."""
     pending, lock, stop = iter(objects), Lock(), Event()
-    made = {root}
 
     def work() -> None:
         while not stop.is_set():
@@ -116,7 +114,7 @@ def _copy_all(delivery: Delivery, objects: Iterable[S3Object], root: Path) -> No
                 found = next(pending, None)
             if found is None:
                 return
-            _copy(delivery, found, root / found.path, (made, stop))
+            _copy(delivery, found, root / found.path, stop)
 
     if not delivery.store.remote:  # threads gain nothing on a disk
         work()
@@ -129,12 +127,10 @@ def _copy_all(delivery: Delivery, objects: Iterable[S3Object], root: Path) -> No
             stop.set()
 
 
-def _copy(delivery: Delivery, found: S3Object, path: Path, common: tuple[set[Path], Event]) -> None:
-    made, stop = common
+def _copy(delivery: Delivery, found: S3Object, path: Path, stop: Event) -> None:
     try:
-        if path.parent not in made:
+        if not path.parent.is_dir():
             path.parent.mkdir(parents=True, exist_ok=True)
-            made.add(path.parent)
         target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
             for count in delivery.store.objects.copy(found.place, target):
@@ -144,5 +140,5 @@ def _copy(delivery: Delivery, found: S3Object, path: Path, common: tuple[set[Pat
         finally:
             os.close(target)
     except OSError as error:
-        raise RefusedError(f"{found.place}: cannot be written as {path}: {error.strerror}; free space there, or rename "
-                           "the object") from error  # fmt: skip
+        what = f"{found.place}: cannot be written as {path}: {error.strerror}"
+        raise RefusedError(f"{what}; free space there, or rename the object") from error

@@ -60,10 +60,8 @@ def _make_fifo(delivery: Delivery, epoch: int) -> Path:
     try:
         os.mkfifo(path)
     except OSError as error:
-        raise RefusedError(
-            f"channel {delivery.name!r}: cannot make the FIFO of epoch {epoch}, {path} ({error.strerror}); "
-            "if another channel has this name, rename it"
-        ) from error
+        what = f"channel {delivery.name!r}: cannot make the FIFO of epoch {epoch}, {path} ({error.strerror})"
+        raise RefusedError(f"{what}; if another channel has this name, rename it") from error
     return path
 
 
@@ -125,16 +123,11 @@ def _open_when_read(path: Path, stop: Event) -> int | None:
             if error.errno != errno.ENXIO:  # no process reads it yet
                 raise
         else:
-            _widen(pipe)
+            with suppress(AttributeError, OSError):  # not Linux, or beyond the user's limit for all pipes together
+                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _CAPACITY)
             return pipe
         pause = min(2 * pause, _LONG)
     return None
-
-
-def _widen(pipe: int) -> None:
-    if hasattr(fcntl, "F_SETPIPE_SZ"):  # Linux
-        with suppress(OSError):  # beyond the user's limit for all pipes together, a pipe keeps its size
-            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _CAPACITY)
 
 
 def _send(delivery: Delivery, pipe: int, chunks: Iterable[bytes], stop: Event) -> None:

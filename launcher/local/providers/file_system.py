@@ -7,17 +7,14 @@ since a link would let the job write to the source, and `rw` is a link.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import BindMount, Delivery
-from launcher.local.providers.places import empty_directory, one_by_one, remove_tree
+from launcher.local.providers.places import empty_directory, one_by_one, replaced
 from launcher.request.view import file_system_source
-
-_WRITABLE = "rw"
-_LUSTRE = "FSxLustre"
 
 
 @one_by_one
@@ -28,20 +25,26 @@ def provide(delivery: Delivery) -> Iterator[Sequence[BindMount]]:
     Raises:
         RefusedError: No directory stands for the file system, or DirectoryPath is not in it or leaves it.
     """
-    source = find_directory(delivery)
-    writable = file_system_source(delivery.channel).get("FileSystemAccessMode") == _WRITABLE
+    source = _find_directory(delivery)
+    writable = file_system_source(delivery.channel).get("FileSystemAccessMode") == "rw"
     if writable:
         delivery.on_warning(f"channel {delivery.name!r}: the job can write to {source} (FileSystemAccessMode rw)")
     with empty_directory(delivery) as target:
-        bind = BindMount(source, target, read_only=not writable)
         if delivery.namespaces:
-            yield (bind,)
-            return
-        with _place_without_mounts(bind, delivery.on_warning):
-            yield ()
+            yield (BindMount(source, target, read_only=not writable),)
+        else:
+            with replaced(target, delivery.on_warning):
+                if writable:
+                    delivery.on_warning(f"{target} is a link to {source}: the job writes there")
+                    target.symlink_to(source)
+                else:
+                    reason = "without namespaces only a copy protects the source"
+                    delivery.on_warning(f"{target} is a copy of {source}: {reason}")
+                    _copy_tree(source, target)
+                yield ()
 
 
-def find_directory(delivery: Delivery) -> Path:
+def _find_directory(delivery: Delivery) -> Path:
     """Return the directory on this machine for the channel's DirectoryPath.
 
     A path on FSx for Lustre begins with the file system's mount name. If the local directory has no folder of that name, the rest
@@ -58,40 +61,16 @@ def find_directory(delivery: Delivery) -> Path:
     if ".." in parts:
         raise RefusedError(f"{place}: DirectoryPath {asked!r} leaves the file system; write it without '..'")
     tried = [root.joinpath(*parts)]
-    if source["FileSystemType"] == _LUSTRE and parts:
+    if source["FileSystemType"] == "FSxLustre" and parts:
         tried.append(root.joinpath(*parts[1:]))
     for directory in tried:
         if directory.is_dir():
             if directory is not tried[0]:
-                delivery.on_warning(
-                    f"{place}: {parts[0]!r} of {asked!r} is treated as the mount name; reading {directory}"
-                )
+                what = f"{parts[0]!r} of {asked!r} is treated as the mount name"
+                delivery.on_warning(f"{place}: {what}; reading {directory}")
             return directory.resolve()
-    raise RefusedError(f"{place}: {asked!r} is not a directory there (looked for {' and '.join(map(str, tried))}); "
-                       f"create it, or {remedy}")  # fmt: skip
-
-
-@contextmanager
-def _place_without_mounts(bind: BindMount, on_warning: Callable[[str], None]) -> Iterator[None]:
-    """Show the source at the target without a mount: by a copy if it is read-only, else by a symbolic link.
-
-    The target is an empty directory before and afterwards. Raises RefusedError if the copy fails.
-    """
-    bind.target.rmdir()
-    try:
-        if bind.read_only:
-            on_warning(f"{bind.target} is a copy of {bind.source}: without namespaces only a copy protects the source")
-            _copy_tree(bind.source, bind.target)
-        else:
-            on_warning(f"{bind.target} is a link to {bind.source}: the job writes there")
-            bind.target.symlink_to(bind.source)
-        yield
-    finally:
-        if bind.target.is_symlink():
-            bind.target.unlink()
-        else:
-            remove_tree(bind.target, on_warning)
-        bind.target.mkdir(exist_ok=True)
+    looked = " and ".join(map(str, tried))
+    raise RefusedError(f"{place}: {asked!r} is not a directory there (looked for {looked}); create it, or {remedy}")
 
 
 def _copy_tree(source: Path, target: Path) -> None:
@@ -100,8 +79,7 @@ def _copy_tree(source: Path, target: Path) -> None:
         shutil.copytree(source, target, symlinks=True)
     except shutil.Error as error:
         first, _, reason = error.args[0][0]
-        raise RefusedError(
-            f"{first}: cannot be copied ({reason}); remove it, or use a machine with namespaces"
-        ) from error
+        remedy = "remove it, or use a machine with namespaces"
+        raise RefusedError(f"{first}: cannot be copied ({reason}); {remedy}") from error
     except OSError as error:
         raise RefusedError(f"{source}: cannot be copied to {target} ({error.strerror}); free space there") from error

@@ -1,6 +1,7 @@
-"""Starting one FUSE program, waiting for its mount, and ending both.
+"""The programs that mount folders of buckets lazily and read-only by FUSE: how each is started, and how its mount ends.
 
-The program is a child of `fuse_keeper`, a process that lives long enough after the launcher to clean up.
+Access keys are passed in the environment, since every user of the machine can read a command line. Every program runs in the
+foreground as a child of `fuse_keeper`, a process that lives long enough after the launcher to clean up.
 """
 
 from __future__ import annotations
@@ -9,22 +10,148 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from launcher.local.providers import fuse_keeper
 from launcher.local.providers.fuse_keeper import is_mounted, unmount
-from launcher.local.providers.mount_tools import MountTool, View, tool_environ
+from launcher.s3.uri import S3Location
 
 Which = Callable[[str], str | None]  # shutil.which, or a test's replacement that hides or replaces programs
 
+_DEFAULT_REGION = "us-east-1"
 _LIVE_SECONDS = 30.0  # from the program's start to a live mount
 _LOOK_SECONDS = 0.02  # between two checks
 
 
 class MountFailedError(Exception):
     """A program could not mount the folder; the message names the program and the reason."""
+
+
+@dataclass(frozen=True)
+class View:
+    """What to mount where: each folder (its key is empty or ends in `/`) in the subdirectory of its name.
+
+    A program that cannot combine folders gets one folder and mounts it at `directory` itself.
+    """
+
+    folders: Mapping[str, S3Location]
+    directory: Path
+    scratch: Path  # for logs and caches
+    store_environ: Mapping[str, str]
+    only: Path | None = None  # a file with the paths to show, one per line; None shows all
+
+    @property
+    def folder(self) -> S3Location:
+        """The only folder."""
+        [folder] = self.folders.values()
+        return folder
+
+    @property
+    def endpoint(self) -> str:
+        """The URL of an S3-compatible store; empty for AWS itself."""
+        return self.store_environ.get("AWS_ENDPOINT_URL_S3") or self.store_environ.get("AWS_ENDPOINT_URL") or ""
+
+    @property
+    def region(self) -> str:
+        """The region that requests are signed for."""
+        return self.store_environ.get("AWS_REGION") or self.store_environ.get("AWS_DEFAULT_REGION") or _DEFAULT_REGION
+
+
+def _store_environ(view: View) -> Mapping[str, str]:
+    return view.store_environ
+
+
+@dataclass(frozen=True)
+class MountTool:
+    """One program: its command line, and the variables that give it the store and the access keys."""
+
+    program: str
+    options: Callable[[View], list[str]]  # the arguments
+    environ: Callable[[View], Mapping[str, str]] = _store_environ
+    can_select: bool = False  # whether it supports `View.only`
+    can_combine: bool = False  # whether it mounts several folders; `environ` names them
+
+
+def _mount_s3(view: View) -> list[str]:
+    options = ["--foreground", "--read-only", "--region", view.region]
+    if view.endpoint:
+        options += ["--endpoint-url", view.endpoint, "--force-path-style"]
+    if view.folder.key:
+        options += ["--prefix", view.folder.key]
+    return [*options, view.folder.bucket, str(view.directory)]
+
+
+def _rclone(view: View, remote: str) -> list[str]:
+    # Times come from the listing, since an object's own time costs a request per file. The data does not change, so
+    # directories and attributes are requested only once.
+    options = ["--read-only", "--use-server-modtime", "--dir-cache-time=24h", "--attr-timeout=1h", "--poll-interval=0"]
+    options += ["--buffer-size=4M", "--vfs-read-chunk-size=16M"]  # a quarter of the memory per open file; no slower
+    if view.only:
+        options.append(f"--files-from-raw={view.only}")
+    return ["mount", *options, remote, str(view.directory)]
+
+
+def _rclone_folder(view: View) -> list[str]:
+    return _rclone(view, f":s3:{view.folder.bucket}/{view.folder.key}")
+
+
+def _rclone_combined(view: View) -> list[str]:
+    return _rclone(view, ":combine:")
+
+
+def _rclone_environ(view: View) -> dict[str, str]:
+    settings = {
+        **{name: value for name, value in view.store_environ.items() if name != "AWS_CA_BUNDLE"},
+        "RCLONE_CONFIG": os.devnull,
+        "RCLONE_CACHE_DIR": str(view.scratch),
+        "RCLONE_S3_ENV_AUTH": "true",
+        "RCLONE_S3_PROVIDER": "Other" if view.endpoint else "AWS",
+        "RCLONE_S3_ENDPOINT": view.endpoint,
+        "RCLONE_S3_REGION": view.region,
+        "RCLONE_S3_LIST_VERSION": "2",
+        "RCLONE_S3_FORCE_PATH_STYLE": "true" if view.endpoint else "false",
+    }
+    if bundle := view.store_environ.get("AWS_CA_BUNDLE"):
+        settings["RCLONE_CA_CERT"] = bundle  # rclone's own name for it; 1.60 cannot start with AWS_CA_BUNDLE set
+    return settings
+
+
+def _rclone_combined_environ(view: View) -> dict[str, str]:
+    upstreams = (f"{name}=:s3:{folder.bucket}/{folder.key}" for name, folder in view.folders.items())
+    quoted = " ".join('"' + upstream.replace('"', '""') + '"' for upstream in upstreams)
+    return {**_rclone_environ(view), "RCLONE_COMBINE_UPSTREAMS": quoted}
+
+
+def _s3fs(view: View) -> list[str]:
+    options = ["ro", f"endpoint={view.region}", f"tmpdir={view.scratch}", f"uid={os.getuid()}", f"gid={os.getgid()}"]
+    options.append("umask=0022")
+    if view.endpoint:
+        options += [f"url={view.endpoint}", "use_path_request_style"]
+    folder = f":/{view.folder.key.rstrip('/')}" if view.folder.key else ""
+    return [f"{view.folder.bucket}{folder}", str(view.directory), "-f", "-o", ",".join(options)]
+
+
+def _s3fs_with_folders(view: View) -> list[str]:
+    # Show folders that exist only as parts of keys, as everywhere in S3: the default until 1.91, an option since.
+    return [*_s3fs(view), "-o", "compat_dir"]
+
+
+TOOLS = (  # in the order of preference; the next is tried if one fails
+    MountTool("mount-s3", _mount_s3),
+    MountTool("rclone", _rclone_folder, _rclone_environ, can_select=True),
+    MountTool("rclone", _rclone_combined, _rclone_combined_environ, can_select=True, can_combine=True),  # since 1.59
+    MountTool("s3fs", _s3fs_with_folders),
+    MountTool("s3fs", _s3fs),
+)
+
+
+def tool_environ(tool: MountTool, view: View, inherited: Mapping[str, str]) -> dict[str, str]:
+    """Return the tool's environment, without inherited variables that could name another store."""
+    kept = {name: value for name, value in inherited.items() if not name.startswith(("AWS_", "RCLONE_"))}
+    return {**kept, **tool.environ(view)}
 
 
 @contextmanager
@@ -61,8 +188,7 @@ def _wait_until_live(program: str, keeper: subprocess.Popen[bytes], directory: P
     deadline = time.monotonic() + _LIVE_SECONDS
     while not is_mounted(directory):
         if keeper.poll() is not None:
-            said = log.read_text(errors="replace").split("\n")
-            last = next((line.strip() for line in reversed(said) if line.strip()), "no output")
+            *_, last = ["no output", *filter(None, map(str.strip, log.read_text(errors="replace").split("\n")))]
             raise MountFailedError(f"{program} ended with exit code {keeper.returncode} ({last}; log in {log})")
         if time.monotonic() > deadline:
             raise MountFailedError(f"{program} did not mount within {_LIVE_SECONDS:.0f} s (log in {log})")

@@ -22,9 +22,8 @@ from launcher.errors import RefusedError
 from launcher.local.data.delivery import BindMount, Delivery
 from launcher.local.data.selection import NoObjectsError, S3Object, as_tree
 from launcher.local.providers.copied import copied
-from launcher.local.providers.fuse import MountFailedError, Which, mounted
-from launcher.local.providers.mount_tools import TOOLS, MountTool, View
-from launcher.local.providers.places import empty_directory, remove_tree
+from launcher.local.providers.fuse import TOOLS, MountFailedError, MountTool, View, Which, mounted
+from launcher.local.providers.places import empty_directory, replaced
 from launcher.request.view import s3_source, with_source
 from launcher.s3.uri import S3Location, parse_s3_uri
 
@@ -38,11 +37,8 @@ class _Folder:
 
     place: S3Location
     objects: Sequence[S3Object]
+    paths: Sequence[str]
     whole: bool  # whether those are all objects of the folder
-
-    @property
-    def paths(self) -> list[str]:
-        return [found.path for found in self.objects]
 
 
 @contextmanager
@@ -71,9 +67,8 @@ def provide(*deliveries: Delivery, which: Which = shutil.which) -> Iterator[Sequ
             if name not in shown:
                 stack.enter_context(empty_directory(delivery))
             elif reason:
-                delivery.on_warning(
-                    f"channel {delivery.name!r}: FastFile is a copy here, not a lazy mount: {reason}; {_REMEDY}"
-                )
+                what = f"channel {delivery.name!r}: FastFile is a copy here, not a lazy mount"
+                delivery.on_warning(f"{what}: {reason}; {_REMEDY}")
                 stack.enter_context(copied(delivery, folders[name].objects))
             elif delivery.namespaces:
                 target = stack.enter_context(empty_directory(delivery))
@@ -97,12 +92,11 @@ def _folder(delivery: Delivery) -> _Folder:
     except NoObjectsError as error:
         raise NoObjectsError(f"{error} ({what} needs a folder, not the beginning of a name)") from error
     if partial_name:
-        delivery.on_warning(
-            f"{what} reads {source['S3Uri']} as the folder {place}; end it with '/': SageMaker documents that FastFile supports "
-            "no partial names"
-        )
+        reason = "SageMaker documents that FastFile supports no partial names"
+        delivery.on_warning(f"{what} reads {source['S3Uri']} as the folder {place}; end it with '/': {reason}")
     objects = delivery.select(found)
-    return _Folder(place, objects, whole=delivery.sample is None and len(objects) == len(found))
+    whole = delivery.sample is None and len(objects) == len(found)
+    return _Folder(place, objects, [each.path for each in objects], whole)
 
 
 def _mount_by_any(
@@ -139,51 +133,42 @@ def _mount(
     delivery.scratch.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix="fastfile-", dir=delivery.scratch)).resolve()
     root = scratch / "mount"
-    if tool.can_combine:
-        parts = [(root, folders)]
-    else:
-        parts = [(root / name, {name: folder}) for name, folder in folders.items()]
-    for directory, shown in parts:
+    parts = [folders] if tool.can_combine else [{name: folder} for name, folder in folders.items()]
+    for shown in parts:
+        directory = root if tool.can_combine else root.joinpath(*shown)
         directory.mkdir(parents=True)
         only = None
         if tool.can_select and not all(folder.whole for folder in shown.values()):
-            below = {name: f"{name}/" if tool.can_combine else "" for name in shown}
-            lines = [f"{below[name]}{path}\n" for name, folder in shown.items() for path in folder.paths]
+            paths = [root / name / path for name, folder in shown.items() for path in folder.paths]
             only = scratch / f"{'-'.join(shown)[:200]}.txt"
-            only.write_text("".join(lines), encoding="utf-8")
-        view = View(
-            {name: folder.place for name, folder in shown.items()}, directory, scratch, delivery.store.environ, only
-        )
+            only.write_text("".join(f"{path.relative_to(directory)}\n" for path in paths), encoding="utf-8")
+        places = {name: folder.place for name, folder in shown.items()}
+        view = View(places, directory, scratch, delivery.store.environ, only)
         stack.enter_context(mounted(tool, view, which, delivery.on_warning))
-    places = {}
+    found = {}
     for name, folder in folders.items():
         odd = [path for path in folder.paths if not path.isprintable()]  # rclone changes control characters
         for path in [folder.paths[0], *odd]:
             if not _is_shown(root / name / path):
                 raise MountFailedError(f"{tool.program} does not show {path!r} (logs in {scratch})")
-        places[name] = root / name
+        found[name] = root / name
         if not folder.whole and not tool.can_select:
-            delivery.on_warning(
-                f"channel {name!r}: its files are links to {root / name}, since {tool.program} cannot mount a part of "
-                "a folder; rclone can"
-            )
-            places[name] = scratch / "links" / name
-            _link_all(places[name], root / name, folder.paths)
-    return places
+            reason = f"{tool.program} cannot mount a part of a folder; rclone can"
+            delivery.on_warning(f"channel {name!r}: its files are links to {root / name}, since {reason}")
+            found[name] = scratch / "links" / name
+            for path in folder.paths:
+                link = found[name] / path
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(root / name / path)
+    return found
 
 
 @contextmanager
 def _linked(delivery: Delivery, place: Path) -> Iterator[None]:
-    """Make `delivery.directory` a link to the place; an empty directory again on leaving."""
-    with empty_directory(delivery) as directory:
-        directory.rmdir()
+    """Make `delivery.directory` a link to the place; remove it on leaving."""
+    with empty_directory(delivery) as directory, replaced(directory, delivery.on_warning):
         directory.symlink_to(place)
-        try:
-            yield
-        finally:
-            directory.unlink(missing_ok=True)
-            remove_tree(directory, delivery.on_warning)  # if the job replaced the link
-            directory.mkdir()
+        yield
 
 
 def _is_shown(path: Path) -> bool:
@@ -193,10 +178,3 @@ def _is_shown(path: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-def _link_all(directory: Path, root: Path, paths: Sequence[str]) -> None:
-    for path in paths:
-        link = directory / path
-        link.parent.mkdir(parents=True, exist_ok=True)
-        link.symlink_to(root / path)

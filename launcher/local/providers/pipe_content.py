@@ -6,10 +6,11 @@ requested, and holds one chunk at a time; `launcher.local.providers.read_ahead` 
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
@@ -18,7 +19,6 @@ from typing import IO
 from launcher.checks.job.code import LINES
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import Delivery
-from launcher.local.data.selection import S3Object
 from launcher.request.view import s3_source
 from launcher.s3.manifests import AugmentedManifest
 from launcher.s3.reading import CHUNK, Stream
@@ -47,11 +47,8 @@ def open_epochs(delivery: Delivery) -> Iterator[Epochs]:
     with ExitStack() as stack:
         if source["S3DataType"] == "AugmentedManifestFile":
             names = source.get("AttributeNames", ())
-            manifest = stack.enter_context(
-                AugmentedManifest(
-                    delivery.store.objects.read, source["S3Uri"], names, delivery.sample, delivery.scratch
-                )
-            )
+            read, scratch = delivery.store.objects.read, delivery.scratch
+            manifest = stack.enter_context(AugmentedManifest(read, source["S3Uri"], names, delivery.sample, scratch))
 
             def of_manifest(epoch: int) -> Iterator[Stream]:
                 for index in delivery.select(range(len(manifest)), epoch):
@@ -61,7 +58,9 @@ def open_epochs(delivery: Delivery) -> Iterator[Epochs]:
             yield of_manifest
         else:
             objects = delivery.store.listed(delivery.channel, delivery.sample)
-            _refuse_long_records(delivery, objects)
+            if _wrapped(delivery) and not _zipped(delivery):
+                for found in objects:
+                    _check_length(found.size, str(found.place))
             joins_lines = _joins_lines(delivery) and len(objects) > 1
             warned: set[S3Location] = set()
 
@@ -96,40 +95,26 @@ def _checked_line_end(stream: Stream, delivery: Delivery, place: S3Location, war
         yield chunk
     if last != b"\n" and not is_gzip and not warned:
         warned.add(place)
-        delivery.on_warning(
-            f"channel {delivery.name!r}: {place} does not end with a line feed, so a Pipe makes one line of its last line and the "
-            "next object's first; end every object with a line feed, or use input_mode: FastFile"
-        )
+        effect = "so a Pipe makes one line of its last line and the next object's first"
+        remedy = "end every object with a line feed, or use input_mode: FastFile"
+        delivery.on_warning(f"channel {delivery.name!r}: {place} does not end with a line feed, {effect}; {remedy}")
 
 
-def _refuse_long_records(delivery: Delivery, objects: Sequence[S3Object]) -> None:
-    """Raise RefusedError before the run if a listed object is too long for one RecordIO record."""
-    if _wrapped(delivery) and not _zipped(delivery):
-        for found in objects:
-            if found.size >= _LENGTH_LIMIT:
-                raise _too_long(str(found.place))
-
-
-def _too_long(what: str) -> RefusedError:
-    return RefusedError(
-        f"{what}: {_LENGTH_LIMIT} bytes or more do not fit into a RecordIO record; split the object, or use "
-        "RecordWrapperType None"
-    )
+def _check_length(length: int, what: str) -> None:
+    if length >= _LENGTH_LIMIT:
+        reason = f"{_LENGTH_LIMIT} bytes or more do not fit into a RecordIO record"
+        raise RefusedError(f"{what}: {reason}; split the object, or use RecordWrapperType None")
 
 
 def _stream(delivery: Delivery, value: bytes | S3Location) -> Stream:
     """Return the bytes that the pipe sends for one object, or for one value of a manifest."""
     if isinstance(value, bytes):
-        stream, what = _inline(value), "a value of the manifest"
+        stream, what = (chunk for chunk in (value,)), "a value of the manifest"
     else:
         stream, what = delivery.store.objects.read(value), str(value)
         if _zipped(delivery):
             stream = gunzip(stream, what)
     return as_record(stream, what, delivery.scratch) if _wrapped(delivery) else stream
-
-
-def _inline(value: bytes) -> Stream:
-    yield value
 
 
 def gunzip(chunks: Stream, what: str) -> Stream:
@@ -150,9 +135,8 @@ def gunzip(chunks: Stream, what: str) -> Stream:
             try:
                 out = member.decompress(data, CHUNK)
             except zlib.error as error:
-                raise RefusedError(
-                    f"{what}: not readable as gzip ({error}); zip it, or use CompressionType None"
-                ) from error
+                reason = f"not readable as gzip ({error})"
+                raise RefusedError(f"{what}: {reason}; zip it, or use CompressionType None") from error
             if out:
                 yield out
             if member.eof:
@@ -178,8 +162,7 @@ def as_record(chunks: Stream, what: str, scratch: Path) -> Stream:
         length = 0
         for chunk in chunks:
             length += len(chunk)
-            if length >= _LENGTH_LIMIT:
-                raise _too_long(what)
+            _check_length(length, what)
             payload.write(chunk)
         cuts = _find_magic(payload)
         start = 0
@@ -191,15 +174,11 @@ def as_record(chunks: Stream, what: str, scratch: Path) -> Stream:
 
 def _find_magic(payload: IO[bytes]) -> array[int]:
     """Return the offsets, multiples of 4, of the magic word. CHUNK is such a multiple, so no chunk splits a word."""
-    places = array("Q")
+    places, base = array("Q"), 0
     payload.seek(0)
-    base = 0
     while chunk := payload.read(CHUNK):
-        at = chunk.find(MAGIC)
-        while at >= 0:
-            if at % 4 == 0:
-                places.append(base + at)
-            at = chunk.find(MAGIC, at + 1)
+        found = (match.start() for match in re.finditer(re.escape(MAGIC), chunk))
+        places.extend(base + at for at in found if at % 4 == 0)
         base += len(chunk)
     return places
 

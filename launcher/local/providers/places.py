@@ -48,16 +48,27 @@ def empty_directory(delivery: Delivery) -> Iterator[Path]:
         try:
             directory.rmdir()
         except OSError as error:
-            delivery.on_warning(
-                f"{directory} could not be removed ({error.strerror}); check whether it is still mounted"
-            )
+            what = f"{directory} could not be removed ({error.strerror})"
+            delivery.on_warning(f"{what}; check whether it is still mounted")
+
+
+@contextmanager
+def replaced(directory: Path, on_warning: Callable[[str], None]) -> Iterator[None]:
+    """Remove an empty directory, so that a link or a copy can take its place; on leaving, it is empty again."""
+    directory.rmdir()
+    try:
+        yield
+    finally:
+        if directory.is_symlink():
+            directory.unlink()
+        remove_tree(directory, on_warning)  # a copy, or what the job put in place of the link
+        directory.mkdir(exist_ok=True)
 
 
 def occupied(delivery: Delivery, error: OSError) -> RefusedError:
     """Return the error for a channel whose directory exists already."""
-    return RefusedError(
-        f"channel {delivery.name!r}: cannot make {delivery.directory} ({error.strerror}); every run needs its own directory"
-    )
+    what = f"channel {delivery.name!r}: cannot make {delivery.directory} ({error.strerror})"
+    return RefusedError(f"{what}; every run needs its own directory")
 
 
 def remove_tree(directory: Path, on_warning: Callable[[str], None]) -> None:

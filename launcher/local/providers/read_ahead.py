@@ -55,7 +55,9 @@ def read_ahead(streams: Iterator[Stream], stop: Event) -> Iterator[Iterator[byte
     finally:
         abandoned.set()
         for slot, thread in under_way:
-            _empty(slot)  # wakes a thread that waits for room; it then sees `abandoned`
+            with suppress(Empty):
+                while True:
+                    slot.get_nowait()  # wakes a thread that waits for room; it then sees `abandoned`
             thread.join(_QUIT_SECONDS)
 
 
@@ -98,25 +100,14 @@ def _take(slot: _Slot, stop: Event) -> bytes | None:
 
 
 def _fill(stream: Stream, slot: _Slot, abandoned: Event) -> None:
+    end = None
     with closing(stream):
         try:
             for chunk in stream:
-                if not _put(slot, chunk, abandoned):
+                if abandoned.is_set():
                     return
+                slot.put(chunk)
         except Exception as error:  # noqa: BLE001 - raised in the thread that takes the chunks
-            _put(slot, error, abandoned)
-        else:
-            _put(slot, None, abandoned)
-
-
-def _put(slot: _Slot, chunk: bytes | Exception | None, abandoned: Event) -> bool:
-    if abandoned.is_set():
-        return False
-    slot.put(chunk)
-    return True
-
-
-def _empty(slot: _Slot) -> None:
-    with suppress(Empty):
-        while True:
-            slot.get_nowait()
+            end = error
+    if not abandoned.is_set():
+        slot.put(end)

@@ -18,7 +18,7 @@ from entrypoints.order.sharding import EVERYTHING, Shard
 from entrypoints.readers import mounted
 from entrypoints.readers.remote_file import file_system, is_remote
 from launcher.local.providers import fuse
-from launcher.local.providers.mount_tools import TOOLS, View
+from launcher.local.providers.fuse import TOOLS, View
 from launcher.local.s3_server import serve
 from launcher.local.s3_server.wire import Answer, Request, Response
 from launcher.s3.uri import S3Location

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.local.providers.mount_tools import TOOLS, MountTool, View, tool_environ
+from launcher.local.providers.fuse import TOOLS, MountTool, View, tool_environ
 from launcher.s3.uri import S3Location
 
 KEYS = {"AWS_ACCESS_KEY_ID": "key-id", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_SESSION_TOKEN": "token"}
