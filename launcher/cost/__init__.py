@@ -3,19 +3,3 @@
 Offline, prices come from launcher/data/prices.json (`table`); `online` asks AWS. A missing price is reported as unknown,
 since a wrong number is worse than none. Savings plans, credits, taxes and negotiated prices are not considered.
 """
-
-from launcher.cost.ended import JobCost, estimate_of_job
-from launcher.cost.estimate import Cluster, Estimate, Instances, estimate
-from launcher.cost.table import Price, instance_price, volume_price
-
-__all__ = [
-    "Cluster",
-    "Estimate",
-    "Instances",
-    "JobCost",
-    "Price",
-    "estimate",
-    "estimate_of_job",
-    "instance_price",
-    "volume_price",
-]

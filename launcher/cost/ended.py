@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from launcher.cost.estimate import HOUR, MONTH, Cluster, cluster_of
-from launcher.cost.money import dollars, rate
+from launcher.cost.estimate import cluster_of
+from launcher.cost.show import dollars, rate
 from launcher.cost.table import Lookup, instance_price, volume_price
 
 
@@ -37,39 +37,24 @@ def estimate_of_job(
     cluster = cluster_of(resources, region, lookup)
     if seconds is None or cluster is None or resources.get("TrainingPlanArn"):
         return None
-    per_hour = cluster.per_hour
-    if per_hour is None:
+    kept = (description.get("WarmPoolStatus") or {}).get("ResourceRetainedBillableTimeInSeconds") or 0
+    volume = volume_price(region)
+    usd = cluster.altogether(seconds + kept, volume)
+    if usd is None:
         unknown = ", ".join(dict.fromkeys(each.instance_type for each in cluster.instances if each.price is None))
         return JobCost(None, f"unknown, since no price is known for {unknown}; {seconds:,} s were billed per instance")
-    kept = (description.get("WarmPoolStatus") or {}).get("ResourceRetainedBillableTimeInSeconds") or 0
-    usd = per_hour * (seconds + kept) / HOUR
-    stored, volume = Decimal(0), volume_price(region)
-    if volume is not None:
-        stored = volume.usd * cluster.volume_gb * (seconds + kept) / MONTH
-    about = "" if usd + stored < Decimal("0.01") else "about "
-    parts = [f"{about}{dollars(usd + stored)}, an estimate: {seconds:,} s billed x {_shown(cluster)}"]
-    if kept:
-        parts.append(f"{kept:,} s more as a warm pool")
-    if stored:
-        parts.append(f"{dollars(stored)} for {cluster.volume_gb:,} GB of storage")
-    saving = _spot_saving(description)
-    if saving:
-        parts.append(saving)
-    return JobCost(usd + stored, "; ".join(parts))
-
-
-def _shown(cluster: Cluster) -> str:
     rows = [
         f"{each.count} {each.instance_type} at {rate(each.price.usd)}/h ({each.price})"
         for each in cluster.instances
         if each.price is not None
     ]
-    return " + ".join(rows)
-
-
-def _spot_saving(description: Mapping[str, Any]) -> str:
-    """Return the saving by AWS's formula, (1 - BillableTimeInSeconds / TrainingTimeInSeconds) * 100."""
-    took = description.get("TrainingTimeInSeconds")
-    if not description.get("EnableManagedSpotTraining") or not took:
-        return ""
-    return f"spot saved {max(0.0, 1 - description['BillableTimeInSeconds'] / took):.0%} of on-demand"
+    about = "" if usd < Decimal("0.01") else "about "
+    parts = [f"{about}{dollars(usd)}, an estimate: {seconds:,} s billed x {' + '.join(rows)}"]
+    if kept:
+        parts.append(f"{kept:,} s more as a warm pool")
+    if stored := cluster.for_volumes(seconds + kept, volume):
+        parts.append(f"{dollars(stored)} for {cluster.volume_gb:,} GB of storage")
+    if took := description.get("EnableManagedSpotTraining") and description.get("TrainingTimeInSeconds"):
+        # AWS's formula of the saving is (1 - BillableTimeInSeconds / TrainingTimeInSeconds) * 100.
+        parts.append(f"spot saved {max(0.0, 1 - seconds / took):.0%} of on-demand")
+    return JobCost(usd, "; ".join(parts))

@@ -7,25 +7,25 @@ Managed spot training costs at most that; AWS reports the saving only afterwards
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from launcher.cost.money import Range
 from launcher.cost.table import Lookup, Price, instance_price, volume_price
 from launcher.request.instance_types import instance_type as facts_of
 from launcher.request.view import file_system_source
 
-ONE_DAY = 86_400  # StoppingCondition.MaxRuntimeInSeconds: "The default value is 1 day"
-HOUR = Decimal(3600)
+_ONE_DAY = 86_400  # StoppingCondition.MaxRuntimeInSeconds: "The default value is 1 day"
+_HOUR = 3600
 # As in EBS's own example of a volume that exists for a part of a month (https://aws.amazon.com/ebs/pricing/).
-MONTH = Decimal(30 * ONE_DAY)
+_MONTH = 30 * _ONE_DAY
 _ALWAYS_LEFT_OUT = (
     "the upload of the model after the time limit",
     "S3 storage and requests, data transfer, KMS, logs and metrics",
     "taxes, credits, savings plans and prices negotiated with AWS",
 )
+Range = tuple[Decimal, Decimal]  # the least and the most
 _RULES = ("DebugRuleConfigurations", "ProfilerRuleConfigurations")
 
 
@@ -38,11 +38,6 @@ class Instances:
     volume_gb: int  # billed per instance: 0 for types with their own disks
     price: Price | None
 
-    @property
-    def per_hour(self) -> Decimal | None:
-        """Return dollars per hour for all of them, without their volumes."""
-        return None if self.price is None else self.price.usd * self.count
-
 
 @dataclass(frozen=True)
 class Cluster:
@@ -51,15 +46,27 @@ class Cluster:
     instances: tuple[Instances, ...]
 
     @property
-    def per_hour(self) -> Decimal | None:
-        """Return dollars per hour for all instances; None if a price is unknown."""
-        parts = [each.per_hour for each in self.instances]
-        return None if None in parts else sum((part for part in parts if part is not None), Decimal(0))
-
-    @property
     def volume_gb(self) -> int:
         """Return the billed storage of all instances together."""
         return sum(each.count * each.volume_gb for each in self.instances)
+
+    def for_instances(self, seconds: int) -> Decimal | None:
+        """Return dollars for all instances, without their volumes; None if a price is unknown."""
+        per_hour = Decimal(0)
+        for each in self.instances:
+            if each.price is None:
+                return None
+            per_hour += each.price.usd * each.count
+        return per_hour * seconds / _HOUR
+
+    def for_volumes(self, seconds: int, volume: Price) -> Decimal:
+        """Return dollars for the volumes of all instances."""
+        return volume.usd * self.volume_gb * seconds / _MONTH
+
+    def altogether(self, seconds: int, volume: Price) -> Decimal | None:
+        """Return dollars for instances and volumes; None if a price is unknown."""
+        usd = self.for_instances(seconds)
+        return None if usd is None else usd + self.for_volumes(seconds, volume)
 
 
 @dataclass(frozen=True)
@@ -68,7 +75,7 @@ class Estimate:
 
     region: str | None
     clusters: tuple[Cluster, ...]
-    volume: Price | None  # per GB and month
+    volume: Price  # per GB and month
     max_seconds: int
     keep_alive_seconds: int
     is_default_time: bool  # whether max_seconds is AWS's default
@@ -78,56 +85,50 @@ class Estimate:
     @property
     def per_hour(self) -> Range | None:
         """Return dollars per hour for the instances; None if a price is unknown."""
-        return _range([cluster.per_hour for cluster in self.clusters])
+        return _range(cluster.for_instances(_HOUR) for cluster in self.clusters)
 
     @property
     def most_for_training(self) -> Range | None:
         """Return dollars for the instances until the time limit."""
-        return _for_time(self.per_hour, self.max_seconds)
+        return _range(cluster.for_instances(self.max_seconds) for cluster in self.clusters)
 
     @property
     def most_for_keep_alive(self) -> Range | None:
         """Return dollars for the instances of the warm pool after the training."""
-        return _for_time(self.per_hour, self.keep_alive_seconds)
+        return _range(cluster.for_instances(self.keep_alive_seconds) for cluster in self.clusters)
 
     @property
     def most_for_volumes(self) -> Range | None:
         """Return dollars for storage over the whole time, including the warm pool's."""
-        if self.volume is None:
-            return None
-        seconds = Decimal(self.max_seconds + self.keep_alive_seconds)
-        return _range([self.volume.usd * cluster.volume_gb * seconds / MONTH for cluster in self.clusters])
+        seconds = self.max_seconds + self.keep_alive_seconds
+        return _range(cluster.for_volumes(seconds, self.volume) for cluster in self.clusters)
 
     @property
     def maximum(self) -> Range | None:
         """Return dollars for everything that is counted."""
         seconds = self.max_seconds + self.keep_alive_seconds
-        sums = []
-        for cluster in self.clusters:
-            per_hour, stored = cluster.per_hour, Decimal(0)
-            if per_hour is None or (self.volume is None and cluster.volume_gb):
-                return None
-            if self.volume is not None:
-                stored = self.volume.usd * cluster.volume_gb * seconds / MONTH
-            sums.append(per_hour * seconds / HOUR + stored)
-        return _range(sums)
+        return _range(cluster.altogether(seconds, self.volume) for cluster in self.clusters)
+
+    @property
+    def instances(self) -> tuple[Instances, ...]:
+        """Return the instances of all clusters, in the request's order."""
+        return tuple(each for cluster in self.clusters for each in cluster.instances)
 
     @property
     def instance_types(self) -> tuple[str, ...]:
-        """Return every type once, in the request's order."""
-        return tuple(dict.fromkeys(each.instance_type for cluster in self.clusters for each in cluster.instances))
+        """Return every type once."""
+        return tuple(dict.fromkeys(each.instance_type for each in self.instances))
 
     @property
     def borrowed_from(self) -> tuple[str, ...]:
         """Return the other regions whose prices are used because those of the job's region are unknown."""
-        prices = [each.price for cluster in self.clusters for each in cluster.instances if each.price is not None]
+        prices = [each.price for each in self.instances if each.price is not None]
         return tuple(sorted({price.region for price in prices} - {self.region})) if self.region else ()
 
     @property
     def unknown(self) -> tuple[str, ...]:
         """Return the types whose price is unknown."""
-        rows = [each for cluster in self.clusters for each in cluster.instances if each.price is None]
-        return tuple(dict.fromkeys(each.instance_type for each in rows))
+        return tuple(dict.fromkeys(each.instance_type for each in self.instances if each.price is None))
 
 
 def estimate(request: Mapping[str, Any], region: str | None, lookup: Lookup = instance_price) -> Estimate | None:
@@ -150,7 +151,7 @@ def estimate(request: Mapping[str, Any], region: str | None, lookup: Lookup = in
         region=region,
         clusters=clusters,
         volume=volume_price(region),
-        max_seconds=ONE_DAY if limit is None else limit,
+        max_seconds=_ONE_DAY if limit is None else limit,
         keep_alive_seconds=resources.get("KeepAlivePeriodInSeconds") or 0,
         is_default_time=limit is None,
         is_spot=bool(request.get("EnableManagedSpotTraining")),
@@ -170,11 +171,6 @@ def why_not(request: Mapping[str, Any]) -> str | None:
     return None
 
 
-def volumes_of(name: str, gigabytes: int | None) -> int:
-    """Return the GB of storage billed with one instance: 0 if it has its own disks."""
-    return 0 if facts_of(name).storage == "NVMe" else gigabytes or 0
-
-
 def _choices(resources: Mapping[str, Any]) -> list[list[Mapping[str, Any]]]:
     """Return the clusters that AWS may choose for a ResourceConfig, each a list of InstanceType and InstanceCount."""
     if resources.get("SelectedInstanceType"):  # as DescribeTrainingJob reports the chosen preference
@@ -191,11 +187,12 @@ def _choices(resources: Mapping[str, Any]) -> list[list[Mapping[str, Any]]]:
 def _cluster(
     parts: list[Mapping[str, Any]], resources: Mapping[str, Any], region: str | None, lookup: Lookup
 ) -> Cluster:
-    gigabytes = resources.get("VolumeSizeInGB")
+    """Return the cluster with its prices; instances with their own disks have no billed storage."""
     rows = [(part["InstanceType"], part.get("InstanceCount") or 1) for part in parts if part.get("InstanceType")]
-    return Cluster(
-        tuple(Instances(name, count, volumes_of(name, gigabytes), lookup(name, region)) for name, count in rows)
-    )
+    gigabytes = resources.get("VolumeSizeInGB") or 0
+    sizes = [0 if facts_of(name).storage == "NVMe" else gigabytes for name, _ in rows]
+    found = zip(rows, sizes, strict=True)
+    return Cluster(tuple(Instances(name, count, size, lookup(name, region)) for (name, count), size in found))
 
 
 def cluster_of(resources: Mapping[str, Any], region: str | None, lookup: Lookup = instance_price) -> Cluster | None:
@@ -213,10 +210,8 @@ def uncounted_rules(request: Mapping[str, Any]) -> list[str]:
     Debugger"); a rule that names an instance type is a processing job of its own.
     """
     rules = [rule for member in _RULES for rule in request.get(member, ()) if rule.get("InstanceType")]
-    return [
-        f"the processing job of rule {rule.get('RuleConfigurationName', '?')} on {rule['InstanceType']}"
-        for rule in rules
-    ]
+    named = [(rule.get("RuleConfigurationName", "?"), rule["InstanceType"]) for rule in rules]
+    return [f"the processing job of rule {name} on {instance_type}" for name, instance_type in named]
 
 
 def _left_out(request: Mapping[str, Any]) -> list[str]:
@@ -230,10 +225,11 @@ def _left_out(request: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _for_time(per_hour: Range | None, seconds: int) -> Range | None:
-    return None if per_hour is None else (per_hour[0] * seconds / HOUR, per_hour[1] * seconds / HOUR)
-
-
-def _range(amounts: list[Decimal | None] | list[Decimal]) -> Range | None:
-    known = [amount for amount in amounts if amount is not None]
-    return (min(known), max(known)) if known and len(known) == len(amounts) else None
+def _range(amounts: Iterable[Decimal | None]) -> Range | None:
+    """Return the least and the most of one or more amounts; None if one is unknown."""
+    known: list[Decimal] = []
+    for amount in amounts:
+        if amount is None:
+            return None
+        known.append(amount)
+    return min(known), max(known)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -16,7 +17,7 @@ import click
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from launcher.cost.estimate import estimate, uncounted_rules, why_not
-from launcher.cost.money import at_most, dollars
+from launcher.cost.show import at_most, dollars
 from launcher.errors import InputError, RefusedError, SpecError, dotted
 from launcher.parsing.tree import read_tree
 from launcher.planning import Plan
@@ -24,7 +25,7 @@ from launcher.spec.job import JobSpec
 from launcher.spec.values import Dollars
 
 VARIABLE = "LAUNCH_MAX_COST"
-DEFAULT = Decimal(100)
+_DEFAULT = Decimal(100)
 
 
 @dataclass(frozen=True)
@@ -50,17 +51,18 @@ def limit_of(spec: JobSpec) -> Limit:
     """Return the limit for a job. Raises SpecError or InputError if the user's setting is wrong."""
     if spec.max_cost is not None:
         return Limit(spec.max_cost, str(spec.locate(("max_cost",)) or "the spec"))
-    path = Path(click.get_app_dir("sagemaker-launch"), "config.yaml")
-    usd, source = None, VARIABLE
+    text: str | bytes = ""
+    source = str(Path(click.get_app_dir("sagemaker-launch"), "config.yaml"))
     if value := os.environ.get(VARIABLE):
-        usd = _max_cost(f"max_cost: {value}", VARIABLE)
+        text, source = f"max_cost: {value}", VARIABLE
     else:
         try:
-            text = path.read_bytes() if path.exists() else b""
+            with suppress(FileNotFoundError, NotADirectoryError):
+                text = Path(source).read_bytes()
         except OSError as error:
-            raise InputError(f"{path}: cannot be read: {error.strerror}; correct it, or set {VARIABLE}") from None
-        usd, source = _max_cost(text, str(path)), str(path)
-    return Limit(DEFAULT, None) if usd is None else Limit(usd, source)
+            raise InputError(f"{source}: cannot be read: {error.strerror}; correct it, or set {VARIABLE}") from None
+    usd = _max_cost(text, source)
+    return Limit(_DEFAULT, None) if usd is None else Limit(usd, source)
 
 
 def _max_cost(text: str | bytes, source: str) -> Decimal | None:
@@ -91,9 +93,7 @@ def objection(request: Mapping[str, Any], region: str | None, limit: Limit) -> s
     unknown += [f"{rule} is not counted" for rule in uncounted_rules(request)]
     if unknown or found.maximum is None:
         return f"what it can cost is unknown: {', '.join(unknown)}"
-    elsewhere = (
-        f" at {found.borrowed_from[0]}'s prices, and up to twice that in {region}" if found.borrowed_from else ""
-    )
+    elsewhere = "".join(f" at {other}'s prices, and up to twice that in {region}" for other in found.borrowed_from)
     most = found.maximum[1] * (2 if elsewhere else 1)
     return f"it can cost {at_most(found.maximum)}{elsewhere}, more than {limit}" if most > limit.usd else None
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from decimal import ROUND_CEILING, ROUND_HALF_UP, Decimal
 from typing import Any
 
 from launcher.console import duration
-from launcher.cost.estimate import Cluster, Estimate, Instances
-from launcher.cost.money import Range, at_most, rate
+from launcher.cost.estimate import Cluster, Estimate, Instances, Range
 from launcher.cost.table import HOME_REGION, Price, regions_with
 
 _WIDTH = 14  # of the titles
@@ -15,32 +16,43 @@ _WIDTH = 14  # of the titles
 def as_text(found: Estimate, name: str) -> list[str]:
     """Return the lines of an estimate for the job `name`."""
     region = found.region or f"{HOME_REGION} (the spec names no region)"
-    lines = [f"What {name} would cost in {region}: an estimate, not AWS's bill"]
+    title = f"What {name} would cost in {region}: an estimate, not AWS's bill"
+    return [title, *(f"  {head:<{_WIDTH}}{text}" for head, text in _rows(found))]
+
+
+def _rows(found: Estimate) -> Iterator[tuple[str, str]]:
     for index, cluster in enumerate(found.clusters):
-        head = "instances" if index == 0 else "or"
+        head = "or" if index else "instances"
         for each in cluster.instances:
-            lines.append(_line(head, _shown(each, found.region)))
+            yield head, _what_and_price(each, found.region)
             head = "and"
-    per_hour = found.per_hour
-    if per_hour is None:
-        return [
-            *lines,
-            _line("per hour", f"unknown, since no price is known for {', '.join(found.unknown)}"),
-            *_end(found),
-        ]
-    lines.append(_line("per hour", _per_hour(per_hour)))
-    longest = duration(found.max_seconds) + (", AWS's default" if found.is_default_time else "")
-    lines.append(_line("training", f"{_at(found.most_for_training)}, for {longest} (max_runtime_in_seconds)"))
-    if found.keep_alive_seconds:
-        kept = duration(found.keep_alive_seconds)
-        lines.append(_line("warm pool", f"{_at(found.most_for_keep_alive)}, for {kept} without another job"))
-    if found.volume is not None and _has_volumes(found):
-        price = f"{rate(found.volume.usd)} per GB and month, {_place(found.volume, found.region)}"
-        lines.append(_line("storage", f"{_at(found.most_for_volumes)}, for {_gigabytes(found)} GB at {price}"))
-    lines.append(_line("altogether", _at(found.maximum)))
-    if found.is_spot:
-        lines.append(_line("spot", "at most this; AWS reports the saving when the job has ended"))
-    return [*lines, *_end(found)]
+    if found.per_hour is None:
+        yield "per hour", _unknown(found)
+    else:
+        yield "per hour", " to ".join(dict.fromkeys(map(rate, found.per_hour)))
+        longest = duration(found.max_seconds) + (", AWS's default" if found.is_default_time else "")
+        yield "training", f"{_at(found.most_for_training)}, for {longest} (max_runtime_in_seconds)"
+        if found.keep_alive_seconds:
+            kept = duration(found.keep_alive_seconds)
+            yield "warm pool", f"{_at(found.most_for_keep_alive)}, for {kept} without another job"
+        if any(amounts := [cluster.volume_gb for cluster in found.clusters]):
+            gigabytes = " to ".join(dict.fromkeys(f"{amount:,}" for amount in (min(amounts), max(amounts))))
+            price = f"{rate(found.volume.usd)} per GB and month, {_place(found.volume, found.region)}"
+            yield "storage", f"{_at(found.most_for_volumes)}, for {gigabytes} GB at {price}"
+        yield "altogether", _at(found.maximum)
+        if found.is_spot:
+            yield "spot", "at most this; AWS reports the saving when the job has ended"
+    prices = [each.price for each in found.instances if each.price is not None]
+    prices += [found.volume] * any(each.volume_gb for each in found.instances)
+    sources = [f"{price.url}{f' (read in {price.read_in})' if price.read_in else ''}" for price in prices]
+    for head, texts in {"not counted": found.left_out, "source": dict.fromkeys(sources)}.items():
+        for text in texts:
+            yield head, text
+            head = ""
+
+
+def _unknown(found: Estimate) -> str:
+    return f"unknown, since no price is known for {', '.join(found.unknown)}"
 
 
 def machines(found: Estimate) -> str:
@@ -58,12 +70,10 @@ def limit(found: Estimate) -> str:
 def in_short(found: Estimate) -> str:
     """Return the highest cost of the job in one line."""
     if found.maximum is None:
-        return f"unknown, since no price is known for {', '.join(found.unknown)}"
+        return _unknown(found)
     elsewhere = "".join(f", at {region}'s prices" for region in found.borrowed_from)
-    return (
-        f"{at_most(found.maximum)}, an estimate{elsewhere}: {machines(found)} for {limit(found)};"
-        " `launch cost` shows more"
-    )
+    estimate = f"{at_most(found.maximum)}, an estimate{elsewhere}: {machines(found)} for {limit(found)}"
+    return f"{estimate}; `launch cost` shows more"
 
 
 def as_data(found: Estimate) -> dict[str, Any]:
@@ -72,7 +82,7 @@ def as_data(found: Estimate) -> dict[str, Any]:
         "is_estimate": True,
         "region": found.region,
         "clusters": [_cluster_data(cluster) for cluster in found.clusters],
-        "volume_price": found.volume.as_data() if found.volume else None,
+        "volume_price": found.volume.as_data(),
         "max_runtime_in_seconds": found.max_seconds,
         "keep_alive_period_in_seconds": found.keep_alive_seconds,
         "is_spot": found.is_spot,
@@ -88,7 +98,7 @@ def as_data(found: Estimate) -> dict[str, Any]:
     }
 
 
-def _shown(each: Instances, region: str | None) -> str:
+def _what_and_price(each: Instances, region: str | None) -> str:
     what = f"{each.count} x {each.instance_type}"
     if each.price is not None:
         return f"{what} at {rate(each.price.usd)}/h, {_place(each.price, region)}"
@@ -103,40 +113,8 @@ def _place(price: Price, region: str | None) -> str:
     return f"{other}{price.source} of {price.date}"
 
 
-def _end(found: Estimate) -> list[str]:
-    lines = [_line("not counted" if index == 0 else "", what) for index, what in enumerate(found.left_out)]
-    prices = [each.price for cluster in found.clusters for each in cluster.instances if each.price is not None]
-    if found.volume is not None and _has_volumes(found):
-        prices.append(found.volume)
-    sources = [_source(price) for price in prices]
-    return [*lines, *(_line("source" if i == 0 else "", source) for i, source in enumerate(dict.fromkeys(sources)))]
-
-
-def _has_volumes(found: Estimate) -> bool:
-    return any(cluster.volume_gb for cluster in found.clusters)
-
-
-def _source(price: Price) -> str:
-    return f"{price.url}{f' (read in {price.read_in})' if price.read_in else ''}"
-
-
-def _line(head: str, text: str) -> str:
-    return f"  {head:<{_WIDTH}}{text}"
-
-
-def _per_hour(amounts: Range) -> str:
-    low, high = map(rate, amounts)
-    return low if low == high else f"{low} to {high}"
-
-
 def _at(amounts: Range | None) -> str:
     return "unknown" if amounts is None else at_most(amounts)
-
-
-def _gigabytes(found: Estimate) -> str:
-    amounts = [cluster.volume_gb for cluster in found.clusters]
-    low, high = min(amounts), max(amounts)
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def _cluster_data(cluster: Cluster) -> dict[str, Any]:
@@ -149,8 +127,34 @@ def _cluster_data(cluster: Cluster) -> dict[str, Any]:
         }
         for each in cluster.instances
     ]
-    return {"instances": rows, "usd_per_hour": None if cluster.per_hour is None else float(cluster.per_hour)}
+    per_hour = cluster.for_instances(3600)
+    return {"instances": rows, "usd_per_hour": None if per_hour is None else float(per_hour)}
 
 
 def _range_data(amounts: Range | None) -> dict[str, float] | None:
     return None if amounts is None else {"least": float(amounts[0]), "most": float(amounts[1])}
+
+
+def dollars(usd: Decimal) -> str:
+    """Return `$1,234.50`; an amount below a cent is `less than $0.01`."""
+    return _amount(usd, ROUND_HALF_UP)
+
+
+def rate(usd: Decimal) -> str:
+    """Return a price per hour with all its digits, at least two: `$0.7364`, `$63.296`, `$3.20`."""
+    exact = usd.normalize()
+    return f"${usd:,.2f}" if -int(exact.as_tuple().exponent) < 2 else f"${exact:,f}"
+
+
+def at_most(amounts: Range) -> str:
+    """Return `at most $3.00`, `at most $3.00 to $4.20` or `less than $0.01`, rounded up so that it is true."""
+    low, high = (_amount(amount, ROUND_CEILING) for amount in amounts)
+    if low == high:
+        return low if low.startswith("less") else f"at most {low}"
+    return f"at most {low} to {high}"
+
+
+def _amount(usd: Decimal, rounding: str) -> str:
+    if 0 < usd < Decimal("0.01"):
+        return "less than $0.01"
+    return f"${usd.quantize(Decimal('0.01'), rounding):,}"

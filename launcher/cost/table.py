@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +51,12 @@ def instance_price(instance_type: str, region: str | None) -> Price | None:
     return prices.get((instance_type, region or HOME_REGION)) or prices.get((instance_type, HOME_REGION))
 
 
-def volume_price(region: str | None) -> Price | None:
+def volume_price(region: str | None) -> Price:
     """Return the price of one GB of training storage for one month; us-east-1's if the region's is unknown."""
-    prices = _volume_prices()
-    return prices.get(region or HOME_REGION) or prices.get(HOME_REGION)
+    prices = {
+        sheet["region"]: _price(sheet["usd_per_gb_month"], sheet) for sheet in _sheets() if "usd_per_gb_month" in sheet
+    }
+    return prices.get(region) or prices[HOME_REGION]
 
 
 def regions_with(instance_type: str) -> tuple[str, ...]:
@@ -70,30 +73,20 @@ def instance_prices(sheets: list[dict[str, Any]]) -> dict[tuple[str, str], Price
     """Return instance prices by type and region; the newest sheet overrides others."""
     return {
         (name, sheet["region"]): _price(usd, sheet)
-        for sheet in sorted(sheets, key=lambda sheet: str(sheet["date"]))
+        for sheet in sorted(sheets, key=itemgetter("date"))
         for name, usd in sheet["usd_per_hour"].items()
     }
 
 
 @cache
 def _sheets() -> list[dict[str, Any]]:
-    table = json.loads(_TABLE.read_text(encoding="utf-8"), parse_float=Decimal, parse_int=Decimal)
-    sheets: list[dict[str, Any]] = table["sheets"]
-    return sheets
+    sheets = json.loads(_TABLE.read_text(encoding="utf-8"), parse_float=Decimal, parse_int=Decimal)["sheets"]
+    return sorted(sheets, key=itemgetter("date"))
 
 
 @cache
 def _instance_prices() -> dict[tuple[str, str], Price]:
     return instance_prices(_sheets())
-
-
-@cache
-def _volume_prices() -> dict[str, Price]:
-    return {
-        sheet["region"]: _price(sheet["usd_per_gb_month"], sheet)
-        for sheet in sorted(_sheets(), key=lambda sheet: str(sheet["date"]))
-        if "usd_per_gb_month" in sheet
-    }
 
 
 def _price(usd: Decimal, sheet: dict[str, Any]) -> Price:

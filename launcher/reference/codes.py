@@ -5,6 +5,7 @@ Preflight's codes are imported only for a code that is not in the other tables, 
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 
 from launcher.checks import RULES
@@ -60,26 +61,22 @@ def explanation(code: str) -> str | None:
 
         severity, why = asked[code]
         check = next(check for check in CHECKS if code in check.codes)
-        found = (
-            f"Found by the check {check.name!r}: {check.question} `launch SPEC --check` repeats it and changes nothing."
+        return (
+            f"{code} ({severity}, found by asking AWS)\n\n{why}\n\nFound by the check {check.name!r}: {check.question}"
+            " `launch SPEC --check` repeats it and changes nothing.\n"
+            f"`--ignore {code}` suppresses it, for anything that will be right by the time the job runs.\n"
         )
-        silence = f"`--ignore {code}` suppresses it, for anything that will be right by the time the job runs."
-        return f"{code} ({severity}, found by asking AWS)\n\n{why}\n\n{found}\n{silence}\n"
     from launcher.jobs.failures.reasons import explained
 
     return explained(code)
 
 
 def _formatted(code: str, severity: str, story: str, wrong: str, right: str) -> str:
-    wrong, right = (_indented(_of(example)) for example in (wrong, right))
+    wrong, right = (textwrap.indent(f"{_own_lines(example)}\n", "    ") for example in (wrong, right))
     return f"{code} ({severity})\n\n{story}\n\nwrong:\n\n{wrong}\nright:\n\n{right}"
 
 
-def _of(example: str) -> str:
+def _own_lines(example: str) -> str:
     """Return an example without the lines that every example has."""
     common = set(laid_over_base("").splitlines())
     return "\n".join(line for line in laid_over_base(example).splitlines() if line not in common) or example
-
-
-def _indented(text: str) -> str:
-    return "".join(f"    {line}\n" for line in text.splitlines())

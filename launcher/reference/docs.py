@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -29,18 +29,32 @@ from launcher.preflight import CHECKS
 from launcher.reference.schema import schema
 from launcher.request.text import as_yaml
 from launcher.spec.channels import KINDS
-from launcher.spec.channels.base import BaseChannel
 
 _ROOT = Path(__file__).parents[2]
 
 
-def specs_table() -> str:
-    """Return a table of the bundled specs."""
-    rows = [f"| [{name}]({name}.yaml) | {channel_specs.summary(name)} |" for name in channel_specs.names()]
-    return "\n".join(["| spec | what it shows |", "|---|---|", *rows])
+# From the root of the repository.
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "launcher/README.md",
+    "channel_specs/README.md",
+    "entrypoints/README.md",
+    "tests/README.md",
+)
+_MANY_VALUES = 6
+_TYPES = {"string": "text", "array": "list", "object": "mapping"}
+_KEYS_HEADINGS = ("key", "value", "default", "meaning")
+_CODES_HEADINGS = ("code", "severity", "why")
 
 
-def commands_tables() -> str:
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    cells = [[" ".join(cell.split()).replace("|", "\\|") for cell in row] for row in (headings, *rows)]
+    first, *others = [f"| {' | '.join(row)} |" for row in cells]
+    return "\n".join([first, "|---" * len(headings) + "|", *others])
+
+
+def _commands() -> str:
     """Return a table of options for each command, with the texts of `--help`."""
     context = click.Context(click.Command("launch"))
     parts = []
@@ -49,69 +63,50 @@ def commands_tables() -> str:
         command = card.as_click(name)
         arguments = [each.make_metavar(context) for each in command.params if isinstance(each, click.Argument)]
         words = " ".join(["launch", *([] if name == "run" else [name]), *arguments])
+        options = [each for each in command.params if isinstance(each, click.Option)]
         rows = [
-            f"| `{', '.join(each.opts + each.secondary_opts)}{_metavar(each)}` | {_option_help(each)} |"
-            for each in command.params
-            if isinstance(each, click.Option)
+            (f"`{', '.join(each.opts + each.secondary_opts)}{_metavar(each)}`", (each.help or "").replace("<", "&lt;"))
+            for each in options
         ]
         first = card.texts()[1]
         ends = f"Example: `launch {card.example}`. Exit codes: {', '.join(map(str, card.exit_codes))}."
-        parts.append("\n".join([f"**`{words}`** {first} {ends}", "", "| option | meaning |", "|---|---|", *rows]))
+        parts.append(f"**`{words}`** {first} {ends}\n\n{_table(('option', 'meaning'), rows)}")
     return "\n\n".join(parts)
-
-
-def exit_codes_table() -> str:
-    """Every exit code, a row each."""
-    rows = [f"| {code} | {_in_cell(meaning)} |" for code, meaning in EXIT_CODES.items()]
-    return "\n".join(["| code | meaning |", "|---|---|", *rows])
 
 
 def _metavar(option: click.Option) -> str:
     return "" if option.is_flag else f" {option.metavar or (option.name or '').upper()}"
 
 
-def _option_help(option: click.Option) -> str:
-    return (option.help or "").replace("|", "\\|").replace("<", "&lt;")
-
-
-def keys_table() -> str:
+def _keys() -> str:
     """Return a table of a spec's keys except those of channels; `[]` marks the items of a list."""
     made = schema()
     keys = {key: field for key, field in made["properties"].items() if key != "channels"}
-    return "\n".join([_KEYS_HEADINGS, *_key_rows(keys, made["$defs"])])
+    return _table(_KEYS_HEADINGS, _key_rows(keys, made["$defs"]))
 
 
-def channels_tables() -> str:
-    """Return a table of a channel's keys for each storage kind."""
+def _channels() -> str:
+    """Return a table of a channel's keys for each storage kind, below what its card states besides."""
     definitions = schema()["$defs"]
     parts = []
     for source, kind in KINDS.items():
         definition = definitions[kind.__name__]
         keys = {key: field for key, field in definition["properties"].items() if key != "source"}
-        head = [f"**`source: {source}`** {definition['description']} {_card(kind)}", "", _KEYS_HEADINGS]
-        parts.append("\n".join([*head, *_key_rows(keys, definitions)]))
+        preflight = ", ".join(kind.PREFLIGHT) or f"none ({kind.WITHOUT.get('PREFLIGHT')})"
+        local = ", ".join(kind.PROVIDERS) or f"no mode ({kind.WITHOUT.get('PROVIDERS')})"
+        member = f"`DataSource.{kind.MEMBER}`" if kind.MEMBER else f"none ({kind.WITHOUT.get('MEMBER')})"
+        card = f"Request entry: {member}. Delivered by local runs: {local}. Preflight checks: {preflight}."
+        table = _table(_KEYS_HEADINGS, _key_rows(keys, definitions))
+        parts.append(f"**`source: {source}`** {definition['description']} {card}\n\n{table}")
     return "\n\n".join(parts)
 
 
-def _card(kind: type[BaseChannel]) -> str:
-    """What the card of a storage kind states besides its keys."""
-    preflight = ", ".join(kind.PREFLIGHT) or f"none ({kind.WITHOUT.get('PREFLIGHT')})"
-    local = ", ".join(kind.PROVIDERS) or f"no mode ({kind.WITHOUT.get('PROVIDERS')})"
-    member = f"`DataSource.{kind.MEMBER}`" if kind.MEMBER else f"none ({kind.WITHOUT.get('MEMBER')})"
-    return f"Request entry: {member}. Delivered by local runs: {local}. Preflight checks: {preflight}."
-
-
-_KEYS_HEADINGS = "| key | value | default | meaning |\n|---|---|---|---|"
-_MANY_VALUES = 6
-_TYPES = {"string": "text", "array": "list", "object": "mapping"}
-
-
-def _key_rows(keys: dict[str, Any], definitions: dict[str, Any], above: str = "") -> Iterator[str]:
+def _key_rows(keys: dict[str, Any], definitions: dict[str, Any], above: str = "") -> Iterator[tuple[str, ...]]:
     for key, field in keys.items():
         default = f"`{field['default']}`" if field.get("default") is not None else ""
         parts = list(_inner(field))
         meaning = field.get("description") or " ".join(definitions[inner].get("description", "") for inner, _ in parts)
-        yield f"| `{above}{key}` | {_values(field)} | {default} | {_in_cell(meaning)} |"
+        yield f"`{above}{key}`", _values(field), default, meaning
         for inner, mark in parts:
             yield from _key_rows(definitions[inner]["properties"], definitions, f"{above}{key}{mark}.")
 
@@ -149,60 +144,57 @@ def _values(field: dict[str, Any]) -> str:
     return ", ".join(dict.fromkeys(words))
 
 
-def rooms_table() -> str:
-    """The packages of the project, a row each, with the first line of their docstrings."""
+def _rooms() -> str:
+    """Return a table of the project's packages, with the first lines of their docstrings."""
     files = sorted(file for package in ("launcher", "entrypoints") for file in (_ROOT / package).glob("*/__init__.py"))
-    rows = []
-    for file in files:
-        said = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
-        rows.append(f"| `{file.parent.relative_to(_ROOT)}/` | {_in_cell(said.splitlines()[0])} |")
-    return "\n".join(["| package | what belongs there |", "|---|---|", *rows])
+    texts = [ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "" for file in files]
+    rows = [
+        (f"`{file.parent.relative_to(_ROOT)}/`", text.partition("\n")[0])
+        for file, text in zip(files, texts, strict=True)
+    ]
+    return _table(("package", "what belongs there"), rows)
 
 
-def request_block() -> str:
+def _request() -> str:
     """Return the request of the README's first spec, as `--dry-run` prints it."""
     readme = (_ROOT / "README.md").read_text(encoding="utf-8")
     spec = yaml.safe_load(readme.split("```yaml\n")[1].split("```")[0])
     return f"```yaml\n{as_yaml(plan(spec, name='digits-1').request)}```"
 
 
-def codes_table() -> str:
+def _codes() -> str:
     """Return a table of every code: the rules in the order of their checks, then the others."""
-    rows = [f"| `{rule.code}` | {rule.severity} | {_first_paragraph(rule.find)} |" for rule in RULES]
-    for severity, table in (("error", OTHER_CODES), ("warning", OTHER_WARNINGS)):
-        rows += [f"| `{code}` | {severity} | {text} |" for code, text in table.items()]
-    return "\n".join(["| code | severity | why |", "|---|---|---|", *rows])
+    rows = [(f"`{rule.code}`", rule.severity, (rule.find.__doc__ or "").split("\n\n")[0]) for rule in RULES]
+    rows += [(f"`{code}`", "error", text) for code, text in OTHER_CODES.items()]
+    rows += [(f"`{code}`", "warning", text) for code, text in OTHER_WARNINGS.items()]
+    return _table(_CODES_HEADINGS, rows)
 
 
-def preflight_table() -> str:
+def _preflight() -> str:
     """Return a table of preflight's codes, grouped by check."""
     rows = []
     for check in CHECKS:
-        rows.append(f"| **{check.name}**: {_in_cell(check.question)} | | |")
-        rows += [f"| `{code}` | {severity} | {_in_cell(why)} |" for code, (severity, why) in check.codes.items()]
-    return "\n".join(["| code | severity | why |", "|---|---|---|", *rows])
+        rows.append((f"**{check.name}**: {check.question}", "", ""))
+        rows += [(f"`{code}`", severity, why) for code, (severity, why) in check.codes.items()]
+    return _table(_CODES_HEADINGS, rows)
 
 
-def formats_table() -> str:
-    """Every format of a container's samples, a row each."""
+def _formats() -> str:
+    """Return a table of the formats of a container's samples."""
     rows = [
-        f"| `{form.name}` | {', '.join(f'`{each}`' for each in form.content_types)} | {form.sample} "
-        f"| {'yes' if form.boundaries else 'wrapped'} | {f'`{form.ending}`' if form.ending else ''} |"
+        (
+            f"`{form.name}`",
+            ", ".join(f"`{each}`" for each in form.content_types),
+            form.sample,
+            "yes" if form.boundaries else "wrapped",
+            f"`{form.ending}`" if form.ending else "",
+        )
         for form in FORMATS
     ]
-    headings = "| short name | selected by the content type | a sample | Pipe | shards |"
-    return "\n".join([headings, "|---|---|---|---|---|", *rows])
+    return _table(("short name", "selected by the content type", "a sample", "Pipe", "shards"), rows)
 
 
-def _in_cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
-
-
-def _first_paragraph(function: Callable[..., object]) -> str:
-    return _in_cell((function.__doc__ or "").split("\n\n")[0])
-
-
-def unpriced_line() -> str:
+def _unpriced() -> str:
     """Return a sentence with the instance types without a price, by family."""
     sizes: dict[str, list[str]] = {}
     for name in unpriced():
@@ -212,28 +204,21 @@ def unpriced_line() -> str:
     return f"The bundled table has no price, in any region, for {len(unpriced())} instance types: {families}."
 
 
-# From the root of the repository.
-PAGES = (
-    "README.md",
-    "CONTRIBUTING.md",
-    "launcher/README.md",
-    "channel_specs/README.md",
-    "entrypoints/README.md",
-    "tests/README.md",
-)
-
 PARTS: dict[str, Callable[[], str]] = {
-    "rooms": rooms_table,
-    "request": request_block,
-    "keys": keys_table,
-    "channels": channels_tables,
-    "specs": specs_table,
-    "commands": commands_tables,
-    "exit_codes": exit_codes_table,
-    "preflight": preflight_table,
-    "codes": codes_table,
-    "unpriced": unpriced_line,
-    "formats": formats_table,
+    "rooms": _rooms,
+    "request": _request,
+    "keys": _keys,
+    "channels": _channels,
+    "specs": lambda: _table(
+        ("spec", "what it shows"),
+        [(f"[{name}]({name}.yaml)", channel_specs.summary(name)) for name in channel_specs.names()],
+    ),
+    "commands": _commands,
+    "exit_codes": lambda: _table(("code", "meaning"), [(str(code), text) for code, text in EXIT_CODES.items()]),
+    "preflight": _preflight,
+    "codes": _codes,
+    "unpriced": _unpriced,
+    "formats": _formats,
 }
 
 

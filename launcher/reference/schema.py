@@ -10,7 +10,8 @@ import ast
 import inspect
 import json
 import sys
-import textwrap
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from launcher.reference.codes import ignorable
@@ -18,7 +19,6 @@ from launcher.reference.schema_limits import bounds, map_limits, number_limits, 
 from launcher.request.aws_model import REQUEST, shapes, violations
 from launcher.request.origin import member_of
 from launcher.spec.channels import KINDS
-from launcher.spec.channels.base import BaseChannel
 from launcher.spec.job import JobSpec
 from launcher.spec.model import Section, aws_name, spec_name
 
@@ -27,8 +27,8 @@ def schema() -> dict[str, Any]:
     """Return the schema, JSON Schema 2020-12."""
     made = JobSpec.model_json_schema()
     definitions: dict[str, Any] = made.pop("$defs")
-    for name, section in _sections().items():
-        _describe(definitions.get(name, made), section)
+    for section in _below(Section):
+        _describe(made if section is JobSpec else definitions.get(section.__name__, {}), section)
     for key, field in made["properties"].items():
         if key == "tags":
             map_limits(field["anyOf"][0], "TagKey", "TagValue", shapes()["TagList"])
@@ -72,29 +72,25 @@ def schema() -> dict[str, Any]:
     }
 
 
-def _sections() -> dict[str, type[Section]]:
-    """Return every class of a spec by its name."""
-    found: dict[str, type[Section]] = {}
-    todo: list[type[Section]] = [Section]
-    while todo:
-        for section in todo.pop().__subclasses__():
-            found[section.__name__] = section
-            todo.append(section)
-    return {name: section for name, section in found.items() if section not in (BaseChannel,)}
+def _below(section: type[Section]) -> Iterator[type[Section]]:
+    """Yield every class that inherits from `section`."""
+    for each in section.__subclasses__():
+        yield each
+        yield from _below(each)
 
 
 def _describe(definition: dict[str, Any], section: type[Section]) -> None:
-    """Use the docstring under each field of the class and its bases as the field's description."""
-    for cls in reversed(section.__mro__):
-        if not issubclass(cls, Section):
-            continue
-        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
-        assert isinstance(tree, ast.ClassDef), "the source of a class"
-        for field, text in zip(tree.body, tree.body[1:], strict=False):
-            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
-                assert isinstance(field.target, ast.Name), "a field has a plain name"
-                if field.target.id in definition.get("properties", {}):
-                    definition["properties"][field.target.id]["description"] = str(text.value.value)
+    """Use the docstring under each field of the class and its bases as the field's description.
+
+    pydantic's `use_attribute_docstrings` does the same, but whenever the classes are created, which slows every start.
+    """
+    properties = definition.get("properties", {})
+    for cls in reversed([each for each in section.__mro__ if issubclass(each, Section)]):
+        (tree,) = ast.parse(inspect.getsource(cls)).body
+        for pair in pairwise(getattr(tree, "body", ())):
+            match pair:
+                case ast.AnnAssign(target=ast.Name(id=key)), ast.Expr(value=ast.Constant(value=str(text))):
+                    properties.get(key, {})["description"] = text
 
 
 def _shape(shape: dict[str, Any], place: tuple[str, ...]) -> dict[str, Any] | None:
@@ -141,9 +137,13 @@ def _require(items: dict[str, Any], shape: dict[str, Any], definitions: dict[str
 
 def _or_null(field: dict[str, Any]) -> dict[str, Any]:
     """Return a field that also allows null, which gives it its default, as in the parser."""
+    return field if "anyOf" in field else _with_option(field, {"type": "null"})
+
+
+def _with_option(field: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Return a field that also allows `other`."""
     about = {key: value for key, value in field.items() if key in ("description", "default")}
-    option = {key: value for key, value in field.items() if key not in about}
-    return field if "anyOf" in field else {"anyOf": [option, {"type": "null"}], **about}
+    return {"anyOf": [{key: field[key] for key in field if key not in about}, other], **about}
 
 
 def _tidy(value: Any) -> None:
@@ -151,13 +151,10 @@ def _tidy(value: Any) -> None:
     if isinstance(value, dict):
         if isinstance(value.get("title"), str):
             del value["title"]
-        if "default" in value and value["default"] is None:
+        if value.get("default", "") is None:
             del value["default"]
-        for inner in value.values():
-            _tidy(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            _tidy(inner)
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _tidy(inner)
 
 
 def _open_to_variables(node: Any) -> None:
@@ -178,23 +175,15 @@ def _or_variable(node: dict[str, Any]) -> dict[str, Any]:
     variable = {"$ref": "#/$defs/Variable"}
     if any(map(_is_limited, node.get("anyOf", ()))):
         return {**node, "anyOf": [*node["anyOf"], variable]}
-    if not _is_limited(node):
-        return node
-    about = {key: value for key, value in node.items() if key in ("description", "default")}
-    return {"anyOf": [{key: node[key] for key in node if key not in about}, variable], **about}
+    return _with_option(node, variable) if _is_limited(node) else node
 
 
 def _is_limited(node: dict[str, Any]) -> bool:
     """Return whether it is a scalar that does not allow every text."""
     if node.get("type") in ("object", "array", "null") or "$ref" in node:
         return False
-    return node.get("type") in ("integer", "number", "boolean") or not {
-        "enum",
-        "const",
-        "pattern",
-        "maxLength",
-        "minLength",
-    }.isdisjoint(node)
+    is_text = node.get("type") not in ("integer", "number", "boolean")
+    return not is_text or any(key in node for key in ("enum", "const", "pattern", "maxLength", "minLength"))
 
 
 def _of_a_whole_job() -> dict[str, Any]:
@@ -206,7 +195,10 @@ def _of_a_whole_job() -> dict[str, Any]:
     for source, kind in KINDS.items():
         entry = kind.model_validate({"source": source}).input_data_config("name", "File")
         lacks = [spec_name(str(each.path[-1])) for each in violations(entry, "Channel")] if entry else ["s3_uri"]
-        kinds.append({"if": _of_kind(source), "then": {"required": lacks}})
+        named: dict[str, Any] = {"properties": {"source": {"const": source}}}
+        if source != "S3":  # which a channel without `source` is
+            named["required"] = ["source"]
+        kinds.append({"if": named, "then": {"required": lacks}})
     channel = {"if": {"type": "object"}, "then": {"allOf": kinds}}
     inner: dict[str, Any] = {"channels": {"additionalProperties": channel}}
     for member in shapes()[REQUEST]["required"]:
@@ -218,12 +210,6 @@ def _of_a_whole_job() -> dict[str, Any]:
     whole += [{"not": {"required": [key]}} for key in ("extends", "request")]
     required = [key for key in inner if key != "channels"]
     return {"if": {"allOf": whole}, "then": {"required": required, "properties": inner}}
-
-
-def _of_kind(source: str) -> dict[str, Any]:
-    """Return the condition for a channel of a kind; one without `source` is of S3."""
-    named = {"properties": {"source": {"const": source}}}
-    return {**named, "required": ["source"]} if source != "S3" else named
 
 
 if __name__ == "__main__":

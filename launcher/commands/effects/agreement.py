@@ -12,8 +12,7 @@ import click
 import launcher
 from entrypoints import contract
 from launcher.console import Console, duration
-from launcher.cost import estimate
-from launcher.cost.estimate import why_not
+from launcher.cost.estimate import estimate, why_not
 from launcher.cost.limit import limit_of, objection, refuse_above_limit
 from launcher.cost.show import in_short, limit, machines
 from launcher.errors import StoppedError

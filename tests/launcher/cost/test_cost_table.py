@@ -11,10 +11,9 @@ import pytest
 
 import channel_specs
 import launcher
-from launcher.cost import estimate, instance_price, volume_price
-from launcher.cost.estimate import why_not
+from launcher.cost.estimate import estimate, why_not
 from launcher.cost.show import as_data, as_text
-from launcher.cost.table import instance_prices
+from launcher.cost.table import instance_price, instance_prices, volume_price
 from launcher.data.make_prices import OUTPUT, laid_over, sheet_of, to_text
 from launcher.request.aws_model import shapes
 
