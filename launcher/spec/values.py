@@ -45,9 +45,7 @@ def as_text(value: object) -> str:
     if isinstance(value, str):
         return str(value)
     if value is None:
-        raise PydanticCustomError(
-            WRONG_TYPE, "has no value; write it after the colon, or '' for an empty text, or 'null' in quotes"
-        )
+        raise _wrong("has no value; write it after the colon, or '' for an empty text, or 'null' in quotes")
     return as_json(value)
 
 
@@ -58,29 +56,33 @@ def as_json(value: object) -> str:
             return str(value).lower()
         return str(value) if re.fullmatch(_JSON_NUMBER, value) else json.dumps(value, ensure_ascii=False)
     if isinstance(value, dict):
-        return (
-            "{" + ", ".join(f"{json.dumps(str(k), ensure_ascii=False)}: {as_json(v)}" for k, v in value.items()) + "}"
-        )
+        pairs = [f"{json.dumps(str(key), ensure_ascii=False)}: {as_json(item)}" for key, item in value.items()]
+        return "{" + ", ".join(pairs) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(as_json, value)) + "]"
     return json.dumps(value, ensure_ascii=False)
 
 
+def _wrong(message: str) -> PydanticCustomError:
+    # As a value of the template, since a message may contain braces.
+    return PydanticCustomError(WRONG_TYPE, "{message}", {"message": message})
+
+
 def _text(value: object) -> object:
     if isinstance(value, dict | list):
-        kind = "a mapping" if isinstance(value, dict) else "a list"
-        raise PydanticCustomError(WRONG_TYPE, "is {kind}, but a single text belongs here", {"kind": kind})
+        raise _wrong(f"is {'a mapping' if isinstance(value, dict) else 'a list'}, but a single text belongs here")
     return None if value is None else as_text(value)
 
 
 def _integer(value: object, example: str = "2") -> object:
-    if isinstance(value, Plain) and INTEGER.fullmatch(value) and len(value) <= _MAX_DIGITS:
-        return int(value)
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
     if isinstance(value, Plain) and re.fullmatch(r"[-+]?[1-9][0-9_]*", value) and len(value) > _MAX_DIGITS:
-        raise PydanticCustomError(WRONG_TYPE, f"has {len(value):,} digits, but numbers go up to {2**63 - 1:,}")
-    raise PydanticCustomError(WRONG_TYPE, "{what}, but a whole number belongs here{advice}", _described(value, example))
+        raise _wrong(f"has {len(value):,} digits, but numbers go up to {2**63 - 1:,}")
+    if isinstance(value, Plain) and INTEGER.fullmatch(value):
+        return int(value)
+    what, advice = _described(value, example)
+    raise _wrong(f"{what}, but a whole number belongs here{advice}")
 
 
 def _seconds(value: object) -> object:
@@ -88,10 +90,7 @@ def _seconds(value: object) -> object:
     if isinstance(value, str) and (found := re.fullmatch(_DURATION, value)):
         return sum(int(count or 0) * unit for count, unit in zip(found.groups(), _UNITS.values(), strict=True))
     if isinstance(value, str) and not INTEGER.fullmatch(value) and (meant := _duration_meant(value)):
-        what = _described(value, "")["what"]
-        raise PydanticCustomError(
-            WRONG_TYPE, "{what}, but seconds or a duration belong here; write {meant}", {"what": what, "meant": meant}
-        )
+        raise _wrong(f"{_described(value)[0]}, but seconds or a duration belong here; write {meant}")
     return _integer(value, "3600, 90m or 12h")
 
 
@@ -125,10 +124,7 @@ def _dollars(value: object) -> object:
         return Decimal(value)
     if value is None or isinstance(value, Decimal):
         return value
-    context = {"what": _described(value, "")["what"]}
-    raise PydanticCustomError(
-        WRONG_TYPE, "{what}, but a number of US dollars belongs here, such as 100 or 99.50", context
-    )
+    raise _wrong(f"{_described(value)[0]}, but a number of US dollars belongs here, such as 100 or 99.50")
 
 
 def _boolean(value: object) -> object:
@@ -136,23 +132,25 @@ def _boolean(value: object) -> object:
         return BOOLEANS[value]
     if value is None or isinstance(value, bool):
         return value
-    context = _described(value, "")
+    what, advice = _described(value)
     if isinstance(value, str) and value.lower() in _OLD_BOOLEANS:
-        context["advice"] = f"; write {_OLD_BOOLEANS[value.lower()]}"
-    raise PydanticCustomError(WRONG_TYPE, "{what}, but true or false belongs here{advice}", context)
+        advice = f"; write {_OLD_BOOLEANS[value.lower()]}"
+    raise _wrong(f"{what}, but true or false belongs here{advice}")
 
 
-def _described(value: object, example: str) -> dict[str, Any]:
-    """Return the words for a value of a wrong type: its description, and advice on what to write."""
+def _described(value: object, example: str = "") -> tuple[str, str]:
+    """Return the description of a value of a wrong type, and advice on what to write."""
+    such_as = f", such as {example}" if example else ""
     if isinstance(value, Plain):
         shown = str(value) if len(value) <= 40 else f"{value[:37]}..."
         number = _whole_number(value) if example else None
-        advice = f"; write {number}" if number is not None else f", such as {example}" if example else ""
-        return {"what": f"is {shown!r}", "advice": advice}
+        return f"is {shown!r}", such_as if number is None else f"; write {number}"
     if isinstance(value, str):
-        return {"what": f"is the text {value!r} in quotes", "advice": "; write it without quotes"}
-    kind = "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list) else repr(value)
-    return {"what": f"is {kind}", "advice": f", such as {example}" if example else ""}
+        return f"is the text {value!r} in quotes", "; write it without quotes"
+    return (
+        f"is {'a mapping' if isinstance(value, dict) else 'a list' if isinstance(value, list) else repr(value)}",
+        such_as,
+    )
 
 
 def _whole_number(value: str) -> int | None:
@@ -167,14 +165,10 @@ def _whole_number(value: str) -> int | None:
     return None
 
 
-def _setting(value: object) -> object:
-    return as_text(value)
-
-
 class _Leaf:
     """The annotation of a leaf's type; pydantic's own take twice as long to become a validator."""
 
-    def __init__(self, read: Callable[[object], object], schema: CoreSchema, **described: object) -> None:
+    def __init__(self, read: Callable[[object], object], schema: CoreSchema, described: dict[str, Any]) -> None:
         """Create a leaf from a function that converts the written value, its result's type, and the JSON Schema."""
         self._read, self._schema, self._described = read, schema, described
 
@@ -182,21 +176,18 @@ class _Leaf:
         return core_schema.no_info_before_validator_function(self._read, self._schema)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return self._described
+        return self._described.copy()
 
 
 # The types of a spec's fields. Each value may be null, which suppresses a default.
-Text = Annotated[str, _Leaf(_text, core_schema.str_schema(), type=["string", "number", "boolean"])]
-Integer = Annotated[int, _Leaf(_integer, core_schema.int_schema(), type="integer")]
-Boolean = Annotated[bool, _Leaf(_boolean, core_schema.bool_schema(), type="boolean")]
-Seconds = Annotated[
-    int, _Leaf(_seconds, core_schema.int_schema(), type=["integer", "string"], pattern=f"^{_DURATION}$")
-]
-Gigabytes = Annotated[
-    int, _Leaf(_gigabytes, core_schema.int_schema(), type=["integer", "string"], pattern=f"^{_SIZE}$")
-]
-Dollars = Annotated[Decimal, _Leaf(_dollars, core_schema.decimal_schema(), type="number", minimum=0)]
+Text = Annotated[str, _Leaf(_text, core_schema.str_schema(), {"type": ["string", "number", "boolean"]})]
+Integer = Annotated[int, _Leaf(_integer, core_schema.int_schema(), {"type": "integer"})]
+Boolean = Annotated[bool, _Leaf(_boolean, core_schema.bool_schema(), {"type": "boolean"})]
+_DURATIONS = {"type": ["integer", "string"], "pattern": f"^{_DURATION}$"}
+Seconds = Annotated[int, _Leaf(_seconds, core_schema.int_schema(), _DURATIONS)]
+_SIZES = {"type": ["integer", "string"], "pattern": f"^{_SIZE}$"}
+Gigabytes = Annotated[int, _Leaf(_gigabytes, core_schema.int_schema(), _SIZES)]
+Dollars = Annotated[Decimal, _Leaf(_dollars, core_schema.decimal_schema(), {"type": "number", "minimum": 0})]
 # A hyperparameter or an environment variable: any value except null, sent as text.
-Setting = Annotated[
-    str, _Leaf(_setting, core_schema.str_schema(), type=["string", "number", "boolean", "array", "object"])
-]
+_ANY = {"type": ["string", "number", "boolean", "array", "object"]}
+Setting = Annotated[str, _Leaf(as_text, core_schema.str_schema(), _ANY)]
