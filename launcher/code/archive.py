@@ -17,7 +17,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
+from heapq import nlargest
+from itertools import chain, islice
+from operator import attrgetter
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -141,7 +143,14 @@ def read_code(
     Raises:
         CodeError: The folder or a dependency is missing, too large, or has files that cannot be sent.
     """
-    roots = [] if directory is None else [_folder(directory, include, exclude)]
+    roots = []
+    if directory is not None:
+        if not os.path.isdir(directory):  # noqa: PTH112 - Path.is_dir raises for a path that is too long
+            near = did_you_mean_path(directory, Path.is_dir)
+            raise CodeError(
+                f"{directory} is not a folder{near}; write the path of the folder that holds the entry point"
+            )
+        roots.append(_folder(("directory",), directory, FileRules(directory, include, exclude)))
     for index, path in enumerate(dependencies):
         with _reported_at("dependencies", index) as key:
             roots.append(_dependency(path, include, exclude, key))
@@ -159,8 +168,8 @@ def read_code(
             files.append(_hashed(CodeFile(name, script, False, os.stat(script).st_size), None))  # noqa: PTH116
     files.sort(key=lambda file: file.name)
     rules = [root.rules for root in roots if root.rules]
-    left_out = sorted(name for each in rules for name in each.left_out)
-    skipped = sorted(name for each in rules for name in each.skipped)
+    left_out = sorted(chain.from_iterable(each.left_out for each in rules))
+    skipped = sorted(chain.from_iterable(each.skipped for each in rules))
     own = None if directory is None else rules[0]
     return CodeArchive(tuple(files), tuple(sorted(aws_keys)), tuple(left_out), tuple(skipped), own)
 
@@ -175,12 +184,8 @@ def _reported_at(*key: str | int) -> Iterator[errors.SpecPath]:
         raise
 
 
-def _folder(directory: Path, include: Sequence[str], exclude: Sequence[str]) -> _Root:
-    if not os.path.isdir(directory):  # noqa: PTH112 - Path.is_dir raises for a path that is too long
-        near = did_you_mean_path(directory, Path.is_dir)
-        raise CodeError(f"{directory} is not a folder{near}; write the path of the folder that holds the entry point")
-    rules = FileRules(directory, include, exclude)
-    return _Root(("directory",), directory, list(islice(rules.walk(), MAX_FILES + 1)), rules)
+def _folder(key: errors.SpecPath, path: Path, rules: FileRules) -> _Root:
+    return _Root(key, path, list(islice(rules.walk(), MAX_FILES + 1)), rules)
 
 
 def _dependency(path: Path, include: Sequence[str], exclude: Sequence[str], key: errors.SpecPath) -> _Root:
@@ -191,8 +196,7 @@ def _dependency(path: Path, include: Sequence[str], exclude: Sequence[str], key:
     if not os.path.isdir(path):  # noqa: PTH112 - as above
         near = did_you_mean_path(path)
         raise CodeError(f"{path}: is neither a file nor a folder{near}; correct the path")
-    rules = FileRules(path, include, exclude, f"{base}/")
-    return _Root(key, path, list(islice(rules.walk(), MAX_FILES + 1)), rules)
+    return _folder(key, path, FileRules(path, include, exclude, f"{base}/"))
 
 
 def _refuse_clashes(roots: Sequence[_Root]) -> None:
@@ -201,37 +205,32 @@ def _refuse_clashes(roots: Sequence[_Root]) -> None:
     for root in roots:
         for top in dict.fromkeys(file.name.partition("/")[0] for file in root.files):
             path = root.path if root.key[0] == "dependencies" else root.path / top
+            other = tops.setdefault(top, path)
             if top == contract.BUNDLE_DIR:
-                message = f"{path}: the launcher's own part of the archive has this name; rename it"
-                raise CodeError(message, path=root.key)
-            if tops.setdefault(top, path) is not path:
-                message = (
-                    f"{path}: would be mixed with {tops[top]}, since both are {top} in the code; rename one of the two"
+                raise CodeError(
+                    f"{path}: the launcher's own part of the archive has this name; rename it", path=root.key
                 )
-                raise CodeError(message, path=root.key)
+            if other is not path:
+                message = f"would be mixed with {other}, since both are {top} in the code; rename one of the two"
+                raise CodeError(f"{path}: {message}", path=root.key)
 
 
 def _refuse_too_much(roots: Sequence[_Root]) -> None:
     found = [file for root in roots for file in root.files]
     total = sum(file.size for file in found)
     if total > MAX_BYTES:
-        largest = sorted(found, key=lambda file: -file.size)[:5]
         root = max(roots, key=lambda root: sum(file.size for file in root.files))
-        raise CodeError(
-            f"{root.path}: {human_bytes(total)} would be sent with the code, and the limit is {human_bytes(MAX_BYTES)}; the largest"
-            f" files are {', '.join(f'{file.name} ({human_bytes(file.size)})' for file in largest)}; {_REMEDY}",
-            "code-too-large",
-            root.key,
-        )
-    if len(found) > MAX_FILES:
-        fullest = Counter(file.name.rpartition("/")[0] or "." for file in found).most_common(5)
+        largest = nlargest(5, found, key=attrgetter("size"))
+        most = [f"{file.name} ({human_bytes(file.size)})" for file in largest]
+        what = f"{human_bytes(total)} would be sent with the code, and the limit is {human_bytes(MAX_BYTES)}; the largest files are"
+    elif len(found) > MAX_FILES:
         root = max(roots, key=lambda root: len(root.files))
-        raise CodeError(
-            f"{root.path}: more than {MAX_FILES:,} files would be sent with the code, which is the limit; most of them are in"
-            f" {', '.join(f'{folder} ({count:,})' for folder, count in fullest)}; {_REMEDY}",
-            "code-too-large",
-            root.key,
-        )
+        fullest = Counter(file.name.rpartition("/")[0] or "." for file in found).most_common(5)
+        most = [f"{folder} ({count:,})" for folder, count in fullest]
+        what = f"more than {MAX_FILES:,} files would be sent with the code, which is the limit; most of them are in"
+    else:
+        return
+    raise CodeError(f"{root.path}: {what} {', '.join(most)}; {_REMEDY}", "code-too-large", root.key)
 
 
 def _hashed(found: CodeFile, aws_keys: list[str] | None) -> CodeFile:

@@ -19,17 +19,17 @@ from typing import NamedTuple
 
 from launcher import errors
 
-CACHES = (
+_CACHES = (
     *("__pycache__", "*.pyc", ".git", ".hg", ".svn", ".venv", "venv", "node_modules", ".launch", ".#*"),
     *(".ipynb_checkpoints", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".DS_Store", "*.egg-info"),
 )
-SECRETS = (".env*", "*.pem", ".aws", ".ssh")
+_SECRETS = (".env*", "*.pem", ".aws", ".ssh")
 # Private keys as ssh-keygen names them. With another ending, id_* is code or data: id_map.json, id_lookup.py.
 _KEY_FILE = r"id_[^.]+(\.pub)?"
-IGNORE_FILES = (".launchignore", ".gitignore")  # the first decides
+_IGNORE_FILES = (".launchignore", ".gitignore")  # the first decides
 
-_BY_DEFAULT = "|".join(fnmatch.translate(pattern) for pattern in (*CACHES, *SECRETS))
-_SECRET = "|".join(fnmatch.translate(pattern) for pattern in SECRETS)
+_BY_DEFAULT = "|".join(fnmatch.translate(pattern) for pattern in (*_CACHES, *_SECRETS))
+_SECRET = "|".join(fnmatch.translate(pattern) for pattern in _SECRETS)
 _NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # broken links are skipped
 _BY_RULES, _INCLUDED = "", "included"  # fates of files that are sent
 _LARGEST_IGNORE_FILE = 1_000_000  # bytes
@@ -83,7 +83,7 @@ class _Patterns:
 
 class _IgnoreFile(NamedTuple):
     shown: str
-    kind: str  # one of IGNORE_FILES
+    kind: str  # one of _IGNORE_FILES
     patterns: _Patterns
     above: str = ""  # for a file above the code folder: the path from it to the code folder, with a final slash
     below: int = 0  # for a file in the code folder: the length of the path to its own folder
@@ -182,11 +182,11 @@ class FileRules:
 
     def _read_ignore_files(self, name: str, entries: Sequence[os.DirEntry[str]]) -> None:
         """Find the ignore files that count in the folder `name`: its own, and then those that count in the folder above."""
-        kinds = IGNORE_FILES if self._work_tree else IGNORE_FILES[:1]
+        kinds = _IGNORE_FILES if self._work_tree else _IGNORE_FILES[:1]
         files = [Path(entry.path) for entry in entries if entry.name in kinds and entry.is_file()]
         own = [_ignore_file(file, below=len(name)) for file in files]
         inherited = self._ignoring[name and name[: name.rstrip("/").rfind("/") + 1]]
-        self._ignoring[name] = tuple(sorted([*own, *inherited], key=lambda file: IGNORE_FILES.index(file.kind)))
+        self._ignoring[name] = tuple(sorted([*own, *inherited], key=lambda file: _IGNORE_FILES.index(file.kind)))
 
     def _ignore_files_above(self) -> tuple[bool, tuple[_IgnoreFile, ...]]:
         """Return whether the folder is in a git work tree, and the tree's .gitignore files above it, the nearest first.
@@ -270,11 +270,7 @@ def _ignore_file(file: Path, *, above: str = "", below: int = 0) -> _IgnoreFile:
             text = opened.read(_LARGEST_IGNORE_FILE).decode("utf-8-sig", "surrogateescape")
     except OSError as error:
         raise unreadable(str(file), error) from None
-    lines = text.split("\n")
-    try:
-        patterns = _Patterns(lines)
-    except ValueError:
-        patterns = _Patterns([line for line in lines if _is_pattern(line)])
+    patterns = _Patterns([line for line in text.split("\n") if _is_pattern(line)])
     return _IgnoreFile(str(file), file.name, patterns, above, below)
 
 

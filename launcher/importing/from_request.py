@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from entrypoints import contract
-from launcher.errors import InputError, SpecError, SpecPath, did_you_mean_path
+from launcher.errors import InputError, SpecError, did_you_mean_path
 from launcher.importing.source_text import read_text
-from launcher.parsing.parser import parse_spec
+from launcher.parsing.parser import parse_spec, without
 from launcher.request import text as show
 from launcher.request.build import build_request, telling_variables
 from launcher.request.forms import FoundRequest, find_request
@@ -161,33 +161,28 @@ def _channels(entries: Any, mode: Any) -> dict[str, Any] | None:
 
 
 def _channel(entry: dict[str, Any], mode: Any) -> dict[str, Any] | str | None:
+    """Return a channel in its shortest form: without the job's own input mode, and as a bare URI if it has only that."""
     if (kind := source_of_entry(entry)) is None:
         return None
     members = KINDS[kind].members(entry) or {}
     if not _has_keys(members, KINDS[kind]):
         return None
     keys = {spec_name(member): value for member, value in members.items()}
-    fields = KINDS[kind].model_fields
     channel: dict[str, Any] = {"source": kind}
-    for key, field in fields.items():
+    for key, field in KINDS[kind].model_fields.items():
         if key in keys:
             if keys[key] != field.default or field.default is None:
                 channel[key] = _keyed(keys[key], field.annotation)
         elif isinstance(field.default, str) and key != "source":
             channel[key] = None
-    return _shortest(channel, kind, keys, mode)
-
-
-def _shortest(channel: dict[str, Any], kind: str, keys: dict[str, Any], mode: Any) -> dict[str, Any] | str:
-    """Return a channel in its shortest form: without the job's own input mode, and as a bare URI if it has only that."""
-    if kind == "S3":
-        if "input_mode" not in keys:
-            channel["input_mode"] = None
-        elif keys["input_mode"] == mode:
-            del channel["input_mode"]
-        if set(channel) == {"source", "s3_uri"}:
-            return str(channel["s3_uri"]) if isinstance(channel["s3_uri"], str) else channel
-    return channel
+    if kind != "S3":
+        return channel
+    if "input_mode" not in keys:
+        channel["input_mode"] = None
+    elif keys["input_mode"] == mode:
+        del channel["input_mode"]
+    uri = channel.get("s3_uri")
+    return uri if set(channel) == {"source", "s3_uri"} and isinstance(uri, str) else channel
 
 
 def _sound(spec: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -195,24 +190,15 @@ def _sound(spec: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
         parsed = parse_spec(json.dumps(_escaped(spec)))
     except SpecError as error:
-        misshapen = [each.path for each in error.problems if each.path and each.code in _SHAPE_CODES]
-        sound = spec
-        for path in misshapen or [each.path for each in error.problems if each.path]:
-            sound = _without(sound, path)
+        wrong = [each for each in error.problems if each.path]
+        misshapen = [each for each in wrong if each.code in _SHAPE_CODES]
+        # Lists and the channels are removed whole, since their order matters.
+        sound = without(spec, [each.path[: 1 if each.path[0] == "channels" else 2] for each in misshapen or wrong])
         return _sound(sound) if sound != spec else ({}, {})
     planned = build_request(parsed, parsed.training_job_name or "").request
     if "training_job_name" not in spec:
         del planned["TrainingJobName"]
     return spec, planned
-
-
-def _without(spec: dict[str, Any], path: SpecPath) -> dict[str, Any]:
-    """Return the spec without the key at `path`; lists and the channels are removed whole, since their order matters."""
-    key, *inner = path
-    section = spec.get(str(key))
-    if inner and isinstance(section, dict) and key != "channels" and inner[0] in section:
-        return {**spec, str(key): {name: value for name, value in section.items() if name != inner[0]}}
-    return {name: value for name, value in spec.items() if name != key}
 
 
 def _difference(have: Any, want: Any) -> dict[str, Any]:

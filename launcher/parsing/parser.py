@@ -140,10 +140,10 @@ def _validated(value: Mapping[str, Any]) -> tuple[JobSpec, list[_WrongValue]]:
             found = [each for each in found if each[0] not in lists]
             # null removes a value, so a field with a fixed set of values has its default again.
             wrong += [each for each in found if (each[1]["type"], each[1]["input"]) != ("literal_error", None)]
-            value = _without(value, [path for path, _, _ in found])
+            value = without(value, [path for path, _, _ in found])
 
 
-def _without(value: Any, paths: list[SpecPath]) -> Any:
+def without(value: Any, paths: list[SpecPath]) -> Any:
     """Return a copy of `value` without `paths`; if an item is removed, its whole list is, since order may matter."""
     below: dict[str | int, list[SpecPath]] = {}
     dropped = set()
@@ -154,7 +154,7 @@ def _without(value: Any, paths: list[SpecPath]) -> Any:
         else:
             dropped.add(path[0])
     return {
-        key: _without(item, below[key]) if key in below else item for key, item in value.items() if key not in dropped
+        key: without(item, below[key]) if key in below else item for key, item in value.items() if key not in dropped
     }
 
 
