@@ -13,7 +13,6 @@ import signal
 import socket
 import time
 import traceback
-from io import FileIO
 from pathlib import Path
 
 from entrypoints.broker import wire
@@ -98,37 +97,26 @@ def _stop_if_abandoned(coordinator: Coordinator) -> None:
         raise _AbandonedError
 
 
-class _Stream:
+class _Stream(fifo.FifoStream):
     """The bytes of an epoch for the format, and the samples `made` from them until they are assigned."""
 
     def __init__(self, coordinator: Coordinator, descriptor: int, silence: Silence) -> None:
+        super().__init__(descriptor, silence)
         self.made: list[Sample] = []
-        self._coordinator, self._file, self._silence = coordinator, FileIO(descriptor), silence
+        self._coordinator = coordinator
         self._before = 0  # bytes before those that `made` is made from
 
     def readinto(self, buffer: memoryview, /) -> int:
-        """See ByteStream."""
         self._make_room()
-        while (count := self._file.readinto(buffer)) is None:
-            self._wait()
-        self._silence.bytes += count
-        fifo.warn_if_empty(self._silence)
-        return count
+        return super().readinto(buffer)
 
     def read(self, size: int = -1, /) -> bytes:
-        """See ByteStream."""
-        if size < 0:
-            return b"".join(iter(lambda: self.read(fifo.PIPE_BYTES), b""))
-        buffer = memoryview(bytearray(size))
-        return bytes(buffer[: self.readinto(buffer)])
-
-    def close(self) -> None:
-        """See ByteStream."""
-        self._file.close()
+        self._make_room()
+        return super().read(size)
 
     def assign(self) -> None:
         """Assign the samples that have been made."""
-        received = self._silence.bytes
+        received = self.silence.bytes
         if self.made:
             # Cleared in place, because the loop that fills it holds the same list.
             self._coordinator.epoch.assign(self.made[:], max(1, received - self._before))
@@ -151,18 +139,18 @@ class _Stream:
                 warn_after *= 2
                 slow = max(epoch.shards.values(), key=lambda shard: shard.outbox.size)
                 warn(
-                    f"{self._silence.who}: blocked for {waited:.0f} s, because the reader of shard {slow.index} reads "
+                    f"{self.silence.who}: blocked for {waited:.0f} s, because the reader of shard {slow.index} reads "
                     "nothing; the others wait for it"
                 )
 
-    def _wait(self) -> None:
-        """Wait until the FIFO can be read."""
-        self._silence.begin()
-        while not self._coordinator.poll(min(POLL_SECONDS, self._silence.patience), self._file.fileno()):
+    def wait(self) -> None:
+        """Serve the readers until the FIFO can be read."""
+        self.silence.begin()
+        while not self._coordinator.poll(min(POLL_SECONDS, self.silence.patience), self.file.fileno()):
             if self._coordinator.epoch.is_awaited:
-                self._silence.check()
+                self.silence.check()
             else:  # The epoch is read ahead, and no reader misses the bytes yet.
-                self._silence.begin()
+                self.silence.begin()
             _stop_if_abandoned(self._coordinator)
 
 

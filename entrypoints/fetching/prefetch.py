@@ -49,8 +49,8 @@ class ReadAhead:
         self._work = threading.Condition(self._lock)  # threads wait for something to fetch, or room for it
         self._news = threading.Condition(self._lock)  # the reader waits for a piece or a slot
         self._schedule = Schedule(limits)
-        self._given: dict[weakref.ref[ReadStream[Slot]], Slot] = {}
-        self._abandoned: deque[weakref.ref[ReadStream[Slot]]] = deque()  # references to streams that were dropped
+        self._given: dict[weakref.ref[ReadStream], Slot] = {}
+        self._abandoned: deque[weakref.ref[ReadStream]] = deque()  # references to streams that were dropped
         self._left: deque[Slot] = deque()  # slots of streams that were closed
         self._failure: BaseException | None = None  # raised by `sources`, after all slots
         self._exhausted = False
@@ -61,10 +61,10 @@ class ReadAhead:
         self._closed = False
         _pipelines.add(weakref.ref(self, _pipelines.discard))
 
-    def __iter__(self) -> Iterator[ReadStream[Slot]]:
+    def __iter__(self) -> Iterator[ReadStream]:
         return self
 
-    def __next__(self) -> ReadStream[Slot]:
+    def __next__(self) -> ReadStream:
         self._check_process()
         with self._lock:
             self._drop_closed()
@@ -256,7 +256,7 @@ class ReadAhead:
             )
 
 
-def read_ahead(sources: Iterator[Fetchable], limits: Limits, who: str) -> Generator[ReadStream[Slot], None, None]:
+def read_ahead(sources: Iterator[Fetchable], limits: Limits, who: str) -> Generator[ReadStream, None, None]:
     """Yield the streams of `sources` in order, with prefetch. Closing the generator ends the prefetch and closes `sources`.
 
     The last stream can be read after the generator's end.

@@ -6,41 +6,38 @@ the limit from their request until they are read.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
-class Fetchable(Protocol):
-    """An object that can be fetched, whole or in pieces."""
+class Fetchable(ABC):
+    """An object that can be fetched, whole or in pieces.
 
-    @property
-    def key(self) -> str:
-        """The object's name in the channel."""
-        ...
+    Attributes:
+        key: The object's name in the channel.
+        size: Bytes; None if they are known only at its end.
+        ranges: Whether several ranges may be fetched at the same time; such an object knows its size.
+    """
 
-    @property
-    def size(self) -> int | None:
-        """Bytes; None if they are known only at its end."""
-        ...
+    __slots__ = ()
+    key: str
+    size: int | None
+    ranges: bool
 
-    @property
-    def ranges(self) -> bool:
-        """Whether several ranges may be fetched at the same time; such an object knows its size."""
-        ...
-
+    @abstractmethod
     def fetch(self, start: int, count: int) -> bytes:
         """Fetch `count` bytes from `start`, in any thread. Fewer mean the end of an object of unknown size."""
-        ...
 
     def length(self) -> int:
         """Return the size, with a request if it is not known."""
-        ...
+        assert self.size is not None
+        return self.size
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - not every object keeps something open
         """Close what the fetches keep open; called once, after the last of them."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -62,37 +59,22 @@ class Limits:
     threads: int = 64
 
 
+@dataclass(slots=True, eq=False)
 class Slot:
     """One object between its fetches and its reading."""
 
-    __slots__ = (
-        "busy",
-        "closed",
-        "end",
-        "failed",
-        "generation",
-        "given",
-        "held",
-        "issued",
-        "pieces",
-        "place",
-        "source",
-        "window",
-    )
-
-    def __init__(self, source: Fetchable) -> None:
-        self.source = source
-        self.end = source.size
-        self.issued = 0  # the byte up to which it has been requested
-        self.place = 0  # the byte that is read next
-        self.pieces: dict[int, bytes | Exception] = {}  # by their first byte
-        self.held = 0  # bytes of pieces, fetched or requested
-        self.busy = 0  # fetches under way
-        self.generation = 0  # Fetches of earlier generations are dropped.
-        self.window: int | None = None  # limit of `held` after a seek, because more seeks may follow
-        self.given = False  # The reader has its stream.
-        self.failed = False  # Nothing after the failure is requested.
-        self.closed = False
+    source: Fetchable
+    end: int | None  # the object's size, once it is known
+    issued: int = 0  # the byte up to which it has been requested
+    place: int = 0  # the byte that is read next
+    pieces: dict[int, bytes | Exception] = field(default_factory=dict)  # by their first byte
+    held: int = 0  # bytes of pieces, fetched or requested
+    busy: int = 0  # fetches under way
+    generation: int = 0  # Fetches of earlier generations are dropped.
+    window: int | None = None  # limit of `held` after a seek, because more seeks may follow
+    given: bool = False  # The reader has its stream.
+    failed: bool = False  # Nothing after the failure is requested.
+    closed: bool = False
 
     def wants_more(self) -> bool:
         """Return whether something is left to request; an empty object is requested too, since it can be gone."""
@@ -104,12 +86,12 @@ class Slot:
 
 
 class Fetch(NamedTuple):
-    """One fetch."""
+    """One fetch of `size` bytes."""
 
     slot: Slot
     generation: int
     start: int
-    size: int  # bytes asked for
+    size: int
 
 
 class Schedule:
@@ -123,7 +105,7 @@ class Schedule:
 
     def add(self, source: Fetchable) -> None:
         """Add an object after all others."""
-        slot = Slot(source)
+        slot = Slot(source, source.size)
         self.waiting.append(slot)
         self._unissued.append(slot)
 

@@ -3,42 +3,24 @@
 from __future__ import annotations
 
 import io
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
+
+from entrypoints.fetching.schedule import Slot
+
+if TYPE_CHECKING:
+    from entrypoints.fetching.prefetch import ReadAhead
 
 _NEAR_BYTES = 8 << 20  # A seek at most so far ahead reads the bytes between: they have been requested already.
 
-S = TypeVar("S")
-S_contra = TypeVar("S_contra", contravariant=True)
 
-
-class Pieces(Protocol[S_contra]):
-    """The pipeline's side of a stream; `slot` is the object there."""
-
-    def next_piece(self, slot: S_contra) -> bytes | None:
-        """Wait for the next bytes and return them; None at the object's end."""
-        ...
-
-    def seek(self, slot: S_contra, place: int) -> None:
-        """Let the next piece begin at `place`."""
-        ...
-
-    def size(self, slot: S_contra) -> int:
-        """Return the object's size."""
-        ...
-
-    def close_slot(self, slot: S_contra) -> None:
-        """End the reading of the object."""
-        ...
-
-
-class ReadStream(Generic[S]):
+class ReadStream:
     """A ByteStream with `seek`, which zip and Parquet need.
 
     A seek before the first read costs nothing; one far back or ahead drops what was fetched. It is not an io.RawIOBase, which
     calls `close` in its finalizer: Python drops exceptions there, also that of Ctrl-C.
     """
 
-    def __init__(self, key: str, pipeline: Pieces[S], slot: S) -> None:
+    def __init__(self, key: str, pipeline: ReadAhead, slot: Slot) -> None:
         self.key = key
         self.closed = False
         self._pipeline = pipeline
@@ -48,15 +30,12 @@ class ReadStream(Generic[S]):
         self._begun = False
 
     def seekable(self) -> bool:
-        """See io."""
         return True
 
     def tell(self) -> int:
-        """See io."""
         return self._place
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """See ByteStream."""
         if size is None or size < 0:
             return self.readall()
         if not self._fill():
@@ -84,7 +63,6 @@ class ReadStream(Generic[S]):
         return b"" if self.closed else self._pipeline.next_piece(self._slot) or b""
 
     def readinto(self, buffer: Any, /) -> int:
-        """See ByteStream."""
         if not self._fill():
             return 0
         view = memoryview(buffer).cast("B")
@@ -93,7 +71,6 @@ class ReadStream(Generic[S]):
         return len(piece)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """See io."""
         if whence == io.SEEK_CUR:
             offset += self._place
         elif whence == io.SEEK_END:

@@ -1,10 +1,9 @@
 """Pipe mode: SageMaker writes a channel's objects, one after the other, into a FIFO per epoch.
 
-`<channel>_0` is read to its end or closed early. Only then SageMaker makes `<channel>_1`, so the reader waits for it, and so on.
+SageMaker makes `<channel>_1` only after `<channel>_0` was read to its end or closed early, so the reader waits for it.
 `fifo_numbers` maps a job's epochs to these numbers. A FIFO can have one reader: two would each get pieces of the stream. If one
-process of a host reads a channel, it does so here; if several do, the host's broker reads it for them (`entrypoints/broker`) by
-the same functions. If several hosts get the same objects (FullyReplicated), each reads all of them and keeps its shard of the
-samples.
+process of a host reads a channel, it does so here; if several do, the host's broker (`entrypoints/broker`) does. If several hosts
+get the same objects (FullyReplicated), each reads all of them and keeps its shard of the samples.
 
 A silent feeder is reported on stderr, and at last an error: a job that waits costs as much as one that works.
 """
@@ -18,22 +17,16 @@ import select
 import stat
 import sys
 import time
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
-from typing import Any, NoReturn
 
 from entrypoints import contract
 from entrypoints.errors import ChannelError
 from entrypoints.fetching.silence import Silence, warn_once
 from entrypoints.job.environment import Channel
 from entrypoints.job.process_identity import Processes, owner_process
-from entrypoints.order.sharding import Shard
 from entrypoints.readers import fifo_numbers
-from entrypoints.sample import ByteStream
-
-JOINED = True
 
 WAIT_SECONDS = 600.0  # for the FIFO and for any bytes; the feeder may have a million objects to list first
 REREAD_SECONDS = 10.0  # for a FIFO that this job has read before; only a feeder run by hand writes to it again
@@ -41,54 +34,13 @@ LEFT_SECONDS = 2.0  # for a feeder to notice that its reader was killed
 PIPE_BYTES = 1 << 20  # the most that Linux grants any user; the default is 64 KiB
 
 
-def open_streams(channel: Channel, epoch: int, shard: Shard) -> Iterator[tuple[str | None, ByteStream]]:
-    """Yield the one stream of a channel's epoch.
-
-    Args:
-        channel: The Pipe channel.
-        epoch: The epoch, counted as the job counts them.
-        shard: Not used: samples can be divided only after the format has split the stream.
-
-    Raises:
-        ChannelError: As `open_fifo`.
-    """
-    yield None, open_fifo(channel, epoch, wait_seconds())
-
-
-def objects(channel: Channel) -> NoReturn:
-    """Raise ChannelError: a FIFO is one stream of all objects."""
-    raise ChannelError(
-        f"channel {channel.name!r}: a Pipe cannot be listed, so its objects cannot be chosen; use input_mode: FastFile"
-    )
-
-
-def open_objects(channel: Channel, chosen: Iterable[Any]) -> NoReturn:
-    """Raise ChannelError, as `objects` does."""
-    objects(channel)
-
-
-def key_of(channel: Channel, item: Any) -> NoReturn:
-    """Raise ChannelError, as `objects` does."""
-    objects(channel)
-
-
-def fifo_path(channel: Channel, epoch: int) -> Path:
-    """Return the path of a channel's FIFO; here `epoch` is the FIFO's number."""
-    return channel.path.with_name(contract.fifo_name(channel.name, epoch))
-
-
 def wait_seconds() -> float:
-    """Return how long to wait for a FIFO or its feeder, in seconds."""
+    """Return how long to wait for a FIFO or its feeder."""
     return float(os.environ.get(contract.FIFO_WAIT_VARIABLE) or WAIT_SECONDS)
 
 
 def open_fifo(channel: Channel, epoch: int, seconds: float) -> FifoStream:
-    """Wait for the FIFO of an epoch and its writer, and open it.
-
-    Args:
-        channel: The Pipe channel.
-        epoch: The epoch, counted as the job counts them.
-        seconds: How long to wait.
+    """Wait up to so many seconds for the FIFO of an epoch and its writer, and open it.
 
     Raises:
         ChannelError: The FIFO or its writer did not appear, or the epoch was read already.
@@ -116,7 +68,7 @@ class PendingFifo:
 
     def __init__(self, channel: Channel, epoch: int, owners: Processes) -> None:
         self.descriptor = -1  # of a FIFO without a writer
-        self.path = fifo_path(channel, 0)
+        self.path = _path(channel, 0)
         self._channel, self._epoch, self._owners = channel, epoch, owners
         self._since = time.monotonic()
         self._left = -1  # the last FIFO opened by an earlier job whose processes have ended
@@ -125,7 +77,7 @@ class PendingFifo:
         opened = fifo_numbers.last_opened(channel)
         if opened is not None and opened.owners.any_running():
             self._number = epoch - opened.ahead
-            self.path = fifo_path(channel, self._number)
+            self.path = _path(channel, self._number)
             self._again = self._number <= opened.last
             if self._number < 0:
                 raise read_already(channel.name, epoch, f"this job began with epoch {opened.ahead}")
@@ -135,8 +87,7 @@ class PendingFifo:
     def try_open(self) -> int | None:
         """Return a descriptor if there is something to read, else None, without waiting.
 
-        Raises:
-            ChannelError: The FIFO was read already, or its path is not a FIFO.
+        Raises ChannelError if the FIFO was read already, or its path is not a FIFO.
         """
         # First, because a feeder may have written a short epoch and removed its FIFO since the last call.
         if not self.wait(0) and not (self._find() and self.wait(0)):
@@ -152,13 +103,13 @@ class PendingFifo:
             number = self._first()
             if number is None:
                 return False
-            if self.path != fifo_path(self._channel, number):
+            if self.path != _path(self._channel, number):
                 if self.wait(0):  # It was written to and removed since `try_open` began.
                     return True
                 self.close()
-                self.path = fifo_path(self._channel, number)
-        if self.descriptor < 0 and exists(self.path, self._channel.name, self._epoch):
-            self.descriptor = open_descriptor(self.path)
+                self.path = _path(self._channel, number)
+        if self.descriptor < 0 and _exists(self.path, self._channel.name, self._epoch):
+            self.descriptor = _open_descriptor(self.path)
         return self.descriptor >= 0
 
     def wait(self, seconds: float) -> bool:
@@ -207,53 +158,46 @@ class PendingFifo:
 
 
 class FifoStream:
-    """The bytes of one epoch; reading raises ChannelError if the feeder has been silent for too long."""
+    """The bytes of one epoch, a ByteStream; reading raises ChannelError if the feeder has been silent for too long."""
 
     def __init__(self, descriptor: int, silence: Silence) -> None:
-        self._file = FileIO(descriptor)
-        self._silence = silence
-        self._poll = select.poll()
-        self._poll.register(descriptor, select.POLLIN)
+        self.file, self.silence = FileIO(descriptor), silence
 
     def readinto(self, buffer: memoryview, /) -> int:
-        """See ByteStream."""
-        while (count := self._file.readinto(buffer)) is None:
-            self._wait()
-        self._silence.bytes += count
-        warn_if_empty(self._silence)
+        while (count := self.file.readinto(buffer)) is None:
+            self.wait()
+        self._received(count)
         return count
 
     def read(self, size: int = -1, /) -> bytes:
-        """See ByteStream."""
         if size < 0:
             return b"".join(iter(lambda: self.read(PIPE_BYTES), b""))
-        while (data := self._file.read(size)) is None:
-            self._wait()
-        self._silence.bytes += len(data)
-        warn_if_empty(self._silence)
+        while (data := self.file.read(size)) is None:
+            self.wait()
+        self._received(len(data))
         return data
 
     def close(self) -> None:
-        """See ByteStream."""
-        self._file.close()
+        self.file.close()
 
-    def _wait(self) -> None:
-        self._silence.begin()
-        while not self._poll.poll(1000 * self._silence.patience):
-            self._silence.check()
+    def wait(self) -> None:
+        """Wait until the FIFO can be read."""
+        poll = select.poll()
+        poll.register(self.file, select.POLLIN)
+        self.silence.begin()
+        while not poll.poll(1000 * self.silence.patience):
+            self.silence.check()
+
+    def _received(self, count: int) -> None:
+        self.silence.bytes += count
+        if not self.silence.bytes:  # An epoch without samples is rarely intended.
+            warn_once(
+                f"{self.silence.who} ended without a byte: this host has no samples in this epoch; check that the channel's s3_uri "
+                "holds objects (with ShardedByS3Key and fewer objects than hosts, some hosts get none)"
+            )
 
 
-def warn_if_empty(feeder: Silence) -> None:
-    """Warn, after a read, if the FIFO has ended without a byte: an epoch without samples is rarely intended."""
-    if not feeder.bytes:
-        warn_once(
-            f"{feeder.who} ended without a byte: this host has no samples in this epoch; check that the channel's s3_uri "
-            "holds objects (with ShardedByS3Key and fewer objects than hosts, some hosts get none)"
-        )
-
-
-def exists(path: Path, channel: str, epoch: int) -> bool:
-    """Return whether an epoch's FIFO exists. Raises ChannelError if it was read already, or the path is not a FIFO."""
+def _exists(path: Path, channel: str, epoch: int) -> bool:
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
@@ -267,6 +211,10 @@ def exists(path: Path, channel: str, epoch: int) -> bool:
     return True
 
 
+def _path(channel: Channel, number: int) -> Path:
+    return channel.path.with_name(contract.fifo_name(channel.name, number))
+
+
 def _numbers(folder: Path, channel: str) -> list[int]:
     """The numbers of the channel's FIFOs that exist."""
     pattern = re.compile(re.escape(channel) + r"_(0|[1-9]\d*)")
@@ -276,11 +224,8 @@ def _numbers(folder: Path, channel: str) -> list[int]:
         return []
 
 
-def open_descriptor(path: Path) -> int:
-    """Open a FIFO for reading and enlarge its buffer.
-
-    On Linux this neither blocks nor needs a writer; poll() reports nothing until there is one.
-    """
+def _open_descriptor(path: Path) -> int:
+    """Open a FIFO and enlarge its buffer. On Linux this needs no writer; poll() reports nothing until there is one."""
     on_linux = sys.platform == "linux"
     descriptor = os.open(path, os.O_RDONLY | (os.O_NONBLOCK if on_linux else 0))
     # A larger buffer saves most switches between writer and reader. Linux refuses it if the user's pipes are too large together;

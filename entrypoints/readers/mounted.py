@@ -32,11 +32,8 @@ from entrypoints.fetching.prefetch import read_ahead
 from entrypoints.fetching.schedule import Limits
 from entrypoints.fetching.silence import warn_once
 from entrypoints.job.environment import Channel
-from entrypoints.order.sharding import Shard
 from entrypoints.readers.remote_file import RemoteFile, is_remote
 from entrypoints.sample import ByteStream
-
-JOINED = False
 
 # A file's size is unknown before it is read, so a piece is reserved for it: enough for all 64 threads.
 _LIMITS = Limits(held_bytes=48 << 20, piece_bytes=768 << 10)
@@ -45,11 +42,6 @@ _LIMITS = Limits(held_bytes=48 << 20, piece_bytes=768 << 10)
 _NOWHERE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
 
 _log = logging.getLogger(__name__)
-
-
-def open_streams(channel: Channel, epoch: int, shard: Shard) -> Iterator[tuple[str | None, ByteStream]]:
-    """Yield the files of a channel's directory, the same in every epoch."""
-    return open_objects(channel, shard.of(objects(channel)))
 
 
 def open_objects(channel: Channel, paths: Iterable[str]) -> Generator[tuple[str | None, ByteStream], None, None]:

@@ -12,6 +12,8 @@ import re
 import time
 from pathlib import Path
 
+from entrypoints.fetching.schedule import Fetchable
+
 _ATTEMPTS = 3
 _PAUSE_SECONDS = 0.2
 # Errors worth a retry: a new connection or a failover may fix them.
@@ -25,8 +27,8 @@ _REMOTE = frozenset(
 _OVERLAYS = frozenset(("fuse.fuse-overlayfs", "fuse.lxcfs", "fuse.gvfsd-fuse"))  # FUSE, and local
 
 
-class RemoteFile:
-    """One file, read from front to back by one thread at a time; a Source."""
+class RemoteFile(Fetchable):
+    """One file, read from front to back by one thread at a time."""
 
     __slots__ = ("_descriptor", "_path", "key", "ranges", "size")
 
@@ -38,11 +40,9 @@ class RemoteFile:
         self._descriptor = -1
 
     def fetch(self, start: int, count: int) -> bytes:
-        """See Source. Retries a transient error from the byte that was reached. Raises OSError."""
+        """See Fetchable. Retries a transient error from the byte that was reached. Raises OSError."""
         pieces: list[bytes] = []
-        reached = start
-        end = start + count
-        failures = 0
+        reached, end, failures = start, start + count, 0
         while reached < end:
             try:
                 if self._descriptor < 0:
@@ -67,7 +67,6 @@ class RemoteFile:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def length(self) -> int:
-        """See Source."""
         return os.stat(self._path).st_size  # noqa: PTH116 (a plain string)
 
     def close(self) -> None:

@@ -1,12 +1,10 @@
 """Channels read straight from S3, by the client of Amazon's S3 Connector for PyTorch (s3torchconnector), many requests at a time.
 
-The connector's own datasets open one object after the other, and its readers keep all of an object in memory: 44 objects
-a second at 20 ms latency, where its client gives thousands. So only its client is used here. Objects are fetched ahead
-by threads (prefetch.py), small ones whole and big ones in ranges; the prefix is listed once per host (listing.py); and
-sharding is ours, so that it is the same as everywhere. A channel's `style` says which of our datasets reads it and makes
-no difference here.
+The connector's own datasets open one object after the other, and its readers keep a whole object in memory: 44 objects a second at
+20 ms latency, where its client reads thousands. So only its client is used here. Threads prefetch objects (prefetch.py), small
+ones whole and big ones in ranges; the prefix is listed once per host (listing.py). A channel's `style` makes no difference here.
 
-Works against AWS and against MinIO and its like: AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, AWS_REGION or
+Works with AWS and with compatible stores such as MinIO: AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, AWS_REGION or
 AWS_DEFAULT_REGION, and credentials by the usual chain.
 """
 
@@ -23,16 +21,10 @@ from hashlib import md5
 from entrypoints.errors import ChannelError
 from entrypoints.fetching.listing import Listed, Listing, shared_listing, version_of
 from entrypoints.fetching.prefetch import read_ahead
-from entrypoints.fetching.schedule import Limits
+from entrypoints.fetching.schedule import Fetchable, Limits
 from entrypoints.job.environment import Channel
-from entrypoints.order.sharding import Shard
 from entrypoints.readers import s3_client
-from entrypoints.readers.s3_client import connection, require
 from entrypoints.sample import ByteStream
-
-__all__ = ["JOINED", "connection", "key_of", "objects", "open_objects", "open_streams", "require"]
-
-JOINED = False
 
 # Requests are within one part of the client's, 8 MiB, so that each arrives in one piece, without a copy. A byte in flight takes
 # some four bytes of memory, in the client and in malloc's arenas: so ranges are small and many, but an object of a usual image's
@@ -41,16 +33,14 @@ RANGE_BYTES = 2 << 20
 WHOLE_BYTES = 4 << 20
 # The prefetched bytes for each process and channel: twelve ranges; 100 to 150 MB of memory in all.
 HELD_BYTES = 24 << 20
-
-
 _LIMITS = Limits(held_bytes=HELD_BYTES, piece_bytes=RANGE_BYTES, whole_bytes=WHOLE_BYTES)
 
 _ASKED_EVERY = 16
 _counting = threading.Lock()  # guards the counts of fetched bytes
 
 
-class S3Object:
-    """One object of a listing, fetched when the engine asks for it."""
+class S3Object(Fetchable):
+    """One object of a listing."""
 
     __slots__ = ("_fetched", "_listed", "_without_md5", "bucket", "key", "ranges", "size")
 
@@ -58,14 +48,14 @@ class S3Object:
         """Create one; `without_md5` counts the reader's objects whose ETag is not the MD5 of their content."""
         self.bucket = bucket
         self.key = key  # of its samples
-        self.size = listed.size
+        self.size: int = listed.size
         self.ranges = True
         self._listed = listed
         self._without_md5 = without_md5 or itertools.count()
         self._fetched = 0  # bytes since it was last compared with the listing
 
     def fetch(self, start: int, count: int) -> bytes:
-        """See Source. Raises ChannelError if S3 does not send the object that was listed."""
+        """See Fetchable. Raises ChannelError if S3 does not send the object that was listed."""
         key = self._listed.key
         whole = start == 0 and count == self.size
         data = s3_client.fetch(self.bucket, key, *((None, None) if whole else (start, start + count)))
@@ -80,11 +70,11 @@ class S3Object:
         return data
 
     def _is_unlike_its_etag(self, data: bytes) -> bool:
-        """Whether the content leaves open if it is the listed one, and its ETag is to be asked for.
+        """Whether the content may be another object's than the listed one, so that the ETag must be requested.
 
-        An ETag is the content's MD5, except of uploads in parts and of objects encrypted with KMS. Of those it is asked for of a
-        reader's first sixteen and then of one in sixteen: a request for each would double the cost of small objects, and a data set
-        that is written again changes more than one.
+        An ETag is the content's MD5, except of multipart uploads and of objects encrypted with KMS. For those it is requested for a
+        reader's first sixteen and then for one in sixteen: a request for each would double the cost of small objects, and a
+        rewritten data set has more than one changed object.
         """
         if self._listed.version in (0, version_of(md5(data, usedforsecurity=False).hexdigest())):
             return False
@@ -106,24 +96,12 @@ class S3Object:
             "while it runs"
         )
 
-    def length(self) -> int:
-        """See Source."""
-        return self.size
-
-    def close(self) -> None:
-        """Do nothing: no file is open between fetches."""
-
-
-def open_streams(channel: Channel, epoch: int, shard: Shard) -> Iterator[tuple[str | None, ByteStream]]:
-    """Yield the objects under the channel's prefix in S3's order of keys, the same in every epoch."""
-    return open_objects(channel, shard.of(objects(channel)))
-
 
 def open_objects(channel: Channel, chosen: Iterable[Listed]) -> Generator[tuple[str | None, ByteStream], None, None]:
     """Yield the streams of these objects of the channel's listing, in this order, with prefetching."""
     bucket, _ = _bucket_and_prefix(channel)
     without_md5 = itertools.count()
-    sources = (S3Object(bucket, relative_key(channel, listed.key), listed, without_md5) for listed in chosen)
+    sources = (S3Object(bucket, key_of(channel, listed), listed, without_md5) for listed in chosen)
     with closing(read_ahead(sources, _LIMITS, f"channel {channel.name!r}: {channel.s3_uri}")) as streams:
         for stream in streams:
             yield stream.key, stream
@@ -138,19 +116,15 @@ def open_object(bucket: str, key: str) -> Generator[ByteStream, None, None]:
 
 
 def objects(channel: Channel) -> Listing:
-    """The objects under the channel's prefix: a sequence, listed as it is read; at most `max_objects`; no folder markers.
+    """Return the objects under the channel's prefix: a sequence, listed as it is read; at most `max_objects`; no folder markers.
 
-    Reading it raises ChannelError where there is no object or the listing fails.
+    Raises:
+        ChannelError: While reading it: there is no object, or the listing fails.
     """
-    require()
-    reach = connection(os.environ)
-    store = [reach["endpoint"], reach["region"], channel.s3_uri, str(channel.max_objects)]
+    s3_client.require()
+    endpoint, region = s3_client.place(os.environ)
+    store = [endpoint, region, channel.s3_uri, str(channel.max_objects)]
     return shared_listing(store, partial(_next_page, channel))
-
-
-def key_of(channel: Channel, listed: Listed) -> str:
-    """Return the key of a sample of this object."""
-    return relative_key(channel, listed.key)
 
 
 def _next_page(channel: Channel, token: str | None) -> tuple[list[Listed], str | None]:
@@ -178,12 +152,15 @@ def _bucket_and_prefix(channel: Channel) -> tuple[str, str]:
     scheme, _, rest = str(channel.s3_uri).partition("://")
     bucket, _, prefix = rest.partition("/")
     if scheme != "s3" or not bucket:
-        raise ChannelError(f"channel {channel.name!r}: {channel.s3_uri!r} is no place in S3; give s3://bucket/prefix/")
+        raise ChannelError(
+            f"channel {channel.name!r}: {channel.s3_uri!r} is not a place in S3; give s3://bucket/prefix/"
+        )
     return bucket, prefix
 
 
-def relative_key(channel: Channel, key: str) -> str:
-    """Return a key as File mode names the file: without the prefix, or without its folders if the prefix is not a folder."""
+def key_of(channel: Channel, listed: Listed) -> str:
+    """Return the key as File mode names the file: without the prefix, or without its folders if the prefix is not a folder."""
+    key = listed.key
     prefix = str(channel.s3_uri).removeprefix("s3://").partition("/")[2]
     rest = key.removeprefix(prefix)
     if not prefix or prefix.endswith("/"):

@@ -1,19 +1,15 @@
 """The client of Amazon's S3 Connector for PyTorch (s3torchconnector), made safe for many threads and for fork.
 
-Its client takes requests from any number of threads, which is how it is fast: one request at a time is one latency at a
-time. Four things it does not do by itself:
+All requests to the client are made here. Its class has no public name, but the connector's own datasets and its Lightning and DCP
+integrations use it under this one. It takes requests from any number of threads, which makes it fast. Four things it does not do:
 
-- It asks for as many connections as its `throughput_target_gbps` needs, and 25 of them, its default, are too few to hide
-  the latency of small objects.
-- It tries ten times before it gives up, for 40 s and more, and S3's own failures may take longer or be for ever. So it
-  tries a few times only, and what may pass is asked for again from here, for a time (s3_errors.py).
-- Before a fork it drops its native client and waits half a second for its threads, which cannot end while a request is
-  under way; the child then hangs or crashes. So requests are counted here, and a fork waits until there is none.
-- Where its answer comes while Python is being taken down, it panics, and may abort a process that had done its work well. So
-  Python's end waits for requests as well, for some seconds: of a store that is silent no answer is to be feared.
-
-Everything that is asked of the client goes through this file. Its class has no public name; the connector's own datasets
-and its Lightning and DCP integrations use it under this one.
+- It opens as many connections as its `throughput_target_gbps` needs. Its default, 25, cannot hide the latency of small objects.
+- It makes ten attempts within 40 s and more, and S3's own failures may last longer or for ever. So it makes only a few attempts,
+  and transient errors are retried here, for a limited time (s3_errors.py).
+- Before a fork it drops its native client and waits half a second for its threads, which cannot end during a request; the child
+  then hangs or crashes. So requests are counted here, and a fork waits until there is none.
+- If an answer arrives while Python exits, it panics, and may abort a process that has finished its work. So Python's exit waits for
+  requests, too, for some seconds: a silent store sends no answer.
 """
 
 from __future__ import annotations
@@ -32,7 +28,7 @@ from entrypoints.fetching.background import exit_deadline, in_background
 from entrypoints.fetching.silence import Silence, remote_silence
 from entrypoints.readers.s3_errors import cause_of
 
-_TARGET_GBPS = 50.0  # 65 connections; 10, the client's default, are 25
+_TARGET_GBPS = 50.0  # 65 connections; the client's default, 10, makes 25
 PATIENCE_SECONDS = 20.0  # of retries after transient errors; about 25 with the last attempts
 _CLIENT_ATTEMPTS = 4  # some 3 s
 _PAUSE_SECONDS = 0.2  # before the first retry; doubles each time
@@ -104,32 +100,10 @@ def require() -> None:
         ) from error
 
 
-def connection(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return the arguments of the connector's classes for the store that the environment names.
-
-    Raises ChannelError where nothing names a region: the connector, unlike boto3, looks into no file for it.
-    """
-    from s3torchconnector import S3ClientConfig
-
-    endpoint, region = _place(environ)
-    # `bucket.host` resolves at AWS only; elsewhere the bucket is a part of the path.
-    config = S3ClientConfig(force_path_style=endpoint is not None)
-    return {"region": region, "endpoint": endpoint, "s3client_config": config}
-
-
-def s3_exception() -> type[Exception]:
-    """Return the exception that the connector raises for every error of S3."""
-    from s3torchconnectorclient import S3Exception
-
-    exception: type[Exception] = S3Exception
-    return exception
-
-
 def pages(bucket: str, prefix: str, token: str | None = None) -> Iterator[tuple[list[Any], str | None]]:
-    """The listing of a prefix by pages: ObjectInfos (key, size, etag), and the token of the next page, None at the end.
+    """Yield the pages of a prefix's listing: its ObjectInfos (key, size, etag), and the next page's token, None at the end.
 
-    Begins at the page of `token`. Between pages nothing of the client is held, so that the process may fork. Raises
-    ChannelError.
+    Begins at the page of `token`. Between pages nothing of the client is held, so the process may fork. Raises ChannelError.
     """
     complete = False
     while not complete:
@@ -144,16 +118,16 @@ def pages(bucket: str, prefix: str, token: str | None = None) -> Iterator[tuple[
 def fetch(bucket: str, key: str, start: int | None, end: int | None) -> bytes:
     """Return the bytes of an object from `start` up to `end`, or all of it if both are None.
 
-    A request that breaks is taken up again at the byte that it reached. Raises ChannelError where that does not help.
+    A broken request is resumed at the byte that it reached. Raises ChannelError if that does not help.
     """
     chunks: list[bytes] = []
 
     def request() -> None:
         if end is None:
-            chunks.clear()  # all of an object that may be another by now
+            chunks.clear()  # The whole object is read, and it may be another one by now.
         reached = None if start is None else start + sum(map(len, chunks))
         for chunk in _client()._client.get_object(bucket, key, reached, end):
-            chunks.append(chunk)  # noqa: PERF402 - what came before a break is to stay
+            chunks.append(chunk)  # noqa: PERF402 - chunks before a break are kept
 
     _patiently(f"s3://{bucket}/{key} cannot be read", request)
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
@@ -166,14 +140,14 @@ def head(bucket: str, key: str) -> tuple[int, str]:
 
 
 def head_in_thread(bucket: str, key: str) -> tuple[int, str]:
-    """Do the same as `head` in a thread that must react to Ctrl-C. Raises ChannelError also if S3 is silent for too long."""
+    """Do the same as `head`, and react to Ctrl-C. Raises ChannelError also if S3 is silent for too long."""
     return _in_thread(f"s3://{bucket}/{key}", partial(head, bucket, key), "its size")
 
 
 def upload(bucket: str, key: str, write: Callable[[Any], object]) -> None:
-    """Store what `write` writes to the stream that it is given; it is called again if S3 fails in a way that may pass.
+    """Store what `write` writes to its argument, a stream; it is called again after a transient error.
 
-    Unless all of it is stored, what the object held before stays. Raises ChannelError, and whatever `write` raises.
+    Unless everything is stored, an existing object stays as it was. Raises ChannelError, and what `write` raises.
     """
     silence = remote_silence(f"s3://{bucket}/{key}")
     given_up = threading.Event()
@@ -185,9 +159,9 @@ def upload(bucket: str, key: str, write: Callable[[Any], object]) -> None:
             if given_up.is_set():
                 raise ChannelError(f"s3://{bucket}/{key}: its upload was given up")
         except BaseException as error:
-            writer.close = lambda: None  # its destructor would close it, and so store half of an object
-            if isinstance(error.__context__, s3_exception()):
-                raise error.__context__ from error  # torch raises an error of its own instead
+            writer.close = lambda: None  # Its destructor calls it, which would store half of an object.
+            if isinstance(error.__context__, _s3_exception()):
+                raise error.__context__ from error  # torch raises its own error instead.
             raise
         writer.close()
 
@@ -214,11 +188,11 @@ class _Upload:
         return len(data)
 
     def flush(self) -> None:
-        """Do nothing: nothing is buffered here."""
+        """Do nothing: nothing is buffered."""
 
 
 def _page(bucket: str, prefix: str, token: str | None) -> tuple[list[Any] | None, str | None, bool]:
-    """Return one page of a listing, if it has objects; the token of the next; whether it was the last."""
+    """Return a listing's page, None if there are no objects; the next page's token; whether it was the last page."""
     from s3torchconnectorclient._mountpoint_s3_client import ListObjectStream
 
     client = _client()
@@ -232,10 +206,7 @@ def _page(bucket: str, prefix: str, token: str | None) -> tuple[list[Any] | None
 
 
 def _in_thread(who: str | Silence, ask: Callable[[], T], waiting_for: str) -> T:
-    """Run `ask` in a thread, because the client does not react to Ctrl-C while it waits.
-
-    Raises ChannelError if `who` is silent for too long; the thread then keeps running.
-    """
+    """Run `ask` in a thread, because the client ignores Ctrl-C. Raises ChannelError if `who` is silent for too long."""
     answer = in_background(ask, "s3 request")
     silence = remote_silence(who) if isinstance(who, str) else who
     while not wait([answer], silence.patience).done:
@@ -251,7 +222,7 @@ def _patiently(failing: str, request: Callable[[], T]) -> T:
         try:
             with _gate:
                 return request()
-        except s3_exception() as error:
+        except _s3_exception() as error:
             cause = cause_of(str(error))
             seconds = time.monotonic() - begun
             if not cause.passes or seconds >= PATIENCE_SECONDS or _leaving.wait(pause):
@@ -260,9 +231,16 @@ def _patiently(failing: str, request: Callable[[], T]) -> T:
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
+def _s3_exception() -> type[Exception]:
+    """The exception that the connector raises for every error of S3."""
+    from s3torchconnectorclient import S3Exception
+
+    exception: type[Exception] = S3Exception
+    return exception
+
+
 def _client() -> Any:
-    """Return this process's client for the store that the environment names now."""
-    return _client_at(*_place(os.environ))
+    return _client_at(*place(os.environ))
 
 
 @cache
@@ -272,6 +250,7 @@ def _client_at(endpoint: str | None, region: str) -> Any:
     from s3torchconnector._s3client import S3Client
 
     _guard_forks()
+    # `bucket.host` resolves at AWS only; elsewhere the bucket is a part of the path.
     config = S3ClientConfig(
         throughput_target_gbps=_TARGET_GBPS, max_attempts=_CLIENT_ATTEMPTS, force_path_style=endpoint is not None
     )
@@ -286,9 +265,10 @@ def _guard_forks() -> None:
     )
 
 
-def _place(environ: Mapping[str, str]) -> tuple[str | None, str]:
+def place(environ: Mapping[str, str]) -> tuple[str | None, str]:
+    """Return the store's endpoint (None: AWS) and region. Raises ChannelError without a region: the client reads no config file."""
     endpoint = environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL") or None
     region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or ("us-east-1" if endpoint else None)
     if region is None:
-        raise ChannelError("the region of S3 is not known: set AWS_REGION")
+        raise ChannelError("the region of S3 is unknown; set AWS_REGION")
     return endpoint, region

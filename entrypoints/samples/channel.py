@@ -62,7 +62,7 @@ def open_channel(
     form = _form(channel, format)
     if augmented.is_augmented(form):
         channel = replace(channel, record_wrapper="None")  # It splits the records itself: each is one attribute.
-    if reader.JOINED and not form.boundaries and channel.record_wrapper != "RecordIO":
+    if reader is None and not form.boundaries and channel.record_wrapper != "RecordIO":
         if form != objects.FORMAT:
             reason = f"{form} is read from its end, which is impossible in a Pipe; use input_mode: FastFile"
             raise ChannelError(f"channel {name!r}: {reason}")

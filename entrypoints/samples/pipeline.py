@@ -16,7 +16,7 @@ from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Channel
 from entrypoints.order.sampling import Reading, ShardCursor
 from entrypoints.order.sharding import EVERYTHING, Shard
-from entrypoints.readers import Reader
+from entrypoints.readers import Reader, fifo
 from entrypoints.records import Format
 from entrypoints.records.recordio import recordio
 from entrypoints.sample import ByteStream, Sample
@@ -29,7 +29,7 @@ class Pipeline:
 
     channel: Channel
     epoch: int
-    reader: Reader
+    reader: Reader | None  # None: a Pipe
     form: Format
     shard: Shard
     reading: Reading
@@ -38,7 +38,7 @@ class Pipeline:
     @property
     def is_assigned(self) -> bool:
         """Whether the host's broker assigns the samples to several readers, and marks the ends of blocks."""
-        return self.reader.JOINED and self.shard.readers > 1
+        return self.reader is None and self.shard.readers > 1
 
     @property
     def _shuffled(self) -> Reading | None:
@@ -56,7 +56,7 @@ class Pipeline:
             if cursor.finished:
                 self._pass_by()
                 return
-            yield from self._of_stream(cursor) if self.reader.JOINED else self._of_objects(cursor, current)
+            yield from self._of_objects(self.reader, cursor, current) if self.reader else self._of_stream(cursor)
             cursor.finished = True
         except ChannelError as error:
             if f"channel {self.channel.name!r}" in str(error):
@@ -66,14 +66,14 @@ class Pipeline:
             where = "" if current.key is None else f" at or after object {current.key!r}"
             raise ChannelError(f"channel {self.channel.name!r} cannot be read{where}: {error}") from error
 
-    def _of_objects(self, cursor: ShardCursor, current: _Reading) -> Generator[Sample, None, None]:
-        ordered = self.reading.of_objects(self.reader.objects(self.channel), self.epoch)
+    def _of_objects(self, reader: Reader, cursor: ShardCursor, current: _Reading) -> Generator[Sample, None, None]:
+        ordered = self.reading.of_objects(reader.objects(self.channel), self.epoch)
         items = self.shard.of(ordered)
         for item in islice(items, cursor.object):
-            self._begin(cursor, self.reader.key_of(self.channel, item))
+            self._begin(cursor, reader.key_of(self.channel, item))
         if cursor.begun < cursor.object:
             raise self._fewer(cursor, cursor.begun, "objects")
-        with closing(self._open(items)) as streams:
+        with closing(self._open(reader, items)) as streams:
             for key, stream in streams:
                 current.key = key
                 with closing(stream):
@@ -110,10 +110,10 @@ class Pipeline:
         if self.is_assigned:
             finish_shard(self.channel, self.epoch, self.form, self.shard, self._shuffled)
 
-    def _open(self, chosen: Iterable[Any]) -> Generator[tuple[str | None, ByteStream], None, None]:
+    def _open(self, reader: Reader, chosen: Iterable[Any]) -> Generator[tuple[str | None, ByteStream], None, None]:
         if self.cache is None:
-            return self.reader.open_objects(self.channel, chosen)
-        return self.cache.open_objects(self.reader, self.channel, chosen)
+            return reader.open_objects(self.channel, chosen)
+        return self.cache.open_objects(reader, self.channel, chosen)
 
     def _of_stream(self, cursor: ShardCursor) -> Generator[Sample, None, None]:
         """A Pipe's samples. If they are assigned or wrapped, the cursor counts those of this shard."""
@@ -131,17 +131,16 @@ class Pipeline:
                     yield sample
             return
         wrapped = self.channel.record_wrapper == "RecordIO"
-        for _, stream in self.reader.open_streams(self.channel, self.epoch, EVERYTHING):
-            with closing(stream):
-                if self.shard == EVERYTHING and not wrapped and not cursor.object:
-                    yield from self.form.split(stream, None, cursor)
-                    continue
-                # Each wrapped record is one whole object, in the channel's format.
-                split = self.form.split
-                samples = recordio.unwrapped(stream, split) if wrapped else split(stream, None)
-                for sample in self._left(self.shard.of(samples), cursor):
-                    cursor.object += 1
-                    yield sample
+        with closing(fifo.open_fifo(self.channel, self.epoch, fifo.wait_seconds())) as stream:
+            if self.shard == EVERYTHING and not wrapped and not cursor.object:
+                yield from self.form.split(stream, None, cursor)
+                return
+            # Each wrapped record is one whole object, in the channel's format.
+            split = self.form.split
+            samples = recordio.unwrapped(stream, split) if wrapped else split(stream, None)
+            for sample in self._left(self.shard.of(samples), cursor):
+                cursor.object += 1
+                yield sample
 
 
 @dataclass

@@ -143,7 +143,7 @@ class ConnectorMapDataset(_MapDataset):
         self._channel = _channel_read_by(s3, channel, environment)
         self._transform = _known(transform)
         self._objects = s3.objects(self._channel)
-        self.keys = Keys(s3.relative_key(self._channel, item.key) for item in self._objects)
+        self.keys = Keys(s3.key_of(self._channel, item) for item in self._objects)
 
     def _streams(self, places: Sequence[int]) -> Streams:
         return s3.open_objects(self._channel, [self._objects[place] for place in places])

@@ -60,9 +60,7 @@ def _ours(folder: Path, prefix: str, count: int) -> tuple[int, int]:
 def _iterable(prefix: str, count: int) -> tuple[int, int]:
     from s3torchconnector import S3IterableDataset
 
-    from entrypoints.readers.s3 import connection
-
-    dataset: Any = S3IterableDataset.from_prefix(f"s3://bucket/{prefix}/", **connection(_environ()))
+    dataset: Any = S3IterableDataset.from_prefix(f"s3://bucket/{prefix}/", **_connection())
     return _count(item.read() for item in islice(dataset, count))
 
 
@@ -104,10 +102,8 @@ def _our_map(folder: Path) -> Callable[[], Any]:
 def _their_map() -> Callable[[], Any]:
     from s3torchconnector import S3MapDataset
 
-    from entrypoints.readers.s3 import connection
-
     dataset: Any = S3MapDataset
-    return lambda: dataset.from_prefix("s3://bucket/small/", transform=_read, **connection(_environ()))
+    return lambda: dataset.from_prefix("s3://bucket/small/", transform=_read, **_connection())
 
 
 def _read(reader: Any) -> bytes:
@@ -137,6 +133,16 @@ def _count(pieces: Iterator[bytes]) -> tuple[int, int]:
         count += 1
         size += len(piece)
     return count, size
+
+
+def _connection() -> dict[str, Any]:
+    """The arguments of the connector's own datasets for this store."""
+    from s3torchconnector import S3ClientConfig
+
+    from entrypoints.readers.s3_client import place
+
+    endpoint, region = place(_environ())
+    return {"region": region, "endpoint": endpoint, "s3client_config": S3ClientConfig(force_path_style=True)}
 
 
 def _environ() -> dict[str, str]:

@@ -57,13 +57,12 @@ def far_mount(folder: Path, endpoint: str) -> Iterator[Path]:
 
 def _ours(directory: Path, count: int) -> int:
     from entrypoints.job.environment import Channel
-    from entrypoints.order.sharding import EVERYTHING
     from entrypoints.readers import mounted
     from entrypoints.records import objects
 
     channel = Channel("train", "FastFile", None, "FullyReplicated", "None", directory)
     found = 0
-    for key, stream in islice(mounted.open_streams(channel, 0, EVERYTHING), count):
+    for key, stream in mounted.open_objects(channel, islice(mounted.objects(channel), count)):
         for sample in objects.split(stream, key):
             found += len(sample["data"]) == SIZE
         stream.close()

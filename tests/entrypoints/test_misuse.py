@@ -95,7 +95,7 @@ def test_a_share_is_no_pair(environment: Environment) -> None:
 
 
 @pytest.mark.parametrize("value", [0, 1.5, "4", None, True, float("nan")])
-@pytest.mark.parametrize("name", ["batch_size", "threads", "ahead"])
+@pytest.mark.parametrize("name", ["batch_size", "threads"])
 def test_a_thread_loaders_numbers_are_whole(environment: Environment, name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"^{name} is .*; give a whole number from 1 on"):
         ThreadLoader(ChannelDataset("lines", environment=environment), **{name: value})
@@ -161,7 +161,7 @@ def test_a_uri_that_names_no_bucket_is_not_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s3_uri: str
 ) -> None:
     monkeypatch.setenv("AWS_REGION", "us-east-1")
-    with pytest.raises(ChannelError, match=f"^channel 's3': '{s3_uri}' is no place in S3; give s3://bucket/prefix/"):
+    with pytest.raises(ChannelError, match=f"^channel 's3': '{s3_uri}' is not a place in S3; give s3://bucket/prefix/"):
         next(open_channel("s3", environment=connector(tmp_path, s3_uri)))
 
 

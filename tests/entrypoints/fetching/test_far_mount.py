@@ -22,6 +22,7 @@ from launcher.local.providers.fuse import TOOLS, View
 from launcher.local.s3_server import serve
 from launcher.local.s3_server.wire import Answer, Request, Response
 from launcher.s3.uri import S3Location
+from object_channels import streams_of
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("rclone") and Path("/dev/fuse").exists()), reason="needs rclone and FUSE"
@@ -64,7 +65,7 @@ def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]
 def read(path: Path, shard: Shard = EVERYTHING) -> list[tuple[str | None, bytes]]:
     channel = Channel("train", "FastFile", None, "FullyReplicated", "None", path)
     found = []
-    for key, stream in mounted.open_streams(channel, 0, shard):
+    for key, stream in streams_of(channel, shard):
         found.append((key, stream.read()))
         stream.close()
     return found
@@ -95,7 +96,7 @@ def test_a_far_file_can_be_sought(far: tuple[Path, Path]) -> None:
 
 def test_leaving_early_leaves_no_thread_and_no_open_file(far: tuple[Path, Path]) -> None:
     _, mount = far
-    streams = mounted.open_streams(_channel(mount), 0, EVERYTHING)
+    streams = streams_of(_channel(mount))
     for _, stream in streams:
         stream.read(1)
         stream.close()

@@ -15,11 +15,12 @@ from torch.utils.data import DataLoader
 
 from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Environment
-from entrypoints.order.sharding import EVERYTHING, Shard
+from entrypoints.order.sharding import Shard
 from entrypoints.readers import s3, s3_client
 from entrypoints.torch_data.dataset import ChannelDataset
 from entrypoints.torch_data.map import ConnectorMapDataset
 from faulty_s3 import RESET, Store, environment_of, faulty_s3
+from object_channels import streams_of
 from pipe_feeder import wait_for
 
 pytestmark = [
@@ -93,7 +94,7 @@ def test_forks_while_objects_are_fetched(store: Store, numbers: Environment) -> 
     # The connector's client cannot be forked while requests are under way: the child hangs.
     context = multiprocessing.get_context("fork")
     found = []
-    for key, stream in s3.open_streams(numbers.channels["train"], 0, EVERYTHING):
+    for key, stream in streams_of(numbers.channels["train"]):
         found.append(int(stream.read()))
         stream.close()
         if len(found) % 700 == 1:
@@ -110,7 +111,7 @@ def test_an_object_that_is_refused_comes_at_its_place(store: Store, numbers: Env
     store.faults["/bucket/00007"] = [403] * 2
     found = []
     with pytest.raises(ChannelError, match="s3://bucket/00007 cannot be read"):
-        for _, stream in s3.open_streams(numbers.channels["train"], 0, EVERYTHING):
+        for _, stream in streams_of(numbers.channels["train"]):
             found.append(int(stream.read()))
             stream.close()
     assert found == list(range(7))
@@ -118,9 +119,9 @@ def test_an_object_that_is_refused_comes_at_its_place(store: Store, numbers: Env
 
 def test_what_passes_is_not_seen(store: Store, numbers: Environment) -> None:
     store.faults["/bucket/00007"] = [503, 500, 502, RESET, 503]
-    found = [int(stream.read()) for _, stream in s3.open_streams(numbers.channels["train"], 0, Shard(0, 100))]
+    found = [int(stream.read()) for _, stream in streams_of(numbers.channels["train"], Shard(0, 100))]
     assert found == list(range(0, COUNT, 100))
-    found = [int(stream.read()) for _, stream in s3.open_streams(numbers.channels["train"], 0, Shard(7, 1000))]
+    found = [int(stream.read()) for _, stream in streams_of(numbers.channels["train"], Shard(7, 1000))]
     assert found == [7, 1007, 2007]
 
 
@@ -142,7 +143,7 @@ def test_big_and_small_objects_in_one_stream(store: Store, tmp_path: Path) -> No
         wanted.append(os.urandom(size))
         (store.folder / str(number)).write_bytes(wanted[-1])
     channel = environment_of(tmp_path, "s3://bucket/").channels["train"]
-    assert [stream.read() for _, stream in s3.open_streams(channel, 0, EVERYTHING)] == wanted
+    assert [stream.read() for _, stream in streams_of(channel)] == wanted
     ranges = [(request.path, request.headers["range"]) for request in store.requests if "range" in request.headers]
     assert len(ranges) == len(set(ranges))  # nothing is fetched twice
 
@@ -151,7 +152,7 @@ def test_a_resumed_stream_fetches_from_there_on(store: Store, tmp_path: Path) ->
     data = os.urandom(3 * s3.RANGE_BYTES)
     (store.folder / "big").write_bytes(data)
     channel = environment_of(tmp_path, "s3://bucket/").channels["train"]
-    [(_, stream)] = s3.open_streams(channel, 0, EVERYTHING)
+    [(_, stream)] = streams_of(channel)
     stream.seek(2 * s3.RANGE_BYTES + 10)  # type: ignore[attr-defined]
     assert stream.read() == data[2 * s3.RANGE_BYTES + 10 :]
     [asked] = [request for request in store.requests if request.path == "/bucket/big"]
@@ -159,7 +160,7 @@ def test_a_resumed_stream_fetches_from_there_on(store: Store, tmp_path: Path) ->
 
 
 def test_leaving_early_ends_the_threads(store: Store, numbers: Environment) -> None:
-    streams = s3.open_streams(numbers.channels["train"], 0, EVERYTHING)
+    streams = streams_of(numbers.channels["train"])
     for _, stream in streams:
         assert stream.read() == b"0"
         stream.close()

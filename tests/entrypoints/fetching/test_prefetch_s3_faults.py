@@ -17,10 +17,10 @@ import pytest
 from entrypoints import contract
 from entrypoints.errors import ChannelError
 from entrypoints.fetching import silence
-from entrypoints.order.sharding import EVERYTHING
 from entrypoints.readers import s3, s3_client
 from entrypoints.readers.s3_errors import cause_of
 from faulty_s3 import RESET, Store, channel_of, faulty_s3
+from object_channels import streams_of
 
 MIB = 1 << 20
 REPOSITORY = Path(__file__).parents[3]
@@ -38,7 +38,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
 
 def read_all(root: Path, uri: str = "s3://bucket/") -> dict[str | None, bytes]:
     found = {}
-    for key, stream in s3.open_streams(channel_of(root, uri), 0, EVERYTHING):
+    for key, stream in streams_of(channel_of(root, uri)):
         found[key] = stream.read()
         stream.close()
     return found
@@ -120,7 +120,7 @@ def test_an_object_that_is_overwritten_is_noticed(store: Store, tmp_path: Path, 
     file.write_bytes(b"1" * size)
     new = size + {"content": 0, "shorter": -1, "longer": 1}[change]
     channel = channel_of(tmp_path)
-    [(_, stream)] = s3.open_streams(channel, 0, EVERYTHING)
+    [(_, stream)] = streams_of(channel)
     if size > s3.RANGE_BYTES:
         assert stream.read(1) == b"1"
     else:
@@ -136,7 +136,7 @@ def test_an_object_that_is_overwritten_is_noticed(store: Store, tmp_path: Path, 
 def test_a_changed_object_is_noticed_where_its_parts_are_read_out_of_order(store: Store, tmp_path: Path) -> None:
     size = 4 * s3.RANGE_BYTES
     (store.folder / "a").write_bytes(b"1" * size)
-    [(_, stream)] = s3.open_streams(channel_of(tmp_path), 0, EVERYTHING)
+    [(_, stream)] = streams_of(channel_of(tmp_path))
     seekable: Any = stream
     seekable.seek(size - 10)
     assert stream.read() == b"1" * 10
@@ -194,7 +194,7 @@ def test_ctrl_c_is_heard_while_s3_is_silent(store: Store, tmp_path: Path, what: 
     store.speaking.clear()
     main = threading.get_ident()
     store.on_silence = lambda: signal.pthread_kill(main, signal.SIGINT)
-    streams = s3.open_streams(channel, 0, EVERYTHING)
+    streams = streams_of(channel)
     with pytest.raises(KeyboardInterrupt):
         for _, stream in streams:
             stream.read()
@@ -207,7 +207,7 @@ def test_a_store_that_comes_back_is_read_on(store: Store, tmp_path: Path) -> Non
     for name in names:
         (store.folder / name).write_bytes(name.encode())
     found = []
-    for key, stream in s3.open_streams(channel_of(tmp_path), 0, EVERYTHING):
+    for key, stream in streams_of(channel_of(tmp_path)):
         found.append((key, stream.read()))
         stream.close()
         if len(found) == 20:
@@ -228,7 +228,7 @@ def test_a_store_that_is_silent_is_told_of_and_given_up(
     store.hushed.add("/bucket/b" if "'b'" in what else "/bucket/")
     told = rf"'train': s3://bucket/ has sent nothing for [01] s, after [01] bytes, and the reader waits for {what}"
     with pytest.raises(ChannelError, match=told + r"; .* \(or wait longer: LAUNCHER_READ_WAIT_SECONDS=0.4\)"):
-        for _, stream in s3.open_streams(channel, 0, EVERYTHING):
+        for _, stream in streams_of(channel):
             assert stream.read() == b"a"
             stream.close()
     assert re.search(told, capfd.readouterr().err)
@@ -239,7 +239,7 @@ from pathlib import Path
 from entrypoints.job.environment import Channel
 from entrypoints.readers import s3
 channel = Channel("train", "S3Connector", None, "FullyReplicated", "None", Path("/none"), "s3://bucket/")
-for _, stream in s3.open_streams(channel, 0, s3.Shard()):
+for _, stream in s3.open_objects(channel, s3.objects(channel)):
     print("read", len(stream.read()), flush=True)
 """
 

@@ -1,0 +1,164 @@
+"""Channels read through the connector: keys, pieces of big objects, and objects that change or are missing."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import boto3
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from entrypoints.errors import ChannelError
+from entrypoints.order.sharding import Shard
+from entrypoints.readers import s3
+from entrypoints.readers.s3_client import place
+from entrypoints.records import format_of
+from entrypoints.records.archives import tar_write, zip_write
+from launcher.local.s3_server import serve
+from object_channels import connector, fill, on_disk, read, streams_of
+
+KEYS = ["a-b/1", "a.b", "a/1", "a/b/c", "a0", ".hidden", "Z", "ü/é", "sp ace#1"]
+
+
+@pytest.fixture
+def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder that is served as s3://bucket."""
+    folder = tmp_path / "s3" / "bucket"
+    folder.mkdir(parents=True)
+    with serve(tmp_path / "s3", tmp_path / "overlay") as endpoint:
+        for name, value in {
+            "AWS_ENDPOINT_URL": endpoint,
+            "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": "any",
+            "AWS_SECRET_ACCESS_KEY": "any",
+        }.items():
+            monkeypatch.setenv(name, value)
+        yield folder
+
+
+@pytest.mark.parametrize("style", ["iterable", "map"])
+def test_objects_under_a_prefix_are_read_in_order(bucket: Path, style: str) -> None:
+    fill(bucket / "data", KEYS)
+    (bucket / "data" / "folder").mkdir()
+    wanted = [(key, key.encode()) for key in sorted(KEYS, key=str.encode)]
+    assert read(connector("s3://bucket/data/", style)) == wanted
+    assert read(connector("s3://bucket/data/", style, max_objects=4)) == wanted[:4]
+    assert read(connector("s3://bucket/data/", style, max_objects=5), Shard(1, 2)) == wanted[1:5:2]
+
+
+@pytest.mark.parametrize(
+    ("uri", "keys"),
+    [
+        ("s3://bucket/t/train/", ["a", "b/c"]),
+        ("s3://bucket/t/train", ["a", "b/c", "train_old/a"]),
+        ("s3://bucket/t/tr", ["train/a", "train/b/c", "train_old/a"]),
+        ("s3://bucket/t/train/a", ["a"]),
+        ("s3://bucket/t", ["train/a", "train/b/c", "train_old/a"]),
+        ("s3://bucket/", ["t/train/a", "t/train/b/c", "t/train_old/a"]),
+        ("s3://bucket", ["t/train/a", "t/train/b/c", "t/train_old/a"]),
+    ],
+)
+def test_keys_are_relative_as_in_file_mode(bucket: Path, uri: str, keys: list[str]) -> None:
+    fill(bucket / "t", ["train/a", "train/b/c", "train_old/a"])
+    assert [key for key, _ in read(connector(uri))] == keys
+
+
+def test_folder_markers_are_not_read(bucket: Path) -> None:
+    fill(bucket, ["p/a"])
+    client = boto3.client("s3")
+    for key in ("p/", "p/b/"):
+        client.put_object(Bucket="bucket", Key=key, Body=b"")
+    assert [item["Key"] for item in client.list_objects_v2(Bucket="bucket")["Contents"]] == ["p/", "p/a", "p/b/"]
+    assert read(connector("s3://bucket/p/", max_objects=1)) == [("a", b"p/a")]
+
+
+@pytest.mark.parametrize("size", [0, 10_000_001, 4 << 20, 1 << 20])
+def test_big_object_is_read_in_pieces(bucket: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(s3, "RANGE_BYTES", 1 << 20)
+    data = os.urandom(size)
+    (bucket / "big").write_bytes(data)
+    [(key, stream)] = streams_of(connector("s3://bucket/big"))
+    buffer = bytearray(1 << 20)
+    found = stream.read(10)
+    while count := stream.readinto(memoryview(buffer)):
+        found += buffer[:count]
+    assert (key, found) == ("big", data)
+    stream.close()
+    assert stream.read() == b""
+
+
+def test_object_that_shrinks_while_it_is_read_raises(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3, "RANGE_BYTES", 1 << 20)
+    monkeypatch.setattr(s3, "HELD_BYTES", 1 << 20)  # so that the last range is not fetched before it is gone
+    (bucket / "big").write_bytes(bytes(40 << 20))  # so many ranges that a slow start fetches only some of them
+    [(_, stream)] = streams_of(connector("s3://bucket/big"))
+    stream.read(1)
+    (bucket / "big").write_bytes(bytes(4_500_000))
+    with pytest.raises(ChannelError, match=r"s3://bucket/big "):
+        stream.read()
+
+
+def test_object_closed_early_yields_no_more_bytes(bucket: Path) -> None:
+    (bucket / "big").write_bytes(bytes(30_000_000))
+    [(_, stream)] = streams_of(connector("s3://bucket/big"))
+    assert stream.read(5) == bytes(5)
+    stream.close()
+    assert stream.read(5) == b""
+
+
+def test_prefix_that_cannot_be_listed_raises(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ChannelError, match=r"channel 'train': no object under s3://bucket/none; correct s3_uri"):
+        read(connector("s3://bucket/none"))
+    with pytest.raises(
+        ChannelError, match=r"channel 'train': s3://no-bucket/x cannot be listed: there is no such bucket"
+    ):
+        read(connector("s3://no-bucket/x"))
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    monkeypatch.delenv("AWS_REGION")
+    with pytest.raises(ChannelError, match=r"set AWS_REGION"):
+        read(connector("s3://bucket/x"))
+
+
+def test_object_deleted_before_its_request_raises(bucket: Path) -> None:
+    fill(bucket, ["a"])
+    [(_, stream)] = streams_of(connector("s3://bucket/a"))
+    (bucket / "a").unlink()
+    with pytest.raises(ChannelError, match=r"s3://bucket/a cannot be read: it is not there any more"):
+        stream.read()
+
+
+def test_endpoint_and_region_are_those_of_the_environment() -> None:
+    environ = {"AWS_ENDPOINT_URL": "http://minio:9000", "AWS_DEFAULT_REGION": "eu-west-1"}
+    assert place(environ) == ("http://minio:9000", "eu-west-1")
+    environ |= {"AWS_ENDPOINT_URL_S3": "http://other", "AWS_REGION": "us-west-2"}
+    assert place(environ) == ("http://other", "us-west-2")
+    assert place({"AWS_REGION": "us-west-2"}) == (None, "us-west-2")
+
+
+def test_missing_connector_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "s3torchconnector", None)
+    with pytest.raises(ImportError, match=r"pip install 'sagemaker-launch\[s3\]'"):
+        read(connector("s3://bucket/x"))
+
+
+@pytest.mark.parametrize("form", ["tar", "zip", "parquet"])
+def test_empty_marker_yields_no_sample_and_hidden_files_do(bucket: Path, form: str) -> None:
+    data = io.BytesIO()
+    if form == "parquet":
+        parquet.write_table(pyarrow.table({"x": [1]}), data)
+    else:
+        (tar_write if form == "tar" else zip_write).write(data, [{"__key__": "x", "txt": b"1"}])
+    for key, content in {"_SUCCESS": b"", ".hidden": data.getvalue(), "part-0": data.getvalue()}.items():
+        (bucket / key).write_bytes(content)
+    for source in (on_disk(bucket), connector("s3://bucket/")):
+        found: list[str | None] = []
+        for name, stream in streams_of(source):
+            with closing(stream):
+                found += [name] * len(list(format_of(form).split(stream, name)))
+        assert found == [".hidden", "part-0"]
