@@ -7,7 +7,7 @@
 Names are imported when they are first used, so importing the package is fast and needs only the standard library.
 
 An old public module has the same name (entrypoints 0.4: get_single, get_group_all and others), and many images have it for other
-packages. So other names are looked up in that module, if it is elsewhere on the path, and scripts for both work.
+packages. Names that are not ours are looked up in that module, if it is on the path, so that those packages work, too.
 """
 
 from __future__ import annotations
@@ -39,27 +39,19 @@ if TYPE_CHECKING:
     from entrypoints.torch_data.map import ConnectorMapDataset as ConnectorMapDataset
     from entrypoints.torch_data.map import MountedMapDataset as MountedMapDataset
 
-# The public names and their modules.
-_EXPORTS = {
-    "open_channel": "samples.channel",
-    "Channel": "job.environment",
-    "Environment": "job.environment",
-    "load_environment": "job.environment",
-    "ChannelError": "errors",
-    "CorruptError": "errors",
-    "read_lst": "samples.lst",
-    "MixedDataset": "torch_data.dataset",
-    "Reading": "order.sampling",
-    "ThreadLoader": "torch_data.loader",
-    "even_batches": "torch_data.loader",
-    "uneven_ranks": "torch_data.dataset",
-    "write_shards": "records.shards",
-    "load_checkpoint": "checkpoint",
-    "save_checkpoint": "checkpoint",
-    "ChannelDataset": "torch_data.dataset",
-    "ConnectorMapDataset": "torch_data.map",
-    "MountedMapDataset": "torch_data.map",
+_NAMES_OF = {
+    "checkpoint": "load_checkpoint save_checkpoint",
+    "errors": "ChannelError CorruptError",
+    "job.environment": "Channel Environment load_environment",
+    "order.sampling": "Reading",
+    "records.shards": "write_shards",
+    "samples.channel": "open_channel",
+    "samples.lst": "read_lst",
+    "torch_data.dataset": "ChannelDataset MixedDataset uneven_ranks",
+    "torch_data.loader": "ThreadLoader even_batches",
+    "torch_data.map": "ConnectorMapDataset MountedMapDataset",
 }
+_EXPORTS = {name: module for module, names in _NAMES_OF.items() for name in names.split()}  # public names
 
 _OLD_MODULE = "entrypoints._old_module"  # the old module's name in sys.modules
 
@@ -85,16 +77,12 @@ def __dir__() -> list[str]:
 
 def _old_module() -> ModuleType | None:
     """The old module `entrypoints.py`, if it is in a directory of the path."""
-    if _OLD_MODULE in sys.modules:
-        return sys.modules[_OLD_MODULE]
-    for directory in sys.path:
-        file = Path(directory or ".") / "entrypoints.py"
-        if file.is_file():
-            spec = importlib.util.spec_from_file_location(_OLD_MODULE, file)
-            if spec is None or spec.loader is None:
-                return None
-            module = importlib.util.module_from_spec(spec)
-            sys.modules[_OLD_MODULE] = module
-            spec.loader.exec_module(module)
-            return module
-    return None
+    if _OLD_MODULE not in sys.modules:
+        files = (Path(directory or ".") / "entrypoints.py" for directory in sys.path)
+        file = next((file for file in files if file.is_file()), None)
+        spec = file and importlib.util.spec_from_file_location(_OLD_MODULE, file)
+        if not spec or spec.loader is None:
+            return None
+        sys.modules[_OLD_MODULE] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[_OLD_MODULE])
+    return sys.modules[_OLD_MODULE]

@@ -96,8 +96,7 @@ def load_checkpoint(place: str | Path, map_location: Any = "cpu") -> Any:
     """
     import torch
 
-    bucket_and_key = _in_s3(place)
-    if bucket_and_key is None:
+    if not (bucket_and_key := _in_s3(place)):
         return torch.load(place, map_location=map_location, weights_only=True)
     s3_client.require()
     try:
@@ -112,9 +111,9 @@ def load_checkpoint(place: str | Path, map_location: Any = "cpu") -> Any:
 
 def _in_s3(place: str | Path) -> tuple[str, str] | None:
     """Return an object's bucket and key; None for a file. Raises ValueError for a URI that names no object."""
-    bucket, _, key = str(place).removeprefix("s3://").partition("/")
     if not str(place).startswith("s3://"):
         return None
+    bucket, _, key = str(place).removeprefix("s3://").partition("/")
     if not bucket or not key:
         raise ValueError(f"{place} is not a place for a checkpoint; give a file or s3://bucket/key")
     return bucket, key

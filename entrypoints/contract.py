@@ -1,7 +1,7 @@
-"""The one page that both ends of the wire read: paths, file names, FIFO names and our own variables.
+"""The names that the launcher and the container share: paths, files, FIFOs and our own variables.
 
-The launcher writes by these names (plan, local run) and the scripts in the container read by them, so neither can
-drift from the other. Standard library only; imports nothing of this project.
+The launcher writes by these names (plan, local run), and the scripts in the container read by them.
+Imports nothing of this project.
 
 Source of the SageMaker names: AWS developer guide, "How Amazon SageMaker provides training information".
 """
@@ -9,9 +9,7 @@ Source of the SageMaker names: AWS developer guide, "How Amazon SageMaker provid
 from __future__ import annotations
 
 BASE_DIR = "/opt/ml"
-BASE_DIR_VARIABLE = (
-    "SAGEMAKER_BASE_DIR"  # names another place than BASE_DIR; the sagemaker-training toolkit honours it too
-)
+BASE_DIR_VARIABLE = "SAGEMAKER_BASE_DIR"  # another base directory; the sagemaker-training toolkit reads it, too
 
 # Below the base directory.
 INPUT_DIR = "input"
@@ -23,8 +21,8 @@ OUTPUT_DIR = "output"
 OUTPUT_DATA_DIR = "output/data"
 INTERMEDIATE_DIR = "output/intermediate"
 FAILURE_FILE = "output/failure"
-PACKAGES_DIR = "packages"  # our own: what the script's requirements bring, beside the image's packages
-CHECKPOINT_DIR = "checkpoints"  # where CheckpointConfig.LocalPath is not given
+PACKAGES_DIR = "packages"  # our own: the packages of the script's requirements, besides the image's
+CHECKPOINT_DIR = "checkpoints"  # unless CheckpointConfig.LocalPath is given
 
 # Below CONFIG_DIR.
 HYPERPARAMETERS_FILE = "hyperparameters.json"
@@ -33,19 +31,19 @@ RESOURCE_CONFIG_FILE = "resourceconfig.json"
 
 FAILURE_LIMIT = 1024  # characters of FAILURE_FILE that become FailureReason
 STOP_SECONDS = 120  # between SIGTERM and SIGKILL
-HOMOGENEOUS_GROUP = "homogeneousCluster"  # the instance group's name where the request names none
+HOMOGENEOUS_GROUP = "homogeneousCluster"  # the instance group's name if the request names none
 SHARDED = "ShardedByS3Key"
 
-# The channel in which our code travels. It holds BOOT_FILE and CODE_ARCHIVE side by side.
+# The channel of our code. It holds BOOT_FILE and CODE_ARCHIVE.
 CODE_CHANNEL = "launcher_code"
 BOOT_FILE = "boot.py"
 CODE_ARCHIVE = "code.tar.gz"
 BUNDLE_DIR = "launcher_bundle"  # the launcher's own modules: a folder of the archive, moved below BASE_DIR by boot.py
 BUNDLED_PACKAGE = "entrypoints"  # the package in it; the entry point `entrypoints/train.py` is its script
 
-# Variables of ours. What a request's Environment carries:
+# Our variables in a request's Environment:
 #   LAUNCHER_CONNECTOR_<n>   one per S3Connector channel, JSON with the CONNECTOR_* keys below: these channels are no
-#                            InputDataConfig entries, so SageMaker's own files know nothing of them
+#                            InputDataConfig entries, so SageMaker's own files do not have them
 #   LAUNCHER_CHANNEL_GROUPS  JSON {channel: [instance groups]} of the channels that not all of the job's groups get
 #   LAUNCHER_ATTRIBUTE_NAMES_<n>  JSON {channel: [attributes]} of the augmented manifests' channels, the attributes in the order
 #                            in which they are sent; cut where a variable's value is full, and whole again in <n>'s order
@@ -57,28 +55,25 @@ CONNECTOR_VARIABLE = "LAUNCHER_CONNECTOR_"
 CONNECTOR_CHANNEL = "channel"
 CONNECTOR_S3_URI = "s3_uri"
 CONNECTOR_STYLE = "style"  # map | iterable
-CONNECTOR_CONTENT_TYPE = "content_type"  # absent where the spec gives none
+CONNECTOR_CONTENT_TYPE = "content_type"  # absent if the spec has none
 CONNECTOR_MAX_OBJECTS = "max_objects"  # set by `--local --sample N` only: read the first N objects
 
 FIFO_WAIT_VARIABLE = "LAUNCHER_FIFO_WAIT_SECONDS"  # how long a Pipe's reader waits for a FIFO, and for bytes
-READ_WAIT_VARIABLE = "LAUNCHER_READ_WAIT_SECONDS"  # how long a reader of S3 or of a far mount waits without any byte
-MAX_SAMPLE_VARIABLE = (
-    "LAUNCHER_MAX_SAMPLE_BYTES"  # a sample beyond this is refused; the defaults are in records/sizes.py
-)
+READ_WAIT_VARIABLE = "LAUNCHER_READ_WAIT_SECONDS"  # how long a reader of S3 or of a remote mount waits without any byte
+MAX_SAMPLE_VARIABLE = "LAUNCHER_MAX_SAMPLE_BYTES"  # A larger sample is refused; records/sizes.py has the defaults.
+SAMPLE_VARIABLE = "LAUNCHER_SAMPLE"  # set by `--local --sample N` only: a list may name images that are missing
 
-SAMPLE_VARIABLE = "LAUNCHER_SAMPLE"  # set by `--local --sample N` only: a list may name images that are not there
-
-# What a local run adds, because its hosts share one machine:
-MASTER_ADDR_VARIABLE = "LAUNCHER_MASTER_ADDR"  # where hosts[0] does not resolve by name (no namespaces)
+# A local run adds these, because its hosts share one machine:
+MASTER_ADDR_VARIABLE = "LAUNCHER_MASTER_ADDR"  # set if the name of hosts[0] does not resolve (no namespaces)
 MASTER_PORT_VARIABLE = "LAUNCHER_MASTER_PORT"  # a port that is free on this machine
 DEFAULT_MASTER_PORT = 7777  # SDK v3's choice
 
 
 def fifo_name(channel: str, epoch: int) -> str:
-    """The name of a Pipe channel's FIFO below DATA_DIR; `epoch` counts from 0."""
+    """Return the name of a Pipe channel's FIFO below DATA_DIR; `epoch` counts from 0."""
     return f"{channel}_{epoch}"
 
 
 def epochs_name(channel: str) -> str:
-    """The name of our file below DATA_DIR that says which epoch of a Pipe channel is which FIFO."""
+    """Return the name of our file below DATA_DIR that maps a Pipe channel's epochs to its FIFOs."""
     return f".{channel}_epochs"

@@ -20,8 +20,8 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from entrypoints.errors import ChannelError
-from entrypoints.job.environment import Channel, ConfigError, Environment, load_environment
+from entrypoints.errors import ChannelError, ConfigError
+from entrypoints.job.environment import Channel, Environment, load_environment
 from entrypoints.sample import Sample
 from entrypoints.samples.channel import find_channel, open_channel, placement_of
 from entrypoints.samples.digest import Tally

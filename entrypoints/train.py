@@ -17,9 +17,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from entrypoints.errors import ChannelError
+from entrypoints.errors import ChannelError, ConfigError
 from entrypoints.image_training.options import parse_options
-from entrypoints.job.environment import ConfigError, load_environment
+from entrypoints.job.environment import load_environment
 
 STOPPED = 143  # 128 + SIGTERM, as in a shell
 _PACKAGES = ("torch", "numpy", "PIL")  # the extra `torch`

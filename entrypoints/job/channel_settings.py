@@ -1,10 +1,10 @@
-"""Channel settings missing from SageMaker's config files.
+"""Channel settings that are missing from SageMaker's config files.
 
 The launcher passes them in environment variables: JSON, in pieces that fit into a request's Environment.
 
 - The attributes that an augmented manifest's channel sends: without their names any record could be any attribute of any line.
-- The instance groups that receive a channel, if they are not all: without them a host would leave samples to hosts that never
-  receive the channel.
+- The instance groups that receive a channel, if they are not all: without them samples would be assigned to hosts without the
+  channel.
 - The Pipes that SageMaker shuffles. It counts epochs from 0 in every container, so a resumed job gets other orders than the
   interrupted one, and cannot find the middle of an epoch again.
 """
@@ -21,9 +21,6 @@ from entrypoints.errors import ConfigError
 
 def attribute_names(environ: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     """Return the attributes of each augmented manifest's channel, in the order in which they are sent.
-
-    Args:
-        environ: The process's environment variables.
 
     Raises:
         ConfigError: The variables are damaged, or one is missing.

@@ -1,8 +1,7 @@
 """SageMaker's config files and variables as frozen dataclasses.
 
-Three files below `input/config` and a few variables describe the job's hosts and channels. One function of the root folder and the
-variables reads them; nothing is read at import. The dataclasses hold plain dicts and tuples, so that they pickle for workers that
-are started by spawn.
+Three files below `input/config` and a few variables describe the job's hosts and channels; nothing is read at import. The
+dataclasses hold plain dicts and tuples, so that they pickle for workers that are started by spawn.
 
 The files differ by their age and author. A missing value gets the sagemaker-training toolkit 5.1.4's default; a damaged file is a
 `ConfigError` that names it.
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from entrypoints import contract
-from entrypoints.errors import ConfigError as ConfigError
+from entrypoints.errors import ConfigError
 from entrypoints.job.channel_settings import attribute_names, host_shards, shuffled_channels
 from entrypoints.job.hyperparameters import decoded
 
@@ -41,12 +40,9 @@ class Channel:
     s3_uri: str | None = None  # only S3Connector has this and the next two
     style: str | None = None  # map | iterable
     max_objects: int | None = None  # read the first N objects only
-    host_shard: tuple[int, int] | None = (
-        None  # this host's index among those that receive the channel, and their number; None: all do
-    )
-    attribute_names: tuple[
-        str, ...
-    ] = ()  # the attributes of an augmented manifest's lines, in order, if they are known
+    # This host's index among those that receive the channel, and their number; None: all do.
+    host_shard: tuple[int, int] | None = None
+    attribute_names: tuple[str, ...] = ()  # of an augmented manifest's lines, in order, if they are known
     hosts: int | None = None  # hosts that receive the channel; None if that is unknown
     shuffled: bool = False  # a Pipe that SageMaker shuffles, in other orders after each start of the job
 
@@ -60,9 +56,19 @@ class InstanceGroup:
     hosts: tuple[str, ...]  # ordered as `Environment.hosts`
 
 
+class _Below:
+    """A path below an Environment's root."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, environment: Environment, owner: type) -> Path:
+        return environment.root / self._name
+
+
 @dataclass(frozen=True)
 class Environment:
-    """The job's settings, as SageMaker passes them to a container, and the container's folders."""
+    """The job's settings, as SageMaker passes them to a container, and the container's paths."""
 
     root: Path
     job_name: str | None  # None outside a job
@@ -78,6 +84,17 @@ class Environment:
     resource_config: Mapping[str, Any]  # the whole file; empty if there is none
     input_data_config: Mapping[str, Any]  # the whole file without the channel of our code; empty if there is none
 
+    input_dir = _Below(contract.INPUT_DIR)
+    config_dir = _Below(contract.CONFIG_DIR)
+    data_dir = _Below(contract.DATA_DIR)
+    model_dir = _Below(contract.MODEL_DIR)  # becomes model.tar.gz
+    code_dir = _Below(contract.CODE_DIR)
+    output_dir = _Below(contract.OUTPUT_DIR)
+    output_data_dir = _Below(contract.OUTPUT_DATA_DIR)  # becomes output.tar.gz
+    intermediate_dir = _Below(contract.INTERMEDIATE_DIR)
+    failure_file = _Below(contract.FAILURE_FILE)  # its beginning becomes FailureReason
+    checkpoint_dir = _Below(contract.CHECKPOINT_DIR)  # SageMaker keeps it equal to CheckpointConfig.S3Uri.
+
     @property
     def host_rank(self) -> int:
         """This host's index in `hosts`, from 0."""
@@ -90,56 +107,6 @@ class Environment:
             if group.name == self.current_group:
                 return group.hosts
         return self.hosts
-
-    @property
-    def input_dir(self) -> Path:
-        """<root>/input."""
-        return self.root / contract.INPUT_DIR
-
-    @property
-    def config_dir(self) -> Path:
-        """<root>/input/config."""
-        return self.root / contract.CONFIG_DIR
-
-    @property
-    def data_dir(self) -> Path:
-        """<root>/input/data."""
-        return self.root / contract.DATA_DIR
-
-    @property
-    def model_dir(self) -> Path:
-        """<root>/model: becomes model.tar.gz."""
-        return self.root / contract.MODEL_DIR
-
-    @property
-    def code_dir(self) -> Path:
-        """<root>/code."""
-        return self.root / contract.CODE_DIR
-
-    @property
-    def output_dir(self) -> Path:
-        """<root>/output."""
-        return self.root / contract.OUTPUT_DIR
-
-    @property
-    def output_data_dir(self) -> Path:
-        """<root>/output/data: becomes output.tar.gz."""
-        return self.root / contract.OUTPUT_DATA_DIR
-
-    @property
-    def intermediate_dir(self) -> Path:
-        """<root>/output/intermediate."""
-        return self.root / contract.INTERMEDIATE_DIR
-
-    @property
-    def failure_file(self) -> Path:
-        """<root>/output/failure: its beginning becomes FailureReason."""
-        return self.root / contract.FAILURE_FILE
-
-    @property
-    def checkpoint_dir(self) -> Path:
-        """<root>/checkpoints, which SageMaker keeps equal to CheckpointConfig.S3Uri."""
-        return self.root / contract.CHECKPOINT_DIR
 
 
 def load_environment(root: str | Path | None = None, environ: Mapping[str, str] | None = None) -> Environment:
@@ -193,7 +160,7 @@ def load_environment(root: str | Path | None = None, environ: Mapping[str, str] 
 
 
 def host_order(host: str) -> tuple[list[str | int], str]:
-    """Return a sort key for host names by the numbers in them: SageMaker lists algo-10 before algo-2."""
+    """Return a sort key for names by the numbers in them: SageMaker lists algo-10 before algo-2."""
     # re.split puts text at even and digits at odd indices, so text is compared with text.
     pieces = enumerate(re.split(r"([0-9]+)", host))
     return [int(piece) if index % 2 else piece for index, piece in pieces], host

@@ -17,8 +17,8 @@ from typing import Any
 
 ARGUMENT_STYLES = ("toolkit", "json")
 
-# Hyperparameters by which the SDK speaks to the toolkit, not the user to the script. The toolkit knows these itself and
-# hands all others that begin with the prefix to the framework (SM_FRAMEWORK_PARAMS).
+# Hyperparameters that the SDK sends to the toolkit, not to the script. The toolkit knows these itself, and passes all others that
+# begin with the prefix to the framework (SM_FRAMEWORK_PARAMS).
 TOOLKIT_PREFIX = "sagemaker_"
 TOOLKIT_HYPERPARAMETERS = frozenset(
     {

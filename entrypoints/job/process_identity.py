@@ -1,6 +1,6 @@
 """Which processes a Pipe is read or a listing kept for, and whether they still run.
 
-A process is identified by its number and its start time, because numbers are used again.
+A process is identified by its number and its start time, because numbers are reused.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 _ENDED = (b"Z", b"X")  # states of a process that only waits to be reaped
@@ -22,12 +23,7 @@ def owner_process() -> int:
 
 
 class Processes:
-    """A set of processes.
-
-    Args:
-        processes: Numbers of running processes.
-        started: The `started` of another set, whose processes may have ended.
-    """
+    """A set of running processes, and of those in another set's `started`, which may have ended."""
 
     def __init__(self, processes: Iterable[int] = (), started: Mapping[int, str] | None = None) -> None:
         self.started: dict[int, str] = dict(started or {})
@@ -45,20 +41,22 @@ class Processes:
 
 
 def start_time(process: int) -> str:
-    """Return what tells a process from a later one of its number; empty if there is none, or it has ended."""
+    """Return what distinguishes a process from later ones with its number; empty if there is none, or it has ended."""
     fields = _stat(process)
-    if fields is None:
-        return "" if Path("/proc/self/stat").exists() or not _is_there(process) else sys.platform
-    return "" if fields[0] in _ENDED else fields[19].decode()
+    if fields is not None:
+        return "" if fields[0] in _ENDED else fields[19].decode()
+    if not Path("/proc/self/stat").exists():
+        with suppress(OSError):
+            os.kill(process, 0)
+            return sys.platform
+    return ""
 
 
 def torchrun_ranks(process: int) -> set[int]:
     """Return the running processes that torchrun started together with this one, which is among them.
 
     torchrun starts all ranks of a host at the same moment, so a rank that is not among them has ended, however late ranks read.
-
-    Returns:
-        An empty set if that cannot be known: torchrun did not start the process, or a script between them did; there is no /proc.
+    The set is empty if that cannot be known: torchrun did not start the process itself, or there is no /proc.
     """
     fields = _stat(process)
     if fields is None or not _is_rank(process) or _is_rank(int(fields[1])):
@@ -85,11 +83,3 @@ def _stat(process: int) -> list[bytes] | None:
         return Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return None
-
-
-def _is_there(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except OSError:
-        return False
-    return True

@@ -20,7 +20,8 @@ from importlib.machinery import PathFinder
 from pathlib import Path, PurePosixPath
 
 from entrypoints import contract
-from entrypoints.job.environment import ConfigError, Environment, load_environment
+from entrypoints.errors import ConfigError
+from entrypoints.job.environment import Environment, load_environment
 from entrypoints.job.hyperparameters import command_line_arguments
 from entrypoints.start.failure import failure_text, fitted, how_it_ended, write_failure
 from entrypoints.start.process import ProgramResult, run_program

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from entrypoints import contract
-from entrypoints.job.environment import Channel, ConfigError, InstanceGroup, host_order, load_environment
+from entrypoints.errors import ConfigError
+from entrypoints.job.environment import Channel, InstanceGroup, host_order, load_environment
 
 REPOSITORY = Path(__file__).parents[3]
 # As SageMaker writes it today, of a job with one host.
