@@ -199,11 +199,9 @@ class ChannelDataset(StreamDataset):
 
     @property
     def restarts_epoch(self) -> bool:
-        """See StreamDataset."""
         return self.channel.shuffled
 
     def samples(self, worker: int = 0, workers: int = 1, epoch: int | None = None) -> Samples:
-        """See StreamDataset."""
         join_job(self._job)
         shard = default_shard(self.channel, self.placement, worker, workers)
         return open_channel(
@@ -239,7 +237,6 @@ class MixedDataset(StreamDataset):
         self.placement = self._parts[0].placement
 
     def samples(self, worker: int = 0, workers: int = 1, epoch: int | None = None) -> Mixture:
-        """See StreamDataset."""
         epoch = self.epoch if epoch is None else epoch
         pipes = [part.channel.name for part in self._parts if part.channel.mode == "Pipe"]
         if pipes and default_shard(self._parts[0].channel, self.placement, worker, workers).readers > 1:

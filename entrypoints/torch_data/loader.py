@@ -36,20 +36,19 @@ from entrypoints.samples.mixing import Mixture
 from entrypoints.torch_data.dataset import StreamDataset, foreign
 
 T = TypeVar("T")
+_AHEAD = 2  # batches that each thread prepares in advance
 _WAIT_SECONDS = 0.2  # between two checks whether the loop was left
 _LEAVE_SECONDS = 3.0  # for the threads to end; one that waits for a silent FIFO is left behind
 
 
 @dataclass(frozen=True)
-class _Batch:
-    content: Any
-    state: State  # the thread's, after this batch
+class _Item:
+    """A batch of a thread, or its end."""
 
-
-@dataclass(frozen=True)
-class _End:
-    error: BaseException | None
-    state: State
+    state: State  # the thread's, after this
+    batch: Any = None
+    ended: bool = False
+    error: BaseException | None = None
 
 
 class ThreadLoader:
@@ -63,7 +62,6 @@ class ThreadLoader:
         threads: Threads, each with its own shard.
         collate: A function that makes a batch from a list of samples.
         drop_last: Whether to drop each thread's incomplete last batch.
-        ahead: Batches that each thread prepares in advance.
 
     Raises:
         TypeError: The dataset is of another kind, or `collate` is not a function.
@@ -78,7 +76,6 @@ class ThreadLoader:
         threads: int = 4,
         collate: Callable[[list[Any]], Any] = default_collate,
         drop_last: bool = False,
-        ahead: int = 2,
     ) -> None:
         if not isinstance(dataset, StreamDataset):
             raise TypeError(
@@ -88,7 +85,7 @@ class ThreadLoader:
         expect(callable(collate), "collate", collate, "a function of a list of samples, such as list")
         self.dataset = dataset
         self._batch_size = whole_number("batch_size", batch_size, 1)
-        self._threads, self._ahead = whole_number("threads", threads, 1), whole_number("ahead", ahead, 1)
+        self._threads = whole_number("threads", threads, 1)
         self._collate, self._drop_last = collate, drop_last
         self._state: State | None = None  # of the iteration that began last
         self._resumed: State | None = None
@@ -105,13 +102,8 @@ class ThreadLoader:
         samples = [self.dataset.samples(worker, self._threads) for worker in range(self._threads)]
         for each, state in zip(samples, begin["threads"] if begin else (), strict=False):
             each.load_state_dict(state)
-        fresh = {
-            "epoch": self.dataset.epoch,
-            "threads": [each.state_dict() for each in samples],
-            "ended": [],
-            "turn": 0,
-        }
-        self._state = begin or fresh
+        states = [each.state_dict() for each in samples]
+        self._state = begin or {"epoch": self.dataset.epoch, "threads": states, "ended": [], "turn": 0}
         return self._batches(samples, self._state)
 
     def state_dict(self) -> State:
@@ -139,7 +131,7 @@ class ThreadLoader:
         # Threads that had ended start too, and are waited for: a Pipe's other readers must know that their shards are finished.
         states, ended, turn = list(begin["threads"]), set[int](), begin["turn"]
         stop = threading.Event()
-        queues: list[queue.Queue[_Batch | _End]] = [queue.Queue(self._ahead) for _ in samples]
+        queues: list[queue.Queue[_Item]] = [queue.Queue(_AHEAD) for _ in samples]
         workers = [
             threading.Thread(target=self._work, args=(each, filled, stop), name="loader", daemon=True)
             for each, filled in zip(samples, queues, strict=True)
@@ -152,20 +144,20 @@ class ThreadLoader:
                 item = queues[turn].get() if turn not in ended else None
                 if item is not None:
                     states[turn] = item.state
-                if isinstance(item, _End):
-                    ended.add(turn)
                     if item.error is not None:
                         raise item.error
+                    if item.ended:
+                        ended.add(turn)
                 turn = (turn + 1) % self._threads
                 self._state = {**begin, "threads": list(states), "ended": sorted(ended), "turn": turn}
-                if isinstance(item, _Batch):
-                    yield item.content
+                if item is not None and not item.ended:
+                    yield item.batch
                 del item  # frees the yielded batch while the next is waited for
         finally:
             # Do not wait here: Python may be finalizing this generator, and would lose a Ctrl-C during the wait.
             stop.set()
 
-    def _work(self, samples: Samples | Mixture, filled: queue.Queue[_Batch | _End], stop: threading.Event) -> None:
+    def _work(self, samples: Samples | Mixture, filled: queue.Queue[_Item], stop: threading.Event) -> None:
         """Run a thread: make batches of its shard until it ends or fails, or the loop is left."""
         error: BaseException | None = None
         transform, sample = self.dataset.transform, None
@@ -178,16 +170,16 @@ class ThreadLoader:
                     if stop.is_set():
                         return  # immediately, not after a whole batch
                     if len(batch) == self._batch_size:
-                        if not _put(filled, _Batch(self._collate(batch), samples.state_dict()), stop):
+                        if not _put(filled, _Item(samples.state_dict(), self._collate(batch)), stop):
                             return
                         batch = []
                 if batch and not self._drop_last:
-                    _put(filled, _Batch(self._collate(batch), samples.state_dict()), stop)
+                    _put(filled, _Item(samples.state_dict(), self._collate(batch)), stop)
         except BaseException as caught:  # noqa: BLE001 - raised again where the batches are read
             error = caught
             if sample is not None and isinstance(caught, Exception) and isinstance(samples, Samples):
                 add_sample_note(caught, sample, samples)
-        _put(filled, _End(error, samples.state_dict()), stop)
+        _put(filled, _Item(samples.state_dict(), ended=True, error=error), stop)
 
 
 _workers: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
@@ -204,7 +196,7 @@ def _join_workers() -> None:
 
 
 def _check(state: Any) -> None:
-    """Raise ChannelError, with what it is, for anything that is not a ThreadLoader's state."""
+    """Raise ChannelError for anything that is not a ThreadLoader's state, with what it is."""
     known = state if isinstance(state, dict) else {}
     what = foreign(state)
     if "version" in known:
@@ -212,11 +204,10 @@ def _check(state: Any) -> None:
         what = f"a {dataset}, without a loader or with num_workers=0: load it there"
     elif "threads" in known and not _is_whole(known):
         what = "damaged: threads, ended threads or turn is missing"
-    if what is None:
-        return
-    raise ChannelError(
-        f"a ThreadLoader resumes only from a ThreadLoader's state_dict(); this is {what}; or restart the epoch"
-    )
+    if what is not None:
+        raise ChannelError(
+            f"a ThreadLoader resumes only from a ThreadLoader's state_dict(); this is {what}; or restart the epoch"
+        )
 
 
 def _is_finished(state: State) -> bool:
@@ -233,7 +224,7 @@ def _is_whole(state: State) -> bool:
     )
 
 
-def _put(filled: queue.Queue[Any], item: Any, stop: threading.Event) -> bool:
+def _put(filled: queue.Queue[_Item], item: _Item, stop: threading.Event) -> bool:
     """Wait for room in the queue; return False if the loop was left meanwhile."""
     while not stop.is_set():
         try:

@@ -1,6 +1,7 @@
-"""Channels as PyTorch's map-style datasets: random access to whole objects.
+"""Channels as PyTorch's map-style datasets: random access to whole objects, each a sample with its `data`.
 
-An index is a whole number as in a list, negative from the end; DataLoader requests the indices of a batch at once.
+An index is a whole number as in a list, negative from the end. DataLoader requests the indices of a batch at once; the objects are
+then read in parallel, unless they are files on a disk.
 
 They have neither state nor epoch: torchdata's StatefulDataLoader keeps the sampler's position. Its state from the end of an epoch
 begins the next epoch, while a ChannelDataset's state from there yields no more samples of its epoch.
@@ -11,7 +12,7 @@ begins the next epoch, while a ChannelDataset's state from there yields no more 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from typing import Any, TypeAlias
 
@@ -19,7 +20,7 @@ from torch.utils.data import Dataset, get_worker_info
 
 from entrypoints.errors import ChannelError, expect
 from entrypoints.fetching.listing import Keys
-from entrypoints.job.environment import Channel, Environment
+from entrypoints.job.environment import Environment
 from entrypoints.readers import mounted, reader_of, s3
 from entrypoints.sample import KEY, ByteStream, Sample, whole_object
 from entrypoints.samples.channel import find_channel, known_environment
@@ -34,8 +35,22 @@ class _MapDataset(Dataset[Any]):
     """Samples by index, in the order of `keys`."""
 
     keys: Sequence[str]  # the samples' keys, by index
-    _channel: Channel
-    _transform: Transform | None
+    _reader: Any
+
+    def __init__(
+        self, channel: str, transform: Transform | None = None, *, environment: Environment | None = None
+    ) -> None:
+        self._channel = find_channel(known_environment(environment), channel)
+        if reader_of(self._channel) is not self._reader:
+            raise ChannelError(
+                f"channel {channel!r} has input_mode {self._channel.mode}, which this dataset does not read; use ChannelDataset"
+            )
+        expect(transform is None or callable(transform), "transform", transform, "a function of a sample")
+        self._transform = transform
+        self.keys = Keys(self._list())
+
+    def _list(self) -> Iterable[str]:
+        raise NotImplementedError
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -93,11 +108,10 @@ class _MapDataset(Dataset[Any]):
 
 
 class MountedMapDataset(_MapDataset):
-    """Random access to the files of a File, FastFile, EFS or FSx channel, sorted by path; each is a sample with its `data`.
+    """Random access to the files of a File, FastFile, EFS or FSx channel, sorted by path.
 
     The dataset has all files of this host. Under FullyReplicated a DistributedSampler divides them among the ranks; under
-    ShardedByS3Key it must divide them among the host's ranks (num_replicas=LOCAL_WORLD_SIZE, rank=LOCAL_RANK). A DataLoader reads
-    the files of a batch in parallel if the file system is remote.
+    ShardedByS3Key it must divide them among the host's ranks (num_replicas=LOCAL_WORLD_SIZE, rank=LOCAL_RANK).
 
     Args:
         channel: The channel's name.
@@ -108,12 +122,10 @@ class MountedMapDataset(_MapDataset):
         ChannelError: The job has no such channel, or it does not arrive as files; later: a file cannot be read.
     """
 
-    def __init__(
-        self, channel: str, transform: Transform | None = None, *, environment: Environment | None = None
-    ) -> None:
-        self._channel = _channel_read_by(mounted, channel, environment)
-        self._transform = _known(transform)
-        self.keys = Keys(mounted.objects(self._channel))
+    _reader = mounted
+
+    def _list(self) -> Iterable[str]:
+        return mounted.objects(self._channel)
 
     def _streams(self, places: Sequence[int]) -> Streams:
         keys = [self.keys[place] for place in places]
@@ -123,10 +135,9 @@ class MountedMapDataset(_MapDataset):
 
 
 class ConnectorMapDataset(_MapDataset):
-    """Random access to the objects of an S3Connector channel in the order of keys; each is a sample with its `data`.
+    """Random access to the objects of an S3Connector channel in the order of keys.
 
-    The prefix is listed here, once per host; a DistributedSampler divides it among ranks. A DataLoader reads the objects of a batch
-    in parallel.
+    The prefix is listed here, once per host; a DistributedSampler divides it among ranks.
 
     Args:
         channel: The channel's name.
@@ -137,27 +148,11 @@ class ConnectorMapDataset(_MapDataset):
         ChannelError: The job has no such channel, or it is not an S3Connector channel; later: S3 refuses an object.
     """
 
-    def __init__(
-        self, channel: str, transform: Transform | None = None, *, environment: Environment | None = None
-    ) -> None:
-        self._channel = _channel_read_by(s3, channel, environment)
-        self._transform = _known(transform)
+    _reader = s3
+
+    def _list(self) -> Iterable[str]:
         self._objects = s3.objects(self._channel)
-        self.keys = Keys(s3.key_of(self._channel, item) for item in self._objects)
+        return (s3.key_of(self._channel, item) for item in self._objects)
 
     def _streams(self, places: Sequence[int]) -> Streams:
         return s3.open_objects(self._channel, [self._objects[place] for place in places])
-
-
-def _channel_read_by(reader: Any, name: str, environment: Environment | None) -> Channel:
-    channel = find_channel(known_environment(environment), name)
-    if reader_of(channel) is not reader:
-        raise ChannelError(
-            f"channel {name!r} has input_mode {channel.mode}, which this dataset does not read; use ChannelDataset"
-        )
-    return channel
-
-
-def _known(transform: Transform | None) -> Transform | None:
-    expect(transform is None or callable(transform), "transform", transform, "a function of a sample")
-    return transform
