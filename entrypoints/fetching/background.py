@@ -1,6 +1,6 @@
 """Functions that run in daemon threads.
 
-Python waits for the threads of concurrent.futures' executors when it ends, however long a store or a Pipe is silent.
+At its exit Python waits for the threads of concurrent.futures' executors, however long a store or a Pipe is silent.
 """
 
 from __future__ import annotations
@@ -17,15 +17,7 @@ _EXIT_SECONDS = 5.0  # for requests that are under way when Python ends: the S3 
 
 
 def in_background(work: Callable[[], T], name: str) -> Future[T]:
-    """Run a function in a daemon thread.
-
-    Args:
-        work: The function.
-        name: The thread's name.
-
-    Returns:
-        A Future of what the function returns or raises.
-    """
+    """Run a function in a daemon thread of this name, and return a Future of what it returns or raises."""
     future: Future[T] = Future()
 
     def run() -> None:

@@ -20,15 +20,17 @@ import os
 import struct
 import tempfile
 import weakref
+from abc import abstractmethod
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple, TypeVar, overload
 
 from entrypoints.errors import ChannelError, no_room
 from entrypoints.job.process_identity import start_time
 
+T = TypeVar("T")
 _HEADER = struct.Struct("<IIII")
 _WORDS = struct.Struct("<II")
 _NUMBERS = struct.Struct("<QQ")
@@ -59,14 +61,28 @@ class _Page(NamedTuple):
     key_bytes: int
 
 
-class Listing(Sequence[Listed]):
+class _Items(Sequence[T]):
+    """A sequence with slices and negative indices, of which a subclass has the length and the items from 0 on."""
+
+    @overload
+    def __getitem__(self, index: int, /) -> T: ...
+    @overload
+    def __getitem__(self, index: slice, /) -> list[T]: ...
+    def __getitem__(self, index: int | slice, /) -> T | list[T]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        return self._item(index + len(self) if index < 0 else index)
+
+    @abstractmethod
+    def _item(self, index: int) -> T:
+        """Return an item. Raises IndexError."""
+
+
+class Listing(_Items[Listed]):
     """The objects in the order of their keys: a sequence that grows as it is read.
 
-    `len` and negative indices list to the end first. It pickles as the file's path.
-
-    Args:
-        path: The file.
-        next_page: Requests a page. What it raises is raised by the access that needs the page.
+    `len` and negative indices list to the end first. It pickles as the file's path. An access that needs another page raises what
+    `next_page` raises.
     """
 
     def __init__(self, path: Path, next_page: NextPage) -> None:
@@ -98,15 +114,7 @@ class Listing(Sequence[Listed]):
                 yield from self._read_page(self._pages[number])
                 number += 1
 
-    @overload
-    def __getitem__(self, index: int, /) -> Listed: ...
-    @overload
-    def __getitem__(self, index: slice, /) -> list[Listed]: ...
-    def __getitem__(self, index: int | slice, /) -> Listed | list[Listed]:
-        if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(len(self)))]
-        if index < 0:
-            index += len(self)
+    def _item(self, index: int) -> Listed:
         while index >= self._count and self._grow():
             pass
         if not 0 <= index < self._count:
@@ -195,30 +203,21 @@ def _encode(objects: Sequence[Listed], token: str | None) -> bytes:
     return b"".join([header, numbers, struct.pack(f"<{len(ends)}I", *ends), *keys, after])
 
 
-class Keys(Sequence[str]):
+class Keys(_Items[str]):
     """Many strings in two blocks of memory: a tenth of a list's memory, and not copied when workers are forked."""
 
     def __init__(self, keys: Iterable[str]) -> None:
         text = bytearray()
-        ends = array("Q", [0])
+        self._ends = array("Q", [0])
         for key in keys:
             text += os.fsencode(key)
-            ends.append(len(text))
+            self._ends.append(len(text))
         self._text = bytes(text)
-        self._ends = ends
 
     def __len__(self) -> int:
         return len(self._ends) - 1
 
-    @overload
-    def __getitem__(self, index: int, /) -> str: ...
-    @overload
-    def __getitem__(self, index: slice, /) -> list[str]: ...
-    def __getitem__(self, index: int | slice, /) -> str | list[str]:
-        if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(len(self)))]
-        if index < 0:
-            index += len(self)
+    def _item(self, index: int) -> str:
         if not 0 <= index < len(self):
             raise IndexError(index)
         return os.fsdecode(self._text[self._ends[index] : self._ends[index + 1]])
@@ -258,7 +257,7 @@ def shared_listing(store: Sequence[str | None], next_page: NextPage) -> Listing:
 
     Args:
         store: What identifies the listing: endpoint, prefix and so on.
-        next_page: Requests a page, as in `Listing`.
+        next_page: Requests a page.
     """
     name = hashlib.sha256(repr(store).encode()).hexdigest()[:16]
     return Listing(_folder() / f"{job()}-{name}", next_page)

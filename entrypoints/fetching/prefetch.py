@@ -32,13 +32,7 @@ _QUIT_SECONDS = 1.0  # for all requests together that are under way at exit
 
 
 class ReadAhead:
-    """An iterator over the streams of `sources`, in order. The last stream can be read after the iteration's end.
-
-    Args:
-        sources: The objects; advanced by one thread at a time.
-        limits: How far to prefetch.
-        who: The store, for messages.
-    """
+    """What `read_ahead` iterates over; its last stream can be read after the iteration's end."""
 
     def __init__(self, sources: Iterator[Fetchable], limits: Limits, who: str) -> None:
         self._sources = sources
@@ -237,8 +231,11 @@ class ReadAhead:
 
     def _fetch(self, fetch: Fetch) -> None:
         self._lock.release()
+        piece: bytes | Exception
         try:
-            piece = _fetch(fetch)
+            piece = fetch.slot.source.fetch(fetch.start, fetch.size)
+        except Exception as error:  # noqa: BLE001 - raised where the piece is read
+            piece = error
         finally:
             self._lock.acquire()
         self._schedule.put(fetch, piece)
@@ -262,7 +259,7 @@ def read_ahead(sources: Iterator[Fetchable], limits: Limits, who: str) -> Genera
     The last stream can be read after the generator's end.
 
     Args:
-        sources: The objects. What they raise is raised in place of the next stream.
+        sources: The objects, advanced by one thread at a time. What they raise is raised in place of the next stream.
         limits: How far to prefetch.
         who: The store, for messages.
 
@@ -278,13 +275,6 @@ def read_ahead(sources: Iterator[Fetchable], limits: Limits, who: str) -> Genera
             with suppress(ValueError):  # A thread is advancing it; it is closed with the last reference.
                 sources.close()
         raise
-
-
-def _fetch(fetch: Fetch) -> bytes | Exception:
-    try:
-        return fetch.slot.source.fetch(fetch.start, fetch.size)
-    except Exception as error:  # noqa: BLE001 - raised where the piece is read
-        return error
 
 
 _pipelines: set[weakref.ref[ReadAhead]] = set()  # all that exist

@@ -1,4 +1,4 @@
-"""The order of fetches and the limits on them: prefetch.py's bookkeeping, without threads. The pipeline's lock guards all of it.
+"""The order of fetches and the limits on them: prefetch.py's bookkeeping, without threads, guarded by its lock.
 
 A piece is requested only after all earlier ones, so the piece that is read next never waits behind later ones. Bytes count against
 the limit from their request until they are read.

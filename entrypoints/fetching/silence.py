@@ -20,14 +20,7 @@ READ_WAIT_SECONDS = 300.0  # for any byte of S3 or a remote mount, over all requ
 
 
 class Silence:
-    """How long a sender has sent nothing.
-
-    Args:
-        who: The sender, as messages name it.
-        seconds: After how long its silence is an error.
-        remedy: What the error suggests.
-        variable: The environment variable that sets `seconds`.
-    """
+    """How long a sender has sent nothing; `seconds` of silence are an error, with a remedy and the variable that sets them."""
 
     def __init__(
         self,
@@ -48,13 +41,10 @@ class Silence:
         self._warn_at = WARN_SECONDS
 
     def check(self, waiting_for: str = "") -> None:
-        """Report a long silence on stderr.
+        """Report a long silence on stderr. Raises ChannelError if it has lasted too long.
 
         Args:
             waiting_for: What the reader needs next, for the message.
-
-        Raises:
-            ChannelError: The silence has lasted too long.
         """
         silent = time.monotonic() - self._since
         text = f"{self.who} has sent nothing for {silent:.0f} s, after {self.bytes:,} bytes"

@@ -59,9 +59,9 @@ class Reading:
             object.__setattr__(self, "seed", whole_number("seed", self.seed))
         object.__setattr__(self, "block", whole_number("block", self.block, 1))
         object.__setattr__(self, "block_bytes", whole_number("block_bytes", self.block_bytes, 1))
-        folder = self.cache_dir  # An empty one would be the script's working directory.
-        named = isinstance(folder, str | os.PathLike) and folder != ""
-        expect(folder is None or named, "cache_dir", folder, "the path of a folder")
+        # An empty cache_dir would be the script's working directory.
+        named = isinstance(self.cache_dir, str | os.PathLike) and self.cache_dir != ""
+        expect(self.cache_dir is None or named, "cache_dir", self.cache_dir, "the path of a folder")
 
     def of_objects(self, objects: Iterable[T], epoch: int) -> Iterable[T]:
         """Return all objects of a channel in this epoch's order, before they are split into shards."""
@@ -74,10 +74,7 @@ class Reading:
 
 
 class ShardCursor(Cursor):
-    """A reader's position in its shard: the object, counted from 0, and the position in it.
-
-    In a stream that cannot be sought `object` counts samples instead.
-    """
+    """A reader's position in its shard: the object, counted from 0 (in a Pipe the sample), and the position in it."""
 
     __slots__ = ("begun", "cut", "expected", "finished", "keys", "object")
 
@@ -118,14 +115,12 @@ class Order:
 
     def described(self) -> State:
         """Return the part that a state must agree with."""
-        reading, part = self.reading, {"share": self.shard.index, "shares": self.shard.count}
-        blocks = {
-            "seed": reading.seed,
-            "block": reading.block,
-            "block_bytes": reading.block_bytes,
-            "dealt": self.assigned,
-        }
-        return part if reading.seed is None else {**part, **blocks}
+        reading = self.reading
+        about = {"share": self.shard.index, "shares": self.shard.count}
+        if reading.seed is not None:
+            about |= {"seed": reading.seed, "block": reading.block, "block_bytes": reading.block_bytes}
+            about |= {"dealt": self.assigned}
+        return about
 
 
 class Samples:
@@ -228,10 +223,9 @@ Block: TypeAlias = tuple[list[Sample], tuple[int, int]]  # samples; object and p
 
 
 class _Blocks:
-    """Samples shuffled in blocks, and how many were yielded.
+    """Samples shuffled in blocks, and how many were yielded."""
 
-    It has no reference to its Samples: a reference cycle would keep the source open until garbage collection.
-    """
+    # It has no reference to its Samples: a reference cycle would keep the source open until garbage collection.
 
     def __init__(self, order: Order, at: ShardCursor) -> None:
         self._order, self._at = order, at
