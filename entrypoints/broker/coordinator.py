@@ -36,9 +36,7 @@ from entrypoints.order.sharding import Shard
 from entrypoints.readers import fifo
 
 POLL_SECONDS = 0.2  # between two checks of whether the job still runs and whether readers wait in vain
-CENSUS_SECONDS = (
-    3.0  # until missing ranks are looked for among torchrun's processes, all of which have been started by then
-)
+CENSUS_SECONDS = 3.0  # until missing ranks are looked for among torchrun's processes, which all run by then
 FIRST_SECONDS = 10.0  # until the first request; the reader that starts a broker sends one immediately
 
 
@@ -60,9 +58,9 @@ class Coordinator:
     """The readers, and the epochs that they read: `epoch` from its FIFO, former ones from memory.
 
     Args:
-        listener: The non-blocking socket that readers connect to. folder: A descriptor of the FIFOs' folder. While it is open, no
-        other folder gets the same inode number, from which the broker's
-            address is made.
+        listener: The non-blocking socket that readers connect to.
+        folder: A descriptor of the FIFOs' folder. While it is open, no other folder gets its inode, which is part of the
+            broker's address.
     """
 
     def __init__(self, listener: socket.socket, folder: int) -> None:
@@ -76,10 +74,7 @@ class Coordinator:
         self.epoch = Epoch(-1)
 
     def first_request(self) -> wire.Request:
-        """Return the first request, which states the channel and the epoch to begin with.
-
-        Raises JobOverError if none is sent within FIRST_SECONDS.
-        """
+        """Return the first request, with the channel and the first epoch. Raises JobOverError after FIRST_SECONDS without one."""
         deadline = time.monotonic() + FIRST_SECONDS
         while self._first is None:
             if time.monotonic() > deadline:
@@ -179,7 +174,11 @@ class Coordinator:
     def _handle(self, connection: _Connection, request: wire.Request) -> None:
         """Record a request, and assign its shard if its epoch is here."""
         if self._first is not None and not self.owners.any_running():
-            if not self._is_kept_for(request, self._first):
+            fits = request.launch == self._first.launch and any(
+                epoch.is_kept_for_missing and epoch.number == request.epoch and epoch.expects(request.shard)
+                for epoch in self._epochs
+            )
+            if not fits:
                 raise JobOverError  # The request belongs to another job, which gets another broker.
             _log_to(f"/proc/{request.owner}/fd/2")
         connection.request = request
@@ -194,30 +193,18 @@ class Coordinator:
             return
         for epoch in self._epochs:
             if epoch.number < request.epoch:
-                shard = epoch.shards.get(request.index)
+                shard = epoch.shards.get(request.shard.index)
                 epoch.leave(request.shard)
                 # A connection whose reader has moved on would otherwise stay open for ever.
                 for old in [each for each in self._connections.values() if shard is not None and each.shard is shard]:
                     self._close(old)
         self._assign_shards()
 
-    def _is_kept_for(self, request: wire.Request, first: wire.Request) -> bool:
-        """Whether the request fits the epoch that outlives its finished readers."""
-        return request.launch == first.launch and any(
-            epoch.is_kept_for_missing and epoch.number == request.epoch and epoch.expects(request.shard)
-            for epoch in self._epochs
-        )
-
     def _assign_shards(self) -> None:
         """Assign shards of the epochs that are here to the readers that asked for them; refuse epochs that are over."""
         for connection in self._connections.values():
             request = connection.request
-            if (
-                request is None
-                or connection.shard is not None
-                or connection.refused
-                or request.epoch > self.epoch.number
-            ):
+            if request is None or connection.shard or connection.refused or request.epoch > self.epoch.number:
                 continue
             epoch = next((each for each in self._epochs if each.number == request.epoch), None)
             if epoch is None:
@@ -273,7 +260,7 @@ class Coordinator:
         return ""
 
     def _only_connected_ranks_run(self, layout: Shard) -> bool:
-        """Whether ranks of this host have never connected, and torchrun runs no process besides those that have."""
+        """Whether some ranks of this host have never connected, and torchrun runs no other process than those that have."""
         if len(self._ranks) >= layout.readers // layout.workers:
             return False
         running = {process for rank in self._ranks.values() if rank.any_running() for process in rank.started}
@@ -287,8 +274,8 @@ def _listed(numbers: Iterable[int]) -> str:
 def _log_to(path: str) -> None:
     """Make this file the stderr of this process, if it can be opened.
 
-    The broker inherits stderr from the process that started it. When that has ended, a program that reads its output to the end
-    would wait until no process has the pipe open.
+    The broker inherits stderr from its starter. After that has ended, a program that reads the starter's output to the end would
+    wait until no process has the pipe open.
     """
     with suppress(OSError):
         log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)  # Opening a pipe without a reader would block.

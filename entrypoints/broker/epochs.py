@@ -74,9 +74,8 @@ class Epoch:
 
     number: int
     layout: Shard | None = None  # the first reader's shard, which states how many there are
-    block: tuple[int, int] | None = (
-        None  # samples of a shard, and bytes, that end a block; 0 samples: there are no blocks
-    )
+    # Samples of a shard, and bytes, that end a block; 0 samples: there are no blocks.
+    block: tuple[int, int] | None = None
     shards: dict[int, Assignment] = field(default_factory=dict)
     given_up: str = ""  # why readers that have not connected are not waited for any more
     pending: list[tuple[list[Sample], int]] = field(default_factory=list)
@@ -132,7 +131,7 @@ class Epoch:
 
         Args:
             shard: The reader's shard.
-            block: Samples and bytes that end a block; see `Epoch.block`.
+            block: Samples and bytes that end a block, as in `Epoch.block`.
             finished: Whether nothing of the shard is left to read; it then gets no samples.
 
         Returns:
@@ -178,27 +177,17 @@ class Epoch:
         return self.shards.setdefault(shard.index, Assignment(shard.index))
 
     def assign(self, samples: list[Sample], size: int) -> None:
-        """Assign the epoch's next samples to their shards; samples of shards that are not read here are dropped.
-
-        Args:
-            samples: The next samples of the stream.
-            size: Their bytes together.
-        """
-        if self._last is not None:
-            return  # The epoch was given up.
-        if self.is_settled:
-            self._assign(samples, size)
-        else:
+        """Assign the next samples of the stream, of so many bytes; samples of shards that are not read here are dropped."""
+        if self._last is None:  # Otherwise the epoch was given up.
             self.pending.append((samples, size))
             self.pending_size += size + _OBJECT_BYTES * len(samples)
+            self._assign_pending()
 
     def finish(self, last: bytes) -> None:
         """End the epoch with the frame `last` for every shard, those that connect later too."""
-        if self._last is not None:
-            return
-        self._last = last
-        if self.is_settled:
-            self._end_shards()
+        if self._last is None:
+            self._last = last
+            self._assign_pending()
 
     def give_up(self, reason: str, last: bytes) -> None:
         """Stop waiting for missing readers: those that have connected get the frame `last`, later ones the reason."""

@@ -18,13 +18,7 @@ _OFFSET = "__offset__"  # of a record in the stream, for errors
 
 
 def split_stream(stream: ByteStream, form: Format, wrapped: bool) -> Iterator[Sample]:
-    """Yield the samples or records of a stream, one for each sample.
-
-    Args:
-        stream: The bytes of an epoch.
-        form: The channel's format.
-        wrapped: Whether each object is wrapped in a RecordIO record.
-    """
+    """Yield the samples of a stream, or their records; `wrapped`: each object is in a RecordIO record."""
     if wrapped:
         yield from recordio.unwrapped(stream, form.split)
         return

@@ -1,8 +1,8 @@
 """The readers' end of a broker: finds or starts the channel's broker, requests a shard of an epoch and yields its samples.
 
 A reader that finds no broker locks the channels' folder (so that no lock file is needed) and starts one, unless another reader has
-done so meanwhile. The new process forks once it listens, so that no process has to wait for it: a DataLoader worker that started it
-can end, and the broker stays.
+done so meanwhile. The new process forks once it listens, so that its starter need not wait for its end: a DataLoader worker that
+started it can end, and the broker stays.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 from entrypoints.broker import wire
@@ -102,10 +102,7 @@ def _request(
         channel.record_wrapper,
         str(form),
         epoch,
-        shard.index,
-        shard.count,
-        shard.readers,
-        shard.workers,
+        shard,
         wait_seconds(),
         block=reading.block if reading else 0,
         block_bytes=reading.block_bytes if reading else 0,
@@ -118,10 +115,9 @@ def _request(
 def has_broker(channel: Channel) -> bool:
     """Return whether a broker reads the channel; no other process may open its FIFO then."""
     connection = _connect(channel)
-    if connection is None:
-        return False
-    connection.close()
-    return True
+    if connection is not None:
+        connection.close()
+    return connection is not None
 
 
 def _ask(channel: Channel, request: wire.Request) -> socket.socket:
@@ -147,19 +143,14 @@ def _ask(channel: Channel, request: wire.Request) -> socket.socket:
 
 
 def _connect(channel: Channel) -> socket.socket | None:
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
+    with ExitStack() as opened, suppress(FileNotFoundError, ConnectionRefusedError):
+        connection = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         connection.connect(wire.address(channel))
-    except (FileNotFoundError, ConnectionRefusedError):
-        connection.close()
-        return None
-    except BaseException:
-        connection.close()
-        raise
-    if not wire.is_same_user(connection):
-        connection.close()
-        raise ChannelError(f"channel {channel.name!r}: another user's process reads this Pipe; end that process")
-    return connection
+        if not wire.is_same_user(connection):
+            raise ChannelError(f"channel {channel.name!r}: another user's process reads this Pipe; end that process")
+        opened.pop_all()
+        return connection
+    return None
 
 
 def _start(channel: Channel) -> socket.socket | None:

@@ -32,12 +32,7 @@ class _AbandonedError(Exception):
 
 
 def serve(listener: socket.socket, folder: int) -> None:
-    """Read one epoch after the other for the readers that connect, until the job is over.
-
-    Args:
-        listener: See Coordinator.
-        folder: See Coordinator.
-    """
+    """Read one epoch after the other for the readers that connect, until the job is over. For the arguments see Coordinator."""
     coordinator = Coordinator(listener, folder)
     try:
         request = coordinator.first_request()

@@ -45,10 +45,7 @@ class Request:
     record_wrapper: str
     format: str  # what names it: see entrypoints.records
     epoch: int
-    index: int  # for this and the next three see Shard
-    count: int
-    readers: int
-    workers: int
+    shard: Shard
     wait_seconds: float
     block: int  # samples of a shard that are shuffled together; 0 without shuffling
     block_bytes: int  # bytes of a shard's samples that end a block, too
@@ -63,12 +60,8 @@ class Request:
     @classmethod
     def decode(cls, line: bytes | bytearray) -> Request:
         """Return the request that `encode` made the line from."""
-        return cls(**json.loads(line))
-
-    @property
-    def shard(self) -> Shard:
-        """The reader's shard."""
-        return Shard(self.index, self.count, self.readers, self.workers)
+        fields = json.loads(line)
+        return cls(**{**fields, "shard": Shard(**fields["shard"])})
 
     def as_channel(self) -> Channel:
         """Return the channel, with what is needed to read its FIFO."""
@@ -116,13 +109,7 @@ def error_of(content: bytes) -> Exception:
 
 
 def samples_frame(samples: Sequence[Sample], size: int, kind: bytes = SAMPLES) -> list[bytes | memoryview]:
-    """Return a SAMPLES or BLOCK frame, as pieces to send one after the other.
-
-    Args:
-        samples: The samples.
-        size: About how many bytes they have together.
-        kind: SAMPLES or BLOCK.
-    """
+    """Return a SAMPLES or BLOCK frame of samples of about `size` bytes, as pieces to send one after the other."""
     beside: list[pickle.PickleBuffer] = []
     if size >= LARGE * len(samples):
         samples = [

@@ -105,7 +105,9 @@ def begun(root: Path, loader: str) -> subprocess.Popen[str]:
 def request(root: Path, epoch: int) -> bytes:
     """What the first of two readers asks for."""
     path = str(root / contract.DATA_DIR / "lines")
-    return wire.Request("lines", path, "None", "lines", epoch, 0, 2, 2, 1, 20.0, 0, 0, os.getpid(), "", False).encode()
+    return wire.Request(
+        "lines", path, "None", "lines", epoch, Shard(0, 2, 2), 20.0, 0, 0, os.getpid(), "", False
+    ).encode()
 
 
 def test_reader_that_leaves_while_its_next_epoch_is_requested_is_closed_once(root: Path) -> None:

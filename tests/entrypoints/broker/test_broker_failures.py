@@ -18,6 +18,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 from entrypoints import contract
+from entrypoints.broker import wire
 from entrypoints.errors import ChannelError, CorruptError
 from entrypoints.job.environment import Environment
 from entrypoints.order.sharding import Shard
@@ -169,6 +170,27 @@ def test_readers_that_contradict_each_other_are_refused(environment: Environment
     for thread in threads:
         thread.join(PATIENCE)
     assert found[1] == list(range(0, 5000, 2))
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_process_of_another_user_is_refused(environment: Environment) -> None:
+    """It could send pickles, which run code."""
+    address = wire.address(environment.channels["lines"])
+    script = """
+        import os, socket, sys
+        os.setuid(65534)
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(sys.argv[1].replace("@", "\\0"))
+        listener.listen()
+        print(flush=True)
+        sys.stdin.read()
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), address.replace("\0", "@")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None and other.stdout.readline() == b"\n"
+        [error] = side_by_side(environment, "lines", 1)
+        assert str(error) == "channel 'lines': another user's process reads this Pipe; end that process"
+        other.communicate()
 
 
 @pytest.mark.parametrize("readers", [1, 2])

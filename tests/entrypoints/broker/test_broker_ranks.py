@@ -216,12 +216,11 @@ def test_rank_that_is_late_is_waited_for(root: Path) -> None:
 
 def test_rank_with_a_missing_worker_is_given_up_once_its_process_has_ended(tmp_path: Path) -> None:
     def ask(index: int, owner: int) -> socket.socket:
-        path, form = str(tmp_path / "lines"), "lines"
+        path, shard = str(tmp_path / "lines"), Shard(index, 4, 4, 2)
         reader = sockets.enter_context(socket.socket(socket.AF_UNIX))
         reader.connect(f"\0test-{tmp_path}")
-        reader.sendall(
-            wire.Request("lines", path, "None", form, 0, index, 4, 4, 2, 600.0, 0, 0, owner, "", False).encode()
-        )
+        request = wire.Request("lines", path, "None", "lines", 0, shard, 600.0, 0, 0, owner, "", False)
+        reader.sendall(request.encode())
         return reader
 
     with ExitStack() as sockets:
