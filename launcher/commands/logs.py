@@ -16,10 +16,11 @@ from launcher.commands.options import JOB_NAME, AccountOptions, moment_of, optio
 from launcher.console import Console, shown_path
 from launcher.jobs.follow import View, line_printer
 from launcher.jobs.logs.lines import lines_so_far
-from launcher.jobs.logs.metrics import Metrics, check_plot, plot
+from launcher.jobs.logs.metrics import Metrics, plot
 from launcher.jobs.logs.streams import Line, Selection, check_host
 from launcher.jobs.lookup import describe
 from launcher.jobs.outcome import ENDED
+from launcher.plot import check_plot
 
 
 class Logs(AccountOptions, Command):

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from launcher.console import rich_console
-from launcher.errors import RefusedError
+from launcher.plot import new_figure, save
 
-ENDINGS = (".png", ".svg")  # of plots
 _MOST_POINTS = 4_000  # per series: more than a plot has pixels, and a bound on memory
 _STEP = re.compile(r"^(.*[:/_ ])?(global_?step|step|steps|iteration|iter)$", re.IGNORECASE)
 
@@ -159,30 +158,18 @@ class LiveTable:
         return table
 
 
-def check_plot(file: Path) -> None:
-    """Raise RefusedError if `file` cannot be drawn: before a job is followed for hours."""
-    if file.suffix.lower() not in ENDINGS:
-        raise RefusedError(f"--plot {file}: expected a file name that ends in {' or '.join(ENDINGS)}")
-    if not file.absolute().parent.is_dir():
-        raise RefusedError(f"--plot {file}: there is no folder {file.absolute().parent}; create it first")
-    _figure_class()
-
-
 def plot(series: Mapping[str, Series], title: str, file: Path) -> bool:
     """Draw `series` into `file`; return False if there are none. Raises RefusedError if the file cannot be written."""
     if not series:
         return False
     columns = min(len(series), 2)
     rows = math.ceil(len(series) / columns)
-    figure = _figure_class()(figsize=(5.5 * columns, 2.6 * rows + 0.4), layout="constrained")
+    figure = new_figure(5.5 * columns, 2.6 * rows + 0.4)
     figure.suptitle(title, fontsize=10)
     begun = min(points.times[0] for points in series.values())
     for index, (name, points) in enumerate(series.items()):
         _draw(figure.add_subplot(rows, columns, index + 1), name, points, begun)
-    try:
-        figure.savefig(file, dpi=150)
-    except OSError as error:
-        raise RefusedError(f"--plot {file}: cannot be written: {error.strerror}") from None
+    save(figure, file)
     return True
 
 
@@ -198,13 +185,3 @@ def _draw(axes: Any, name: str, points: Series, begun: int) -> None:
     axes.set_xlabel(label, fontsize=8)
     axes.tick_params(labelsize=8)
     axes.grid(alpha=0.3)
-
-
-def _figure_class() -> Any:
-    try:
-        from matplotlib.figure import Figure  # pyplot would look for a display
-    except ImportError as error:
-        raise RefusedError(
-            f"--plot needs matplotlib ({error}); install it: pip install 'sagemaker-launch[plot]'"
-        ) from None
-    return Figure

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import RefusedError
-from launcher.jobs.logs.metrics import Metrics, Series, check_plot, plot
+from launcher.jobs.logs.metrics import Metrics, Series, plot
+from launcher.plot import check_plot
 
 DEFINITIONS = [
     {"Name": "train:loss", "Regex": r"loss=([-0-9.naif]+)"},
