@@ -88,7 +88,7 @@ def objects(channel: Channel) -> Iterator[str]:
     """
     if channel.path.is_dir():
         empty = True
-        for path in _walk(os.fsencode(os.path.realpath(channel.path))):
+        for path in walk(os.fsencode(os.path.realpath(channel.path))):
             empty = False
             yield os.fsdecode(path)
         if not empty:
@@ -111,7 +111,7 @@ def _may_be_empty(channel: Channel) -> bool:
     return channel.distribution == contract.SHARDED and channel.hosts != 1
 
 
-def _walk(root: bytes) -> Iterator[bytes]:
+def walk(root: bytes) -> Iterator[bytes]:
     """Yield the relative paths of all files, sorted."""
     tops: tuple[bytes, ...] = (root,)
     walks = [(b"", *_names(root, tops), tops)]

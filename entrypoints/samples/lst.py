@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from entrypoints import contract
@@ -21,7 +22,7 @@ from entrypoints.sample import DATA, KEY, Sample
 LABELS = "labels"  # the field that a line's labels become
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Line:
     """One line of a list: an image and its labels."""
 
@@ -36,15 +37,38 @@ def read_lst(file: str | os.PathLike[str]) -> dict[str, Line]:
     Raises:
         ChannelError: A line is malformed or repeats a path, or the file cannot be read.
     """
+    try:
+        data = Path(file).read_bytes()
+    except OSError as error:
+        raise ChannelError(f"{file}: the list cannot be read: {error.strerror}") from error
+    lines, problems = parse_lst(data, str(file))
+    if problems:
+        raise ChannelError(problems[0])
+    return lines
+
+
+def parse_lst(data: bytes, name: str) -> tuple[dict[str, Line], list[str]]:
+    """Return the well-formed lines of a list by path, in the list's order, and a message for each of the others.
+
+    Args:
+        data: The list's content.
+        name: The list's name, which each message begins with.
+    """
     lines: dict[str, Line] = {}
-    for number, text in enumerate(_text(Path(file)).split("\n"), start=1):
+    problems = []
+    for number, text in enumerate(data.decode("utf-8", "surrogateescape").removeprefix("\ufeff").split("\n"), start=1):
         if not text.strip():
             continue
-        line = _parse(text.rstrip("\r"), f"{file}:{number}")
+        try:
+            line = _parse(text.rstrip("\r"))
+        except ValueError as error:
+            problems.append(f"{name}:{number}: {error}")
+            continue
         if line.path in lines:
-            raise ChannelError(f"{file}:{number}: {line.path!r} is listed a second time; remove one of its lines")
-        lines[line.path] = line
-    return lines
+            problems.append(f"{name}:{number}: {line.path!r} is listed a second time; remove one of its lines")
+        else:
+            lines[line.path] = line
+    return lines, problems
 
 
 def write_lst(file: Path, lines: Iterable[Line]) -> None:
@@ -53,7 +77,7 @@ def write_lst(file: Path, lines: Iterable[Line]) -> None:
         for line in lines:
             if not line.path or set(line.path) & set("\t\n\r") or not line.labels:
                 raise ValueError(f"a line needs labels and a path without tabs and line ends: {line}")
-            labels = "\t".join(repr(float(label)) for label in line.labels)
+            labels = "\t".join(map(_shown, line.labels))
             stream.write(f"{line.index}\t{labels}\t{line.path}\n")
 
 
@@ -132,23 +156,27 @@ def sample_paths(sample: Sample) -> list[str]:
     return [key if field == DATA else f"{key}.{field}" for field in sample if field not in (KEY, LABELS)]
 
 
-def _text(file: Path) -> str:
-    try:
-        return file.read_bytes().decode("utf-8", "surrogateescape")
-    except OSError as error:
-        raise ChannelError(f"{file}: the list cannot be read: {error.strerror}") from error
-
-
-def _parse(text: str, place: str) -> Line:
-    index, *labels, path = text.split("\t") if "\t" in text else (text, "")
+def _parse(text: str) -> Line:
+    """Return the line of a text. Raises ValueError if it is malformed."""
+    index, _, rest = text.partition("\t")
+    labels, _, path = rest.rpartition("\t")
     path = _normal(path.strip())
-    try:
-        line = Line(int(float(index)), tuple(map(float, labels)), path)
-    except (ValueError, OverflowError) as error:
-        raise ChannelError(f"{place}: index and labels must be numbers: {error}") from None
     if not labels or not path:
-        raise ChannelError(f"{place}: expected index, label(s) and path, separated by tabs, got {text!r}")
-    return line
+        raise ValueError(f"expected index, label(s) and path, separated by tabs, got {text!r}")
+    try:
+        return Line(int(index) if index.isdecimal() else int(float(index)), _labels(labels), path)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"index and labels must be numbers: {error}") from None
+
+
+@lru_cache(maxsize=1 << 16)  # few of a list's labels differ
+def _labels(text: str) -> tuple[float, ...]:
+    return tuple(map(float, text.split("\t")))
+
+
+def _shown(label: float) -> str:
+    """Return a label as a list has it: a class as a whole number, without a decimal point."""
+    return str(int(label)) if float(label).is_integer() and abs(label) < 1e15 else repr(float(label))
 
 
 def _normal(path: str) -> str:

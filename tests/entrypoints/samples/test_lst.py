@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from entrypoints import contract
 from entrypoints.errors import ChannelError
 from entrypoints.sample import Sample
-from entrypoints.samples.lst import Line, add_labels, check_lst, join_lst, read_lst, sample_paths, write_lst
+from entrypoints.samples.lst import Line, add_labels, check_lst, join_lst, parse_lst, read_lst, sample_paths, write_lst
 
 LINES = {"a/1.png": Line(0, (3.0,), "a/1.png"), "2.png": Line(1, (0.5, 2.0), "2.png")}
 IMAGES: list[Sample] = [{"__key__": "2.png", "data": b"two"}, {"__key__": "a/1.png", "data": b"one"}]
@@ -124,3 +124,15 @@ def test_a_sample_of_the_images_leaves_lines_without_an_image(monkeypatch: pytes
     check_lst(["a.png"], {"a.png": Line(0, (1.0,), "a.png"), "b.png": Line(1, (1.0,), "b.png")})
     with pytest.raises(ChannelError, match=r"1 image\(s\) have no line, first 'b\.png'"):
         check_lst(["a.png", "b.png"], {"a.png": Line(0, (1.0,), "a.png")})
+
+
+def test_every_malformed_line_is_reported_and_the_others_are_returned() -> None:
+    lines, problems = parse_lst(b"\xef\xbb\xbf0\t1\ta.png\nx\n1\t2\tb.png\n2\tcat\tc.png\n3\t0\ta.png\n", "t.lst")
+    assert list(lines) == ["a.png", "b.png"]
+    assert [problem.partition(": ")[0] for problem in problems] == ["t.lst:2", "t.lst:4", "t.lst:5"]
+
+
+def test_classes_are_written_as_whole_numbers(tmp_path: Path) -> None:
+    """Developer guide, image classification: `5      1   your_image_directory/train_img_dog1.jpg`."""
+    write_lst(tmp_path / "x.lst", [Line(5, (1.0,), "dog/1.jpg"), Line(6, (0.5, 2.0), "2.jpg")])
+    assert (tmp_path / "x.lst").read_bytes() == b"5\t1\tdog/1.jpg\n6\t0.5\t2\t2.jpg\n"
