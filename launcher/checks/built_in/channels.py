@@ -90,10 +90,8 @@ def fast_file_that_it_may_not_read(draft: Draft) -> Iterator[Mistake]:
     known = facts(draft)
     for entry in draft.entries if known else ():
         if known and entry.get("InputMode") == "FastFile" and (known.file_only or draft.built_in == "xgboost"):
-            yield (
-                entry.path("input_mode"),
-                f"is FastFile, which {draft.built_in} is not documented to support; write File to be safe",
-            )
+            message = f"is FastFile, which {draft.built_in} is not documented to support; write File to be safe"
+            yield entry.path("input_mode"), message
 
 
 @error(
@@ -134,10 +132,8 @@ def content_type_is_a_mime_type(draft: Draft) -> Iterator[Mistake]:
         short = entry.content_type
         if short and "/" not in short and draft.built_in not in ("xgboost", "forecasting-deepar"):
             better = names.get(short, "text/csv or application/x-recordio-protobuf")
-            yield (
-                entry.path("content_type"),
-                f"{short!r} is not a MIME type, which {draft.built_in} needs; write {better}",
-            )
+            message = f"{short!r} is not a MIME type, which {draft.built_in} needs; write {better}"
+            yield entry.path("content_type"), message
 
 
 @warning(

@@ -62,10 +62,8 @@ def images_need_lists(draft: Draft) -> Iterator[Mistake]:
     for entry in filter(None, map(draft.entry, ("train", "validation", *lists))):
         if entry.content_type not in _IMAGE_TYPES:
             said = f"is {entry.content_type!r}" if entry.content_type else "is missing"
-            yield (
-                entry.path("content_type"),
-                f"{said}, but {draft.built_in} recognises images by it; write application/x-image",
-            )
+            message = f"{said}, but {draft.built_in} recognises images by it; write application/x-image"
+            yield entry.path("content_type"), message
 
 
 @error(
@@ -82,10 +80,8 @@ def recordio_pipes_are_replicated(draft: Draft) -> Iterator[Mistake]:
     """
     for entry in draft.entries if draft.built_in == "image-classification" else ():
         if entry.get("InputMode") == "Pipe" and _is_recordio(entry) and entry.is_sharded and not is_augmented(entry):
-            yield (
-                entry.path("s3_data_distribution_type"),
-                f"must be FullyReplicated for RecordIO in Pipe mode of {draft.built_in}; write FullyReplicated",
-            )
+            message = f"must be FullyReplicated for RecordIO in Pipe mode of {draft.built_in}; write FullyReplicated"
+            yield entry.path("s3_data_distribution_type"), message
 
 
 @error(
@@ -105,10 +101,8 @@ def augmented_images_are_wrapped(draft: Draft) -> Iterator[Mistake]:
         if not is_augmented(entry):
             continue
         if entry.get("RecordWrapperType") != "RecordIO":
-            yield (
-                entry.path("record_wrapper_type"),
-                f"must be RecordIO, since {draft.built_in} reads augmented manifests as records; write RecordIO",
-            )
+            message = f"must be RecordIO, since {draft.built_in} reads augmented manifests as records; write RecordIO"
+            yield entry.path("record_wrapper_type"), message
         names = entry.get("AttributeNames") or ("-ref",)
         if not names[0].endswith("-ref") and any(name.endswith("-ref") for name in names):
             yield entry.path("attribute_names"), "must name the image before its label, such as [source-ref, class]"

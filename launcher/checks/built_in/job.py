@@ -59,10 +59,8 @@ def hyperparameters_are_plain(draft: Draft) -> Iterator[Mistake]:
     if facts(draft):
         for name, value in draft.request.get("HyperParameters", {}).items():
             if len(value) >= 2 and value[0] == value[-1] == '"':
-                yield (
-                    ("hyperparameters", name),
-                    f"has quotes inside, which {draft.built_in} does not remove; delete them",
-                )
+                message = f"has quotes inside, which {draft.built_in} does not remove; delete them"
+                yield ("hyperparameters", name), message
 
 
 @warning(

@@ -106,10 +106,8 @@ def names_readable_from_a_shell(draft: Draft) -> Iterator[Mistake]:
     for name in draft.spec.all_channels:
         if re.search(r"[-.]", name) and draft.spec.code and str(draft.spec.code.entry_point).endswith(".sh"):
             better = re.sub(r"[-.]", "_", name)
-            yield (
-                ("channels", name),
-                f"gives SM_CHANNEL_{name.upper()}, which a shell cannot read; rename it {better}",
-            )
+            message = f"gives SM_CHANNEL_{name.upper()}, which a shell cannot read; rename it {better}"
+            yield ("channels", name), message
 
 
 @warning(

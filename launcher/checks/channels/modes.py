@@ -61,10 +61,8 @@ def augmented_manifest_needs_pipe(draft: Draft) -> Iterator[Mistake]:
     """
     for entry in _not_piped(draft):
         if entry.get("S3DataType") == "AugmentedManifestFile":
-            yield (
-                entry.path("s3_data_type"),
-                "'AugmentedManifestFile' works only with input_mode Pipe; write input_mode: Pipe",
-            )
+            message = "'AugmentedManifestFile' works only with input_mode Pipe; write input_mode: Pipe"
+            yield entry.path("s3_data_type"), message
 
 
 @warning(
@@ -84,10 +82,8 @@ def attributes_need_boundaries(draft: Draft) -> Iterator[Mistake]:
     for entry in draft.entries:
         several = entry.get("S3DataType") == "AugmentedManifestFile" and len(entry.get("AttributeNames") or ()) > 1
         if several and draft.built_in is None and entry.get("RecordWrapperType") != "RecordIO":
-            yield (
-                entry.path("record_wrapper_type"),
-                "is not RecordIO, and without it nothing marks the end of an attribute's value; write RecordIO",
-            )
+            message = "is not RecordIO, and without it nothing marks the end of an attribute's value; write RecordIO"
+            yield entry.path("record_wrapper_type"), message
 
 
 @warning(
@@ -122,10 +118,8 @@ def shuffling_needs_an_order(draft: Draft) -> Iterator[Mistake]:
     for entry in draft.entries:
         copied = entry.get("InputMode") == "File" and not entry.is_file_system and not entry.is_sharded
         if copied and entry.get("ShuffleConfig"):
-            yield (
-                entry.path("shuffle_config"),
-                "has no effect in File mode; use input_mode: Pipe, or shuffle in the script",
-            )
+            message = "has no effect in File mode; use input_mode: Pipe, or shuffle in the script"
+            yield entry.path("shuffle_config"), message
 
 
 @error(
@@ -145,10 +139,8 @@ def model_comes_as_files(draft: Draft) -> Iterator[Mistake]:
     for entry in draft.entries:
         mode = entry.get("InputMode")
         if _is_model(entry) and (mode == "Pipe" or (mode == "FastFile" and _has_algorithm(draft, entry))):
-            yield (
-                entry.path("input_mode"),
-                f"is {mode}, but the model for incremental training needs File mode; write File",
-            )
+            message = f"is {mode}, but the model for incremental training needs File mode; write File"
+            yield entry.path("input_mode"), message
 
 
 @warning(
@@ -164,10 +156,8 @@ def model_by_fast_file(draft: Draft) -> Iterator[Mistake]:
     """
     for entry in draft.entries:
         if _is_model(entry) and entry.get("InputMode") == "FastFile" and not _has_algorithm(draft, entry):
-            yield (
-                entry.path("input_mode"),
-                "is FastFile, but incremental training needs File mode; write File if you continue a model",
-            )
+            message = "is FastFile, but incremental training needs File mode; write File if you continue a model"
+            yield entry.path("input_mode"), message
 
 
 def _is_model(entry: Entry) -> bool:

@@ -31,10 +31,8 @@ def attribute_names_belong_to_augmented_manifests(draft: Draft) -> Iterator[Mist
         if augmented and not names:
             yield entry.path("attribute_names"), "is missing; name the attributes to send, such as [source-ref, class]"
         elif names and not augmented:
-            yield (
-                entry.path("attribute_names"),
-                "needs an augmented manifest; write s3_data_type: AugmentedManifestFile, or delete it",
-            )
+            message = "needs an augmented manifest; write s3_data_type: AugmentedManifestFile, or delete it"
+            yield entry.path("attribute_names"), message
 
 
 @error(
@@ -82,10 +80,8 @@ def files_have_no_empty_folder_names(draft: Draft) -> Iterator[Mistake]:
         uri, mode = _uri(entry), entry.get("InputMode")
         if mode in ("File", "FastFile") and uri and "//" in f"/{object_key(uri)}":
             fixed = uri[: len("s3://")] + re.sub("/{2,}", "/", uri[len("s3://") :])
-            yield (
-                entry.path("s3_uri"),
-                f"{uri!r} has '//' in its key, which {mode} mode cannot provide as a file; write {fixed!r}",
-            )
+            message = f"{uri!r} has '//' in its key, which {mode} mode cannot provide as a file; write {fixed!r}"
+            yield entry.path("s3_uri"), message
 
 
 @error(

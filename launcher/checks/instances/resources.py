@@ -31,17 +31,13 @@ def machines_said_once(draft: Draft) -> Iterator[Mistake]:
     if draft.is_serverless or (resources and resources.get("InstancePreferences")):
         return
     if resources is None:
-        yield (
-            ("resource_config",),
-            "is missing; write {instance_type: ml.m5.xlarge, instance_count: 1, volume_size_in_gb: 50}",
-        )
+        message = "is missing; write {instance_type: ml.m5.xlarge, instance_count: 1, volume_size_in_gb: 50}"
+        yield ("resource_config",), message
         return
     missing = [key for key in ("instance_type", "instance_count") if aws_name(key) not in resources]
     if draft.groups and len(missing) < 2:
-        yield (
-            ("resource_config", "instance_groups"),
-            "cannot be used with instance_type or instance_count; delete one or the other",
-        )
+        message = "cannot be used with instance_type or instance_count; delete one or the other"
+        yield ("resource_config", "instance_groups"), message
     if not draft.groups and missing:
         yield ("resource_config", missing[0]), f"is missing; write {' and '.join(missing)}, or instance_groups"
 
@@ -80,10 +76,8 @@ def group_names_differ(draft: Draft) -> Iterator[Mistake]:
     for index, group in enumerate(draft.groups):
         name = group.get("InstanceGroupName")
         if name is not None and name in seen:
-            yield (
-                ("resource_config", "instance_groups", index, "instance_group_name"),
-                f"{name!r} is the name of an earlier group, too; rename one",
-            )
+            message = f"{name!r} is the name of an earlier group, too; rename one"
+            yield ("resource_config", "instance_groups", index, "instance_group_name"), message
         seen.add(name)
 
 
@@ -102,10 +96,8 @@ def placement_needs_ultra_servers(draft: Draft) -> Iterator[Mistake]:
         return
     for _, found in draft.instance_types:
         if found.is_ultra_server is False:
-            yield (
-                ("resource_config", "instance_placement_config"),
-                f"is for UltraServers (ml.p6e-gb200), and {found.name} is not one; delete it",
-            )
+            message = f"is for UltraServers (ml.p6e-gb200), and {found.name} is not one; delete it"
+            yield ("resource_config", "instance_placement_config"), message
             return
 
 
@@ -118,10 +110,8 @@ def answers_are_not_asked(draft: Draft) -> Iterator[Mistake]:
     """
     for member in ("SelectedInstanceType", "SelectedInstanceCount"):
         if draft.get(f"ResourceConfig.{member}") is not None:
-            yield (
-                ("request", "ResourceConfig", member),
-                "is read-only: AWS returns it but does not accept it; delete it",
-            )
+            message = "is read-only: AWS returns it but does not accept it; delete it"
+            yield ("request", "ResourceConfig", member), message
 
 
 @error("instance-preferences-alone", _MACHINES % f"%s{_PREFERENCES}", wrong="instance_type: ml.m5.large, ", right="")
@@ -165,10 +155,8 @@ def count_is_said_in_one_place(draft: Draft) -> Iterator[Mistake]:
     elif len(without) < len(preferences) and count is not None:
         yield ("resource_config", "instance_count"), "is written in instance_preferences, too; delete one of them"
     elif without and count is None:
-        yield (
-            ("resource_config", "instance_preferences", without[0], "instance_count"),
-            "is missing here but not in others; write it in all of them, or once in resource_config",
-        )
+        message = "is missing here but not in others; write it in all of them, or once in resource_config"
+        yield ("resource_config", "instance_preferences", without[0], "instance_count"), message
 
 
 @error(
@@ -204,10 +192,8 @@ def training_plans_in_one_place(draft: Draft) -> Iterator[Mistake]:
     if draft.get("ResourceConfig.TrainingPlanArn"):
         for index, each in enumerate(draft.get("ResourceConfig.InstancePreferences") or ()):
             if each.get("TrainingPlanArns"):
-                yield (
-                    ("resource_config", "instance_preferences", index, "training_plan_arns"),
-                    "cannot be used with resource_config.training_plan_arn; delete one or the other",
-                )
+                message = "cannot be used with resource_config.training_plan_arn; delete one or the other"
+                yield ("resource_config", "instance_preferences", index, "training_plan_arns"), message
 
 
 RULES = (

@@ -52,10 +52,8 @@ def conversations_are_for_fine_tuning(draft: Draft) -> Iterator[Mistake]:
     if not draft.is_serverless:
         for entry in draft.entries:
             if entry.get("S3DataType") == "Converse":
-                yield (
-                    entry.path("s3_data_type"),
-                    "'Converse' is for serverless jobs; write S3Prefix, or serverless_job_config",
-                )
+                message = "'Converse' is for serverless jobs; write S3Prefix, or serverless_job_config"
+                yield entry.path("s3_data_type"), message
 
 
 RULES = (volume_is_chosen, evaluations_have_a_type, conversations_are_for_fine_tuning)

@@ -51,10 +51,8 @@ def runtime_is_long_enough(draft: Draft) -> Iterator[Mistake]:
     """
     seconds = draft.get("StoppingCondition.MaxRuntimeInSeconds")
     if seconds is not None and 0 < seconds < A_MINUTE:
-        yield (
-            _RUNTIME,
-            f"is {seconds} seconds, too short to train; write {seconds}h for hours, {seconds}m for minutes",
-        )
+        message = f"is {seconds} seconds, too short to train; write {seconds}h for hours, {seconds}m for minutes"
+        yield _RUNTIME, message
 
 
 @warning(

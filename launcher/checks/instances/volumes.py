@@ -75,10 +75,8 @@ def disks_have_keys_of_their_own(draft: Draft) -> Iterator[Mistake]:
     if draft.get("ResourceConfig.VolumeKmsKeyId"):
         for _, found in draft.instance_types:
             if found.storage == "NVMe":
-                yield (
-                    ("resource_config", "volume_kms_key_id"),
-                    f"cannot be used on {found.name}, whose own disks are encrypted by its hardware; delete it",
-                )
+                message = f"cannot be used on {found.name}, whose own disks are encrypted by its hardware; delete it"
+                yield ("resource_config", "volume_kms_key_id"), message
                 return
 
 

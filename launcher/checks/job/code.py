@@ -47,10 +47,8 @@ def entry_point_can_be_run(draft: Draft) -> Iterator[Mistake]:
     if code.entry_point is None:
         yield ("code", "entry_point"), "is missing; write the script to run, such as train.py or entrypoints/train.py"
     elif code.entry_point.endswith(".ipynb"):
-        yield (
-            ("code", "entry_point"),
-            f"{code.entry_point!r} is a notebook, which Python cannot run; save it as a .py file",
-        )
+        message = f"{code.entry_point!r} is a notebook, which Python cannot run; save it as a .py file"
+        yield ("code", "entry_point"), message
     elif code.entry_point.startswith(("/", "~")) or ".." in code.entry_point.split("/"):
         yield ("code", "entry_point"), f"{code.entry_point!r} is outside code.directory; write a path inside it"
     elif not code.entry_point.endswith(".py") and code.launcher == "torchrun":
@@ -99,10 +97,8 @@ def code_goes_from_here_to_s3(draft: Draft) -> Iterator[Mistake]:
     """
     code = draft.spec.code
     if code is not None and code.s3_uri is not None and not re.match(r"s3://[^/]+", code.s3_uri):
-        yield (
-            ("code", "s3_uri"),
-            f"{code.s3_uri!r} is not an S3 URI; write where to send the code, such as s3://bucket/code",
-        )
+        message = f"{code.s3_uri!r} is not an S3 URI; write where to send the code, such as s3://bucket/code"
+        yield ("code", "s3_uri"), message
     if code is not None and (code.directory or "").startswith(("s3://", "https://")):
         yield ("code", "directory"), "is not on this machine; write a local folder, and its destination as code.s3_uri"
 
@@ -127,10 +123,8 @@ def a_channel_is_free_for_code(draft: Draft) -> Iterator[Mistake]:
         and code.delivery == "channel"
         and len(draft.request.get("InputDataConfig", ())) >= MAX_CHANNELS
     ):
-        yield (
-            ("code", "delivery"),
-            f"needs a channel for the code, but all {MAX_CHANNELS} are taken; use auto or submit_directory",
-        )
+        message = f"needs a channel for the code, but all {MAX_CHANNELS} are taken; use auto or submit_directory"
+        yield ("code", "delivery"), message
 
 
 @warning("code-needs-toolkit", _TWENTY % ("auto", "%s"), wrong="  c0: s3://bucket/c0/\n", right="")
@@ -145,10 +139,8 @@ def toolkit_brings_the_code(draft: Draft) -> Iterator[Mistake]:
     if draft.spec.code is not None and by_toolkit(draft):
         asked = draft.spec.code.delivery == "submit_directory"
         why = "as asked" if asked else f"since all {MAX_CHANNELS} channels are taken"
-        yield (
-            ("code",),
-            f"travels by sagemaker_submit_directory, {why}; the image must hold the sagemaker-training toolkit",
-        )
+        message = f"travels by sagemaker_submit_directory, {why}; the image must hold the sagemaker-training toolkit"
+        yield ("code",), message
 
 
 @error(
@@ -185,10 +177,8 @@ def submitted_code_is_an_archive(draft: Draft) -> Iterator[Mistake]:
     """
     given = draft.request.get("HyperParameters", {}).get("sagemaker_submit_directory", "").strip('"')
     if given.startswith("s3://") and not re.search(r"\.(tar\.gz|tgz)$", given):
-        yield (
-            ("hyperparameters", "sagemaker_submit_directory"),
-            "is not an archive; write the URI of a .tar.gz of the folder, or use code: {directory: FOLDER}",
-        )
+        message = "is not an archive; write the URI of a .tar.gz of the folder, or use code: {directory: FOLDER}"
+        yield ("hyperparameters", "sagemaker_submit_directory"), message
 
 
 @error(

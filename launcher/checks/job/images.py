@@ -89,10 +89,8 @@ def image_has_a_tag(draft: Draft) -> Iterator[Mistake]:
         r"(?:huggingface-)?(?:pytorch|tensorflow|mxnet)-(?:training|inference)[a-z0-9-]*", repository
     )
     if framework and is_of_aws(draft.image):
-        yield (
-            ("image",),
-            f"has no tag, and AWS's images have no 'latest'; write one such as {repository}:2.8.0-gpu-py312",
-        )
+        message = f"has no tag, and AWS's images have no 'latest'; write one such as {repository}:2.8.0-gpu-py312"
+        yield ("image",), message
 
 
 @error("region-partition", _IN_CHINA + "%s", wrong="", right="role_arn: 'arn:aws-cn:iam::123456789012:role/training'\n")
@@ -114,10 +112,8 @@ def parts_are_of_one_partition(draft: Draft) -> Iterator[Mistake]:
     role = re.match(r"arn:(aws(?:-cn|-us-gov)?):", draft.get("RoleArn") or "")
     partition = "aws" + ("-cn" if region.startswith("cn-") else "-us-gov" if region.startswith("us-gov-") else "")
     if role and role[1] != partition and re.fullmatch(r"(us|us-gov|cn|eu|ap|sa|ca|me|af|il|mx)-[a-z]+-\d", region):
-        yield (
-            ("role_arn",),
-            f"is of the partition {role[1]}, but {region} is in {partition}; write a role of {partition}",
-        )
+        message = f"is of the partition {role[1]}, but {region} is in {partition}; write a role of {partition}"
+        yield ("role_arn",), message
 
 
 @error("region-name", "region: eu-west-1%s", wrong="a", right="")
@@ -214,10 +210,8 @@ def image_is_for_training(draft: Draft) -> Iterator[Mistake]:
     """
     found = _OF_AWS.fullmatch(draft.image)
     if found and found[1] == "inference":
-        yield (
-            ("image",),
-            "is AWS's image for inference; use the one for training, with -training in place of -inference",
-        )
+        message = "is AWS's image for inference; use the one for training, with -training in place of -inference"
+        yield ("image",), message
 
 
 @warning(

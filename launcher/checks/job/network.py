@@ -48,10 +48,8 @@ def marketplace_is_isolated(draft: Draft) -> Iterator[Mistake]:
     Source: developer guide, mkt-algo-model-internet-free; aws/aws-cdk issue 16779.
     """
     if is_of_marketplace(draft) and not draft.get("EnableNetworkIsolation"):
-        yield (
-            ("algorithm_name",),
-            "is of AWS Marketplace, which runs without a network; add enable_network_isolation: true",
-        )
+        message = "is of AWS Marketplace, which runs without a network; add enable_network_isolation: true"
+        yield ("algorithm_name",), message
 
 
 @warning("algorithm-may-need-isolation", _ALGORITHM, wrong="210987654321", right="123456789012")
@@ -65,10 +63,8 @@ def strangers_may_be_of_marketplace(draft: Draft) -> Iterator[Mistake]:
     account, own = _account(draft.get("AlgorithmSpecification.AlgorithmName")), _account(draft.get("RoleArn"))
     stranger = account and own and account != own and not is_of_marketplace(draft)
     if stranger and not draft.get("EnableNetworkIsolation"):
-        yield (
-            ("algorithm_name",),
-            "is of another account; if it is of AWS Marketplace, it needs enable_network_isolation: true",
-        )
+        message = "is of another account; if it is of AWS Marketplace, it needs enable_network_isolation: true"
+        yield ("algorithm_name",), message
 
 
 def is_of_marketplace(draft: Draft) -> bool:
@@ -104,10 +100,8 @@ def credentials_are_for_a_private_registry(draft: Draft) -> Iterator[Mistake]:
     """
     given = draft.get("AlgorithmSpecification.TrainingImageConfig.TrainingRepositoryAuthConfig")
     if given and _access_mode(draft) not in (None, "Vpc"):
-        yield (
-            ("training_image_config", "training_repository_auth_config"),
-            "is for private registries; delete it, or write training_repository_access_mode: Vpc",
-        )
+        message = "is for private registries; delete it, or write training_repository_access_mode: Vpc"
+        yield ("training_image_config", "training_repository_auth_config"), message
 
 
 def _access_mode(draft: Draft) -> str | None:

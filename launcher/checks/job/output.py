@@ -25,10 +25,8 @@ def no_key_in_one_zone(draft: Draft) -> Iterator[Mistake]:
     """
     place = draft.get("OutputDataConfig.S3OutputPath") or ""
     if draft.get("OutputDataConfig.KmsKeyId") and bucket(place).endswith("--x-s3"):
-        yield (
-            ("output_data_config", "kms_key_id"),
-            f"is not supported in the directory bucket {bucket(place)}, which S3 encrypts itself; delete it",
-        )
+        message = f"is not supported in the directory bucket {bucket(place)}, which S3 encrypts itself; delete it"
+        yield ("output_data_config", "kms_key_id"), message
 
 
 @warning(

@@ -35,10 +35,8 @@ def interval_is_one_of_six(draft: Draft) -> Iterator[Mistake]:
     interval = draft.get("ProfilerConfig.ProfilingIntervalInMilliseconds")
     if interval is not None and interval not in _INTERVALS:
         nearest = min(_INTERVALS, key=lambda known: abs(known - interval))
-        yield (
-            ("profiler_config", "profiling_interval_in_milliseconds"),
-            f"is {interval}, but AWS allows {', '.join(map(str, _INTERVALS))}; write {nearest}",
-        )
+        message = f"is {interval}, but AWS allows {', '.join(map(str, _INTERVALS))}; write {nearest}"
+        yield ("profiler_config", "profiling_interval_in_milliseconds"), message
 
 
 @error("rule-configuration-names", f"debug_rule_configurations: [{_RULE % 'a'}, {_RULE}]", wrong="a", right="b")
@@ -53,10 +51,8 @@ def rule_names_differ(draft: Draft) -> Iterator[Mistake]:
         for index, rule in enumerate(draft.request.get(member, ())):
             name = rule.get("RuleConfigurationName")
             if name is not None and name in seen:
-                yield (
-                    (key, index, "rule_configuration_name"),
-                    f"{name!r} is the name of an earlier rule, too; rename one",
-                )
+                message = f"{name!r} is the name of an earlier rule, too; rename one"
+                yield (key, index, "rule_configuration_name"), message
             seen.add(name)
 
 
@@ -72,10 +68,8 @@ def rules_need_a_profiler(draft: Draft) -> Iterator[Mistake]:
     Source: aws/sagemaker-python-sdk PR 6189 ("an invalid request shape (a profiler rule with profiling disabled)").
     """
     if draft.get("ProfilerConfig.DisableProfiler") and draft.request.get("ProfilerRuleConfigurations"):
-        yield (
-            ("profiler_config", "disable_profiler"),
-            "turns off the profiler, whose data profiler_rule_configurations need; delete one of them",
-        )
+        message = "turns off the profiler, whose data profiler_rule_configurations need; delete one of them"
+        yield ("profiler_config", "disable_profiler"), message
 
 
 @warning(

@@ -43,10 +43,8 @@ def base_name_has_room(draft: Draft) -> Iterator[Mistake]:
     """
     base = draft.spec.base_name or ""
     if len(beginning(base)) < len(base.rstrip("-")) and draft.spec.training_job_name is None and not draft.is_named:
-        yield (
-            ("base_name",),
-            f"has {len(base):,} characters, but a job's name has room for {MAX_BASE} of them; write a shorter one",
-        )
+        message = f"has {len(base):,} characters, but a job's name has room for {MAX_BASE} of them; write a shorter one"
+        yield ("base_name",), message
 
 
 @error("image-or-algorithm", wrong="algorithm_name: mine", right=f"image: {_IMAGE}")
@@ -76,10 +74,8 @@ def metrics_have_a_group(draft: Draft) -> Iterator[Mistake]:
     for index, metric in enumerate(_metrics(draft)):
         regex = metric.get("Regex")
         if regex and _broken(regex) is None and not re.search(r"(?<!\\)\((?!\?[:=!<])|\(\?<[A-Za-z]", regex):
-            yield (
-                ("metric_definitions", index, "regex"),
-                "has no group, so no value can be read; put the number's pattern in parentheses: loss=([0-9.]+)",
-            )
+            message = "has no group, so no value can be read; put the number's pattern in parentheses: loss=([0-9.]+)"
+            yield ("metric_definitions", index, "regex"), message
 
 
 @warning("metric-regex", _METRIC, wrong="([0-9.]+", right="([0-9.]+)")
@@ -130,10 +126,8 @@ def keys_stay_out(draft: Draft) -> Iterator[Mistake]:
     for key, member in (("environment", "Environment"), ("hyperparameters", "HyperParameters")):
         for name in draft.request.get(member, ()):
             if name.lower() in ("aws_secret_access_key", "aws_session_token"):
-                yield (
-                    (key, name),
-                    "is a secret that DescribeTrainingJob shows; delete it: the job has its role's credentials",
-                )
+                message = "is a secret that DescribeTrainingJob shows; delete it: the job has its role's credentials"
+                yield (key, name), message
 
 
 @warning(
