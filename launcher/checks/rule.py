@@ -6,7 +6,7 @@ written. Any member can be missing or empty, but none has a wrong type or is unk
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -39,6 +39,15 @@ def _rule(severity: Severity, code: str, shared: str = "%s", *, wrong: str, righ
         right: What stands there in the example that keeps it.
     """
     return lambda find: Rule(code, severity, find, shared.replace("%s", wrong), shared.replace("%s", right))
+
+
+def repeated(names: Iterable[tuple[SpecPath, str]]) -> Iterator[tuple[SpecPath, str]]:
+    """Yield each place and name whose name is equal to an earlier one."""
+    seen: set[str] = set()
+    for path, name in names:
+        if name in seen:
+            yield path, name
+        seen.add(name)
 
 
 error, warning = partial(_rule, "error"), partial(_rule, "warning")

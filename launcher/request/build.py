@@ -10,8 +10,8 @@ from entrypoints import contract
 from launcher.errors import SpecPath
 from launcher.request.aws_model import REQUEST, shapes, typed
 from launcher.request.images import ImageError, resolve_image
-from launcher.request.origin import ALGORITHM, Origin, member_of
-from launcher.request.view import groups_of, s3_source
+from launcher.request.origin import Origin, member_of
+from launcher.request.view import ALGORITHM, groups_of, s3_source
 from launcher.spec.job import JobSpec
 from launcher.spec.model import as_request
 from launcher.spec.sections import Image, ResourceConfig

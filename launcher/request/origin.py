@@ -13,11 +13,11 @@ from functools import cached_property
 from typing import Any
 
 from launcher.errors import SpecPath
+from launcher.request.view import ALGORITHM
 from launcher.spec.channels import KINDS
 from launcher.spec.channels.base import BaseChannel
 from launcher.spec.model import aws_name, spec_name
 
-ALGORITHM = "AlgorithmSpecification"
 # Keys whose member is not at the top of the request, or has a name of its own.
 _MEMBERS: dict[str, tuple[str, ...]] = {
     "image": (ALGORITHM, "TrainingImage"),

@@ -15,10 +15,12 @@ from launcher.errors import SpecPath
 from launcher.request.images import built_in_algorithm
 from launcher.request.instance_types import InstanceType, instance_type
 from launcher.spec.job import JobSpec
+from launcher.spec.model import spec_name
 
 # Where a training script is named: with any of these a built-in algorithm's image runs the script instead.
 _SCRIPT_NAMES = ("sagemaker_program", "SAGEMAKER_PROGRAM")
 
+ALGORITHM = "AlgorithmSpecification"  # its members are top-level keys of a spec
 _MANY_CHANNELS = 200  # AWS takes 20
 
 
@@ -123,6 +125,22 @@ class Draft:
             value = value.get(member) if isinstance(value, Mapping) else None
         return value
 
+    def each(self, *members: str) -> list[tuple[SpecPath, Any]]:
+        """Return the values of members, each with its place in the spec.
+
+        Args:
+            members: Paths such as `VpcConfig.Subnets`, which lead through every item of the lists on their way.
+        """
+        all_found: list[tuple[SpecPath, Any]] = []
+        for dotted in members:
+            found: list[tuple[SpecPath, Any]] = [((), self.request)]
+            for member in dotted.split("."):
+                key = () if member == ALGORITHM else (spec_name(member),)
+                inner = [((*path, *key), level.get(member)) for path, level in found if isinstance(level, Mapping)]
+                found = [each for path, value in inner if value is not None for each in _items(path, value)]
+            all_found += found
+        return all_found
+
     @cached_property
     def entries(self) -> Sequence[Entry]:
         """The channels of the request, at most 200.
@@ -162,13 +180,9 @@ class Draft:
     @cached_property
     def instance_types(self) -> Sequence[tuple[SpecPath, InstanceType]]:
         """Every instance type that the job runs on or may run on, with its place in the spec."""
-        resources = self.get("ResourceConfig") or {}
-        above: SpecPath = ("resource_config",)
-        said = [((*above, "instance_type"), resources.get("InstanceType"))]
-        for key, member in (("instance_groups", "InstanceGroups"), ("instance_preferences", "InstancePreferences")):
-            for index, each in enumerate(resources.get(member, ())):
-                said.append(((*above, key, index, "instance_type"), each.get("InstanceType")))
-        return [(path, instance_type(name)) for path, name in said if name]
+        places = ("InstanceType", "InstanceGroups.InstanceType", "InstancePreferences.InstanceType")
+        found = self.each(*(f"ResourceConfig.{place}" for place in places))
+        return [(path, instance_type(name)) for path, name in found if name]
 
     @property
     def is_serverless(self) -> bool:
@@ -191,6 +205,10 @@ class Draft:
         named = {*self.request.get("HyperParameters", ()), *self.request.get("Environment", ())}
         own = self.spec.code is not None or self.get("AlgorithmSpecification.ContainerEntrypoint")
         return None if own or named.intersection(_SCRIPT_NAMES) else built_in_algorithm(self.image)
+
+
+def _items(path: SpecPath, value: Any) -> list[tuple[SpecPath, Any]]:
+    return [((*path, at), item) for at, item in enumerate(value)] if isinstance(value, list) else [(path, value)]
 
 
 def _hosts(groups: Sequence[Mapping[str, Any]]) -> int:

@@ -30,8 +30,7 @@ def channels_that_it_needs(draft: Draft) -> Iterator[Mistake]:
     set to train"), common-info-all-im-models, image-classification, semantic-segmentation, seq-2-seq. It is a warning, since
     AWS's own examples and tests create jobs without some of them.
     """
-    known = facts(draft)
-    for name in known.needs if known else ():
+    for name in facts(draft).needs:
         annotates = name.removesuffix("_annotation")
         if draft.entry(name) is None and not (annotates != name and is_augmented(draft.entry(annotates))):
             other = _meant_as(name, draft)
@@ -41,8 +40,7 @@ def channels_that_it_needs(draft: Draft) -> Iterator[Mistake]:
 
 def _meant_as(name: str, draft: Draft) -> Entry | None:
     """Return a channel that the algorithm does not know and whose name begins like the missing one's."""
-    known = facts(draft)
-    names = (*known.needs, *known.takes) if known else ()
+    names = facts(draft).channels
     return next((entry for entry in draft.entries if entry.name not in names and entry.name.startswith(name[:5])), None)
 
 
@@ -54,14 +52,10 @@ def channels_that_it_knows(draft: Draft) -> Iterator[Mistake]:
     warning, since the table of known channels can be older than the algorithm.
     """
     known = facts(draft)
-    for entry in draft.entries if known else ():
-        meant = (
-            any(draft.entry(name) is None and _meant_as(name, draft) == entry for name in known.needs)
-            if known
-            else False
-        )
-        if known and entry.name and entry.name not in (*known.needs, *known.takes) and not meant:
-            names = ", ".join((*known.needs, *known.takes))
+    renamed = [_meant_as(name, draft) for name in known.needs if draft.entry(name) is None]
+    for entry in draft.entries if known.needs else ():
+        if entry.name and entry.name not in known.channels and entry not in renamed:
+            names = ", ".join(known.channels)
             yield entry.whole, f"is not a channel that {draft.built_in} is known to read: {names}; rename or delete it"
 
 
@@ -71,10 +65,9 @@ def modes_that_it_reads(draft: Draft) -> Iterator[Mistake]:
 
     Source: developer guide, common-info-all-im-models (DeepAR, IP Insights, Object2Vec, seq2seq: File), ip-insights, lda.
     """
-    known = facts(draft)
-    for entry in draft.entries if known else ():
+    for entry in draft.entries:
         csv_of_lda = draft.built_in == "lda" and entry.content_type == "text/csv"
-        if known and entry.get("InputMode") == "Pipe" and (known.file_only or csv_of_lda):
+        if entry.get("InputMode") == "Pipe" and (facts(draft).file_only or csv_of_lda):
             what = "reads CSV only" if csv_of_lda else "reads only"
             yield entry.path("input_mode"), f"is Pipe, but {draft.built_in} {what} in File mode; write File"
 
@@ -87,9 +80,8 @@ def fast_file_that_it_may_not_read(draft: Draft) -> Iterator[Mistake]:
     algorithms, and XGBoost checks the mode and accepts File and Pipe.
     Source: developer guide, common-info-all-im-models; aws/sagemaker-xgboost-container, algorithm_mode/channel_validation.py.
     """
-    known = facts(draft)
-    for entry in draft.entries if known else ():
-        if known and entry.get("InputMode") == "FastFile" and (known.file_only or draft.built_in == "xgboost"):
+    for entry in draft.entries if facts(draft).file_only or draft.built_in == "xgboost" else ():
+        if entry.get("InputMode") == "FastFile":
             message = f"is FastFile, which {draft.built_in} is not documented to support; write File to be safe"
             yield entry.path("input_mode"), message
 
@@ -107,13 +99,11 @@ def distribution_that_it_wants(draft: Draft) -> Iterator[Mistake]:
     replicated.
     Source: developer guide, randomcutforest, linear-learner, ntm.
     """
-    known = facts(draft)
-    for name in (*known.replicated, *known.sharded) if known else ():
-        entry = draft.entry(name)
-        wanted = "ShardedByS3Key" if known and name in known.sharded else "FullyReplicated"
-        if entry is not None and not entry.is_file_system and entry.is_sharded != (wanted == "ShardedByS3Key"):
-            message = f"must be {wanted} in channel {name} of {draft.built_in}; write {wanted}"
-            yield entry.path("s3_data_distribution_type"), message
+    for wanted, names in (("FullyReplicated", facts(draft).replicated), ("ShardedByS3Key", facts(draft).sharded)):
+        for entry in filter(None, map(draft.entry, names)):
+            if not entry.is_file_system and entry.is_sharded != (wanted == "ShardedByS3Key"):
+                message = f"must be {wanted} in channel {entry.name} of {draft.built_in}; write {wanted}"
+                yield entry.path("s3_data_distribution_type"), message
 
 
 @error(
@@ -128,7 +118,7 @@ def content_type_is_a_mime_type(draft: Draft) -> Iterator[Mistake]:
     Source: aws/sagemaker-python-sdk issue 819; developer guide, cdf-training.
     """
     names = {"csv": "text/csv", "json": "application/json", "jsonlines": "application/jsonlines"}
-    for entry in draft.entries if facts(draft) else ():
+    for entry in draft.entries if facts(draft).needs else ():
         short = entry.content_type
         if short and "/" not in short and draft.built_in not in ("xgboost", "forecasting-deepar"):
             better = names.get(short, "text/csv or application/x-recordio-protobuf")
@@ -144,8 +134,7 @@ def csv_is_said(draft: Draft) -> Iterator[Mistake]:
 
     Source: developer guide, cdf-training and xgboost ("text/libsvm (default)").
     """
-    known = facts(draft)
-    for entry in draft.entries if known and "text/csv" in known.content_types else ():
+    for entry in draft.entries if "text/csv" in facts(draft).content_types else ():
         uri = entry.get("S3Uri") or ""
         if not entry.content_type and uri.lower().endswith(".csv"):
             yield entry.path("content_type"), f"is missing, and {uri!r} is not read as CSV without it; write text/csv"
@@ -158,14 +147,8 @@ def csv_without_labels(draft: Draft) -> Iterator[Mistake]:
     Source: developer guide, cdf-training ("To run unsupervised learning algorithms that don't have a target, specify the
     number of label columns in the content type ... content_type=text/csv;label_size=0").
     """
-    known, entry = facts(draft), draft.entry("train")
-    if (
-        known
-        and known.unlabelled
-        and entry
-        and entry.content_type == "text/csv"
-        and "label_size" not in entry.get("ContentType")
-    ):
+    entry = draft.entry("train") if facts(draft).unlabelled else None
+    if entry and entry.content_type == "text/csv" and "label_size" not in entry.get("ContentType"):
         message = f"makes {draft.built_in} treat the first column as a label; write text/csv;label_size=0"
         yield entry.path("content_type"), message
 

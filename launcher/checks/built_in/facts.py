@@ -37,6 +37,11 @@ class BuiltIn(NamedTuple):
     unlabelled: bool = False
     """Whether its CSV has no column of labels, which the content type has to state: label_size=0."""
 
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """The channels that it is known to read."""
+        return (*self.needs, *self.takes)
+
 
 BUILT_INS: dict[str, BuiltIn] = {
     "blazingtext": BuiltIn(takes=("validation",), hyperparameters=("mode",)),
@@ -134,6 +139,9 @@ BUILT_INS: dict[str, BuiltIn] = {
 }
 
 
-def facts(draft: Draft) -> BuiltIn | None:
-    """Return the requirements of the built-in algorithm that runs; None for a script or another image."""
-    return BUILT_INS.get(draft.built_in or "")
+_NONE = BuiltIn(needs=())
+
+
+def facts(draft: Draft) -> BuiltIn:
+    """Return the requirements of the built-in algorithm that runs; those of a script or another image are empty."""
+    return BUILT_INS.get(draft.built_in or "", _NONE)

@@ -37,17 +37,11 @@ def hyperparameters_that_it_needs(draft: Draft) -> Iterator[Mistake]:
     Source: developer guide, the pages of each algorithm's hyperparameters. It is a warning, since newer versions of some
     algorithms work out what older ones asked for.
     """
-    known, given = facts(draft), draft.request.get("HyperParameters", {})
-    missing = [name for name in known.hyperparameters if name not in given] if known else []
-    if (
-        known
-        and str(given.get("objective")).startswith("multi:")
-        and draft.built_in == "xgboost"
-        and "num_class" not in given
-    ):
-        missing.append("num_class")
-    for name in missing:
-        yield ("hyperparameters", name), f"is missing, and {draft.built_in} requires it; add it"
+    given = draft.request.get("HyperParameters", {})
+    several = draft.built_in == "xgboost" and str(given.get("objective")).startswith("multi:")
+    for name in (*facts(draft).hyperparameters, *(["num_class"] if several else [])):
+        if name not in given:
+            yield ("hyperparameters", name), f"is missing, and {draft.built_in} requires it; add it"
 
 
 @warning("built-in-hyperparameter-quotes", wrong=_REGRESSION.replace("regressor", "'\"regressor\"'"), right=_REGRESSION)
@@ -56,7 +50,7 @@ def hyperparameters_are_plain(draft: Draft) -> Iterator[Mistake]:
 
     Source: aws/sagemaker-python-sdk: estimators of frameworks send JSON, those of algorithms send plain strings.
     """
-    if facts(draft):
+    if facts(draft).needs:
         for name, value in draft.request.get("HyperParameters", {}).items():
             if len(value) >= 2 and value[0] == value[-1] == '"':
                 message = f"has quotes inside, which {draft.built_in} does not remove; delete them"
@@ -90,13 +84,13 @@ def machines_that_it_runs_on(draft: Draft) -> Iterator[Mistake]:
     Source: developer guide, common-info-all-im-models, image-classification, semantic-segmentation, seq-2-seq, lda.
     """
     known = facts(draft)
-    for path, found in draft.instance_types if known else ():
-        if known and known.gpu_only and found.has_gpu is False:
+    for path, found in draft.instance_types:
+        if known.gpu_only and found.has_gpu is False:
             yield (
                 path,
                 f"{found.name} has no GPU, and {draft.built_in} trains on GPUs only; write one such as ml.g5.xlarge",
             )
-        elif known and known.cpu_only and found.is_accelerated:
+        elif known.cpu_only and found.is_accelerated:
             yield (
                 path,
                 f"{found.name} is not for {draft.built_in}, which trains on CPUs only; write one such as ml.m5.xlarge",
@@ -109,8 +103,8 @@ def instances_that_it_takes(draft: Draft) -> Iterator[Mistake]:
 
     Source: developer guide, common-info-all-im-models, lda, object2vec, semantic-segmentation, seq-2-seq.
     """
-    known, count = facts(draft), draft.instance_count
-    if known and known.one_instance and count is not None and count > 1:
+    count = draft.instance_count or 0
+    if facts(draft).one_instance and count > 1:
         yield ("resource_config", "instance_count"), f"is {count}, but {draft.built_in} trains on one instance; write 1"
 
 
@@ -123,7 +117,7 @@ def spot_wait_within_an_hour(draft: Draft) -> Iterator[Mistake]:
     greater than an hour").
     """
     known, wait = facts(draft), draft.get("StoppingCondition.MaxWaitTimeInSeconds") or 0
-    if known and not known.keeps_checkpoints and draft.is_spot and wait > AN_HOUR:
+    if known.needs and not known.keeps_checkpoints and draft.is_spot and wait > AN_HOUR:
         yield (
             ("stopping_condition", "max_wait_time_in_seconds"),
             f"is {wait}, but AWS allows {AN_HOUR} on spot for {draft.built_in}, which keeps no checkpoints; write {AN_HOUR}",

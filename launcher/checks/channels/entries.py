@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from entrypoints import contract
 from launcher.checks.examples import TWENTY_CHANNELS, TWO_HOSTS, train
-from launcher.checks.rule import Mistake, error, warning
+from launcher.checks.rule import Mistake, error, repeated, warning
 from launcher.request.view import Draft
 
 MAX_CHANNELS = 20
@@ -45,12 +45,9 @@ def names_differ(draft: Draft) -> Iterator[Mistake]:
     A mapping cannot have one key twice, but the list under `request: {InputDataConfig: ...}` can.
     Source: aws/sagemaker-python-sdk, job.py ("Duplicate channel {} not allowed").
     """
-    seen = set()
-    for index, entry in enumerate(draft.entries):
-        if entry.name and entry.name in seen:
-            place = ("request", "InputDataConfig", index, "ChannelName")
-            yield place, f"{entry.name!r} is the name of an earlier channel, too; rename one"
-        seen.add(entry.name)
+    names = ((("request", "InputDataConfig", at, "ChannelName"), each.name) for at, each in enumerate(draft.entries))
+    for path, name in repeated((path, name) for path, name in names if name):
+        yield path, f"{name!r} is the name of an earlier channel, too; rename one"
 
 
 @error("channel-one-source", _LISTED % "{ChannelName: a, %s}", wrong="DataSource: {}", right=_FOLDER)

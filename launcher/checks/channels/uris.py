@@ -12,6 +12,11 @@ from launcher.errors import SpecPath
 from launcher.request.view import Draft
 
 _LONGEST = 1024  # characters of S3Uri in the service model, whose own check reports longer ones
+_PLACES = (
+    *("OutputDataConfig.S3OutputPath", "CheckpointConfig.S3Uri", "DebugHookConfig.S3OutputPath"),
+    *("TensorBoardOutputConfig.S3OutputPath", "ProfilerConfig.S3OutputPath"),
+    *("DebugRuleConfigurations.S3OutputPath", "ProfilerRuleConfigurations.S3OutputPath"),
+)
 # Hosts of S3: s3.REGION, s3-REGION, s3.dualstack..., s3-fips..., BUCKET.s3..., and those of VPC endpoints.
 _S3_HOST = re.compile(
     r"(?:(?P<bucket>.+)\.)?s3[.-](?:[a-z0-9.-]+\.)?amazonaws\.com(?:\.cn)?|(?:.+\.)?s3\.[a-z0-9.-]*vpce.*"
@@ -24,20 +29,7 @@ def uris(draft: Draft) -> Iterator[tuple[SpecPath, str]]:
     URIs that are longer than the service model allows are skipped.
     """
     found: list[tuple[SpecPath, str | None]] = [(entry.path("s3_uri"), entry.get("S3Uri")) for entry in draft.entries]
-    for key, member, name in (
-        ("output_data_config", "OutputDataConfig", "S3OutputPath"),
-        ("checkpoint_config", "CheckpointConfig", "S3Uri"),
-        ("debug_hook_config", "DebugHookConfig", "S3OutputPath"),
-        ("tensor_board_output_config", "TensorBoardOutputConfig", "S3OutputPath"),
-        ("profiler_config", "ProfilerConfig", "S3OutputPath"),
-    ):
-        found.append(((key, "s3_uri" if name == "S3Uri" else "s3_output_path"), draft.get(f"{member}.{name}")))
-    for key, member in (
-        ("debug_rule_configurations", "DebugRuleConfigurations"),
-        ("profiler_rule_configurations", "ProfilerRuleConfigurations"),
-    ):
-        for index, rule in enumerate(draft.request.get(member, ())):
-            found.append(((key, index, "s3_output_path"), rule.get("S3OutputPath")))
+    found += draft.each(*_PLACES)
     for channel, settings in draft.spec.all_channels.items():
         uri = (settings.connector(channel) or {}).get(contract.CONNECTOR_S3_URI, "")
         if uri.startswith("s3://"):  # connector-s3-uri reports the others

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from launcher.checks.rule import Mistake, error
-from launcher.errors import SpecPath
+from launcher.checks.rule import Mistake, error, repeated
 from launcher.request.view import Draft
 from launcher.spec.model import aws_name
 
@@ -49,21 +47,10 @@ def counts_are_positive(draft: Draft) -> Iterator[Mistake]:
     Source: TrainingInstanceCount in the service model had a minimum of 1, and has 0 since botocore 1.27; a job with none
     never runs. PlacementSpecification.InstanceCount states it ("Minimum value of 1").
     """
-    resources = draft.get("ResourceConfig") or {}
-    placements = draft.get("ResourceConfig.InstancePlacementConfig.PlacementSpecifications") or ()
-    counted: list[tuple[SpecPath, Mapping[str, Any]]] = [(("instance_count",), resources)]
-    counted += [(("instance_groups", index, "instance_count"), each) for index, each in enumerate(draft.groups)]
-    counted += [
-        (("instance_preferences", index, "instance_count"), each)
-        for index, each in enumerate(resources.get("InstancePreferences", ()))
-    ]
-    counted += [
-        (("instance_placement_config", "placement_specifications", index, "instance_count"), each)
-        for index, each in enumerate(placements)
-    ]
-    for path, each in counted:
-        if each.get("InstanceCount") == 0:
-            yield ("resource_config", *path), "is 0, but a job needs an instance; write at least 1"
+    counted = ("", "InstanceGroups.", "InstancePreferences.", "InstancePlacementConfig.PlacementSpecifications.")
+    for path, count in draft.each(*(f"ResourceConfig.{place}InstanceCount" for place in counted)):
+        if count == 0:
+            yield path, "is 0, but a job needs an instance; write at least 1"
 
 
 @error("instance-group-names", _MACHINES % f"instance_groups: [{_GROUP % 'a'}, {_GROUP}]", wrong="a", right="b")
@@ -72,13 +59,8 @@ def group_names_differ(draft: Draft) -> Iterator[Mistake]:
 
     Source: developer guide, train-heterogeneous-cluster: groups are referred to by name.
     """
-    seen = set()
-    for index, group in enumerate(draft.groups):
-        name = group.get("InstanceGroupName")
-        if name is not None and name in seen:
-            message = f"{name!r} is the name of an earlier group, too; rename one"
-            yield ("resource_config", "instance_groups", index, "instance_group_name"), message
-        seen.add(name)
+    for path, name in repeated(draft.each("ResourceConfig.InstanceGroups.InstanceGroupName")):
+        yield path, f"{name!r} is the name of an earlier group, too; rename one"
 
 
 @error(
@@ -92,13 +74,10 @@ def placement_needs_ultra_servers(draft: Draft) -> Iterator[Mistake]:
 
     Source: ResourceConfig.InstancePlacementConfig in the service model ("Only applicable for UltraServer capacity").
     """
-    if not draft.get("ResourceConfig.InstancePlacementConfig"):
-        return
-    for _, found in draft.instance_types:
-        if found.is_ultra_server is False:
-            message = f"is for UltraServers (ml.p6e-gb200), and {found.name} is not one; delete it"
-            yield ("resource_config", "instance_placement_config"), message
-            return
+    others = [found.name for _, found in draft.instance_types if found.is_ultra_server is False]
+    if others and draft.get("ResourceConfig.InstancePlacementConfig"):
+        message = f"is for UltraServers (ml.p6e-gb200), and {others[0]} is not one; delete it"
+        yield ("resource_config", "instance_placement_config"), message
 
 
 @error("read-only-member", "request: {ResourceConfig: {%sInstanceType: ml.m5.xlarge}}", wrong="Selected", right="")
@@ -110,8 +89,8 @@ def answers_are_not_asked(draft: Draft) -> Iterator[Mistake]:
     """
     for member in ("SelectedInstanceType", "SelectedInstanceCount"):
         if draft.get(f"ResourceConfig.{member}") is not None:
-            message = "is read-only: AWS returns it but does not accept it; delete it"
-            yield ("request", "ResourceConfig", member), message
+            place = ("request", "ResourceConfig", member)
+            yield place, "is read-only: AWS returns it but does not accept it; delete it"
 
 
 @error("instance-preferences-alone", _MACHINES % f"%s{_PREFERENCES}", wrong="instance_type: ml.m5.large, ", right="")
@@ -170,12 +149,8 @@ def preferences_differ(draft: Draft) -> Iterator[Mistake]:
 
     Source: InstancePreference.InstanceType in the service model ("can appear only once in an InstancePreferences list").
     """
-    seen = set()
-    for path, found in draft.instance_types:
-        if path[1] == "instance_preferences":
-            if found.name in seen:
-                yield path, f"{found.name} is earlier in the list, too; delete one"
-            seen.add(found.name)
+    for path, name in repeated(draft.each("ResourceConfig.InstancePreferences.InstanceType")):
+        yield path, f"{name} is earlier in the list, too; delete one"
 
 
 @error(
@@ -190,10 +165,10 @@ def training_plans_in_one_place(draft: Draft) -> Iterator[Mistake]:
     Source: InstancePreference.TrainingPlanArns in the service model ("mutually exclusive with the job-level TrainingPlanArn").
     """
     if draft.get("ResourceConfig.TrainingPlanArn"):
-        for index, each in enumerate(draft.get("ResourceConfig.InstancePreferences") or ()):
+        for path, each in draft.each("ResourceConfig.InstancePreferences"):
             if each.get("TrainingPlanArns"):
                 message = "cannot be used with resource_config.training_plan_arn; delete one or the other"
-                yield ("resource_config", "instance_preferences", index, "training_plan_arns"), message
+                yield (*path, "training_plan_arns"), message
 
 
 RULES = (

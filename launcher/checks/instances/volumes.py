@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from launcher.checks.rule import Mistake, error, warning
 from launcher.errors import SpecPath
+from launcher.request.instance_types import Storage
 from launcher.request.view import Draft
 
 MAX_GIGABYTES = 16384  # of one EBS volume
@@ -24,13 +25,10 @@ def volume_for_what_has_no_disk(draft: Draft) -> Iterator[Mistake]:
     Source: ResourceConfig.VolumeSizeInGB in the service model ("you must define the size of EBS volume"); older models
     required it and had a minimum of 1, today's has 0 for types that have their own.
     """
-    if draft.get("ResourceConfig.VolumeSizeInGB"):
-        return
-    for _, found in draft.instance_types:
-        if found.storage == "EBS":
-            said = "is missing" if draft.get("ResourceConfig.VolumeSizeInGB") is None else "is 0"
-            yield _SIZE, f"{said}, but {found.name} has no disk of its own; write how many GB it needs, such as 50"
-            return
+    size, names = draft.get("ResourceConfig.VolumeSizeInGB"), _with_storage(draft, "EBS")
+    if not size and names:
+        what = "is missing" if size is None else "is 0"
+        yield _SIZE, f"{what}, but {names[0]} has no disk of its own; write how many GB it needs, such as 50"
 
 
 @warning("volume-size-has-no-effect", _MACHINE % "ml.g5.xlarge%s", wrong=", volume_size_in_gb: 50", right="")
@@ -41,9 +39,9 @@ def volume_beside_disks(draft: Draft) -> Iterator[Mistake]:
     Source: ResourceConfig.VolumeSizeInGB in the service model ("Available storage is fixed to the NVMe-type instance's
     storage capacity"); `volume_size_supported` of the SageMaker Python SDK.
     """
-    types = [found for _, found in draft.instance_types]
-    if draft.get("ResourceConfig.VolumeSizeInGB") and types and all(found.storage == "NVMe" for found in types):
-        yield _SIZE, f"has no effect, since {types[0].name} has its own disks of a fixed size; delete it"
+    names = _with_storage(draft, "NVMe")
+    if draft.get("ResourceConfig.VolumeSizeInGB") and names and len(names) == len(draft.instance_types):
+        yield _SIZE, f"has no effect, since {names[0]} has its own disks of a fixed size; delete it"
 
 
 @warning("volume-size-over-16-tb", _MACHINE % "ml.m5.large, volume_size_in_gb: %s", wrong="20TB", right="16TB")
@@ -72,12 +70,14 @@ def disks_have_keys_of_their_own(draft: Draft) -> Iterator[Mistake]:
     Source: ResourceConfig.VolumeKmsKeyId in the service model ("You can't request a VolumeKmsKeyId when using an instance type
     with local storage"); aws/sagemaker-python-sdk issue 3677; awslabs/mlspace PR 205.
     """
-    if draft.get("ResourceConfig.VolumeKmsKeyId"):
-        for _, found in draft.instance_types:
-            if found.storage == "NVMe":
-                message = f"cannot be used on {found.name}, whose own disks are encrypted by its hardware; delete it"
-                yield ("resource_config", "volume_kms_key_id"), message
-                return
+    names = _with_storage(draft, "NVMe")
+    if draft.get("ResourceConfig.VolumeKmsKeyId") and names:
+        message = f"cannot be used on {names[0]}, whose own disks are encrypted by its hardware; delete it"
+        yield ("resource_config", "volume_kms_key_id"), message
+
+
+def _with_storage(draft: Draft, storage: Storage) -> list[str]:
+    return [found.name for _, found in draft.instance_types if found.storage == storage]
 
 
 RULES = (volume_for_what_has_no_disk, volume_beside_disks, volume_within_bounds, disks_have_keys_of_their_own)

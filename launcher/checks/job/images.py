@@ -144,14 +144,8 @@ def image_of_the_jobs_region(draft: Draft) -> Iterator[Mistake]:
     region = draft.spec.region
     if region is not None and not _REGION.fullmatch(region):
         return  # region-name
-    images: list[tuple[SpecPath, str]] = [(("image",), draft.image)]
-    for key, member in (
-        ("debug_rule_configurations", "DebugRuleConfigurations"),
-        ("profiler_rule_configurations", "ProfilerRuleConfigurations"),
-    ):
-        for index, rule in enumerate(draft.request.get(member, ())):
-            images.append(((key, index, "rule_evaluator_image"), rule.get("RuleEvaluatorImage", "")))
-    for path, image in images:
+    of_rules = draft.each("DebugRuleConfigurations.RuleEvaluatorImage", "ProfilerRuleConfigurations.RuleEvaluatorImage")
+    for path, image in [(("image",), draft.image), *of_rules]:
         other = image_region(image)
         if region and other and other != region:
             yield path, f"is in {other}, but the job runs in {region}; write the image of {region}, or region: {other}"
@@ -186,13 +180,9 @@ def resources_of_the_images_region(draft: Draft) -> Iterator[Mistake]:
 
 def _elsewhere(draft: Draft, region: str) -> Iterator[tuple[SpecPath, str]]:
     """Yield the place and region of each ARN that is of another region."""
-    arns: list[tuple[SpecPath, str | None]] = [
-        (("algorithm_name",), draft.get("AlgorithmSpecification.AlgorithmName")),
-        (("resource_config", "training_plan_arn"), draft.get("ResourceConfig.TrainingPlanArn")),
-        (("resource_config", "volume_kms_key_id"), draft.get("ResourceConfig.VolumeKmsKeyId")),
-    ]
-    for path, arn in arns:
-        found = re.match(r"arn:[^:]*:[^:]*:([^:]+):", arn or "")
+    arns = ("AlgorithmSpecification.AlgorithmName", "ResourceConfig.TrainingPlanArn", "ResourceConfig.VolumeKmsKeyId")
+    for path, arn in draft.each(*arns):
+        found = re.match(r"arn:[^:]*:[^:]*:([^:]+):", arn)
         if found and found[1] != region:
             yield path, found[1]
 

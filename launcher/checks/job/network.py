@@ -115,18 +115,12 @@ def ids_are_of_their_kind(draft: Draft) -> Iterator[Mistake]:
 
     Source: VpcConfig in the service model ("The VPC security group IDs, in the form sg-xxxxxxxx").
     """
-    for key, member, wrong, right in (
-        ("subnets", "Subnets", ("sg-", "vpc-"), "subnet; write an id such as subnet-0123456789abcdef0"),
-        (
-            "security_group_ids",
-            "SecurityGroupIds",
-            ("subnet-", "vpc-"),
-            "security group; write an id such as sg-0123456789abcdef0",
-        ),
-    ):
-        for index, name in enumerate(draft.get(f"VpcConfig.{member}") or ()):
-            if name.startswith(wrong):
-                yield ("vpc_config", key, index), f"{name!r} is not a {right}"
+    for path, name in draft.each("VpcConfig.Subnets"):
+        if name.startswith(("sg-", "vpc-")):
+            yield path, f"{name!r} is not a subnet; write an id such as subnet-0123456789abcdef0"
+    for path, name in draft.each("VpcConfig.SecurityGroupIds"):
+        if name.startswith(("subnet-", "vpc-")):
+            yield path, f"{name!r} is not a security group; write an id such as sg-0123456789abcdef0"
 
 
 @warning("vpc-config-id-form", wrong=VPC.replace("sg-0123456789abcdef0", "default"), right=VPC)
@@ -136,11 +130,11 @@ def ids_have_their_form(draft: Draft) -> Iterator[Mistake]:
     Placeholders can be filled in later, so this is a warning.
     Source: VpcConfig in the service model, whose patterns allow any word.
     """
-    for key, member, form in (("subnets", "Subnets", "subnet-"), ("security_group_ids", "SecurityGroupIds", "sg-")):
-        for index, name in enumerate(draft.get(f"VpcConfig.{member}") or ()):
+    for member, form in (("Subnets", "subnet-"), ("SecurityGroupIds", "sg-")):
+        for path, name in draft.each(f"VpcConfig.{member}"):
             # vpc-config-ids reports ids of another kind; templates are filled in later.
             if not name.startswith(("subnet-", "sg-", "vpc-", "{", "<", "$")):
-                yield ("vpc_config", key, index), f"{name!r} is not an id; write one such as {form}0123456789abcdef0"
+                yield path, f"{name!r} is not an id; write one such as {form}0123456789abcdef0"
 
 
 @warning(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from entrypoints import contract
 from launcher.checks.channels.uris import bucket
-from launcher.checks.rule import Mistake, error, warning
+from launcher.checks.rule import Mistake, error, repeated, warning
 from launcher.request.view import Draft
 
 
@@ -41,15 +41,10 @@ def key_has_a_form_of_kms(draft: Draft) -> Iterator[Mistake]:
     Placeholders can be filled in later, so this is a warning.
     Source: OutputDataConfig.KmsKeyId in the service model, which lists the four forms; KMS developer guide, find-cmk-id-arn.
     """
-    for key, member in (
-        (("output_data_config", "kms_key_id"), "OutputDataConfig.KmsKeyId"),
-        (("resource_config", "volume_kms_key_id"), "ResourceConfig.VolumeKmsKeyId"),
-    ):
-        name = draft.get(member)
-        if name and not re.match(
-            r"arn:|alias/|mrk-[0-9a-f]{32}$|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$|[{<$]", name
-        ):
-            yield key, f"{name!r} is neither a key's id nor its ARN; if it is an alias, write {'alias/' + name!r}"
+    form = r"arn:|alias/|mrk-[0-9a-f]{32}$|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$|[{<$]"
+    for path, name in draft.each("OutputDataConfig.KmsKeyId", "ResourceConfig.VolumeKmsKeyId"):
+        if name and not re.match(form, name):
+            yield path, f"{name!r} is neither a key's id nor its ARN; if it is an alias, write {'alias/' + name!r}"
 
 
 @warning(
@@ -80,12 +75,8 @@ def tag_keys_differ(draft: Draft) -> Iterator[Mistake]:
     A mapping cannot have one key twice, but the list under `request: {Tags: ...}` can.
     Source: Tag.Key in the service model ("Tag keys must be unique per resource").
     """
-    seen = set()
-    for index, tag in enumerate(draft.request.get("Tags", ())):
-        key = tag.get("Key")
-        if key is not None and key in seen:
-            yield ("request", "Tags", index, "Key"), f"{key!r} is the key of an earlier tag, too; delete one"
-        seen.add(key)
+    for (_, index, _), key in repeated(draft.each("Tags.Key")):
+        yield ("request", "Tags", index, "Key"), f"{key!r} is the key of an earlier tag, too; delete one"
 
 
 @error("tag-keys-of-aws", "tags: {%s: vision}", wrong="aws:team", right="team")
@@ -94,8 +85,7 @@ def tag_keys_are_ours(draft: Draft) -> Iterator[Mistake]:
 
     Source: AWS General Reference, tagging conventions ("The aws: prefix is reserved for AWS use").
     """
-    for tag in draft.request.get("Tags", ()):
-        key = tag.get("Key", "")
+    for _, key in draft.each("Tags.Key"):
         if key.lower().startswith("aws:"):
             yield ("tags", key), "begins with aws:, which is reserved for AWS; choose another key"
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from launcher.checks.examples import TWO_HOSTS
-from launcher.checks.rule import Mistake, error, warning
-from launcher.errors import SpecPath
+from launcher.checks.rule import Mistake, error, repeated, warning
 from launcher.request.view import Draft
 
 _INTERVALS = (100, 200, 500, 1000, 5000, 60000)  # milliseconds
-_LISTS = (
-    ("debug_rule_configurations", "DebugRuleConfigurations"),
-    ("profiler_rule_configurations", "ProfilerRuleConfigurations"),
-)
+_LISTS = ("DebugRuleConfigurations", "ProfilerRuleConfigurations")
 
 
 _RULE = "{rule_configuration_name: %s, rule_evaluator_image: rules:1}"
@@ -46,14 +42,8 @@ def rule_names_differ(draft: Draft) -> Iterator[Mistake]:
     Source: DebugRuleConfiguration.RuleConfigurationName and ProfilerRuleConfiguration's in the service model ("It must be
     unique relative to other rule configuration names").
     """
-    seen = set()
-    for key, member in _LISTS:
-        for index, rule in enumerate(draft.request.get(member, ())):
-            name = rule.get("RuleConfigurationName")
-            if name is not None and name in seen:
-                message = f"{name!r} is the name of an earlier rule, too; rename one"
-                yield (key, index, "rule_configuration_name"), message
-            seen.add(name)
+    for path, name in repeated(draft.each(*(f"{rules}.RuleConfigurationName" for rules in _LISTS))):
+        yield path, f"{name!r} is the name of an earlier rule, too; rename one"
 
 
 @error(
@@ -97,22 +87,12 @@ def parameters_are_named(draft: Draft) -> Iterator[Mistake]:
     `{name: save_interval, value: 10}` would be two parameters, called `name` and `value`, which have no meaning.
     Source: DebugHookConfig and DebugRuleConfiguration in the service model (maps of names to values).
     """
-    for path, parameters in _parameters(draft):
+    places = ("DebugHookConfig.HookParameters", "DebugHookConfig.CollectionConfigurations.CollectionParameters")
+    for path, parameters in draft.each(*places, *(f"{rules}.RuleParameters" for rules in _LISTS)):
         given = {name.lower(): value for name, value in parameters.items()}
         name = given.get("name", given.get("key"))
         if name is not None and given.keys() in ({"name", "value"}, {"key", "value"}):
             yield path, f"has parameters called {' and '.join(parameters)}; write {{{name}: ...}}"
-
-
-def _parameters(draft: Draft) -> Iterator[tuple[SpecPath, Mapping[str, str]]]:
-    hook: SpecPath = ("debug_hook_config",)
-    yield (*hook, "hook_parameters"), draft.get("DebugHookConfig.HookParameters") or {}
-    for index, each in enumerate(draft.get("DebugHookConfig.CollectionConfigurations") or ()):
-        place: SpecPath = (*hook, "collection_configurations", index, "collection_parameters")
-        yield place, each.get("CollectionParameters", {})
-    for key, member in _LISTS:
-        for index, rule in enumerate(draft.request.get(member, ())):
-            yield (key, index, "rule_parameters"), rule.get("RuleParameters", {})
 
 
 RULES = (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 from entrypoints import contract
 from launcher.checks.rule import Mistake, error, warning
+from launcher.errors import SpecPath
 from launcher.request.view import Draft
 from launcher.spec.names import MAX_BASE, beginning
 
@@ -71,11 +71,10 @@ def metrics_have_a_group(draft: Draft) -> Iterator[Mistake]:
     Source: developer guide, training-metrics: the expression is searched in the log, and the text inside its parentheses
     becomes the value.
     """
-    for index, metric in enumerate(_metrics(draft)):
-        regex = metric.get("Regex")
+    for path, regex in _regexes(draft):
         if regex and _broken(regex) is None and not re.search(r"(?<!\\)\((?!\?[:=!<])|\(\?<[A-Za-z]", regex):
             message = "has no group, so no value can be read; put the number's pattern in parentheses: loss=([0-9.]+)"
-            yield ("metric_definitions", index, "regex"), message
+            yield path, message
 
 
 @warning("metric-regex", _METRIC, wrong="([0-9.]+", right="([0-9.]+)")
@@ -85,17 +84,15 @@ def metrics_compile(draft: Draft) -> Iterator[Mistake]:
     Only errors in every dialect are reported, since the service's is not Python's.
     Source: developer guide, training-metrics; MetricDefinition.Regex in the service model allows any text.
     """
-    for index, metric in enumerate(_metrics(draft)):
-        if broken := _broken(metric.get("Regex") or ""):
-            message = (
-                f"is not a valid regular expression: {broken}; fix it, or put a backslash before a literal character"
-            )
-            yield ("metric_definitions", index, "regex"), message
+    for path, regex in _regexes(draft):
+        if broken := _broken(regex):
+            remedy = "fix it, or put a backslash before a literal character"
+            yield path, f"is not a valid regular expression: {broken}; {remedy}"
 
 
-def _metrics(draft: Draft) -> Sequence[Mapping[str, Any]]:
-    """Return the first metrics of a job, somewhat more than AWS allows: a file of 1 MB can have thousands."""
-    return (draft.get("AlgorithmSpecification.MetricDefinitions") or ())[:_MANY_METRICS]
+def _regexes(draft: Draft) -> list[tuple[SpecPath, str]]:
+    """Return a job's first regular expressions, somewhat more than AWS allows: a file of 1 MB can have thousands."""
+    return draft.each("AlgorithmSpecification.MetricDefinitions.Regex")[:_MANY_METRICS]
 
 
 def _broken(regex: str) -> str | None:
@@ -166,14 +163,10 @@ def local_paths_are_absolute(draft: Draft) -> Iterator[Mistake]:
     Source: CheckpointConfig, DebugHookConfig and TensorBoardOutputConfig in the service model, whose defaults are all full
     paths; the model's pattern allows any text.
     """
-    for key, member in (
-        ("checkpoint_config", "CheckpointConfig"),
-        ("debug_hook_config", "DebugHookConfig"),
-        ("tensor_board_output_config", "TensorBoardOutputConfig"),
-    ):
-        path = draft.get(f"{member}.LocalPath")
-        if path and not path.startswith("/"):
-            yield (key, "local_path"), f"{path!r} is not a full path in the container; begin it with /"
+    places = ("CheckpointConfig.LocalPath", "DebugHookConfig.LocalPath", "TensorBoardOutputConfig.LocalPath")
+    for path, folder in draft.each(*places):
+        if folder and not folder.startswith("/"):
+            yield path, f"{folder!r} is not a full path in the container; begin it with /"
 
 
 RULES = (
