@@ -5,7 +5,7 @@ Only this module and the storage kinds know how an InputDataConfig entry nests i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypedDict, cast
@@ -125,21 +125,14 @@ class Draft:
             value = value.get(member) if isinstance(value, Mapping) else None
         return value
 
-    def each(self, *members: str) -> list[tuple[SpecPath, Any]]:
-        """Return the values of members, each with its place in the spec.
+    def each(self, *members: str) -> Iterator[tuple[SpecPath, Any]]:
+        """Yield the values of members, each with its place in the spec.
 
         Args:
             members: Paths such as `VpcConfig.Subnets`, which lead through every item of the lists on their way.
         """
-        all_found: list[tuple[SpecPath, Any]] = []
-        for dotted in members:
-            found: list[tuple[SpecPath, Any]] = [((), self.request)]
-            for member in dotted.split("."):
-                key = () if member == ALGORITHM else (spec_name(member),)
-                inner = [((*path, *key), level.get(member)) for path, level in found if isinstance(level, Mapping)]
-                found = [each for path, value in inner if value is not None for each in _items(path, value)]
-            all_found += found
-        return all_found
+        for member in members:
+            yield from _values(self.request, member.split("."), ())
 
     @cached_property
     def entries(self) -> Sequence[Entry]:
@@ -207,8 +200,15 @@ class Draft:
         return None if own or named.intersection(_SCRIPT_NAMES) else built_in_algorithm(self.image)
 
 
-def _items(path: SpecPath, value: Any) -> list[tuple[SpecPath, Any]]:
-    return [((*path, at), item) for at, item in enumerate(value)] if isinstance(value, list) else [(path, value)]
+def _values(value: Any, members: list[str], path: SpecPath) -> Iterator[tuple[SpecPath, Any]]:
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _values(item, members, (*path, index))
+    elif members and isinstance(value, Mapping):
+        key = () if members[0] == ALGORITHM else (spec_name(members[0]),)
+        yield from _values(value.get(members[0]), members[1:], (*path, *key))
+    elif not members and value is not None:
+        yield path, value
 
 
 def _hosts(groups: Sequence[Mapping[str, Any]]) -> int:

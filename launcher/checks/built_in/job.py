@@ -39,9 +39,9 @@ def hyperparameters_that_it_needs(draft: Draft) -> Iterator[Mistake]:
     """
     given = draft.request.get("HyperParameters", {})
     several = draft.built_in == "xgboost" and str(given.get("objective")).startswith("multi:")
-    for name in (*facts(draft).hyperparameters, *(["num_class"] if several else [])):
-        if name not in given:
-            yield ("hyperparameters", name), f"is missing, and {draft.built_in} requires it; add it"
+    needed = (*facts(draft).hyperparameters, *(["num_class"] if several else []))
+    for name in [name for name in needed if name not in given]:
+        yield ("hyperparameters", name), f"is missing, and {draft.built_in} requires it; add it"
 
 
 @warning("built-in-hyperparameter-quotes", wrong=_REGRESSION.replace("regressor", "'\"regressor\"'"), right=_REGRESSION)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator
+from itertools import islice
 
 from entrypoints import contract
 from launcher.checks.rule import Mistake, error, warning
@@ -90,9 +91,9 @@ def metrics_compile(draft: Draft) -> Iterator[Mistake]:
             yield path, f"is not a valid regular expression: {broken}; {remedy}"
 
 
-def _regexes(draft: Draft) -> list[tuple[SpecPath, str]]:
+def _regexes(draft: Draft) -> Iterator[tuple[SpecPath, str]]:
     """Return a job's first regular expressions, somewhat more than AWS allows: a file of 1 MB can have thousands."""
-    return draft.each("AlgorithmSpecification.MetricDefinitions.Regex")[:_MANY_METRICS]
+    return islice(draft.each("AlgorithmSpecification.MetricDefinitions.Regex"), _MANY_METRICS)
 
 
 def _broken(regex: str) -> str | None:
