@@ -12,8 +12,8 @@ from typing import Any
 from launcher.checks.built_in import channels as built_in
 from launcher.checks.built_in import images as built_in_images
 from launcher.checks.built_in import job as built_in_job
+from launcher.checks.channels import content_types, file_systems, modes, prefixes, uris
 from launcher.checks.channels import entries as channels
-from launcher.checks.channels import file_systems, modes, prefixes, uris
 from launcher.checks.instances import resources, serverless, stopping, volumes, warm_pools
 from launcher.checks.job import arguments, code, images, network, output, profiler
 from launcher.checks.job import settings as job
@@ -43,6 +43,7 @@ RULES: tuple[Rule, ...] = (
     *output.RULES,
     *uris.RULES,
     *channels.RULES,
+    *content_types.RULES,
     *modes.RULES,
     *prefixes.RULES,
     *file_systems.RULES,

@@ -69,6 +69,11 @@ def is_sharded(entry: Mapping[str, Any]) -> bool:
     return s3_source(entry).get("S3DataDistributionType") == contract.SHARDED
 
 
+def media_type(content_type: str | None) -> str:
+    """Return a content type in lower case without its parameters; empty if there is none."""
+    return (content_type or "").partition(";")[0].strip().lower()
+
+
 class Entry(NamedTuple):
     """One InputDataConfig entry of a draft."""
 
@@ -106,7 +111,7 @@ class Entry(NamedTuple):
     @property
     def content_type(self) -> str:
         """The MIME type in lower case without its parameters; empty if there is none."""
-        return (self.get("ContentType") or "").partition(";")[0].strip().lower()
+        return media_type(self.get("ContentType"))
 
 
 @dataclass(frozen=True)

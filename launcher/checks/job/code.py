@@ -7,23 +7,11 @@ from collections.abc import Iterator
 
 from entrypoints import contract
 from launcher.checks.channels.entries import MAX_CHANNELS
-from launcher.checks.examples import TWENTY_CHANNELS, train
+from launcher.checks.examples import TWENTY_CHANNELS
 from launcher.checks.rule import Mistake, error, warning
 from launcher.request.view import Draft
-from launcher.spec.job import Code
 from launcher.spec.model import aws_name
 
-LINES = ("application/jsonlines", "text/csv", "text/plain")  # content types whose samples are lines
-# Content types that mark the end of a record; with any other type an object is one record.
-BOUNDED = (
-    *("application/x-tar", "application/x-recordio", "application/x-recordio-protobuf", "application/x-tfrecord"),
-    *LINES,
-)
-# Content types whose table of contents is at the end of the object.
-READ_FROM_END = ("application/x-parquet", "application/zip")
-
-
-_PIPE = "code: {entry_point: %s}\n" + train("input_mode: Pipe%s")
 _TWENTY = "code: {entry_point: train.py, delivery: %s}\n" + TWENTY_CHANNELS.replace("  c0: s3://bucket/c0/\n", "%s")
 
 
@@ -181,65 +169,6 @@ def submitted_code_is_an_archive(draft: Draft) -> Iterator[Mistake]:
         yield ("hyperparameters", "sagemaker_submit_directory"), message
 
 
-@error(
-    "pipe-without-boundaries",
-    _PIPE % ("entrypoints/read_channels.py", "%s"),
-    wrong="",
-    right=", content_type: text/csv",
-)
-def whole_objects_through_a_pipe(draft: Draft) -> Iterator[Mistake]:
-    """A FIFO joins the objects, and without a record format the bundled scripts cannot find where one ends.
-
-    Formats with boundaries are tar, RecordIO, JSON lines, CSV, text, and any data that SageMaker wraps as RecordIO.
-    Source: developer guide, your-algorithms-training-algo-running-container: a channel is one pipe per epoch.
-    """
-    code = draft.spec.code
-    if code is None or not _is_bundled(code):
-        return
-    for entry in draft.entries:
-        if (
-            entry.get("InputMode") == "Pipe"
-            and entry.get("RecordWrapperType") != "RecordIO"
-            and entry.content_type not in BOUNDED
-            and len(entry.get("AttributeNames") or ()) < 2  # attributes_need_boundaries checks several
-        ):
-            what = f"content_type {entry.content_type!r} has" if entry.content_type else "objects have"
-            yield (
-                ("channels", entry.name),
-                f"{what} no boundaries in a stream, so {code.entry_point} could not separate them; add"
-                " record_wrapper_type: RecordIO, write a content_type that has them, such as application/x-tar, or use FastFile",
-            )
-
-
-@warning(
-    "pipe-read-from-end",
-    _PIPE % ("train.py", ", content_type: application/x-parquet%s"),
-    wrong="",
-    right=", record_wrapper_type: RecordIO",
-)
-def read_from_end_through_a_pipe(draft: Draft) -> Iterator[Mistake]:
-    """Parquet and zip are read from an object's end, which a FIFO of joined objects does not show.
-
-    open_channel refuses them, unless SageMaker wraps each object as RecordIO. Built-in algorithms such as XGBoost have their own
-    readers, so only jobs with code are checked; `pipe-without-boundaries` checks the bundled scripts.
-    Source: Apache Parquet, "File Format": the metadata is at the end; PKWARE APPNOTE, section 4.3.16.
-    """
-    code = draft.spec.code
-    if code is None or _is_bundled(code):
-        return
-    for entry in draft.entries:
-        wrapped = entry.get("RecordWrapperType") == "RecordIO"
-        if entry.get("InputMode") == "Pipe" and entry.content_type in READ_FROM_END and not wrapped:
-            yield (
-                ("channels", entry.name),
-                f"{entry.content_type!r} is read from an object's end, which is impossible in a Pipe; use input_mode: FastFile",
-            )
-
-
-def _is_bundled(code: Code) -> bool:
-    return (code.entry_point or "").startswith(f"{contract.BUNDLED_PACKAGE}/")
-
-
 RULES = (
     entry_point_can_be_run,
     code_or_container_entrypoint,
@@ -249,6 +178,4 @@ RULES = (
     toolkit_brings_the_code,
     toolkit_installs_requirements_txt,
     submitted_code_is_an_archive,
-    whole_objects_through_a_pipe,
-    read_from_end_through_a_pipe,
 )

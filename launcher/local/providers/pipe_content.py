@@ -16,10 +16,10 @@ from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import IO
 
-from launcher.checks.job.code import LINES
+from launcher.checks.channels.content_types import LINES
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import Delivery
-from launcher.request.view import s3_source
+from launcher.request.view import media_type, s3_source
 from launcher.s3.manifests import AugmentedManifest
 from launcher.s3.reading import CHUNK, Stream
 from launcher.s3.uri import S3Location
@@ -81,8 +81,7 @@ def _wrapped(delivery: Delivery) -> bool:
 
 
 def _joins_lines(delivery: Delivery) -> bool:
-    content_type = delivery.channel.get("ContentType", "").partition(";")[0].strip().lower()
-    return content_type in LINES and not _wrapped(delivery)
+    return media_type(delivery.channel.get("ContentType")) in LINES and not _wrapped(delivery)
 
 
 def _checked_line_end(stream: Stream, delivery: Delivery, place: S3Location, warned: set[S3Location]) -> Stream:

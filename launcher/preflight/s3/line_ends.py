@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.checks.job.code import LINES
+from launcher.checks.channels.content_types import LINES
 from launcher.errors import SpecPath
 from launcher.preflight.check import Check, Finding, Subject
 from launcher.preflight.s3.compression import GZIP

@@ -1,0 +1,150 @@
+"""Rules on content types: their spelling, and which of them the readers in the container can find in a Pipe."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from entrypoints import contract
+from launcher.checks.examples import train
+from launcher.checks.rule import Mistake, error, warning
+from launcher.errors import SpecPath, nearest
+from launcher.request.view import Draft, media_type
+
+# The formats of `entrypoints.records` by short name, each with the nearest MIME type: other formats of that type are only chosen
+# by their short name, in open_channel. Importing that package would take as long as a dry run, so a test compares them.
+MIME_TYPES = {
+    "tar": "application/x-tar",
+    "zip": "application/zip",
+    "recordio": "application/x-recordio",
+    "image-recordio": "application/x-recordio",
+    "recordio-protobuf": "application/x-recordio-protobuf",
+    "tfrecord": "application/x-tfrecord",
+    "tfrecord-example": "application/x-tfrecord",
+    "parquet": "application/x-parquet",
+    "lines": "text/plain",
+    "jsonl": "application/jsonlines",
+    "csv": "text/csv",
+    "augmented": "application/jsonlines",
+    "objects": "application/octet-stream",
+}
+
+
+def _named(*types: str) -> frozenset[str]:
+    return frozenset({*types, *(name for name, mime_type in MIME_TYPES.items() if mime_type in types)})
+
+
+# Content types and short names whose samples are lines, and those whose table of contents is at the end of the object.
+LINES = _named("application/jsonlines", "text/csv", "text/plain")
+READ_FROM_END = _named("application/x-parquet", "application/zip")
+# Those that mark the end of a record; with any other content type an object is one record.
+BOUNDED = _named(*MIME_TYPES.values()) - READ_FROM_END - _named("application/octet-stream")
+# Other types by common names, and types that resemble a known one and are right.
+_OTHERS = {
+    "image": "application/x-image",
+    "json": "application/json",
+    "ndjson": "application/jsonlines",
+    "jpg": "image/jpeg",
+    "libsvm": "text/libsvm",
+}
+_KNOWN = {*MIME_TYPES.values(), *_OTHERS.values(), "application/gzip", "application/x-gzip", "application/protobuf"}
+_KNOWN |= {"application/x-protobuf", "text/tsv", "text/x-libsvm"}
+_PIPE = "code: {entry_point: %s}\n" + train("input_mode: Pipe%s")
+
+
+@warning("channel-content-type", train("content_type: %s"), wrong="text/cvs", right="text/csv")
+def content_type_is_known(draft: Draft) -> Iterator[Mistake]:
+    """A content type that resembles a known one is probably misspelt; readers in the container take its objects as they are.
+
+    Any type is allowed, for a script that knows it, so others are not reported. Short names of formats, such as `csv`, are
+    arguments of open_channel, which accepts them as a content type, too; SageMaker expects a MIME type. Built-in algorithms have
+    a rule of their own for them, and images without code may accept them.
+    Source: Channel.ContentType in the service model ("The MIME type of the data"); entrypoints/README.md, the table of formats.
+    """
+    for path, written in _content_types(draft):
+        if written in _KNOWN or ("/" not in written and draft.spec.code is None):
+            continue
+        if written in MIME_TYPES:
+            yield (
+                path,
+                f"{written!r} is the short name of a format, not a MIME type; write {MIME_TYPES[written]}, and if the script"
+                f" needs this very format, open_channel(..., format={written!r})",
+            )
+        elif meant := _meant(written):
+            yield path, f"{written!r} is not a known content type; did you mean {meant}?"
+
+
+def _content_types(draft: Draft) -> Iterator[tuple[SpecPath, str]]:
+    for entry in draft.entries:
+        yield entry.path("content_type"), entry.content_type
+    for name, channel in draft.spec.all_channels.items():
+        if channel.connector(name) is not None:
+            yield ("channels", name, "content_type"), media_type(channel.content_type)
+
+
+def _meant(content_type: str) -> str | None:
+    """Return the known type that an unknown one resembles; its part before the slash and prefixes such as `x-` do not count."""
+    kind, _, name = content_type.rpartition("/")
+    name = re.sub(r"^(x-|vnd\.apache\.)", "", name)
+    if name in _OTHERS:
+        return _OTHERS[name]
+    known = MIME_TYPES | {each.rpartition("/")[2].removeprefix("x-"): each for each in MIME_TYPES.values()}
+    is_data = kind in ("", "application", "text") and not re.search(r"[+]|^vnd\.", name)
+    found = nearest(name, known) if name and is_data else None
+    return known[found] if found else None
+
+
+@error(
+    "pipe-without-boundaries",
+    _PIPE % ("entrypoints/read_channels.py", "%s"),
+    wrong="",
+    right=", content_type: text/csv",
+)
+def whole_objects_through_a_pipe(draft: Draft) -> Iterator[Mistake]:
+    """A FIFO joins the objects, and without a record format the bundled scripts cannot find where one ends.
+
+    Formats with boundaries are tar, RecordIO, JSON lines, CSV, text, and any data that SageMaker wraps as RecordIO.
+    Source: developer guide, your-algorithms-training-algo-running-container: a channel is one pipe per epoch.
+    """
+    for entry in draft.entries if _is_bundled(draft) else ():
+        if (
+            entry.get("InputMode") == "Pipe"
+            and entry.get("RecordWrapperType") != "RecordIO"
+            and entry.content_type not in BOUNDED
+            and len(entry.get("AttributeNames") or ()) < 2  # attributes_need_boundaries checks several
+        ):
+            what = f"content_type {entry.content_type!r} has" if entry.content_type else "objects have"
+            script = draft.spec.code and draft.spec.code.entry_point
+            yield (
+                entry.whole,
+                f"{what} no boundaries in a stream, so {script} could not separate them; add record_wrapper_type: RecordIO,"
+                " write a content_type that has them, such as application/x-tar, or use FastFile",
+            )
+
+
+@warning(
+    "pipe-read-from-end",
+    _PIPE % ("train.py", ", content_type: application/x-parquet%s"),
+    wrong="",
+    right=", record_wrapper_type: RecordIO",
+)
+def read_from_end_through_a_pipe(draft: Draft) -> Iterator[Mistake]:
+    """Parquet and zip are read from an object's end, which a FIFO of joined objects does not show.
+
+    open_channel refuses them, unless SageMaker wraps each object as RecordIO. Built-in algorithms such as XGBoost have their own
+    readers, so only jobs with code are checked; `pipe-without-boundaries` checks the bundled scripts.
+    Source: Apache Parquet, "File Format": the metadata is at the end; PKWARE APPNOTE, section 4.3.16.
+    """
+    for entry in draft.entries if draft.spec.code is not None and not _is_bundled(draft) else ():
+        wrapped = entry.get("RecordWrapperType") == "RecordIO"
+        if entry.get("InputMode") == "Pipe" and entry.content_type in READ_FROM_END and not wrapped:
+            what = f"{entry.content_type!r} is read from an object's end"
+            yield entry.whole, f"{what}, which is impossible in a Pipe; use input_mode: FastFile"
+
+
+def _is_bundled(draft: Draft) -> bool:
+    code = draft.spec.code
+    return code is not None and (code.entry_point or "").startswith(f"{contract.BUNDLED_PACKAGE}/")
+
+
+RULES = (content_type_is_known, whole_objects_through_a_pipe, read_from_end_through_a_pipe)
