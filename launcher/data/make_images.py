@@ -21,12 +21,11 @@ from typing import Any
 
 OUTPUT = Path(__file__).with_name("images.json")
 
-Build = dict[str, Any]
+_Build = dict[str, Any]
 
 _LEFT_OUT = ("huggingface-neuronx", "hyperpod-recipes-neuron")
 # A table for a further processor of a framework, which the SDK chooses by the instance type.
 _PART_OF = {"pytorch-neuron": "pytorch"}
-_NEURON_REPOSITORIES = ("pytorch-training-neuron",)
 # The suffix of Hugging Face's images from before their table had a container_version (get_training_image_uri).
 _OLD_HUGGING_FACE = "cu110-ubuntu18.04"
 # pytorch-smp is looked up by PyTorch's version; its suffix is in get_training_image_uri. The table also lists the
@@ -67,16 +66,28 @@ def make_images(folder: Path, source: str, date: str) -> dict[str, Any]:
     Returns:
         The content, in which builds refer to `registries` by index.
     """
-    images: dict[str, dict[str, list[Build]]] = {}
+    images: dict[str, dict[str, list[_Build]]] = {}
     for file in sorted(folder.glob("*.json")):
-        table = _training_table(json.loads(file.read_text()))
+        content = json.loads(file.read_text())
+        table = content.get("training")
+        if "training" in content.get("scope", ()):  # and inference uses the same images
+            table = content
         if table and file.stem not in _LEFT_OUT:
             versions = images.setdefault(_PART_OF.get(file.stem, file.stem), {})
             for version, builds in _versions(file.stem, table):
                 versions.setdefault(version, []).extend(builds)
-    base_python = json.loads((folder / "sagemaker-base-python.json").read_text())["versions"]["1.0"]
-    images["sagemaker-base-python"] = {"1.0": _base_python(base_python)}
-
+    # The version of plain Python is in the repository's name (get_base_python_image_uri).
+    plain = json.loads((folder / "sagemaker-base-python.json").read_text())["versions"]["1.0"]
+    images["sagemaker-base-python"] = {
+        "1.0": [
+            {
+                "registries": plain["registries"],
+                "images": {"any": f"{plain['repository']}-{python}:1.0"},
+                "py_version": f"py{python}",
+            }
+            for python in ("38", "310")
+        ]
+    }
     registries: list[dict[str, str]] = []
     for build in (build for versions in images.values() for builds in versions.values() for build in builds):
         if build["registries"] not in registries:
@@ -86,31 +97,24 @@ def make_images(folder: Path, source: str, date: str) -> dict[str, Any]:
         "about": "Training images by framework or algorithm, version and processor. Made by launcher/data/make_images.py.",
         "source": source,
         "date": date,
-        "algorithms": [name for name, versions in images.items() if _is_algorithm(versions.get("1", []))],
+        # A built-in algorithm has one image for all processors, and no choice of Python.
+        "algorithms": [
+            name
+            for name, versions in images.items()
+            if any("any" in build["images"] and "py_version" not in build for build in versions.get("1", []))
+        ],
         "images": images,
         "registries": registries,
     }
 
 
-def _training_table(content: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the part of a table's file for training: all of it if training and inference share images."""
-    if "scope" in content:
-        return content if "training" in content["scope"] else None
-    return content.get("training")
-
-
-def _is_algorithm(builds: list[Build]) -> bool:
-    """Return whether the builds are a built-in algorithm's: one image for all processors, without a choice of Python."""
-    return any("any" in build["images"] and "py_version" not in build for build in builds)
-
-
-def _versions(name: str, table: dict[str, Any]) -> Iterator[tuple[str, list[Build]]]:
+def _versions(name: str, table: dict[str, Any]) -> Iterator[tuple[str, list[_Build]]]:
     """Yield each version as a user may write it, such as `2.5.1` and its alias `2.5`, with its builds."""
     exact = {version: version for version in table["versions"]}
     for written, version in {**exact, **table.get("version_aliases", {})}.items():
         if name == "pytorch-smp" and written not in _SMP:
             continue
-        builds: list[Build] = []
+        builds: list[_Build] = []
         for base, python, leaf in _leaves(table["versions"][version]):
             # Hugging Face's repositories are only sure to have the tag of the full version.
             prefix = f"{re.sub('^[a-z]+', '', base)}-transformers{version}" if base else leaf.get("tag_prefix", written)
@@ -133,13 +137,13 @@ def _leaves(version: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]
             yield ("", key, entry) if key.startswith("py") and key[2:].isdigit() else (key, "", entry)
 
 
-def _builds(prefix: str, base: str, pythons: list[str | None], leaf: dict[str, Any]) -> Iterator[Build]:
+def _builds(prefix: str, base: str, pythons: list[str | None], leaf: dict[str, Any]) -> Iterator[_Build]:
     for python in pythons:
         images = {}
         for processor in leaf["processors"]:
             suffix = leaf.get("container_version", {}).get(processor)
             token = "gpu" if processor in ("p5", "p5e", "p5en") else processor
-            if leaf["repository"] in _NEURON_REPOSITORIES:
+            if leaf["repository"] == "pytorch-training-neuron":
                 token, suffix = "neuron", f"{max(leaf['sdk_versions'])}-{suffix}"
             if not leaf.get("processor_in_tag", True):
                 token = None
@@ -152,32 +156,17 @@ def _builds(prefix: str, base: str, pythons: list[str | None], leaf: dict[str, A
         yield build | ({"base_framework_version": base} if base else {})
 
 
-def _base_python(entry: dict[str, Any]) -> list[Build]:
-    """Return the builds of plain Python, whose version is in the repository's name (get_base_python_image_uri)."""
-    return [
-        {
-            "registries": entry["registries"],
-            "images": {"any": f"{entry['repository']}-{python}:1.0"},
-            "py_version": f"py{python}",
-        }
-        for python in ("38", "310")
-    ]
-
-
 def to_text(content: dict[str, Any]) -> str:
     """Return JSON with one build and one registries table per line, so that a change in the SDK changes one line."""
-    text = json.dumps(content | {"images": {}, "registries": []}, indent=1)
-    images = ",\n".join(
-        f"  {json.dumps(name)}: {{\n"
-        + ",\n".join(
-            f"   {json.dumps(version)}: [" + ",\n    ".join(map(json.dumps, builds)) + "]"
-            for version, builds in versions.items()
-        )
-        + "}"
-        for name, versions in content["images"].items()
-    )
+    lines = []
+    for name, versions in content["images"].items():
+        rows = [
+            f"   {json.dumps(key)}: [" + ",\n    ".join(map(json.dumps, row)) + "]" for key, row in versions.items()
+        ]
+        lines.append(f"  {json.dumps(name)}: {{\n" + ",\n".join(rows) + "}")
     registries = ",\n".join("  " + json.dumps(registry) for registry in content["registries"])
-    text = text.replace('"images": {}', '"images": {\n' + images + "}")
+    text = json.dumps(content | {"images": {}, "registries": []}, indent=1)
+    text = text.replace('"images": {}', '"images": {\n' + ",\n".join(lines) + "}")
     return text.replace('"registries": []', '"registries": [\n' + registries + "]") + "\n"
 
 

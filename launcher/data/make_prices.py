@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import json
 import sys
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from launcher.cost.online import is_training_volume, trained_type, usd_of
 
 OUTPUT = Path(__file__).with_name("prices.json")
-ABOUT = (
+_ABOUT = (
     "On-demand prices of SageMaker training in US dollars: per instance hour, and per GB and month of storage. A sheet has "
     "the prices of one region from one source on one day; newer sheets replace older ones. See launcher/data/make_prices.py."
 )
@@ -44,9 +45,8 @@ def sheet_of(offer: dict[str, Any]) -> dict[str, Any]:
         elif usd is not None and is_training_volume(attributes):
             volumes.add(float(usd))
     if len(regions) != 1:
-        raise ValueError(
-            f"expected training prices of one region, got {sorted(regions) or 'none'}; pass the file of one region"
-        )
+        got = sorted(regions) or "none"
+        raise ValueError(f"expected training prices of one region, got {got}; pass the file of one region")
     region = regions.pop()
     sheet: dict[str, Any] = {
         "region": region,
@@ -60,17 +60,18 @@ def sheet_of(offer: dict[str, Any]) -> dict[str, Any]:
 
 def laid_over(sheets: list[dict[str, Any]], new: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the sheets with those of the new one's region replaced; a storage price that it lacks is kept."""
-    same = [sheet for sheet in sheets if sheet["region"] == new["region"]]
-    kept = [
-        sheet | {"usd_per_hour": {}} for sheet in same if "usd_per_gb_month" in sheet and "usd_per_gb_month" not in new
-    ]
-    others = [sheet for sheet in sheets if sheet["region"] != new["region"]]
-    return sorted([*others, *kept, new], key=lambda sheet: (sheet["region"], sheet["date"]))
+    kept = [new]
+    for sheet in sheets:
+        if sheet["region"] != new["region"]:
+            kept.append(sheet)
+        elif "usd_per_gb_month" in sheet and "usd_per_gb_month" not in new:
+            kept.append(sheet | {"usd_per_hour": {}})
+    return sorted(kept, key=itemgetter("region", "date"))
 
 
 def to_text(sheets: list[dict[str, Any]]) -> str:
     """Return JSON with one price per line, so that a change of a price changes one line."""
-    return json.dumps({"about": ABOUT, "sheets": sheets}, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps({"about": _ABOUT, "sheets": sheets}, indent=1, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from typing import Any
 
 from launcher.preflight.quota.service_quotas import USES
 
-OUTPUT = Path(__file__).with_name("quota_codes.json")
+_OUTPUT = Path(__file__).with_name("quota_codes.json")
 
 
 def table(quotas: list[dict[str, Any]]) -> dict[str, list[str | None]]:
@@ -36,16 +36,12 @@ def table(quotas: list[dict[str, Any]]) -> dict[str, list[str | None]]:
 
 
 def main(answer: str, date: str) -> None:
-    """Write the table for a response of ListAWSDefaultServiceQuotas."""
-    write(table(json.loads(Path(answer).read_text(encoding="utf-8"))["Quotas"]), date)
-
-
-def write(codes: dict[str, list[str | None]], date: str) -> None:
-    """Write the table as JSON, with one instance type per line."""
+    """Write the table for a response of ListAWSDefaultServiceQuotas, with one instance type per line."""
+    codes = table(json.loads(Path(answer).read_text(encoding="utf-8"))["Quotas"])
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(each)}" for name, each in codes.items())
     about = json.dumps("Codes (without L-) of SageMaker's quotas; see make_quota_codes.py")
     text = f'{{\n "about": {about},\n "date": "{date}",\n "uses": {json.dumps(USES)},\n "codes": {{\n{lines}\n }}\n}}\n'
-    OUTPUT.write_text(text, encoding="utf-8")
+    _OUTPUT.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

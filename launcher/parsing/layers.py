@@ -254,17 +254,10 @@ def _masked(value: Any) -> MaskedSettings:
         for key in place:
             level = level.get(key) if isinstance(level, dict) else None
         for name, setting in level.items() if isinstance(level, dict) else ():
-            if any(found[2] for text in _texts(setting) for found in _VARIABLE.finditer(text)):
-                masked[member, name] = as_text(setting)
+            written = "" if setting is None else as_text(setting)
+            if any(found[2] for found in _VARIABLE.finditer(written)):
+                masked[member, name] = written
     return masked
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _texts(item)
-    elif isinstance(value, str):
-        yield value
 
 
 def _refused(path: SpecPath, place: Location, message: str) -> SpecError:
