@@ -1,24 +1,21 @@
 """One process that reads a Pipe for all ranks and DataLoader workers of a host.
 
 A FIFO can have one reader, and a host has many: torchrun's ranks, each with its workers. The first of them that opens a Pipe
-channel starts the channel's broker, a process that imports the standard library alone; all of them connect to it over a Unix
-socket. It reads the FIFO, finds the samples by the channel's format and assigns them to the readers. Decoding images and making
-tensors is left to the readers. A process that is the only reader of its host reads the FIFO itself.
+channel starts the channel's broker, a process that imports only the standard library; all of them connect to it over a Unix
+socket. It reads the FIFO, splits it into samples by the channel's format and assigns them to the readers, which decode images and
+make tensors. A process that is the only reader of its host reads the FIFO itself.
 
     feeder -> FIFO -> broker -> socket -> worker 0 of rank 0
                              -> socket -> worker 1 of rank 0
-                             -> ...
 
 Guarantees:
 
 - Sample i of the epoch's stream belongs to the shard with i modulo count == index, as in `sharding.py`: every sample exactly
-  once, and each reader the same shard as in any other run, however fast the readers are. The sizes of shards differ by one sample
-  at most.
+  once, and each reader the same shard as in any other run, however fast the readers are.
 - No samples are sent before all readers of the host have connected, so they must read at the same time. If some do not connect
-  within LAUNCHER_FIFO_WAIT_SECONDS, the others get an error that states how many did. If a rank with a missing shard has ended,
-  they get an error that names it within a second. A rank that ended before it ever connected is reported within 5 s if torchrun
-  started it: torchrun starts all ranks of a host together, so a rank without a process is not late. A rank that was started in
-  another way (mp.spawn, mpirun, a script between torchrun and the rank) cannot be told from one that is late.
+  within LAUNCHER_FIFO_WAIT_SECONDS, the others get an error with their number. If a rank with a missing shard has ended, they get
+  an error that names it within a second; within 5 s if it never connected, and only if torchrun started it: torchrun starts all
+  ranks of a host together, while a missing rank of mp.spawn, mpirun or a script may be late.
 - A rank that resumes from a state in which its shard is finished reports that, and may end before the others connect.
 - Blocks of a shuffled epoch end at the same sample number in all shards, and that number depends on the stream alone.
 - Memory is bounded (`serve.py`). The slowest reader sets the pace of all, and is named on stderr if it reads nothing for long.
@@ -27,10 +24,9 @@ Guarantees:
 - An error in the data reaches every reader after the samples before it, as the same error with the same offset.
 - When the last byte of an epoch has been read, its FIFO is closed and the next one opened and read ahead, while readers still take
   the rest of the old epoch. A request for an epoch that was already read is refused immediately.
-- The broker ends when the processes that it reads for have ended, even if their workers still run. If all of them had finished
-  shards it first waits for the missing ranks (`coordinator.py` lists the states). It also ends if the FIFOs' folder is deleted; a
-  new one at the same path gets its own broker. On Linux its socket has no file, so nothing is left even if it is killed; its
-  readers then get an error, not a short epoch.
+- The broker ends when the processes that it reads for have ended (`coordinator.py` has one exception), even if their workers still
+  run, and when the FIFOs' folder is deleted; a new one at the same path gets its own broker. On Linux its socket has no file, so
+  nothing is left even if it is killed; its readers then get an error, not a short epoch.
 
 Modules: `wire.py` the protocol; `reader.py` the readers' end; `epochs.py` which reader gets which sample; `coordinator.py` the
 connections; `framing.py` what is sent; `serve.py` the process.

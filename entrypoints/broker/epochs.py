@@ -29,13 +29,11 @@ class Outbox:
         self._pieces: deque[memoryview] = deque()
 
     def add(self, pieces: Sequence[bytes | memoryview]) -> None:
-        """Append pieces."""
         for piece in pieces:
             self._pieces.append(memoryview(piece))
             self.size += len(piece) + _OBJECT_BYTES
 
     def first(self) -> list[memoryview]:
-        """Return the pieces to send next."""
         return list(islice(self._pieces, _PIECES_PER_CALL))
 
     def sent(self, count: int) -> None:
@@ -48,7 +46,6 @@ class Outbox:
             self._pieces[0] = self._pieces[0][count:]
 
     def clear(self) -> None:
-        """Remove everything."""
         self.size = 0
         self._pieces.clear()
 
@@ -108,14 +105,12 @@ class Epoch:
         return bool(self.shards) and not self.is_settled and all(shard.finished for shard in self.shards.values())
 
     def lacks(self, rank: int) -> bool:
-        """Return whether readers of this rank are missing."""
         if self.layout is None or self.is_settled:
             return False
         connected = [index for index in self.shards if replace(self.layout, index=index).rank == rank]
         return len(connected) < self.layout.workers
 
     def expects(self, shard: Shard) -> bool:
-        """Return whether this shard is missing."""
         return not self.is_settled and shard.index not in self.shards and self._agrees(shard)
 
     def _agrees(self, shard: Shard) -> bool:

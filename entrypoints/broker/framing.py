@@ -1,7 +1,6 @@
-"""How a broker splits a Pipe: into the channel's samples, or into records if making samples of them takes long.
+"""How a broker splits a Pipe: into samples, or into records if decoding them takes long (tf.train.Example, protocol buffers).
 
-Formats that decode a record (a tf.train.Example, numbers in protocol buffers) are another format that finds the record, and a
-function of that record alone. The broker finds records, and all workers decode.
+Such a format is another format that finds the records, and a function of a record: the broker finds them, and all workers decode.
 """
 
 from __future__ import annotations

@@ -110,7 +110,6 @@ class _Stream(fifo.FifoStream):
         return super().read(size)
 
     def assign(self) -> None:
-        """Assign the samples that have been made."""
         received = self.silence.bytes
         if self.made:
             # Cleared in place, because the loop that fills it holds the same list.

@@ -54,17 +54,14 @@ class Request:
     finished: bool  # Nothing of the shard is left to read, and no reader will ask for it.
 
     def encode(self) -> bytes:
-        """Return the request as a line of JSON."""
         return json.dumps(asdict(self)).encode() + b"\n"
 
     @classmethod
     def decode(cls, line: bytes | bytearray) -> Request:
-        """Return the request that `encode` made the line from."""
         fields = json.loads(line)
         return cls(**{**fields, "shard": Shard(**fields["shard"])})
 
     def as_channel(self) -> Channel:
-        """Return the channel, with what is needed to read its FIFO."""
         return Channel(self.channel, "Pipe", None, "", self.record_wrapper, Path(self.path))
 
 

@@ -122,7 +122,6 @@ class ReadAhead:
                 self._schedule.seek(slot, place, size)
 
     def size(self, slot: Slot) -> int:
-        """Return the object's size, with a request if it is not known yet."""
         return slot.source.length() if slot.end is None else slot.end
 
     def close_slot(self, slot: Slot) -> None:

@@ -81,7 +81,6 @@ class Slot:
         return not (self.closed or self.failed) and (self.end is None or self.issued < max(self.end, 1))
 
     def at_end(self) -> bool:
-        """Return whether there is nothing more to read."""
         return self.end is not None and self.place >= self.end and self.issued > 0
 
 
@@ -104,17 +103,14 @@ class Schedule:
         self.waiting: deque[Slot] = deque()  # slots whose streams the reader does not have yet
 
     def add(self, source: Fetchable) -> None:
-        """Add an object after all others."""
         slot = Slot(source, source.size)
         self.waiting.append(slot)
         self._unissued.append(slot)
 
     def has_room(self) -> bool:
-        """Return whether another object may be added."""
         return len(self.waiting) < self._limits.objects and self._held < self._limits.held_bytes
 
     def all_issued(self) -> bool:
-        """Return whether everything that was added has been requested."""
         return not self._unissued
 
     def next_fetch(self) -> Fetch | None:
@@ -144,7 +140,6 @@ class Schedule:
         return min(self._limits.piece_bytes, slot.end - slot.issued)
 
     def put(self, fetch: Fetch, piece: bytes | Exception) -> None:
-        """Add what a fetch returned or raised."""
         slot, generation, start, count = fetch
         slot.busy -= 1
         if slot.generation != generation:  # The reader has sought elsewhere or closed the stream.
@@ -185,7 +180,6 @@ class Schedule:
             self._unissued.appendleft(slot)
 
     def drop(self, slot: Slot) -> None:
-        """End a slot."""
         if not slot.closed:
             slot.closed = True
             self._forget(slot)

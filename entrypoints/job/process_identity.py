@@ -31,7 +31,6 @@ class Processes:
             self.add(process)
 
     def add(self, process: int) -> None:
-        """Add a process."""
         self.started[process] = start_time(process)
 
     def any_running(self) -> bool:

@@ -236,7 +236,6 @@ class _Blocks:
         self._left = False
 
     def shuffled(self, source: Generator[Sample, None, None]) -> Generator[Sample, None, None]:
-        """Yield the samples, block by block."""
         with closing(self._from_broker(source) if self._order.assigned else self._from_reader(source)) as blocks:
             for block, after in blocks:
                 samples: list[Any] = list(self._order.of_block(block, self.number))

@@ -6,8 +6,6 @@ workers, so that a rank reads the same items with any number of workers. Each it
 - FullyReplicated S3 channels, EFS, FSx and the connector: every host sees all objects, so they are divided among all ranks.
 - ShardedByS3Key: SageMaker has divided them among the hosts, so a host's objects are divided among its own ranks.
 - Pipe: the same by samples instead of objects; the host's broker (`broker`) assigns them if there are several readers.
-
-A process's rank comes from torchrun's RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE; without them each host has one process.
 """
 
 from __future__ import annotations
@@ -49,7 +47,6 @@ class Shard:
         return self.index % (self.count // self.workers)
 
     def of(self, items: Iterable[T]) -> Iterator[T]:
-        """Return the items of this shard, in order."""
         return islice(items, self.index, None, self.count)
 
 
@@ -76,7 +73,7 @@ class Placement:
 def placement_from(environ: Mapping[str, str], host_rank: int, host_count: int) -> Placement:
     """Return this process's placement from torchrun's variables.
 
-    Without RANK and WORLD_SIZE it is the only process of its host; without LOCAL_WORLD_SIZE all hosts have as many ranks.
+    Without RANK and WORLD_SIZE it is the only process of its host; without LOCAL_WORLD_SIZE all hosts have equally many ranks.
 
     Raises:
         ChannelError: A variable is not a number or out of range.

@@ -140,7 +140,6 @@ class PendingFifo:
         )
 
     def close(self) -> None:
-        """Stop waiting."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
@@ -181,7 +180,6 @@ class FifoStream:
         self.file.close()
 
     def wait(self) -> None:
-        """Wait until the FIFO can be read."""
         poll = select.poll()
         poll.register(self.file, select.POLLIN)
         self.silence.begin()

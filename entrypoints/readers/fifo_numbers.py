@@ -2,12 +2,11 @@
 
 SageMaker counts a channel's FIFOs from 0 in every container, while a resumed job begins with a later epoch. So the first epoch
 that a job asks for, whatever its number, is the FIFO that exists (`_0` in a new container; the one with the epoch's number if
-there are several), and from then on both count up together. Many processes ask, one after the other or at the same time, because
-the DataLoader workers of each epoch are new. So the mapping is recorded in a file beside the FIFOs, or in the temporary folder if
-that folder is read-only.
+there are several), and from then on both count up together. The DataLoader workers of each epoch are new processes, so the mapping
+is recorded in a file beside the FIFOs, or in the temporary folder if that folder is read-only.
 
-A record is valid while a process runs that it was made for. After that a new job begins: in a new container, or in this one, if a
-failed training is started again (torchrun does so) and finds the FIFOs where the last one left them.
+A record is valid while a process runs that it was made for. Then a new job begins: in a new container, or in this one if torchrun
+restarts a failed training, which finds the FIFOs where the last one left them.
 """
 
 from __future__ import annotations

@@ -1,19 +1,14 @@
 """Channels that are a directory: File (a copy), FastFile (a lazy mount), EFS and FSx for Lustre (the file system itself).
 
-Files are ordered by their relative POSIX paths as bytes, as in S3's listings, so the order is the same on every rank and
-host and in every input mode. The directory is walked while it is read, so an epoch over a million files begins
-immediately and needs no list of them.
+Files are ordered by their relative POSIX paths as bytes, as in S3's listings, so the order is the same on every host and in every
+input mode. The directory is walked while it is read, so an epoch over a million files begins immediately, without a list of them.
 
-Opening a file takes microseconds on a disk, and milliseconds on FastFile, EFS and FSx, where each
-file is a request to another machine. So threads prefetch the files of a remote file system
-(prefetch.py); files on a disk are opened one by one, which is faster there.
+Opening a file takes microseconds on a disk, but milliseconds on FastFile, EFS and FSx. So threads prefetch the files of a remote
+file system (prefetch.py); files on a disk are opened one by one, which is faster there.
 
-Every file is data, whatever its name (hidden, `_SUCCESS`, `.crc`), since a Pipe and the connector also read these, and the
-samples have to be the same.
-
-Symbolic links are followed, also out of the channel. A link to a folder that is read under its own name, or that contains the
-link, is not, so that nothing is read twice. Such a link, a link to nothing, and anything that is neither a file
-nor a folder are skipped and logged.
+Every file is data, whatever its name (hidden, `_SUCCESS`, `.crc`), since a Pipe and the connector also read these. Symbolic links
+are followed, also out of the channel, unless they lead to a folder that is read under its own name or contains the link. Such a
+link, a link to nothing, and anything that is neither a file nor a folder are skipped and logged.
 """
 
 from __future__ import annotations

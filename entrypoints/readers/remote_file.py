@@ -1,7 +1,7 @@
 """Files of a remote file system, read in pieces by the threads of prefetch.py.
 
-FastFile is a FUSE mount over S3, EFS is NFS, FSx is Lustre: the first byte of a file takes some milliseconds, and a
-request can fail and succeed a moment later. A file is opened by its first fetch and closed at its end.
+FastFile is a FUSE mount over S3, EFS is NFS, FSx is Lustre: the first byte of a file takes milliseconds, and a failed request can
+succeed a moment later. A file is opened by its first fetch and closed at its end.
 """
 
 from __future__ import annotations

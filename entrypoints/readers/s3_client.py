@@ -67,7 +67,6 @@ class _Gate:
             self._changed.wait_for(lambda: not self._inside, seconds)
 
     def open(self) -> None:
-        """Let requests proceed again."""
         with self._changed:
             self._shut = False
             self._changed.notify_all()

@@ -40,12 +40,10 @@ class Epochs:
             cells.share_memory_()  # type: ignore[no-untyped-call]
 
     def set(self, epoch: int) -> None:
-        """Set the epoch of the next iteration."""
         self._epoch[0] = epoch
         self._times[0] += 1
 
     def next(self, is_only_rank: bool) -> int:
-        """Return the epoch of the next iteration."""
         if self._epoch[0] >= 0:
             return int(self._epoch[0])
         loaded = self._loaded[(self._status == _UNFINISHED) | (self._status == _FINISHED)]
@@ -54,7 +52,6 @@ class Epochs:
         return int(self._loaded.max()) + 1  # the skipped epoch, or -1
 
     def forget_states(self) -> None:
-        """Forget all loaded states."""
         self._loaded.fill_(-1)
         self._status.fill_(_NONE)
         self._resumed.fill_(0)

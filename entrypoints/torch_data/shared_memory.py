@@ -66,7 +66,6 @@ class _Piece:
         return len(self._memory)
 
     def is_free(self) -> bool:
-        """Return whether all its fields have been read."""
         (taken,) = _COUNT.unpack(os.pread(self.descriptor, _COUNT.size, 0))
         return bool(taken == self._given)
 
@@ -142,7 +141,6 @@ class _Opened:
     taken: int = 0  # Fields read so far; the worker learns of them when the next piece is read.
 
     def acknowledge(self) -> None:
-        """Write to the piece how many fields have been read."""
         os.pwrite(self.descriptor, _COUNT.pack(self.taken), 0)
 
     def close(self) -> None:
