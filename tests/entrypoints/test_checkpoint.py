@@ -46,7 +46,7 @@ def same(left: dict[str, Any], right: dict[str, Any]) -> bool:
     return torch.equal(left["weights"], right["weights"]) and left["epoch"] == right["epoch"]
 
 
-def test_a_directory(tmp_path: Path) -> None:
+def test_checkpoint_in_a_directory_loads(tmp_path: Path) -> None:
     file = tmp_path / "checkpoints" / "last.pt"
     for seed in (1, 2):
         save_checkpoint(state(seed), file)
@@ -54,7 +54,7 @@ def test_a_directory(tmp_path: Path) -> None:
     assert list(file.parent.iterdir()) == [file]
 
 
-def test_a_failed_save_leaves_the_last_checkpoint(tmp_path: Path) -> None:
+def test_failed_save_leaves_the_last_checkpoint(tmp_path: Path) -> None:
     file = tmp_path / "last.pt"
     save_checkpoint(state(1), file)
     with pytest.raises(RuntimeError, match="cannot be saved"):
@@ -63,7 +63,7 @@ def test_a_failed_save_leaves_the_last_checkpoint(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_a_bucket(bucket: Path) -> None:
+def test_checkpoint_in_a_bucket_loads(bucket: Path) -> None:
     for seed in (1, 2):
         save_checkpoint(state(seed), "s3://bucket/job/last.pt")
         assert same(load_checkpoint("s3://bucket/job/last.pt"), state(seed))
@@ -74,7 +74,7 @@ def test_a_bucket(bucket: Path) -> None:
 
 @pytest.mark.usefixtures("bucket")
 @pytest.mark.parametrize("place", ["s3://bucket/none.pt", "s3://no-bucket/none.pt", "none.pt"])
-def test_no_checkpoint(tmp_path: Path, place: str) -> None:
+def test_missing_checkpoint_raises_file_not_found(tmp_path: Path, place: str) -> None:
     with pytest.raises(FileNotFoundError, match=r"none\.pt"):
         load_checkpoint(place if place.startswith("s3:") else tmp_path / place)
 
@@ -159,7 +159,7 @@ def test_upload_that_was_given_up_is_not_stored_later(store: Store, monkeypatch:
     assert same(load_checkpoint("s3://bucket/last.pt"), state(1))
 
 
-def test_refusal_says_what_the_role_lacks(store: Store) -> None:
+def test_refusal_states_what_the_role_lacks(store: Store) -> None:
     store.faults["/bucket/last.pt"] = [403] * 20
     with pytest.raises(
         ChannelError, match=r"s3://bucket/last.pt cannot be written: access is denied .403.* s3:PutObject"
@@ -169,7 +169,7 @@ def test_refusal_says_what_the_role_lacks(store: Store) -> None:
         load()
 
 
-def test_failure_that_passes_is_not_seen(store: Store) -> None:
+def test_transient_failure_is_not_seen(store: Store) -> None:
     store.faults["/bucket/last.pt"] = [503] * 6
     save()
     store.faults["/bucket/last.pt"] = [500] * 6

@@ -46,7 +46,7 @@ def environment(tmp_path: Path) -> Environment:
 
 
 @pytest.mark.parametrize("channel", [None, 3, ["lines"]])
-def test_a_channel_is_a_name(environment: Environment, channel: Any) -> None:
+def test_channel_that_is_not_a_name_is_refused(environment: Environment, channel: Any) -> None:
     for read in (open_channel, ChannelDataset, MountedMapDataset):
         with pytest.raises(TypeError, match=r"^channel is .*; give a channel's name"):
             read(channel, environment=environment)
@@ -64,59 +64,61 @@ def test_a_channel_is_a_name(environment: Environment, channel: Any) -> None:
         ({"environment": "/opt/ml"}, "^environment is '/opt/ml'; give what load_environment"),
     ],
 )
-def test_how_a_channel_is_read(environment: Environment, how: dict[str, Any], message: str) -> None:
+def test_format_or_reading_of_a_wrong_type_is_refused(
+    environment: Environment, how: dict[str, Any], message: str
+) -> None:
     for read in (open_channel, ChannelDataset):
         with pytest.raises(TypeError, match=message):
             read("lines", **{"environment": environment, **how})
 
 
 @pytest.mark.parametrize("transform", [3, "decode"])
-def test_a_transform_is_a_function(environment: Environment, transform: Any) -> None:
+def test_transform_that_is_not_a_function_is_refused(environment: Environment, transform: Any) -> None:
     for dataset in (ChannelDataset, MountedMapDataset):
         with pytest.raises(TypeError, match=r"^transform is .*; give a function of a sample"):
             dataset("lines", transform=transform, environment=environment)
 
 
 @pytest.mark.parametrize("folder", [3, b"/tmp", ""])
-def test_a_cache_lies_in_a_folder(folder: Any) -> None:
+def test_cache_that_is_not_a_folder_is_refused(folder: Any) -> None:
     with pytest.raises(TypeError, match=r"^cache_dir is .*; give the path of a folder"):
         Reading(cache_dir=folder)
 
 
 @pytest.mark.parametrize(("index", "count"), [(-1, 2), (2, 2), (0, 0)])
-def test_a_share_is_one_of_its_count(index: int, count: int) -> None:
+def test_shard_outside_its_count_is_refused(index: int, count: int) -> None:
     with pytest.raises(ChannelError, match=f"^shard {index} of {count}: expected an index from 0"):
         Shard(index, count)
 
 
-def test_a_share_is_no_pair(environment: Environment) -> None:
+def test_shard_that_is_a_pair_is_refused(environment: Environment) -> None:
     with pytest.raises(TypeError, match=r"^shard is \(0, 2\); give a Shard"):
         open_channel("lines", environment=environment, shard=(0, 2))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("value", [0, 1.5, "4", None, True, float("nan")])
 @pytest.mark.parametrize("name", ["batch_size", "threads"])
-def test_a_thread_loaders_numbers_are_whole(environment: Environment, name: str, value: Any) -> None:
+def test_thread_loader_number_that_is_not_whole_is_refused(environment: Environment, name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"^{name} is .*; give a whole number from 1 on"):
         ThreadLoader(ChannelDataset("lines", environment=environment), **{name: value})
 
 
-def test_a_thread_loader_collates_by_a_function(environment: Environment) -> None:
+def test_collate_that_is_not_a_function_is_refused(environment: Environment) -> None:
     with pytest.raises(TypeError, match=r"^collate is None; give a function of a list of samples"):
         ThreadLoader(ChannelDataset("lines", environment=environment), collate=None)  # type: ignore[arg-type]
 
 
-def test_a_mixtures_parts_have_weights(environment: Environment) -> None:
+def test_mixture_without_weights_is_refused(environment: Environment) -> None:
     with pytest.raises(TypeError, match=r"^parts is \[.*; give the datasets with their weights"):
         MixedDataset([ChannelDataset("lines", environment=environment)])  # type: ignore[arg-type]
 
 
-def test_a_list_is_named_by_text_too(tmp_path: Path) -> None:
+def test_list_can_be_named_by_text(tmp_path: Path) -> None:
     (tmp_path / "a.lst").write_text("0\t1\ta.png\n")
     assert list(read_lst(str(tmp_path / "a.lst"))) == ["a.png"]
 
 
-def test_a_dataset_refuses_the_states_of_others(environment: Environment) -> None:
+def test_dataset_refuses_states_of_loaders(environment: Environment) -> None:
     dataset = ChannelDataset("lines", environment=environment)
     threads = ThreadLoader(dataset, 2, threads=2, collate=list)
     stateful = StatefulDataLoader(dataset, 2, collate_fn=list)
@@ -129,13 +131,13 @@ def test_a_dataset_refuses_the_states_of_others(environment: Environment) -> Non
 
 
 @pytest.mark.parametrize("state", [None, {}, "x", {"epoch": "1"}, {"epoch": -1}, {"version": 2, "finished": True}])
-def test_a_dataset_refuses_what_is_no_state(environment: Environment, state: Any) -> None:
+def test_dataset_refuses_values_that_are_not_states(environment: Environment, state: Any) -> None:
     with pytest.raises(ChannelError, match=r"resumes only from a dataset's .* without an epoch"):
         ChannelDataset("lines", environment=environment).load_state_dict(state)
 
 
 @pytest.mark.parametrize("damage", [{"object": -5}, {"given": -1}, {"of": [1]}, {"block": None}])
-def test_a_damaged_state_is_refused(environment: Environment, damage: dict[str, Any]) -> None:
+def test_damaged_state_is_refused(environment: Environment, damage: dict[str, Any]) -> None:
     with open_channel("lines", environment=environment) as samples:
         next(samples)
         state = {**samples.state_dict(), **damage}
@@ -144,7 +146,7 @@ def test_a_damaged_state_is_refused(environment: Environment, damage: dict[str, 
 
 
 @pytest.mark.parametrize("place", ["s3://", "s3://bucket", "s3://bucket/", "s3:///key"])
-def test_a_checkpoint_in_s3_has_a_bucket_and_a_key(place: str) -> None:
+def test_s3_checkpoint_without_bucket_or_key_is_refused(place: str) -> None:
     with pytest.raises(ValueError, match=f"^{place} is not a place for a checkpoint; give a file or s3://bucket/key$"):
         save_checkpoint({}, place)
     with pytest.raises(ValueError, match=f"^{place} is not a place for a checkpoint; give a file or s3://bucket/key$"):
@@ -157,15 +159,13 @@ def connector(root: Path, s3_uri: str) -> Environment:
 
 
 @pytest.mark.parametrize("s3_uri", ["http://bucket/prefix", "s3:///prefix", "bucket/prefix", ""])
-def test_a_uri_that_names_no_bucket_is_not_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s3_uri: str
-) -> None:
+def test_s3_uri_without_a_bucket_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s3_uri: str) -> None:
     monkeypatch.setenv("AWS_REGION", "us-east-1")
     with pytest.raises(ChannelError, match=f"^channel 's3': '{s3_uri}' is not a place in S3; give s3://bucket/prefix/"):
         next(open_channel("s3", environment=connector(tmp_path, s3_uri)))
 
 
-def test_an_endpoint_that_is_none_is_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endpoint_that_is_not_a_url_is_not_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (
         ("REGION", "us-east-1"),
         ("ENDPOINT_URL", "nonsense"),

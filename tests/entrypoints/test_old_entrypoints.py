@@ -49,7 +49,7 @@ def old(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_its_names_are_found_behind_ours(old: Path) -> None:
+def test_old_modules_names_are_found(old: Path) -> None:
     code = """
         import entrypoints
         from entrypoints import EntryPoint, NoSuchEntryPoint, get_single, open_channel
@@ -60,7 +60,7 @@ def test_its_names_are_found_behind_ours(old: Path) -> None:
     assert run(code, REPOSITORY, old) == "entrypoints.samples.channel"
 
 
-def test_ours_come_first_and_its_absence_is_plain(old: Path) -> None:
+def test_our_names_come_first_and_a_missing_one_raises(old: Path) -> None:
     assert (
         run("from entrypoints import readers, sample; print(sample.__name__)", REPOSITORY, old) == "entrypoints.sample"
     )
@@ -69,7 +69,7 @@ def test_ours_come_first_and_its_absence_is_plain(old: Path) -> None:
         assert run(code, *path) == "module 'entrypoints' has no attribute 'get_nothing'"
 
 
-def test_importing_costs_nothing() -> None:
+def test_importing_the_package_imports_no_module_of_it() -> None:
     code = "import sys, entrypoints; print([name for name in sys.modules if name.startswith('entrypoints.')])"
     assert run(code, REPOSITORY) == "[]"
     assert run("import entrypoints; print('open_channel' in dir(entrypoints))", REPOSITORY) == "True"
@@ -87,7 +87,7 @@ def test_importing_costs_nothing() -> None:
         "load_checkpoint",
     ],
 )
-def test_every_public_name_is_there(name: str) -> None:
+def test_every_public_name_can_be_imported(name: str) -> None:
     assert run(f"import entrypoints; print(entrypoints.{name}.__name__)", REPOSITORY) == name
 
 
@@ -131,7 +131,7 @@ def test_importing_the_launcher_keeps_the_old_module_that_was_imported(old: Path
     assert run(code, old, REPOSITORY) == "True entrypoints.samples.channel"
 
 
-def test_the_real_one(tmp_path: Path) -> None:
+def test_real_old_module_works(tmp_path: Path) -> None:
     install = [
         sys.executable,
         "-m",

@@ -65,7 +65,7 @@ def results(process: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in process.stdout.splitlines() if line.startswith("{")]
 
 
-def test_every_channel_and_epoch_without_torch(root: Path) -> None:
+def test_every_channel_and_epoch_is_read_without_torch(root: Path) -> None:
     feeders = [feed(root, epoch) for epoch in (0, 1)]
     # -S: nothing but the standard library. What is not ours among the hyperparameters does not matter.
     process = run(root, "--epochs", "2", "--epoch", "7", "--learning-rate", "-0.1", "x", python=("-S",))
@@ -84,14 +84,14 @@ def test_every_channel_and_epoch_without_torch(root: Path) -> None:
     assert json.loads(model.read_text()) == {"samples": 400, "bytes": 4 * EXPECTED.bytes}
 
 
-def test_with_workers_where_the_channel_can_feed_them(root: Path) -> None:
+def test_workers_read_channels(root: Path) -> None:
     feeder = feed(root, 0)
     found = results(run(root, "--num_workers", "2", "--batch-size", "7"))
     feeder.join()
     assert [result["digest"] for result in found] == [EXPECTED.hex] * 2
 
 
-def test_ranks_report_shares_that_add_up(root: Path) -> None:
+def test_ranks_report_shards_that_add_up(root: Path) -> None:
     feeder = feed(root, 0)
     variables = [{"RANK": n, "WORLD_SIZE": "2", "LOCAL_RANK": n, "LOCAL_WORLD_SIZE": "2"} for n in ("0", "1")]
     with ThreadPoolExecutor() as pool:  # a Pipe's shards are read side by side
@@ -107,7 +107,7 @@ def test_ranks_report_shares_that_add_up(root: Path) -> None:
 
 
 @pytest.mark.parametrize("names", ["file", '["file"]', "file,"])
-def test_some_channels(root: Path, names: str) -> None:
+def test_chosen_channels_are_read(root: Path, names: str) -> None:
     assert [result["channel"] for result in results(run(root, "--channels", names))] == ["file"]
 
 

@@ -71,19 +71,19 @@ def read(path: Path, shard: Shard = EVERYTHING) -> list[tuple[str | None, bytes]
     return found
 
 
-def test_a_mount_is_far_away_and_a_disk_is_not(far: tuple[Path, Path]) -> None:
+def test_mount_is_remote_and_a_disk_is_not(far: tuple[Path, Path]) -> None:
     disk, mount = far
     assert (is_remote(disk), is_remote(mount)) == (False, True)
     assert file_system(mount / "0").startswith("fuse")
 
 
-def test_the_same_files_in_the_same_order(far: tuple[Path, Path]) -> None:
+def test_remote_files_are_the_same_in_the_same_order(far: tuple[Path, Path]) -> None:
     disk, mount = far
     assert read(mount) == [(str(key), (disk / str(key)).read_bytes()) for key in mounted.objects(_channel(disk))]
     assert read(mount, Shard(1, 3)) == read(disk)[1::3]
 
 
-def test_a_far_file_can_be_sought(far: tuple[Path, Path]) -> None:
+def test_remote_file_can_be_sought(far: tuple[Path, Path]) -> None:
     disk, mount = far
     data = (disk / "big").read_bytes()
     [(_, stream)] = mounted.open_objects(_channel(mount), ["big"])
@@ -110,7 +110,7 @@ def test_leaving_early_leaves_no_thread_and_no_open_file(far: tuple[Path, Path])
     assert not [path for path in opened if path.startswith(str(mount))]
 
 
-def test_a_mount_that_is_silent_is_given_up(far: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_mount_raises(far: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     _, mount = far
     monkeypatch.setenv(contract.READ_WAIT_VARIABLE, "0.5")
     paths = ["later"]  # which no other test has read before

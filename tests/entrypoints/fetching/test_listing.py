@@ -45,7 +45,7 @@ def asked(log: Path) -> list[int]:
     return [int(line) for line in log.read_text().split()]
 
 
-def test_a_listing_is_asked_for_as_it_is_read(listing: Listing, log: Path) -> None:
+def test_listing_requests_pages_as_it_is_read(listing: Listing, log: Path) -> None:
     assert listing[PER_PAGE] == EVERY[PER_PAGE]
     assert asked(log) == [0, 1]
     assert list(listing) == EVERY
@@ -79,7 +79,7 @@ def test_processes_share_a_listing(listing: Listing, log: Path, begun: int) -> N
     assert sorted(asked(log)) == list(range(PAGES))
 
 
-def test_a_listing_whose_file_is_removed_goes_on(listing: Listing, log: Path, tmp_path: Path) -> None:
+def test_listing_continues_after_its_file_is_removed(listing: Listing, log: Path, tmp_path: Path) -> None:
     found = []
     for number, item in enumerate(listing):
         found.append(item)
@@ -88,7 +88,7 @@ def test_a_listing_whose_file_is_removed_goes_on(listing: Listing, log: Path, tm
     assert found == EVERY
 
 
-def test_an_error_of_a_page_is_no_end(tmp_path: Path, log: Path) -> None:
+def test_error_of_a_page_does_not_end_the_listing(tmp_path: Path, log: Path) -> None:
     failures = [OSError("once")]
 
     def sometimes(token: str | None) -> tuple[list[Listed], str | None]:
@@ -102,7 +102,7 @@ def test_an_error_of_a_page_is_no_end(tmp_path: Path, log: Path) -> None:
     assert list(listing) == EVERY
 
 
-def test_a_listing_takes_little_memory(listing: Listing) -> None:
+def test_listing_takes_little_memory(listing: Listing) -> None:
     assert len(listing) == len(EVERY)
     assert len(pickle.dumps(listing)) < 1000
 
@@ -116,7 +116,7 @@ if sys.argv[1] == "killed":
 """
 
 
-def test_what_a_killed_job_leaves_is_removed_by_the_next(tmp_path: Path) -> None:
+def test_files_of_a_killed_job_are_removed_by_the_next(tmp_path: Path) -> None:
     environ = {name: value for name, value in os.environ.items() if name != "LOCAL_RANK"} | {"TMPDIR": str(tmp_path)}
     root = Path(__file__).parents[3]
     subprocess.run([sys.executable, "-c", JOB, "killed"], env=environ, check=False, cwd=root)
@@ -138,7 +138,7 @@ def test_keys_are_a_list_of_strings(keys: list[str]) -> None:
         assert found[-1] == keys[-1]
 
 
-def test_names_that_are_no_unicode() -> None:
+def test_keys_that_are_not_unicode_are_kept() -> None:
     name = os.fsdecode(b"\xff.bin")
     assert Keys([name])[0] == name
 

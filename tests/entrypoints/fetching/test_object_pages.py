@@ -98,7 +98,7 @@ def test_full_listing_reports_its_progress(
     assert any(line.endswith(" objects; 1 prefix is still being listed") for line in said)
 
 
-def test_progress_says_what_is_left_where_that_is_known() -> None:
+def test_progress_states_what_is_left_if_it_is_known() -> None:
     assert described([(5, 5)]) == "5 objects"
     assert described([(1_000, None), (2_000, None), (10, 1_500)]) == (
         "3,010 objects; 1,490 more are named by manifests; 2 prefixes are still being listed"

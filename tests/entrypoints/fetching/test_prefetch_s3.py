@@ -50,7 +50,7 @@ def number_of(sample: dict[str, Any]) -> int:
 
 
 @pytest.mark.parametrize("start", ["fork", "spawn"])
-def test_every_object_once_and_one_listing_for_all_workers(store: Store, numbers: Environment, start: str) -> None:
+def test_workers_read_each_object_once_with_one_listing(store: Store, numbers: Environment, start: str) -> None:
     sys.path.append(str(Path(__file__).parent))  # where spawn finds this module again
     try:
         dataset = ChannelDataset("train", transform=number_of, environment=numbers)
@@ -65,7 +65,7 @@ def test_every_object_once_and_one_listing_for_all_workers(store: Store, numbers
     assert store.listings() == 3
 
 
-def test_a_batch_in_the_order_of_its_indices(store: Store, numbers: Environment) -> None:
+def test_batch_is_in_the_order_of_its_indices(store: Store, numbers: Environment) -> None:
     dataset = ConnectorMapDataset("train", number_of, environment=numbers)
     indices = [5, 2299, 0, 5, -1, 1000]
     assert dataset.__getitems__(indices) == [5, 2299, 0, 5, 2299, 1000]
@@ -75,7 +75,7 @@ def test_a_batch_in_the_order_of_its_indices(store: Store, numbers: Environment)
 
 
 @pytest.mark.parametrize("start", ["fork", "spawn"])
-def test_batches_in_workers(store: Store, numbers: Environment, start: str) -> None:
+def test_workers_read_whole_batches(store: Store, numbers: Environment, start: str) -> None:
     sys.path.append(str(Path(__file__).parent))
     try:
         dataset = ConnectorMapDataset("train", number_of, environment=numbers)
@@ -90,7 +90,7 @@ def read_number(key: str, answers: Any) -> None:
     answers.put(int(s3_client.fetch("bucket", key, None, None)))
 
 
-def test_forks_while_objects_are_fetched(store: Store, numbers: Environment) -> None:
+def test_forks_while_objects_are_fetched_are_safe(store: Store, numbers: Environment) -> None:
     # The connector's client cannot be forked while requests are under way: the child hangs.
     context = multiprocessing.get_context("fork")
     found = []
@@ -107,7 +107,7 @@ def test_forks_while_objects_are_fetched(store: Store, numbers: Environment) -> 
     assert found == list(range(COUNT))
 
 
-def test_an_object_that_is_refused_comes_at_its_place(store: Store, numbers: Environment) -> None:
+def test_refused_object_raises_in_its_place(store: Store, numbers: Environment) -> None:
     store.faults["/bucket/00007"] = [403] * 2
     found = []
     with pytest.raises(ChannelError, match="s3://bucket/00007 cannot be read"):
@@ -117,7 +117,7 @@ def test_an_object_that_is_refused_comes_at_its_place(store: Store, numbers: Env
     assert found == list(range(7))
 
 
-def test_what_passes_is_not_seen(store: Store, numbers: Environment) -> None:
+def test_transient_errors_are_not_seen(store: Store, numbers: Environment) -> None:
     store.faults["/bucket/00007"] = [503, 500, 502, RESET, 503]
     found = [int(stream.read()) for _, stream in streams_of(numbers.channels["train"], Shard(0, 100))]
     assert found == list(range(0, COUNT, 100))
@@ -125,7 +125,7 @@ def test_what_passes_is_not_seen(store: Store, numbers: Environment) -> None:
     assert found == [7, 1007, 2007]
 
 
-def test_a_broken_request_goes_on_where_it_broke(store: Store) -> None:
+def test_broken_request_resumes_where_it_broke(store: Store) -> None:
     data = os.urandom(20 << 20)
     (store.folder / "big").write_bytes(data)
     store.faults[f"bytes={8 << 20}-{(16 << 20) - 1}"] = [502]  # which the client itself does not try again
@@ -136,7 +136,7 @@ def test_a_broken_request_goes_on_where_it_broke(store: Store) -> None:
     assert asked.count(f"bytes={8 << 20}-{(16 << 20) - 1}") == 2
 
 
-def test_big_and_small_objects_in_one_stream(store: Store, tmp_path: Path) -> None:
+def test_big_and_small_objects_are_read_together(store: Store, tmp_path: Path) -> None:
     sizes = [0, 1, s3.RANGE_BYTES, s3.RANGE_BYTES + 1, 0, 3 * s3.RANGE_BYTES + 5, 7]
     wanted = []
     for number, size in enumerate(sizes):
@@ -148,7 +148,7 @@ def test_big_and_small_objects_in_one_stream(store: Store, tmp_path: Path) -> No
     assert len(ranges) == len(set(ranges))  # nothing is fetched twice
 
 
-def test_a_resumed_stream_fetches_from_there_on(store: Store, tmp_path: Path) -> None:
+def test_resumed_stream_fetches_from_its_position(store: Store, tmp_path: Path) -> None:
     data = os.urandom(3 * s3.RANGE_BYTES)
     (store.folder / "big").write_bytes(data)
     channel = environment_of(tmp_path, "s3://bucket/").channels["train"]

@@ -44,7 +44,7 @@ def read_all(root: Path, uri: str = "s3://bucket/") -> dict[str | None, bytes]:
     return found
 
 
-def test_a_refusal_is_an_error_at_once(store: Store, tmp_path: Path) -> None:
+def test_permanent_error_is_raised_immediately(store: Store, tmp_path: Path) -> None:
     (store.folder / "a").write_bytes(b"a")
     store.faults["/bucket/a"] = [403] * 9
     with pytest.raises(
@@ -63,7 +63,7 @@ def test_a_refusal_is_an_error_at_once(store: Store, tmp_path: Path) -> None:
         read_all(tmp_path, "s3://nobody/")
 
 
-def test_an_object_that_is_gone_since_it_was_listed(store: Store, tmp_path: Path) -> None:
+def test_object_deleted_after_the_listing_raises(store: Store, tmp_path: Path) -> None:
     for name in "ab":
         (store.folder / name).write_bytes(b"a")
     channel = channel_of(tmp_path)
@@ -82,7 +82,7 @@ def test_an_object_that_is_gone_since_it_was_listed(store: Store, tmp_path: Path
         (RESET, r"no connection \(socket is closed\)"),
     ],
 )
-def test_what_does_not_pass_is_an_error_after_a_while(
+def test_transient_error_that_lasts_is_raised(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, message: str
 ) -> None:
     monkeypatch.setattr(s3_client, "PATIENCE_SECONDS", 0.5)
@@ -108,14 +108,14 @@ def test_what_does_not_pass_is_an_error_after_a_while(
         ("something new", True, "something new"),
     ],
 )
-def test_what_the_client_says(message: str, passes: bool, told: str) -> None:
+def test_client_messages_have_a_cause(message: str, passes: bool, told: str) -> None:
     cause = cause_of(message)
     assert (cause.passes, told in cause.what) == (passes, True)
 
 
 @pytest.mark.parametrize("change", ["content", "shorter", "longer"])
 @pytest.mark.parametrize("size", [1000, 20 * s3.RANGE_BYTES])
-def test_an_object_that_is_overwritten_is_noticed(store: Store, tmp_path: Path, size: int, change: str) -> None:
+def test_overwritten_object_raises(store: Store, tmp_path: Path, size: int, change: str) -> None:
     file = store.folder / "a"
     file.write_bytes(b"1" * size)
     new = size + {"content": 0, "shorter": -1, "longer": 1}[change]
@@ -133,7 +133,7 @@ def test_an_object_that_is_overwritten_is_noticed(store: Store, tmp_path: Path, 
         stream.read()
 
 
-def test_a_changed_object_is_noticed_where_its_parts_are_read_out_of_order(store: Store, tmp_path: Path) -> None:
+def test_changed_object_raises_if_its_parts_are_read_out_of_order(store: Store, tmp_path: Path) -> None:
     size = 4 * s3.RANGE_BYTES
     (store.folder / "a").write_bytes(b"1" * size)
     [(_, stream)] = streams_of(channel_of(tmp_path))
@@ -150,7 +150,7 @@ def test_a_changed_object_is_noticed_where_its_parts_are_read_out_of_order(store
 ODD = ["a b", "a+b", "a%2Fb", "%", "ü/ß", "日本", "?x=1&y", "#", "//", "a//b", "~!*'()", '"<>&', ".hidden", "new\nline"]
 
 
-def test_odd_keys(store: Store, tmp_path: Path) -> None:
+def test_odd_keys_are_read(store: Store, tmp_path: Path) -> None:
     import boto3
 
     client = boto3.client("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"])
@@ -166,7 +166,7 @@ def test_odd_keys(store: Store, tmp_path: Path) -> None:
             read_all(tmp_path, f"s3://bucket/{prefix}")
 
 
-def test_key_with_a_control_character_is_an_error_at_once(store: Store, tmp_path: Path) -> None:
+def test_key_with_a_control_character_raises_immediately(store: Store, tmp_path: Path) -> None:
     """S3 puts it into its listing as it is, and no XML may hold it: asking again does not help."""
     (store.folder / "a\x01b").write_bytes(b"x")
     with pytest.raises(
@@ -177,7 +177,7 @@ def test_key_with_a_control_character_is_an_error_at_once(store: Store, tmp_path
 
 
 @pytest.mark.parametrize("around", [s3.RANGE_BYTES, 8 * MIB])
-def test_sizes_about_those_of_parts(store: Store, tmp_path: Path, around: int) -> None:
+def test_objects_about_as_large_as_a_part_are_read_whole(store: Store, tmp_path: Path, around: int) -> None:
     wanted = {}
     for number, size in enumerate((0, 1, around - 1, around, around + 1, 2 * around - 1, 2 * around, 2 * around + 1)):
         wanted[str(number)] = os.urandom(size)
@@ -186,7 +186,7 @@ def test_sizes_about_those_of_parts(store: Store, tmp_path: Path, around: int) -
 
 
 @pytest.mark.parametrize("what", ["listing", "object"])
-def test_ctrl_c_is_heard_while_s3_is_silent(store: Store, tmp_path: Path, what: str) -> None:
+def test_ctrl_c_works_while_s3_is_silent(store: Store, tmp_path: Path, what: str) -> None:
     (store.folder / "a").write_bytes(b"a")
     channel = channel_of(tmp_path)
     if what == "object":
@@ -202,7 +202,7 @@ def test_ctrl_c_is_heard_while_s3_is_silent(store: Store, tmp_path: Path, what: 
     store.speaking.set()
 
 
-def test_a_store_that_comes_back_is_read_on(store: Store, tmp_path: Path) -> None:
+def test_store_that_answers_again_is_read_to_the_end(store: Store, tmp_path: Path) -> None:
     names = [f"{number:03d}" for number in range(300)]
     for name in names:
         (store.folder / name).write_bytes(name.encode())
@@ -217,7 +217,7 @@ def test_a_store_that_comes_back_is_read_on(store: Store, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("what", ["the next object's name", "object 'b'"])
-def test_a_store_that_is_silent_is_told_of_and_given_up(
+def test_silent_store_is_reported_and_raises(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], what: str
 ) -> None:
     monkeypatch.setenv(contract.READ_WAIT_VARIABLE, "0.4")
@@ -245,7 +245,7 @@ for _, stream in s3.open_objects(channel, s3.objects(channel)):
 
 
 @pytest.mark.parametrize("end", ["limit", "Ctrl-C"])
-def test_what_a_silent_store_holds_up_does_not_keep_the_process(store: Store, end: str) -> None:
+def test_silent_store_does_not_keep_the_process_from_ending(store: Store, end: str) -> None:
     (store.folder / "a").write_bytes(b"a")
     (store.folder / "b").write_bytes(bytes(30 * MIB))  # so that many threads are stuck
     store.hushed.add("/bucket/b")

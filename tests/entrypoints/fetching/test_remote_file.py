@@ -12,7 +12,7 @@ from entrypoints.fetching.schedule import Limits
 from entrypoints.readers.remote_file import RemoteFile, file_system, is_remote
 
 
-def test_a_remote_file_is_fetched_in_pieces(tmp_path: Path) -> None:
+def test_remote_file_is_fetched_in_pieces(tmp_path: Path) -> None:
     data = os.urandom(100)
     (tmp_path / "a").write_bytes(data)
     source = RemoteFile(str(tmp_path / "a"), "a")
@@ -22,7 +22,7 @@ def test_a_remote_file_is_fetched_in_pieces(tmp_path: Path) -> None:
     source.close()
 
 
-def test_a_removed_file_raises_file_not_found(tmp_path: Path) -> None:
+def test_removed_file_raises_file_not_found(tmp_path: Path) -> None:
     [stream] = read_ahead(iter([RemoteFile(str(tmp_path / "a"), "a")]), Limits(), "a test")
     with pytest.raises(FileNotFoundError):
         stream.read()

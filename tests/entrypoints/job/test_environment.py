@@ -41,7 +41,7 @@ def write(root: Path, **files: Any) -> Path:
     return root
 
 
-def test_files_as_sagemaker_writes_them(tmp_path: Path) -> None:
+def test_sagemakers_files_are_read(tmp_path: Path) -> None:
     train = {
         "TrainingInputMode": "Pipe",
         "S3DistributionType": "ShardedByS3Key",
@@ -75,14 +75,14 @@ def test_files_as_sagemaker_writes_them(tmp_path: Path) -> None:
     assert pickle.loads(pickle.dumps(environment)) == environment  # DataLoader workers started by spawn get it so
 
 
-def test_no_file_at_all(tmp_path: Path) -> None:
+def test_missing_files_give_defaults(tmp_path: Path) -> None:
     environment = load_environment(tmp_path, {})
     assert (environment.hosts, environment.host_rank, environment.group_hosts) == (("algo-1",), 0, ("algo-1",))
     assert (environment.channels, environment.hyperparameters, environment.instance_groups) == ({}, {}, ())
     assert (environment.job_name, environment.current_instance_type) == (None, "local")
 
 
-def test_an_older_resourceconfig(tmp_path: Path) -> None:
+def test_older_resourceconfig_is_read(tmp_path: Path) -> None:
     write(tmp_path, resourceconfig={"current_host": "algo-2", "hosts": ["algo-1", "algo-2"]})
     environment = load_environment(tmp_path, {})
     assert (environment.current_instance_type, environment.current_group) == ("local", "homogeneousCluster")
@@ -105,7 +105,7 @@ def test_hosts_of_any_name_can_be_ordered() -> None:
     assert sorted(backwards, key=host_order) == names
 
 
-def test_groups_share_by_their_own_hosts(tmp_path: Path) -> None:
+def test_channel_of_a_group_is_sharded_among_its_hosts(tmp_path: Path) -> None:
     groups = [
         {"instance_group_name": "data", "instance_type": "ml.c5.xlarge", "hosts": ["algo-10", "algo-9"]},
         {"instance_group_name": "dnn", "instance_type": "ml.p4d.24xlarge", "hosts": ["algo-11"]},
@@ -117,7 +117,7 @@ def test_groups_share_by_their_own_hosts(tmp_path: Path) -> None:
     assert environment.hosts == ("algo-9", "algo-10", "algo-11")
 
 
-def test_members_that_we_do_not_know_or_that_are_null(tmp_path: Path) -> None:
+def test_unknown_and_null_members_are_ignored(tmp_path: Path) -> None:
     nothing = {"TrainingInputMode": None, "ContentType": None, "S3DistributionType": None, "Tomorrow": {"a": 1}}
     resources = {"hosts": ["algo-1"], "current_host": "algo-1", "instance_groups": None, "current_instance_type": None}
     write(tmp_path, inputdataconfig={"train": nothing}, resourceconfig=resources | {"tomorrow": 1})
@@ -131,7 +131,7 @@ def test_members_that_we_do_not_know_or_that_are_null(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("written", "mode"), [("pipe", "Pipe"), ("FASTFILE", "FastFile"), ("File", "File"), ("Tomorrow", "Tomorrow")]
 )
-def test_modes_are_normalised(written: str, mode: str, tmp_path: Path) -> None:
+def test_modes_get_awss_spelling(written: str, mode: str, tmp_path: Path) -> None:
     write(tmp_path, inputdataconfig={"train": {"TrainingInputMode": written}})
     assert load_environment(tmp_path, {}).channels["train"].mode == mode
 
@@ -154,12 +154,12 @@ def test_modes_are_normalised(written: str, mode: str, tmp_path: Path) -> None:
         (7, 7),  # local set-ups write numbers
     ],
 )
-def test_hyperparameters_are_json_else_the_string(text: object, value: object, tmp_path: Path) -> None:
+def test_hyperparameters_are_json_or_text(text: object, value: object, tmp_path: Path) -> None:
     write(tmp_path, hyperparameters={"x": text})
     assert load_environment(tmp_path, {}).hyperparameters == {"x": value}
 
 
-def test_the_code_channel_is_left_out(tmp_path: Path) -> None:
+def test_code_channel_is_left_out(tmp_path: Path) -> None:
     write(tmp_path, inputdataconfig={"train": {}, contract.CODE_CHANNEL: {"TrainingInputMode": "File"}})
     environment = load_environment(tmp_path, {})
     assert list(environment.channels) == list(environment.input_data_config) == ["train"]
@@ -179,7 +179,7 @@ def test_connector_channels_come_from_variables(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"channel": 5, "s3_uri": "s3://b/", "style": "map"}', "null"])
-def test_a_damaged_connector_variable_is_named(text: str, tmp_path: Path) -> None:
+def test_damaged_connector_variable_is_named(text: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="LAUNCHER_CONNECTOR_0"):
         load_environment(tmp_path, {"LAUNCHER_CONNECTOR_0": text})
 
@@ -193,7 +193,7 @@ def test_two_channels_of_one_name_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["hyperparameters", "inputdataconfig", "resourceconfig"])
 @pytest.mark.parametrize("content", [b"", b'{"a": ', b"[1]", b'{"a": "\xff"}', b"[" * 100_000, b"\xef\xbb\xbf{}"])
-def test_a_damaged_file_is_named(name: str, content: bytes, tmp_path: Path) -> None:
+def test_damaged_file_is_named(name: str, content: bytes, tmp_path: Path) -> None:
     write(tmp_path, **{name: content})
     with pytest.raises(ConfigError, match=rf"{name}\.json") as raised:
         load_environment(tmp_path, {})
@@ -211,24 +211,24 @@ def test_a_damaged_file_is_named(name: str, content: bytes, tmp_path: Path) -> N
         {"hosts": ["algo-1"], "current_host": ["algo-1"]},
     ],
 )
-def test_a_resourceconfig_that_makes_no_sense_is_named(content: Any, tmp_path: Path) -> None:
+def test_contradictory_resourceconfig_is_named(content: Any, tmp_path: Path) -> None:
     write(tmp_path, resourceconfig=content)
     with pytest.raises(ConfigError, match=r"resourceconfig\.json"):
         load_environment(tmp_path, {})
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_unreadable_file_is_named(tmp_path: Path) -> None:
     (tmp_path / contract.CONFIG_DIR / "resourceconfig.json").mkdir(parents=True)
     with pytest.raises(ConfigError, match=r"resourceconfig\.json"):
         load_environment(tmp_path, {})
 
 
-def test_the_root_comes_from_the_variable_else_the_contract(tmp_path: Path) -> None:
+def test_root_is_the_variables_or_the_contracts(tmp_path: Path) -> None:
     assert load_environment(environ={contract.BASE_DIR_VARIABLE: str(tmp_path)}).root == tmp_path
     assert load_environment(environ={contract.BASE_DIR_VARIABLE: ""}).root == Path(contract.BASE_DIR)
 
 
-def test_utf8_whatever_the_locale_and_nothing_but_the_standard_library(tmp_path: Path) -> None:
+def test_files_are_utf8_in_any_locale_with_only_the_standard_library(tmp_path: Path) -> None:
     write(tmp_path, hyperparameters={"city": "Zürich 東京"}, inputdataconfig={"bücher": {}})
     script = (
         "import sys; from entrypoints.job.environment import load_environment as load\n"

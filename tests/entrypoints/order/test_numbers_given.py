@@ -29,7 +29,7 @@ def environment(tmp_path: Path) -> Environment:
     return load_environment(tmp_path, {})
 
 
-def test_numpys_numbers_are_pythons(environment: Environment) -> None:
+def test_numpys_numbers_become_pythons(environment: Environment) -> None:
     def opened(number: Callable[[int], Any]) -> Any:
         reading = Reading(seed=number(7), block=number(10), block_bytes=number(1000))
         return open_channel("lines", number(3), environment=environment, reading=reading)
@@ -58,13 +58,13 @@ def test_numpys_numbers_are_pythons(environment: Environment) -> None:
         ("block_bytes", "1"),
     ],
 )
-def test_a_reading_by_no_number_is_refused(name: str, value: Any) -> None:
+def test_reading_without_whole_numbers_is_refused(name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"^{name} is .*; give a whole number"):
         Reading(**{name: value})
 
 
 @pytest.mark.parametrize("epoch", [-1, 1.5, "1", None, True])
-def test_an_epoch_that_is_no_number_is_refused(environment: Environment, epoch: Any) -> None:
+def test_epoch_that_is_not_a_number_is_refused(environment: Environment, epoch: Any) -> None:
     with pytest.raises(ValueError, match=r"^epoch is .*; give a whole number from 0 on"):
         open_channel("lines", epoch, environment=environment)
     with pytest.raises(ValueError, match=r"^epoch is .*; give a whole number from 0 on"):

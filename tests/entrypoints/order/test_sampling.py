@@ -30,7 +30,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
 
 
 @pytest.mark.parametrize("name", CHANNELS)
-def test_a_shuffled_epoch_is_a_function_of_seed_and_epoch(environment: Environment, name: str) -> None:
+def test_shuffled_epoch_is_a_function_of_seed_and_epoch(environment: Environment, name: str) -> None:
     first = texts(environment, name, reading=SHUFFLED)
     assert sorted(first) == EVERY
     assert first != texts(environment, name)
@@ -44,14 +44,16 @@ def test_a_shuffled_epoch_is_a_function_of_seed_and_epoch(environment: Environme
 
 @pytest.mark.parametrize("reading", [None, SHUFFLED, Reading(seed=1, block=10_000), Reading(seed=1, block_bytes=5)])
 @pytest.mark.parametrize("name", CHANNELS)
-def test_shares_are_disjoint_and_together_all(environment: Environment, name: str, reading: Reading | None) -> None:
+def test_shards_are_disjoint_and_together_complete(
+    environment: Environment, name: str, reading: Reading | None
+) -> None:
     parts = [texts(environment, name, shard=Shard(index, 3), reading=reading) for index in range(3)]
     assert Counter(text for part in parts for text in part) == Counter(EVERY)
 
 
 @pytest.mark.parametrize("reading", [None, SHUFFLED], ids=["in order", "shuffled"])
 @pytest.mark.parametrize("name", CHANNELS)
-def test_reading_goes_on_exactly_anywhere(environment: Environment, name: str, reading: Reading | None) -> None:
+def test_resume_anywhere_yields_the_rest(environment: Environment, name: str, reading: Reading | None) -> None:
     shard = Shard(1, 2)
     whole = texts(environment, name, 3, shard, reading=reading)
     for count in range(len(whole) + 1):
@@ -65,7 +67,7 @@ def test_reading_goes_on_exactly_anywhere(environment: Environment, name: str, r
         assert rest == whole[count:], count
 
 
-def test_a_state_of_another_epoch_is_refused(environment: Environment) -> None:
+def test_state_of_another_epoch_is_refused(environment: Environment) -> None:
     with closing(open_channel("tar", 3, environment=environment)) as samples:
         state = samples.state_dict()
     with (
@@ -78,7 +80,7 @@ def test_a_state_of_another_epoch_is_refused(environment: Environment) -> None:
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata 0.11 asks torch 2.13 for it
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("reading", [None, SHUFFLED], ids=["in order", "shuffled"])
-def test_a_stateful_data_loader_goes_on(environment: Environment, reading: Reading | None, workers: int) -> None:
+def test_stateful_data_loader_resumes(environment: Environment, reading: Reading | None, workers: int) -> None:
     def loader() -> StatefulDataLoader[Any]:
         dataset = ChannelDataset("tar", transform=text_of, environment=environment, reading=reading)
         dataset.set_epoch(2)
@@ -104,7 +106,7 @@ def mixture(environment: Environment, **how: Any) -> MixedDataset:
     return MixedDataset(parts, **how)
 
 
-def test_channels_are_mixed_by_weight_and_each_sample_comes_once(environment: Environment) -> None:
+def test_mixture_follows_weights_and_yields_each_sample_once(environment: Environment) -> None:
     drawn = list(mixture(environment))
     assert sorted(drawn) == sorted([*EVERY, *(f"line {text}" for text in EVERY)])
     assert drawn == list(mixture(environment))
@@ -116,7 +118,7 @@ def test_channels_are_mixed_by_weight_and_each_sample_comes_once(environment: En
     assert len(ended) < len(drawn)
 
 
-def test_a_mixture_goes_on_exactly(environment: Environment) -> None:
+def test_resumed_mixture_yields_the_rest(environment: Environment) -> None:
     whole = list(mixture(environment))
     for count in (0, 1, 50, 100, 139, 140):
         dataset = mixture(environment)
@@ -132,14 +134,14 @@ def threads_of(dataset: Any, **how: Any) -> ThreadLoader:
     return ThreadLoader(dataset, 4, threads=2, **how)
 
 
-def test_threads_give_the_batches_that_workers_give(environment: Environment) -> None:
+def test_threads_yield_the_same_batches_as_workers(environment: Environment) -> None:
     dataset = ChannelDataset("tar", transform=text_of, environment=environment, reading=SHUFFLED)
     assert list(threads_of(dataset)) == list(DataLoader(dataset, batch_size=4, num_workers=2))
     dropped = list(threads_of(dataset, drop_last=True))
     assert dropped == list(DataLoader(dataset, batch_size=4, num_workers=2, drop_last=True))
 
 
-def test_threads_go_on_exactly(environment: Environment) -> None:
+def test_resumed_threads_yield_the_rest(environment: Environment) -> None:
     def loader() -> ThreadLoader:
         return threads_of(ChannelDataset("tar", transform=text_of, environment=environment, reading=SHUFFLED))
 
@@ -154,7 +156,7 @@ def test_threads_go_on_exactly(environment: Environment) -> None:
         assert list(again) == whole[count:], count
 
 
-def test_threads_end_when_a_loop_is_left_and_tell_errors(environment: Environment) -> None:
+def test_threads_end_when_a_loop_is_left_and_raise_errors(environment: Environment) -> None:
     before = set(threading.enumerate())  # threads of earlier tests may still end
     dataset = ChannelDataset("tar", environment=environment)
     batches = iter(ThreadLoader(dataset, 1, threads=4))
@@ -193,7 +195,7 @@ OTHERS: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("name", "how", "told"), OTHERS)
-def test_a_state_of_something_else_is_refused(
+def test_state_of_something_else_is_refused(
     environment: Environment, name: str, how: dict[str, Any], told: str
 ) -> None:
     with closing(open_channel("tar", environment=environment, shard=Shard(0, 1), reading=SHUFFLED)) as samples:
@@ -208,7 +210,7 @@ def test_a_state_of_something_else_is_refused(
 @pytest.mark.parametrize("place", [0, 0.5, 1])
 @pytest.mark.parametrize("reading", [None, SHUFFLED], ids=["in order", "shuffled"])
 @pytest.mark.parametrize("name", ["lines", "tar"])
-def test_other_objects_than_when_the_state_was_taken_are_refused(
+def test_resume_with_changed_objects_is_refused(
     environment: Environment, name: str, reading: Reading | None, place: float
 ) -> None:
     """Nothing is repeated and nothing left out silently: in order, objects may change beyond the one that is being read."""
@@ -233,7 +235,7 @@ def test_other_objects_than_when_the_state_was_taken_are_refused(
 
 
 @pytest.mark.parametrize("broken", [{}, {"version": 2, "epoch": 0}, {"object": "x"}, {"object": None}])
-def test_a_broken_state_is_refused(environment: Environment, broken: dict[str, Any]) -> None:
+def test_broken_state_is_refused(environment: Environment, broken: dict[str, Any]) -> None:
     with closing(open_channel("tar", environment=environment)) as samples:
         whole = samples.state_dict()
         with pytest.raises(ChannelError, match="the state does not match this reading"):
@@ -244,7 +246,7 @@ def test_a_broken_state_is_refused(environment: Environment, broken: dict[str, A
 
 
 @pytest.mark.parametrize("make", ["dataset", "threads", "mixture"])
-def test_the_state_of_an_epoch_that_has_not_begun_is_its_beginning(environment: Environment, make: str) -> None:
+def test_state_before_an_epoch_is_its_beginning(environment: Environment, make: str) -> None:
     dataset: Any = (
         mixture(environment) if make == "mixture" else ChannelDataset("tar", transform=text_of, environment=environment)
     )
@@ -261,7 +263,7 @@ def test_the_state_of_an_epoch_that_has_not_begun_is_its_beginning(environment: 
         assert list(loader) == whole != []
 
 
-def test_a_pipe_is_not_mixed_among_several_readers(tmp_path: Path) -> None:
+def test_pipe_in_a_mixture_with_several_readers_is_refused(tmp_path: Path) -> None:
     config = tmp_path / "input/config"
     config.mkdir(parents=True)
     entry = {"TrainingInputMode": "Pipe", "S3DistributionType": "FullyReplicated", "ContentType": "text/plain"}

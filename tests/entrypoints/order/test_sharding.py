@@ -19,7 +19,7 @@ def placements(hosts: int, local: int) -> list[Placement]:
 
 
 @given(small, small, small, st.integers(0, 50))
-def test_a_replicated_channel_is_read_once_by_the_job(hosts: int, local: int, workers: int, count: int) -> None:
+def test_replicated_channel_is_read_once_by_the_job(hosts: int, local: int, workers: int, count: int) -> None:
     shards = [
         shard_for("FullyReplicated", placement, w, workers)
         for placement in placements(hosts, local)
@@ -29,7 +29,7 @@ def test_a_replicated_channel_is_read_once_by_the_job(hosts: int, local: int, wo
 
 
 @given(small, small, small, st.integers(0, 50))
-def test_a_sharded_channel_is_read_once_by_each_host(hosts: int, local: int, workers: int, count: int) -> None:
+def test_sharded_channel_is_read_once_by_each_host(hosts: int, local: int, workers: int, count: int) -> None:
     for host in range(hosts):
         own = placements(hosts, local)[host * local : (host + 1) * local]
         shards = [
@@ -39,7 +39,7 @@ def test_a_sharded_channel_is_read_once_by_each_host(hosts: int, local: int, wor
 
 
 @given(small, small, st.integers(0, 50))
-def test_what_a_rank_reads_does_not_depend_on_its_workers(ranks: int, workers: int, count: int) -> None:
+def test_rank_reads_the_same_with_any_number_of_workers(ranks: int, workers: int, count: int) -> None:
     placement = Placement(rank=ranks - 1, world_size=ranks)
     alone = list(shard_for("FullyReplicated", placement).of(range(count)))
     together = [
@@ -50,7 +50,7 @@ def test_what_a_rank_reads_does_not_depend_on_its_workers(ranks: int, workers: i
     assert sorted(together) == alone
 
 
-def test_everything() -> None:
+def test_shard_of_everything_holds_all_items() -> None:
     assert list(EVERYTHING.of("abc")) == ["a", "b", "c"]
     assert list(Shard(1, 2).of("abcd")) == ["b", "d"]
 
@@ -60,12 +60,12 @@ def test_without_torchrun_there_is_one_process_per_host() -> None:
     assert placement_from({"RANK": "1", "LOCAL_WORLD_SIZE": "8"}, host_rank=0, host_count=1) == Placement(0, 1, 0, 1)
 
 
-def test_torchruns_variables() -> None:
+def test_placement_follows_torchruns_variables() -> None:
     environ = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}
     assert placement_from(environ, host_rank=1, host_count=2) == Placement(5, 8, 1, 4)
 
 
-def test_launchers_that_set_rank_and_world_size_only() -> None:
+def test_placement_without_local_variables_is_derived() -> None:
     assert placement_from({"RANK": "5", "WORLD_SIZE": "8"}, host_rank=1, host_count=2) == Placement(5, 8, 1, 4)
     assert placement_from({"RANK": "0", "WORLD_SIZE": "1"}, host_rank=1, host_count=2) == Placement(0, 1, 0, 1)
 
@@ -79,6 +79,6 @@ def test_launchers_that_set_rank_and_world_size_only() -> None:
         ({"RANK": "0", "WORLD_SIZE": "8", "LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "2"}, "LOCAL_RANK 2 of"),
     ],
 )
-def test_variables_that_make_no_sense(environ: dict[str, str], message: str) -> None:
+def test_contradictory_rank_variables_are_refused(environ: dict[str, str], message: str) -> None:
     with pytest.raises(ChannelError, match=message):
         placement_from(environ, host_rank=0, host_count=1)

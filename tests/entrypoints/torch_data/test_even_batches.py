@@ -12,7 +12,7 @@ from typing import Any
 from entrypoints.torch_data.loader import even_batches
 
 
-def test_even_batches_without_ranks_all_count() -> None:
+def test_even_batches_of_one_process_all_count() -> None:
     assert list(even_batches([1, 2, 3])) == [(1, True), (2, True), (3, True)]
 
 
@@ -59,7 +59,7 @@ def test_every_rank_takes_as_many_steps_as_the_longest(tmp_path: Path) -> None:
     assert shortest == [["1.0", True], ["1.1", True], ["1.0", False], ["1.1", False], ["1.0", False]]
 
 
-def test_a_rank_without_samples_receives_a_batch(tmp_path: Path) -> None:
+def test_rank_without_samples_receives_a_batch(tmp_path: Path) -> None:
     first, empty, last = ranks(tmp_path, [2, 0, 1])
     assert [counts for _, counts in first] == [True, True]
     assert empty == [["0.0", False], ["0.0", False]]

@@ -59,7 +59,7 @@ def environment(tmp_path: Path) -> Environment:
 
 
 @pytest.mark.parametrize(("workers", "start"), [(0, None), (1, "fork"), (3, "fork"), (20, "fork"), (2, "spawn")])
-def test_every_sample_once_whatever_the_workers(environment: Environment, workers: int, start: str | None) -> None:
+def test_each_sample_is_read_once_with_any_workers(environment: Environment, workers: int, start: str | None) -> None:
     sys.path.append(str(Path(__file__).parent))  # where spawn finds this module again
     try:
         dataset = ChannelDataset("files", transform=number_of, environment=environment)
@@ -71,7 +71,7 @@ def test_every_sample_once_whatever_the_workers(environment: Environment, worker
         sys.path.pop()
 
 
-def test_tensors_by_torchs_own_collation(environment: Environment) -> None:
+def test_default_collate_makes_tensors(environment: Environment) -> None:
     loader: DataLoader[Any] = DataLoader(
         ChannelDataset("files", None, number_of, environment=environment), batch_size=30
     )
@@ -79,7 +79,7 @@ def test_tensors_by_torchs_own_collation(environment: Environment) -> None:
     assert torch.equal(batch, torch.arange(30))
 
 
-def test_workers_that_persist_see_the_epoch(environment: Environment) -> None:
+def test_persistent_workers_read_the_set_epoch(environment: Environment) -> None:
     dataset = ChannelDataset("pipe", transform=None, environment=environment)
     loader: DataLoader[Any] = DataLoader(
         dataset, batch_size=None, num_workers=1, persistent_workers=True, multiprocessing_context="fork"
@@ -99,12 +99,12 @@ def test_workers_that_persist_see_the_epoch(environment: Environment) -> None:
         thread.join()
 
 
-def test_an_unknown_channel_is_an_error_at_once(environment: Environment) -> None:
+def test_unknown_channel_raises_immediately(environment: Environment) -> None:
     with pytest.raises(ChannelError, match="did you mean 'files'"):
         ChannelDataset("file", environment=environment)
 
 
-def test_random_access_to_files(environment: Environment) -> None:
+def test_mounted_map_reads_files_by_index(environment: Environment) -> None:
     dataset = MountedMapDataset("files", environment=environment)
     assert len(dataset) == 10
     assert dataset[3] == {"__key__": "3.txt", "data": b"9\n10\n11\n"}
@@ -121,7 +121,7 @@ def test_random_access_to_files(environment: Environment) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_random_access_to_objects(connected: Environment, workers: int) -> None:
+def test_connector_map_reads_objects_by_index(connected: Environment, workers: int) -> None:
     dataset = ConnectorMapDataset("s3", environment=connected)
     assert dataset.keys == [f"{number}.txt" for number in range(10)]
     assert dataset[3] == {"__key__": "3.txt", "data": b"9\n10\n11\n"}
@@ -131,7 +131,7 @@ def test_random_access_to_objects(connected: Environment, workers: int) -> None:
     assert [sample["__key__"] for batch in loader for sample in batch] == dataset.keys
 
 
-def test_datasets_pickle(connected: Environment) -> None:
+def test_datasets_can_be_pickled(connected: Environment) -> None:
     assert pickle.loads(pickle.dumps(ConnectorMapDataset("s3", environment=connected)))[9]["data"] == b"27\n28\n29\n"
     again = pickle.loads(pickle.dumps(ChannelDataset("files", environment=connected)))
     assert len(list(again)) == 30
@@ -141,7 +141,7 @@ def test_datasets_pickle(connected: Environment) -> None:
     "travel", [copy.deepcopy, lambda dataset: pickle.loads(pickle.dumps(dataset))], ids=["copy", "pickle"]
 )
 @pytest.mark.parametrize("mixed", [False, True], ids=["", "mixed"])
-def test_a_dataset_travels_after_it_was_iterated(
+def test_dataset_can_be_pickled_after_it_was_iterated(
     environment: Environment, travel: Callable[[Any], Any], mixed: bool
 ) -> None:
     dataset: Any = ChannelDataset("files", transform=number_of, environment=environment)
@@ -155,7 +155,7 @@ def test_a_dataset_travels_after_it_was_iterated(
     assert list(samples) == list(range(1, 30)), "and the first one goes on"
 
 
-def test_workers_by_spawn_after_a_look_at_the_first_sample(environment: Environment) -> None:
+def test_spawned_workers_read_after_the_first_sample_was_read(environment: Environment) -> None:
     sys.path.append(str(Path(__file__).parent))  # where spawn finds this module again
     try:
         dataset = ChannelDataset("files", transform=number_of, environment=environment)
@@ -168,7 +168,7 @@ def test_workers_by_spawn_after_a_look_at_the_first_sample(environment: Environm
         sys.path.pop()
 
 
-def test_workers_of_a_copy_see_its_epochs(environment: Environment) -> None:
+def test_workers_of_a_copy_read_its_epochs(environment: Environment) -> None:
     shuffled = ChannelDataset("files", None, number_of, environment=environment, reading=Reading(seed=1))
     dataset = pickle.loads(pickle.dumps(shuffled))
     loader: DataLoader[Any] = DataLoader(
@@ -180,7 +180,7 @@ def test_workers_of_a_copy_see_its_epochs(environment: Environment) -> None:
         assert list(loader) == list(shuffled)
 
 
-def test_a_note_where_python_has_none(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_note_is_added_before_python_3_11(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.version_info", (3, 10, 14))
 
     def fails(sample: dict[str, Any]) -> None:
@@ -197,7 +197,7 @@ def test_a_note_where_python_has_none(environment: Environment, monkeypatch: pyt
     assert text.endswith("KeyError: 'no label'\n")
 
 
-def test_a_model_of_one_process_needs_no_join() -> None:
+def test_model_of_one_process_needs_no_join() -> None:
     with uneven_ranks(torch.nn.Linear(1, 1)):
         pass
 

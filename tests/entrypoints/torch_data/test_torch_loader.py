@@ -46,7 +46,7 @@ def loader_of(environment: Environment, threads: int = 2, **how: Any) -> ThreadL
     return ThreadLoader(dataset, 4, threads=threads, collate=list)
 
 
-def test_a_loop_that_is_left_does_not_wait_for_whole_batches(environment: Environment) -> None:
+def test_leaving_a_loop_does_not_wait_for_whole_batches(environment: Environment) -> None:
     left, begun_after = threading.Event(), []
 
     def slow(sample: dict[str, Any]) -> str:
@@ -94,7 +94,7 @@ def test_states_of_something_else_are_refused_by_name(environment: Environment) 
             loader_of(environment).load_state_dict(state)
 
 
-def test_a_state_of_its_own_is_taken(environment: Environment) -> None:
+def test_state_of_a_thread_loader_is_loaded(environment: Environment) -> None:
     fresh = loader_of(environment)
     fresh.dataset.set_epoch(3)
     assert fresh.state_dict() == {"epoch": 3}
@@ -123,7 +123,7 @@ def traceback_of(loader: Any) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("reading", [None, Reading(seed=1, block=10)], ids=["", "shuffled"])
-def test_an_error_of_a_transform_names_the_sample(environment: Environment, reading: Reading | None) -> None:
+def test_transform_error_names_the_sample(environment: Environment, reading: Reading | None) -> None:
     dataset = ChannelDataset("files", transform=fails_at_seven, environment=environment, reading=reading)
     stands = "object 7, position 8" if reading is None else "block"
     for loader in (dataset, ThreadLoader(dataset, 4, threads=1), MixedDataset({dataset: 1.0})):
@@ -136,7 +136,7 @@ def test_an_error_of_a_transform_names_the_sample(environment: Environment, read
         assert "raise KeyError" in text, "the traceback is the transform's own"
 
 
-def test_an_error_of_reading_is_not_blamed_on_a_sample(environment: Environment) -> None:
+def test_reading_error_names_no_sample(environment: Environment) -> None:
     dataset = ChannelDataset("files", "recordio", transform=text_of, environment=environment)
     for loader in (dataset, ThreadLoader(dataset, 4, threads=1)):
         kind, text = traceback_of(loader)
@@ -144,7 +144,7 @@ def test_an_error_of_reading_is_not_blamed_on_a_sample(environment: Environment)
         assert "in the transform" not in text
 
 
-def test_a_transform_that_raises_stop_iteration_does_not_end_the_epoch(environment: Environment) -> None:
+def test_transform_that_raises_stop_iteration_does_not_end_the_epoch(environment: Environment) -> None:
     def stops(sample: dict[str, Any]) -> str:
         return next(iter(()))
 
@@ -155,12 +155,12 @@ def test_a_transform_that_raises_stop_iteration_does_not_end_the_epoch(environme
         assert "with the key" in text
 
 
-def test_what_cannot_be_divided_among_threads_is_refused_at_once(environment: Environment) -> None:
+def test_dataset_that_threads_cannot_share_is_refused(environment: Environment) -> None:
     with pytest.raises(TypeError, match=r"not a MountedMapDataset; use torch's DataLoader, or a ChannelDataset"):
         ThreadLoader(MountedMapDataset("files", environment=environment))  # type: ignore[arg-type]
 
 
-def test_a_rank_that_has_run_out_stays_in_the_others_epoch(
+def test_rank_that_has_run_out_stays_in_the_others_epoch(
     environment: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def rank(number: int) -> ThreadLoader:

@@ -56,7 +56,7 @@ def failing(environment: Environment) -> dict[str, Any]:
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("kind", ["stream", "mixed", "files", "s3"])
-def test_an_error_of_a_transform_names_the_sample(connected: Environment, kind: str, workers: int) -> None:
+def test_transform_error_names_the_sample(connected: Environment, kind: str, workers: int) -> None:
     loader: DataLoader[Any] = DataLoader(failing(connected)[kind], 4, num_workers=workers, collate_fn=list)
     with pytest.raises(ValueError, match="cannot decode") as raised:
         list(loader)
@@ -70,7 +70,7 @@ def test_an_error_of_a_transform_names_the_sample(connected: Environment, kind: 
 
 
 @pytest.mark.parametrize("kind", ["files", "s3"])
-def test_indices_are_a_lists(connected: Environment, kind: str) -> None:
+def test_indices_work_as_in_a_list(connected: Environment, kind: str) -> None:
     dataset = {"files": MountedMapDataset, "s3": ConnectorMapDataset}[kind](kind, environment=connected)
     assert dataset[-10]["__key__"] == "0.txt"
     assert dataset[torch.tensor(-1)]["__key__"] == "9.txt"
@@ -85,7 +85,7 @@ def test_indices_are_a_lists(connected: Environment, kind: str) -> None:
             dataset[several]
 
 
-def test_a_file_that_is_gone_is_a_channels_error(environment: Environment) -> None:
+def test_removed_file_raises_channel_error(environment: Environment) -> None:
     dataset = MountedMapDataset("files", environment=environment)
     (environment.channels["files"].path / "3.txt").unlink()
     for ask in (lambda: dataset[3], lambda: dataset.__getitems__([1, 3, 4])):
@@ -93,7 +93,7 @@ def test_a_file_that_is_gone_is_a_channels_error(environment: Environment) -> No
             ask()
 
 
-def test_an_oserror_of_a_transform_stays_one(environment: Environment) -> None:
+def test_oserror_of_a_transform_is_unchanged(environment: Environment) -> None:
     def fails(sample: dict[str, Any]) -> None:
         raise PermissionError("of the transform's own")
 
