@@ -17,9 +17,9 @@ import os
 import random
 from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 from zlib import crc32
 
@@ -34,8 +34,8 @@ State: TypeAlias = dict[str, Any]  # only what JSON can hold
 
 VERSION = 2  # of the states
 _WORDS = {"share": "shard", "shares": "number of shards", "dealt": "assigned by the broker:"}  # for keys of a state
-_NUMBERS = ("object", "position", "block", "given", "begun", "keys")  # the numbers in a state
-_MINIMUMS = (0, -math.inf, 0, 0, 0, 0)  # Minimum per number; gzip positions are negative.
+# The numbers in a state and their minimums; gzip positions are negative.
+_NUMBERS = {"object": 0, "position": -math.inf, "block": 0, "given": 0, "begun": 0, "keys": 0}
 
 
 @dataclass(frozen=True)
@@ -195,21 +195,17 @@ class Samples:
         """
         if inspect.getgeneratorstate(self._samples) != inspect.GEN_CREATED:
             raise ChannelError("a state must be loaded before the first sample is read; open the channel again")
-        here = {"version": VERSION, "epoch": self.epoch, **self._about}
         about = state.get("of")
         there = {"version": state.get("version"), "epoch": state.get("epoch")}
         there |= about if isinstance(about, dict) else {}
-        differ = differences(here, there)
-        numbers = [state.get(key) for key in _NUMBERS]
-        if not differ and not all(
-            isinstance(number, int) and number >= least for number, least in zip(numbers, _MINIMUMS, strict=True)
-        ):
+        differ = differences({"version": VERSION, "epoch": self.epoch, **self._about}, there)
+        if not differ and not all(isinstance(state.get(key), int) and state[key] >= _NUMBERS[key] for key in _NUMBERS):
             differ = "it has no position"
         if differ:
             raise ChannelError(f"the state does not match this reading: {differ}; restart the epoch")
         expected = self._at.expected = (state["begun"], state["keys"])
-        self._at.object, self._at.start = state["object"], state["position"]
-        self._at.position = self._at.start
+        self._at.object = state["object"]
+        self._at.start = self._at.position = state["position"]
         self._at.finished = bool(state.get("finished"))
         if self._at.finished:
             self._at.begun, self._at.keys = expected
@@ -260,29 +256,20 @@ class _Blocks:
 
         A reader that does not take its samples blocks the others, and none yields a sample before its block is full.
         """
-        coming = self._start(source)
+        # In a thread: a silent Pipe must not keep the caller from leaving.
+        read_block = partial(in_background, partial(self._read, source), "next-block")
+        coming = read_block()
         try:
             while (read := coming.result())[0]:
-                coming = self._start(source)
+                coming = read_block()
                 yield read
         finally:
             # Do not wait here: Python may be finalizing this generator, and would lose a Ctrl-C during the wait.
             self._left = True
             if coming.done():
-                source.close()  # Otherwise the thread that reads from it closes it, at its next sample.
+                source.close()  # Otherwise the thread that reads from it closes it, after its next sample.
 
-    def _start(self, source: Generator[Sample, None, None]) -> Future[Block]:
-        """Read the next block in a thread: a silent Pipe must not keep the caller from leaving."""
-
-        def read() -> Block:
-            block = self._read(source)
-            if self._left:
-                source.close()
-            return block
-
-        return in_background(read, "next-block")
-
-    def _read(self, source: Iterator[Sample]) -> Block:
+    def _read(self, source: Generator[Sample, None, None]) -> Block:
         block: list[Sample] = []
         size, reading = 0, self._order.reading
         for sample in source:
@@ -295,6 +282,8 @@ class _Blocks:
                 full = len(block) == reading.block or size >= reading.block_bytes
             if full or self._left:
                 break
+        if self._left:
+            source.close()
         return block, (self._at.object, self._at.position)
 
 
