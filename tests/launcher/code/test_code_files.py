@@ -277,3 +277,13 @@ def test_only_the_first_of_many_skipped_names_are_shown(tmp_path: Path) -> None:
     (warning,) = launcher.plan(tmp_path / "job.yaml").warnings
     assert "link4 (a broken link) and 4 more cannot be sent" in warning.message
     assert "link5" not in warning.message
+
+
+def test_circular_links_are_walked_once(tmp_path: Path) -> None:
+    for name, other in (("a", "b"), ("b", "a")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file.py").touch()
+        for number in range(3):
+            (tmp_path / name / f"to-{other}-{number}").symlink_to(tmp_path / other)
+    names = [name for name in read_code(tmp_path).names() if not name.startswith("launcher_bundle")]
+    assert len(names) == 2 + 2 * 3
