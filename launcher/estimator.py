@@ -29,7 +29,7 @@ from entrypoints import contract
 from launcher.checks.channels.entries import MAX_CHANNELS
 from launcher.errors import RefusedError, SpecPath, did_you_mean, dotted
 from launcher.planning import Plan
-from launcher.request.build import telling_variables
+from launcher.request.build import channel_variables
 from launcher.request.view import file_system_source, s3_source
 from launcher.spec.job import JobSpec
 from launcher.spec.model import spec_name
@@ -152,7 +152,7 @@ def estimator_inputs(spec: JobSpec | str | PathLike[str]) -> EstimatorInputs:
     entries = tuple(plan.request.get("InputDataConfig", ()))
     variables = plan.request.get("Environment", {}).items()
     connectors = {name: text for name, text in variables if name.startswith(contract.CONNECTOR_VARIABLE)}
-    made = EstimatorInputs(entries, connectors | telling_variables(entries))
+    made = EstimatorInputs(entries, connectors | channel_variables(entries))
     for warning in _warnings(plan, made):
         warnings.warn(warning, stacklevel=2)
     return made

@@ -19,7 +19,7 @@ from launcher.errors import InputError, SpecError, did_you_mean_path
 from launcher.importing.source_text import read_text
 from launcher.parsing.parser import parse_spec, without
 from launcher.request import text as show
-from launcher.request.build import build_request, telling_variables
+from launcher.request.build import build_request, channel_variables
 from launcher.request.forms import FoundRequest, find_request
 from launcher.request.origin import member_of
 from launcher.spec.channels import KINDS, source_of_entry
@@ -112,7 +112,7 @@ def _leave_to_channels(spec: dict[str, Any], entries: list[dict[str, Any]]) -> N
     """Remove the environment variables that the plan derives from the channels; `request:` gets those that differ."""
     variables = spec.get("environment")
     if isinstance(variables, dict) and contract.CODE_CHANNEL in spec["channels"]:
-        derived = telling_variables(entries).items()
+        derived = channel_variables(entries).items()
         variables = {name: text for name, text in variables.items() if (name, text) not in derived}
         spec["environment"] = variables
         if not variables:

@@ -16,7 +16,6 @@ from launcher.spec.job import JobSpec
 from launcher.spec.model import as_request
 from launcher.spec.sections import Image, ResourceConfig
 
-_EXAMPLE_REGION = ", so write one, such as region: eu-west-1"
 # Keys without a member of their own.
 _OURS = ("base_name", "training_job_name", "region", "profile", "code", "request", "ignore", "max_cost", "extends")
 
@@ -36,8 +35,11 @@ def build_request(spec: JobSpec, job_name: str) -> Built:
     by_base_name = spec.training_job_name is None and spec.base_name is not None
     keys: dict[SpecPath, SpecPath] = {("TrainingJobName",): ("base_name" if by_base_name else "training_job_name",)}
     image_error = None
+    left_out = set(_OURS)
+    if spec.serverless_job_config is not None and "training_input_mode" not in spec.model_fields_set:
+        left_out.add("training_input_mode")  # serverless jobs have no AlgorithmSpecification
     for key, value in spec:
-        if key in _OURS or value is None or (key == "training_input_mode" and _needs_no_mode(spec)):
+        if key in left_out or value is None:
             continue
         if key == "channels":
             keys |= _add_channels(request, spec)
@@ -62,10 +64,7 @@ def build_request(spec: JobSpec, job_name: str) -> Built:
 def _merged(
     request: dict[str, Any], more: dict[str, Any], path: SpecPath, overlaid: dict[SpecPath, bool]
 ) -> dict[str, Any]:
-    """`request` with the members of `more`: mappings are merged, null deletes, everything else replaces.
-
-    Adds each place of `more` to `overlaid`, with whether it replaces what was there.
-    """
+    """Return `request` merged with `more`, where null deletes; note in `overlaid` each place and whether it replaces one."""
     result = dict(request)
     for member, value in more.items():
         merges = isinstance(value, dict) and isinstance(result.get(member), dict)
@@ -78,7 +77,7 @@ def _merged(
     return result
 
 
-def telling_variables(entries: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def channel_variables(entries: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return the environment variables with channel settings that SageMaker's config files lack.
 
     These are an augmented manifest's attribute names, and which Pipes are shuffled; entrypoints reads them.
@@ -111,9 +110,10 @@ def _training_image(spec: JobSpec) -> tuple[str, ImageError | None]:
     if not isinstance(spec.image, Image):
         return spec.image or "", None
     if spec.region is None:
-        return "", ImageError(
-            "region", f"is missing; each region has its own registry of AWS's images{_EXAMPLE_REGION}"
+        message = (
+            "is missing; each region has its own registry of AWS's images, so write one, such as region: eu-west-1"
         )
+        return "", ImageError("region", message)
     resources = spec.resource_config or ResourceConfig()
     choices: list[Any] = [resources, *(resources.instance_groups or ()), *(resources.instance_preferences or ())]
     instance_type = next((each.instance_type for each in choices if each.instance_type is not None), None)
@@ -124,34 +124,24 @@ def _training_image(spec: JobSpec) -> tuple[str, ImageError | None]:
         return "", error
 
 
-def _needs_no_mode(spec: JobSpec) -> bool:
-    """Return whether to leave the default mode out: serverless jobs have no AlgorithmSpecification."""
-    return spec.serverless_job_config is not None and "training_input_mode" not in spec.model_fields_set
-
-
 def _add_channels(request: dict[str, Any], spec: JobSpec) -> dict[SpecPath, SpecPath]:
     """Add the channels, and return the keys of the variables that stand for some of them."""
     channels = spec.all_channels
     entries = [channel.input_data_config(name, spec.training_input_mode) for name, channel in channels.items()]
-    brought = [entry for entry in entries if entry is not None]
-    if brought:
-        request["InputDataConfig"] = brought
+    sent = [entry for entry in entries if entry is not None]
+    if sent:
+        request["InputDataConfig"] = sent
     groups = {
-        group.instance_group_name for group in (spec.resource_config and spec.resource_config.instance_groups) or ()
+        each.instance_group_name for each in (spec.resource_config and spec.resource_config.instance_groups) or ()
     }
-    named = {
-        entry["ChannelName"]: groups_of(entry)
-        for entry in brought
-        if groups_of(entry) and set(groups_of(entry)) != groups
-    }
-    if named and spec.code is not None:
-        request.setdefault("Environment", {})[contract.CHANNEL_GROUPS_VARIABLE] = json.dumps(named)
-    told = telling_variables(brought)
-    if told and (
-        spec.code is not None or contract.CODE_CHANNEL in channels
-    ):  # an imported request may have the code channel
-        request.setdefault("Environment", {}).update(told)
+    some_groups = {each["ChannelName"]: names for each in sent if (names := groups_of(each)) and set(names) != groups}
+    variables = {}
+    if some_groups and spec.code is not None:
+        variables[contract.CHANNEL_GROUPS_VARIABLE] = json.dumps(some_groups)
+    if spec.code is not None or contract.CODE_CHANNEL in channels:  # an imported request may have the code channel
+        variables |= channel_variables(sent)
     connectors = connector_variables(spec)
-    for variable, name in connectors.items():
-        request.setdefault("Environment", {})[variable] = json.dumps(channels[name].connector(name))
+    variables |= {variable: json.dumps(channels[name].connector(name)) for variable, name in connectors.items()}
+    if variables:
+        request.setdefault("Environment", {}).update(variables)
     return {("Environment", variable): ("channels", name, "s3_uri") for variable, name in connectors.items()}

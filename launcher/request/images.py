@@ -25,7 +25,7 @@ WANTED = ("framework", "algorithm", "version", "py_version", "base_framework_ver
 _Build = dict[str, Any]  # {registries: index, images: {processor or family: repository:tag}, py_version?, base_...?}
 
 _TABLE = Path(__file__).parents[1] / "data" / "images.json"
-_SUFFIXES = {  # botocore's partitions.json
+_DOMAINS = {  # botocore's partitions.json
     "cn-": "amazonaws.com.cn",
     "eusc-": "amazonaws.eu",
     "us-iso-": "c2s.ic.gov",
@@ -75,15 +75,17 @@ def resolve_image(wanted: Mapping[str, str], *, region: str, instance_type: str 
     what = f"{name} {version}"
     builds = _of_base(versions[version], what, wanted.get("base_framework_version"))
     processor = _processor(what, builds, instance_type)
-    if instance_type:
-        _check_p2(name, version, instance_type)
+    last = _PAST_P2.get(name)
+    if last and (instance_type or "").startswith("ml.p2.") and _numbers(version) >= last:
+        older = ".".join(map(str, last))
+        raise ImageError("instance_type", f"{instance_type} has a GPU that {name} from {older} on does not support")
     builds = [build for build in builds if _image(build, processor)]
     build = _of_python(builds, what, wanted.get("py_version"))
     accounts: dict[str, str] = _table()["registries"][build["registries"]]
     if region not in accounts:
         hint = _hint(region, accounts)
         raise ImageError("region", f"{_shown(region)} is not a region in which {_source()} has {what}{hint}; {_REMEDY}")
-    return f"{accounts[region]}.dkr.ecr.{region}.{_suffix(region)}/{_image(build, processor)}"
+    return f"{accounts[region]}.dkr.ecr.{region}.{registry_domain(region)}/{_image(build, processor)}"
 
 
 def built_in_algorithm(image: str) -> str | None:
@@ -103,13 +105,13 @@ def image_region(image: str) -> str | None:
 
 def registry_domain(region: str) -> str:
     """Return the domain of ECR in a region's partition, such as `amazonaws.com.cn`."""
-    return _suffix(region)
+    return next((domain for prefix, domain in _DOMAINS.items() if region.startswith(prefix)), "amazonaws.com")
 
 
 def is_of_aws(image: str) -> bool:
     """Return whether an image is in one of the accounts of AWS's own images."""
     match = _ECR.fullmatch(image)
-    return match is not None and match[1] in _accounts()
+    return match is not None and any(match[1] in accounts.values() for accounts in _table()["registries"])
 
 
 def known_regions() -> tuple[str, ...]:
@@ -117,20 +119,10 @@ def known_regions() -> tuple[str, ...]:
     return tuple(sorted({region for accounts in _table()["registries"] for region in accounts}))
 
 
-def known_names() -> tuple[str, ...]:
-    """Return every framework and built-in algorithm that `resolve_image` knows, sorted."""
-    return tuple(sorted(_table()["images"]))
-
-
 @cache
 def _table() -> dict[str, Any]:
     table: dict[str, Any] = json.loads(_TABLE.read_text(encoding="utf-8"))
     return table
-
-
-@cache
-def _accounts() -> frozenset[str]:
-    return frozenset(account for accounts in _table()["registries"] for account in accounts.values())
 
 
 @cache
@@ -260,13 +252,6 @@ def _image(build: _Build, processor: tuple[str, str]) -> str | None:
     return images.get(family) or images.get(kind) or fits_any
 
 
-def _check_p2(name: str, version: str, instance_type: str) -> None:
-    last = _PAST_P2.get(name)
-    if last and instance_type.startswith("ml.p2.") and _numbers(version) >= last:
-        older = ".".join(map(str, last))
-        raise ImageError("instance_type", f"{instance_type} has a GPU that {name} from {older} on does not support")
-
-
 def _hint(name: str, known: Iterable[str]) -> str:
     return did_you_mean(name[:60], known)  # comparing a text of a megabyte would be slow
 
@@ -274,10 +259,6 @@ def _hint(name: str, known: Iterable[str]) -> str:
 def _shown(text: str) -> str:
     shown = repr(text[:60])
     return shown if len(text) <= 60 else f"{shown}..."
-
-
-def _suffix(region: str) -> str:
-    return next((suffix for prefix, suffix in _SUFFIXES.items() if region.startswith(prefix)), "amazonaws.com")
 
 
 def _numbers(version: str) -> tuple[int, ...]:

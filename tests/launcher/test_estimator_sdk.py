@@ -23,7 +23,7 @@ from moto.server import ThreadedMotoServer
 import channel_specs
 import launcher
 from launcher.checks.examples import laid_over_base
-from launcher.request.build import telling_variables
+from launcher.request.build import channel_variables
 
 pytestmark = pytest.mark.sdk
 
@@ -177,7 +177,7 @@ def expected(folder: Path, name: str) -> tuple[list[Any], dict[str, str]]:
     variables = request.get("Environment", {})
     described = {name: text for name, text in variables.items() if name.startswith(TELLING)}
     # A request without code has no such variables, but a trainer has a script that may read them.
-    return entries, described | telling_variables(entries)
+    return entries, described | channel_variables(entries)
 
 
 def test_real_trainer_sends_the_planned_channels(trained: Trained) -> None:
