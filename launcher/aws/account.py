@@ -120,7 +120,7 @@ class Account:
             raise
 
     def _attempt(self, service: str, operation: str, do: Callable[[Any], Any]) -> Any:
-        call = f"{service}:{_in_camel_case(operation)}"
+        call = f"{service}:{operation.title().replace('_', '')}"
         for renewals in range(_MOST_RENEWALS + 1):
             self._refuse_if_over()
             with self._lock:
@@ -129,9 +129,8 @@ class Account:
                 return translated(do, client, call, self.mask)
             except AwsError as error:
                 trouble = self._named(error) if error.is_nameless and renewals else error
-                if not (trouble.is_expired or trouble.is_nameless) or trouble.code == "NoCredentials":
-                    raise
-                if trouble.is_nameless and renewals:
+                may_be_expired = trouble.is_expired or (trouble.is_nameless and not renewals)
+                if not may_be_expired or trouble.code == "NoCredentials":
                     raise
                 if not self._renew(generation, trouble, renewals):
                     raise self._over_now(trouble) from None
@@ -165,7 +164,7 @@ class Account:
                 )
                 try:
                     client = self._open().client(service, region_name=region, config=config)
-                    self._learn_keys()
+                    self._keys = _keys_of(self._open(), self.mask)
                 except (BotoCoreError, ValueError) as error:
                     if is_credentials_error(error):
                         raise no_credentials(error, self.mask) from None
@@ -195,10 +194,6 @@ class Account:
             return boto3.Session(profile_name=self._profile, region_name=region, botocore_session=core)
         except BotoCoreError as error:
             raise configuration_error(error, self._profile) from None
-
-    def _learn_keys(self) -> None:
-        """Mask the session's keys, and remember them to recognise new ones."""
-        self._keys = _keys_of(self._open(), self.mask)
 
     def _hear(self, response: Any, caught_exception: Exception | None, **_: Any) -> None:
         """Record an attempt of a call; botocore calls this for each one before it returns or raises."""
@@ -236,10 +231,10 @@ class Account:
             keys = self._keys
             with suppress(CredentialsError):
                 keys = _keys_of(fresh, self.mask)
-            if keys == self._keys and renewals == 0 and not isinstance(error, CredentialsError):
-                return True
-            may_ask = self._on_expired is not None and threading.current_thread() is threading.main_thread()
             if keys == self._keys:
+                if renewals == 0 and not isinstance(error, CredentialsError):
+                    return True
+                may_ask = threading.current_thread() is threading.main_thread()
                 if not may_ask or self._on_expired is None or not self._on_expired(str(error)):
                     return False
                 fresh = self._new_session()
@@ -254,13 +249,11 @@ class Account:
             return over
 
     def _refuse_if_over(self) -> None:
-        over = self._over
-        if over is None:
-            return
-        since, error = over
-        if time.monotonic() - since < _OVER_SECONDS:
-            raise CredentialsError(str(error), call=error.call, code=error.code, status=error.status)
-        self._over = None
+        if (over := self._over) is not None:
+            since, error = over
+            if time.monotonic() - since < _OVER_SECONDS:
+                raise CredentialsError(str(error), call=error.call, code=error.code, status=error.status)
+            self._over = None
 
 
 def _keys_of(session: Any, mask: Mask) -> tuple[str, str] | None:
@@ -293,7 +286,3 @@ def _moment(value: Any) -> datetime:
 def _has_own_endpoint() -> bool:
     """Whether S3 is an S3-compatible store, such as MinIO: their buckets have paths, not host names."""
     return bool(os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL"))
-
-
-def _in_camel_case(operation: str) -> str:
-    return "".join(part[:1].upper() + part[1:] for part in operation.split("_"))

@@ -74,9 +74,7 @@ def _is_whole(account: Account, bucket: str, key: str) -> bool:
     try:
         head = account.call("s3", "head_object", Bucket=bucket, Key=key, ChecksumMode="ENABLED")
     except AwsError as error:
-        if error.status == 404:
-            return False
-        if error.status == 403:  # without s3:ListBucket, S3 denies a missing object too; the upload will show it
+        if error.status in (403, 404):  # without s3:ListBucket, S3 denies a missing object too; the upload will show it
             return False
         raise _refused(error, bucket) from None
     kept = head.get("ChecksumSHA256")
@@ -90,18 +88,16 @@ def _put(
     size, sha256 = file.stat().st_size, _sha256(file)
     checked = {"ChecksumAlgorithm": "SHA256", "ChecksumSHA256": sha256, "Metadata": {_CONTENT: f"{size} {sha256}"}}
 
-    def send(client: Any, body: _Counted) -> None:
-        body.seek(0)  # a failed attempt leaves it at its end
-        client.put_object(Bucket=bucket, Key=key, Body=body, ContentLength=size, **checked, **encryption)
+    with _Counted(file, advance) as body:
 
-    def upload() -> None:
-        with _Counted(file, advance) as body:
-            account.attempt("s3", "put_object", lambda client: send(client, body))
+        def send(client: Any) -> None:
+            body.seek(0)  # a failed attempt leaves it at its end
+            client.put_object(Bucket=bucket, Key=key, Body=body, ContentLength=size, **checked, **encryption)
 
-    try:
-        start(upload).result()
-    except AwsError as error:
-        raise _refused(error, bucket) from None
+        try:
+            start(lambda: account.attempt("s3", "put_object", send)).result()
+        except AwsError as error:
+            raise _refused(error, bucket) from None
 
 
 def _sha256(file: Path) -> str:

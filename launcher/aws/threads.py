@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TypeVar
 
 _In = TypeVar("_In")
@@ -21,15 +22,16 @@ _Out = TypeVar("_Out")
 def start(work: Callable[[], _Out]) -> Future[_Out]:
     """Run a function in a daemon thread and return a Future."""
     outcome: Future[_Out] = Future()
-
-    def run() -> None:
-        try:
-            outcome.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - raised again by Future.result
-            outcome.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
+    threading.Thread(target=settle, args=(outcome, work), daemon=True).start()
     return outcome
+
+
+def settle(outcome: Future[_Out], work: Callable[[], _Out]) -> None:
+    """Put what `work` returns, or raises, into a future."""
+    try:
+        outcome.set_result(work())
+    except BaseException as error:  # noqa: BLE001 - raised again by Future.result
+        outcome.set_exception(error)
 
 
 class Turns:
@@ -68,20 +70,13 @@ class Turns:
 def at_once(work: Callable[[_In], _Out], items: Sequence[_In], threads: int = 32) -> Iterator[tuple[_In, Future[_Out]]]:
     """Run `work` for each item in several threads, and yield each item with its future as it is done."""
     outcomes: dict[Future[_Out], _In] = {Future(): item for item in items}
-    waiting: queue.SimpleQueue[tuple[Future[_Out], _In]] = queue.SimpleQueue()
-    for pair in outcomes.items():
-        waiting.put(pair)
+    waiting = deque(outcomes)
 
     def run() -> None:
-        while True:
-            try:
-                outcome, item = waiting.get_nowait()
-            except queue.Empty:
-                return
-            try:
-                outcome.set_result(work(item))
-            except BaseException as error:  # noqa: BLE001 - raised again by Future.result
-                outcome.set_exception(error)
+        with suppress(IndexError):  # no future is left
+            while True:
+                outcome = waiting.popleft()
+                settle(outcome, partial(work, outcomes[outcome]))
 
     for _ in range(min(threads, len(items))):
         start(run)

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Literal, TypeVar
 
 from launcher.aws.account import Account, AwsError
-from launcher.aws.threads import at_once
+from launcher.aws.threads import at_once, settle
 from launcher.errors import RefusedError, SpecPath
 from launcher.request.view import Draft
 from launcher.s3.uri import S3Location
@@ -65,11 +65,11 @@ class Check:
 
 
 @dataclass
-class _Answers:
+class Answers:
     """The answers so far and the time of the first question; shared by all checks."""
 
     by_question: dict[str, Future[Any]] = field(default_factory=dict)
-    progress: dict[S3Location, Progress] = field(default_factory=dict)
+    progress: dict[S3Location, Progress] = field(default_factory=dict)  # of long listings and manifests
     lock: threading.Lock = field(default_factory=threading.Lock)
     started: float = field(default_factory=time.monotonic)
 
@@ -82,7 +82,7 @@ class Subject:
     _account: Account
     code_uri: str | None  # where the code will be uploaded; None if the job has no code
     full: bool  # whether prefixes are listed to their end, however long that takes
-    _answers: _Answers = field(default_factory=_Answers)
+    answers: Answers = field(default_factory=Answers)
     notes: list[Note] = field(default_factory=list)
     not_asked: list[Note] = field(default_factory=list)
     has_asked: bool = False  # whether the check needed the account
@@ -102,21 +102,6 @@ class Subject:
         """The caller's account ID, 12 digits. Raises AwsError."""
         return str(self.ask("sts", "get_caller_identity")["Account"])
 
-    @property
-    def request(self) -> Mapping[str, Any]:
-        """The request that would be sent."""
-        return self.draft.request
-
-    @property
-    def progress(self) -> dict[S3Location, Progress]:
-        """Progress of long listings and manifests; each thread sets its own entry."""
-        return self._answers.progress
-
-    @property
-    def seconds(self) -> float:
-        """Seconds since the first question."""
-        return time.monotonic() - self._answers.started
-
     def ask(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
         """Return AWS's answer; checks that ask the same question share one call. Raises AwsError."""
         account = self.account
@@ -127,15 +112,11 @@ class Subject:
     def once(self, key: str, find_out: Callable[[], Any]) -> Any:
         """Return what `find_out` returns, or raise what it raises; it is called once per key, for all checks."""
         self.has_asked = True
-        with self._answers.lock:
-            first = key not in self._answers.by_question
-            answer = self._answers.by_question.setdefault(key, Future())
+        with self.answers.lock:
+            first = key not in self.answers.by_question
+            answer = self.answers.by_question.setdefault(key, Future())
         if first:
-            try:
-                answer.set_result(find_out())
-            except BaseException as error:
-                answer.set_exception(error)
-                raise
+            settle(answer, find_out)
         return answer.result()
 
     def find(self, service: str, operation: str, **parameters: Any) -> dict[str, Any] | None:

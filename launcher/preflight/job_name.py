@@ -9,7 +9,7 @@ from launcher.spec.names import place_of_name
 
 
 def _ask(subject: Subject) -> Iterator[Finding]:
-    name = subject.request["TrainingJobName"]
+    name = subject.draft.request["TrainingJobName"]
     job = subject.find("sagemaker", "describe_training_job", TrainingJobName=name)
     if job is not None:
         path, _ = place_of_name(name, subject.draft.spec)

@@ -7,7 +7,7 @@ raise an error, since the submission would fail in the same way.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 
@@ -29,20 +29,31 @@ DEADLINE = 5.0  # seconds, unless prefixes are listed to their ends
 
 @dataclass
 class _Run:
-    """A running check; what it has found so far counts even if it does not finish."""
+    """A check in a thread of its own; what it has found so far counts even if it does not finish."""
 
     check: Check
     subject: Subject
     found: list[Finding] = field(default_factory=list)
     seconds: float = 0.0
 
-    def __call__(self) -> None:
+    def __post_init__(self) -> None:
+        self.future: Future[None] = start(self._run)
+
+    def _run(self) -> None:
         before = time.monotonic()
         try:
             for each in self.check.findings(self.subject):
                 self.found.append(each)
         finally:
             self.seconds = time.monotonic() - before
+
+    @property
+    def refusal(self) -> RefusedError | None:
+        """Why the check could not ask, if it has ended so. Raises any other exception of the check: a bug of ours."""
+        error = self.future.exception() if self.future.done() else None
+        if error is None or isinstance(error, RefusedError):
+            return error
+        raise error
 
 
 def preflight(
@@ -70,15 +81,10 @@ def preflight(
     began = time.monotonic()
     subject = subject_of(plan, account, full=deadline is None)
     runs = [_Run(check, subject.for_one_check()) for check in checks]
-    under_way = [start(run) for run in runs]
-    if deadline is None:
-        _wait_to_the_end(set(under_way), subject, console)
-    else:
-        _wait(set(under_way), account, began + deadline, deadline)
-    refused = [error for run in under_way if (error := _refusal(run)) is not None]
-    _refuse_if_none_answered(account, refused, [run for run in runs if run.subject.has_asked])
+    _wait(runs, account, deadline, console)
+    _refuse_if_none_answered(account, runs)
     ignored = {*(plan.spec.ignore or ()), *ignore}
-    results = [_result(plan, run, ended, ignored, deadline) for run, ended in zip(runs, under_way, strict=True)]
+    results = [_result(plan, run, ignored, deadline) for run in runs]
     return Report(results, time.monotonic() - began)
 
 
@@ -87,29 +93,27 @@ def subject_of(plan: Plan, account: Account, *, full: bool = False) -> Subject:
     return Subject(Draft(plan.spec, plan.request), account, plan.code_uri, full)
 
 
-def _refuse_if_none_answered(account: Account, refused: list[RefusedError], asked: list[_Run]) -> None:
-    """Raise RefusedError if all questions fail for one reason on our side: credentials, region or connection."""
-    for error in refused:
-        if isinstance(error, AwsError) and error.is_expired:
-            raise error
-    ours = [error for error in refused if not isinstance(error, AwsError)]
-    if ours and len(ours) == len(asked):
-        raise ours[0]
-    if asked and account.silence:
-        raise RefusedError(account.silence)
+def _wait(runs: Sequence[_Run], account: Account, deadline: float | None, console: Console | None) -> None:
+    """Wait until all checks have ended, there are no credentials, or the deadline is over.
 
-
-def _wait_to_the_end(waiting: set[Future[None]], subject: Subject, console: Console | None) -> None:
-    """Wait for all checks, and print the progress of the listings every few seconds."""
-    due = time.monotonic() + PROGRESS_SECONDS
+    If there has been no answer at all by the deadline, as on a busy machine, wait as long again: the first answer may be that
+    the credentials have expired. Without a deadline, print the progress of the listings every few seconds.
+    """
+    began = time.monotonic()
+    due = PROGRESS_SECONDS
+    waiting = {run.future for run in runs}
     while waiting:
-        ended, waiting = wait(waiting, max(0.0, due - time.monotonic()), FIRST_COMPLETED)
-        if _lacks_credentials(ended):
+        _, waiting = wait(waiting, _POLL_SECONDS, FIRST_COMPLETED)
+        if any(isinstance(run.refusal, CredentialsError) for run in runs):
             return
-        if time.monotonic() >= due:
-            due = time.monotonic() + PROGRESS_SECONDS
-            if console is not None and subject.progress:
-                console.say(f"listed    {described(subject.progress.values())}")
+        seconds = time.monotonic() - began
+        if deadline is not None and seconds >= deadline and (account.answered or seconds >= 2 * deadline):
+            return
+        progress = runs[0].subject.answers.progress
+        if deadline is None and seconds >= due:
+            due = seconds + PROGRESS_SECONDS
+            if console is not None and progress:
+                console.say(f"listed    {described(progress.values())}")
 
 
 def described(progress: Iterable[Progress]) -> str:
@@ -125,37 +129,21 @@ def described(progress: Iterable[Progress]) -> str:
     return "; ".join(words)
 
 
-def _wait(waiting: set[Future[None]], account: Account, until: float, extra: float) -> None:
-    """Wait for all checks, or until the deadline.
-
-    If there has been no answer at all by then, as on a busy machine, wait `extra` seconds more: the first answer may be that
-    the credentials have expired.
-    """
-    while waiting:
-        left = until - time.monotonic()
-        if left <= 0:
-            if account.answered or left <= -extra:
-                return
-            left = _POLL_SECONDS
-        ended, waiting = wait(waiting, left, FIRST_COMPLETED)
-        if _lacks_credentials(ended):
-            return
+def _refuse_if_none_answered(account: Account, runs: Sequence[_Run]) -> None:
+    """Raise RefusedError if all questions fail for one reason on our side: credentials, region or connection."""
+    refused = [error for run in runs if (error := run.refusal) is not None]
+    for error in refused:
+        if isinstance(error, AwsError) and error.is_expired:
+            raise error
+    asked = sum(run.subject.has_asked for run in runs)
+    ours = [error for error in refused if not isinstance(error, AwsError)]
+    if ours and len(ours) == asked:
+        raise ours[0]
+    if asked and account.silence:
+        raise RefusedError(account.silence)
 
 
-def _lacks_credentials(ended: set[Future[None]]) -> bool:
-    """Whether there are no credentials, so that no other question will be answered either."""
-    return any(isinstance(_refusal(run), CredentialsError) for run in ended)
-
-
-def _refusal(ended: Future[None]) -> RefusedError | None:
-    """Return why a check could not ask, if it could not. Raises any other exception of the check: a bug of ours."""
-    error = ended.exception() if ended.done() else None
-    if error is None or isinstance(error, RefusedError):
-        return error
-    raise error
-
-
-def _result(plan: Plan, run: _Run, ended: Future[None], ignored: set[str], deadline: float | None) -> CheckResult:
+def _result(plan: Plan, run: _Run, ignored: set[str], deadline: float | None) -> CheckResult:
     spec, origin = plan.spec, plan.origin
 
     def problem(path: SpecPath, code: str, message: str) -> Problem:
@@ -165,22 +153,20 @@ def _result(plan: Plan, run: _Run, ended: Future[None], ignored: set[str], deadl
             _, location = place_of_name(plan.request["TrainingJobName"], spec)
         return Problem(place, _printable(message), code, run.check.codes[code][0], location)
 
-    problems = [problem(*each) for each in list(run.found) if each[1] not in ignored]
-
     def in_order(notes: list[Note]) -> list[Note]:
         placed = [(origin.place_of_key(path), _printable(text)) for path, text in list(notes)]
         return sorted(placed, key=lambda each: (at.line, at.column) if (at := spec.locate(each[0])) else (0, 0))
 
-    not_asked = in_order(run.subject.not_asked)
-    if not ended.done() and deadline is not None:
+    # The lists are copied first, since a check that has not ended may still append to them.
+    problems = [problem(*each) for each in list(run.found) if each[1] not in ignored]
+    not_asked, seconds = in_order(run.subject.not_asked), run.seconds
+    if not run.future.done() and deadline is not None:
         not_asked.append(((), f"no answer in {deadline:g} s"))
-    elif (error := _refusal(ended)) is not None:
+        seconds = deadline
+    elif (error := run.refusal) is not None:
         not_asked.append(((), why_not(error)))
-    notes = in_order(run.subject.notes)
     is_needed = run.subject.has_asked or bool(run.found)
-    return CheckResult(
-        run.check.name, run.seconds if ended.done() else deadline or 0.0, problems, notes, not_asked, is_needed
-    )
+    return CheckResult(run.check.name, seconds, problems, in_order(run.subject.notes), not_asked, is_needed)
 
 
 def _printable(text: str) -> str:

@@ -57,12 +57,12 @@ def code_path(subject: Subject) -> SpecPath:
     return ("code", "s3_uri") if code is not None and code.s3_uri is not None else ("code",)
 
 
-def channels(subject: Subject, data_type: str) -> Iterator[tuple[Entry, S3Location]]:
-    """Yield the channels of one S3DataType that SageMaker reads; not the code channel, whose objects are uploaded later."""
+def channels(subject: Subject, *data_types: str) -> Iterator[tuple[Entry, S3Location]]:
+    """Yield the channels of some S3DataTypes that SageMaker reads; not the code channel, whose objects are uploaded later."""
     for entry in subject.draft.entries:
         place = place_of(entry.get("S3Uri"))
         is_code = subject.code_uri is not None and entry.name == contract.CODE_CHANNEL
-        if place and entry.get("S3DataType") == data_type and not is_code:
+        if place and entry.get("S3DataType") in data_types and not is_code:
             yield entry, place
 
 
@@ -73,7 +73,7 @@ def hosts_that_share(subject: Subject, entry: Entry) -> int:
 
 def connectors(subject: Subject) -> Iterator[tuple[SpecPath, S3Location]]:
     """Yield the channels that the script reads itself."""
-    environment = subject.request.get("Environment", {})
+    environment = subject.draft.request.get("Environment", {})
     for variable, name in connector_variables(subject.draft.spec).items():
         settings = json.loads(environment[variable]) if variable in environment else {}
         if place := place_of(settings.get(contract.CONNECTOR_S3_URI)):

@@ -65,18 +65,20 @@ def needs(subject: Subject, partition: str, account: str) -> Iterator[Need]:
             yield Need(("vpc_config",), action, interfaces, "network interfaces", action in _CREATE_INTERFACES)
         for action in _DESCRIBE_NETWORK:
             yield Need(("vpc_config",), action, "*", "the network", False)
-    stream = f"arn:{partition}:logs:{region}:{account}:log-group:{_LOG_GROUP}:log-stream:{subject.request['TrainingJobName']}/a"
+    group, name = (
+        f"arn:{partition}:logs:{region}:{account}:log-group:{_LOG_GROUP}",
+        subject.draft.request["TrainingJobName"],
+    )
     for action in _LOG:
-        yield Need(ROLE, action, stream, f"the log group {_LOG_GROUP}", False)
+        yield Need(ROLE, action, f"{group}:log-stream:{name}/a", f"the log group {_LOG_GROUP}", False)
 
 
 def s3_needs(subject: Subject, partition: str) -> Iterator[Need]:
     """Yield what the role needs in S3."""
     for path, place in prefixes_read(subject):
         yield from _list_and_read(path, place, partition, may_look_up=True)
-    for kind in ("ManifestFile", "AugmentedManifestFile"):
-        for entry, place in channels(subject, kind):
-            yield from _on_object("s3:GetObject", entry.path("s3_uri"), place, partition)
+    for entry, place in channels(subject, "ManifestFile", "AugmentedManifestFile"):
+        yield from _on_object("s3:GetObject", entry.path("s3_uri"), place, partition)
     code = place_of(subject.code_uri)
     if code is not None:
         archive = S3Location(code.bucket, code.key + contract.CODE_ARCHIVE)
@@ -89,7 +91,7 @@ def s3_needs(subject: Subject, partition: str) -> Iterator[Need]:
     for key, member, is_vital in _OUTPUTS:
         output = place_of(subject.draft.get(f"{member}.S3OutputPath"))
         if output is not None:
-            own = S3Location(output.bucket, as_folder(output.key) + subject.request["TrainingJobName"])
+            own = S3Location(output.bucket, as_folder(output.key) + subject.draft.request["TrainingJobName"])
             for need in _on_object("s3:PutObject", (key, "s3_output_path"), _below(own), partition):
                 yield need._replace(shown=str(output), is_vital=is_vital)
 

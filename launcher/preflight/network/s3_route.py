@@ -82,14 +82,10 @@ def _groups_let_out(subject: Subject) -> Iterator[Finding]:
 
 def _table_of(subnet: str, tables: list[Described]) -> Described | None:
     """Return the route table of a subnet: its own, or else the VPC's main one."""
-    main = None
-    for table in tables:
-        for association in table.get("Associations", ()):
-            if association.get("SubnetId") == subnet:
-                return table
-            if association.get("Main"):
-                main = table
-    return main
+    linked = [(each, table) for table in tables for each in table.get("Associations", ())]
+    own = [table for each, table in linked if each.get("SubnetId") == subnet]
+    main = [table for each, table in linked if each.get("Main")]
+    return next(iter((*own, *main)), None)
 
 
 def _nat_gateways_gone(subject: Subject, tables: list[Described]) -> set[str]:

@@ -31,8 +31,7 @@ def archive_of(head: Mapping[str, Any]) -> str | None:
 
 def _ask(subject: Subject, path: SpecPath, place: S3Location) -> Iterator[Finding]:
     found = listing(subject, place)
-    least = "" if found.is_complete else "at least "
-    archived = f"{least}{found.archived.count:,} of {found.count:,} objects"
+    archived = f"{found.least}{found.archived.count:,} of {found.count:,} objects"
     for what, kind in ((archived, found.archived), ("objects", found.tiered)):
         for key in kind.examples:
             if archive := archive_of(subject.ask("s3", "head_object", Bucket=place.bucket, Key=key)):

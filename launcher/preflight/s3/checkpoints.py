@@ -30,7 +30,7 @@ def _ask(subject: Subject, path: SpecPath, _: None) -> Iterator[Finding]:
     message = (
         f"{found.place} holds an older job's state: {found.described()}{newest}; SageMaker copies it to {local} before the start,"
         f" and a script that looks there resumes from it; if you do not want that, use a new path, such as"
-        f" {found.place}{subject.request['TrainingJobName']}/"
+        f" {found.place}{subject.draft.request['TrainingJobName']}/"
     )
     yield path, "checkpoints-exist", message
 

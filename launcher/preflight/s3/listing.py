@@ -7,6 +7,8 @@ incomplete; with `--full` it continues to the end. All checks that look at a pre
 from __future__ import annotations
 
 import itertools
+import time
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -62,10 +64,9 @@ class Listing:
     markers: int = 0  # empty objects that Hadoop creates: `_SUCCESS`, `x_$folder$`
     archived: _Odd = field(default_factory=_Odd)  # by storage class; some may have been restored
     tiered: _Odd = field(default_factory=_Odd)  # some of them may be archived
-    odd: dict[str, _Odd] = field(default_factory=dict)  # what is odd -> the keys
-    _above: list[str] = field(
-        default_factory=list
-    )  # prefixes of the last key that are keys themselves, the longest last
+    odd: dict[str, _Odd] = field(default_factory=lambda: defaultdict(_Odd))  # what is odd -> the keys
+    # Prefixes of the last key that are keys themselves, the longest last.
+    _above: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._shares = {hosts: [0] * hosts for hosts in self.host_counts}
@@ -85,7 +86,7 @@ class Listing:
             if size == 0:
                 self.folders += 1
                 return
-            self._note("hold bytes, but end with '/' like a folder", key)
+            self.odd["hold bytes, but end with '/' like a folder"].add(key)
         for hosts, shares in self._shares.items():
             shares[self.count % hosts] += size
         self.count += 1
@@ -106,29 +107,30 @@ class Listing:
         parts = rest.split("/")
         inner = parts[:-1] if self.place.key.endswith("/") or not self.place.key else parts[1:-1]
         if "" in inner:
-            self._note("have an empty folder name ('//')", key)
+            self.odd["have an empty folder name ('//')"].add(key)
         if "." in parts or ".." in parts or "\0" in rest:
-            self._note("have a part that is no name ('.', '..')", key)
+            self.odd["have a part that is no name ('.', '..')"].add(key)
         if len(rest) > _LONGEST_NAME // 4 and any(len(part.encode()) > _LONGEST_NAME for part in parts):
-            self._note(f"have a part of more than {_LONGEST_NAME} bytes", key)
+            self.odd[f"have a part of more than {_LONGEST_NAME} bytes"].add(key)
         while self._above and not key.startswith(self._above[-1]):
             self._above.pop()
         for above in self._above:
             if key.startswith(f"{above}/"):
-                self._note("are objects and folders at once", above)
+                self.odd["are objects and folders at once"].add(above)
                 self._above.remove(above)
                 break
         if rest and not key.endswith("/"):
             self._above.append(key)
 
-    def _note(self, what: str, key: str) -> None:
-        self.odd.setdefault(what, _Odd()).add(key)
+    @property
+    def least(self) -> str:
+        """`at least ` if the listing is incomplete, to put before a number."""
+        return "" if self.is_complete else "at least "
 
     def described(self) -> str:
         """Return `12,345 objects, 45.2 GB`, with `at least` if the listing is incomplete."""
-        least = "" if self.is_complete else "at least "
         objects = "object" if self.count == 1 else "objects"
-        return f"{least}{self.count:,} {objects}, {human_bytes(self.bytes)}"
+        return f"{self.least}{self.count:,} {objects}, {human_bytes(self.bytes)}"
 
 
 def listing(subject: Subject, place: S3Location) -> Listing:
@@ -144,7 +146,8 @@ def _list(subject: Subject, place: S3Location) -> Listing:
     pages = subject.account.pages("s3", "list_objects_v2", Bucket=place.bucket, Prefix=place.key)
     for number in itertools.count():
         with turns.take(number):
-            if number and not subject.full and (found.count >= MAX_KEYS or subject.seconds > MAX_SECONDS):
+            seconds = time.monotonic() - subject.answers.started
+            if number and not subject.full and (found.count >= MAX_KEYS or seconds > MAX_SECONDS):
                 found.is_complete = False
                 break
             page = next(pages, None)
@@ -154,8 +157,8 @@ def _list(subject: Subject, place: S3Location) -> Listing:
             found.add(each)
         if not page.get("IsTruncated"):
             break
-        subject.progress[place] = found.count, None
-    subject.progress[place] = found.count, found.count
+        subject.answers.progress[place] = found.count, None
+    subject.answers.progress[place] = found.count, found.count
     return found
 
 

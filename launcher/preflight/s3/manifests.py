@@ -67,9 +67,8 @@ def named_objects(subject: Subject, entry: Entry, place: S3Location) -> _Named |
 
 
 def _manifests(subject: Subject) -> Iterator[tuple[SpecPath, tuple[Entry, S3Location]]]:
-    for data_type in ("ManifestFile", "AugmentedManifestFile"):
-        for entry, place in channels(subject, data_type):
-            yield entry.path("s3_uri"), (entry, place)
+    for entry, place in channels(subject, "ManifestFile", "AugmentedManifestFile"):
+        yield entry.path("s3_uri"), (entry, place)
 
 
 def _ask(subject: Subject, path: SpecPath, manifest: tuple[Entry, S3Location]) -> Iterator[Finding]:
@@ -143,7 +142,7 @@ def _look_at(subject: Subject, places: Sequence[S3Location], hosts: int, manifes
             named.bytes += found["ContentLength"]
             named.host_bytes[index % hosts] += found["ContentLength"]
         named.looked_at += 1
-        subject.progress[manifest] = named.looked_at, len(chosen)
+        subject.answers.progress[manifest] = named.looked_at, len(chosen)
     named.missing = [places[index] for index in sorted(missing)]
     return named
 

@@ -89,9 +89,8 @@ def _unservable(path: SpecPath, found: Listing, entry: Entry) -> Iterator[Findin
     for what, odd in found.odd.items() if code else ():
         if mode == "File" and what in _COPIED_BY_FILE:
             continue
-        least = "" if found.is_complete else "at least "
         message = (
-            f"{least}{odd.count:,} of the keys {what}, which {mode} cannot {does} as files, such as "
+            f"{found.least}{odd.count:,} of the keys {what}, which {mode} cannot {does} as files, such as "
             f"{', '.join(map(repr, odd.examples))}; rename them, or read the channel with Pipe or the S3 Connector"
         )
         yield path, code, message

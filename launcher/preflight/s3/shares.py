@@ -18,10 +18,9 @@ _UNEVEN = 1.5  # times the mean
 
 
 def _sharded(subject: Subject) -> Iterator[tuple[SpecPath, tuple[Entry, S3Location]]]:
-    for data_type in ("S3Prefix", "ManifestFile"):
-        for entry, place in channels(subject, data_type):
-            if hosts_that_share(subject, entry) > 1:
-                yield entry.path("s3_data_distribution_type"), (entry, place)
+    for entry, place in channels(subject, "S3Prefix", "ManifestFile"):
+        if hosts_that_share(subject, entry) > 1:
+            yield entry.path("s3_data_distribution_type"), (entry, place)
 
 
 def _ask(subject: Subject, path: SpecPath, channel: tuple[Entry, S3Location]) -> Iterator[Finding]:
