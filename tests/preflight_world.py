@@ -60,7 +60,7 @@ POLICY = [
 
 
 class World:
-    """An account in which the job of SPEC and CHANNELS runs. Tests add to it and change nothing that exists."""
+    """An account in which the job of SPEC and CHANNELS runs. Tests add to it and do not change what exists."""
 
     def __init__(self, aws: aws_stand_in.StandIn) -> None:
         self.aws = aws

@@ -1,4 +1,4 @@
-"""`python -m aws_stand_in --port 0`: start moto and the stand-in in front of it, say where, and serve until ended."""
+"""`python -m aws_stand_in --port 0`: start moto and the stand-in in front of it, print its address, and serve until it is ended."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def main() -> None:
 
 def _port_of(lines: IO[str]) -> int:
     """Return the port that moto reports. Exits if it reports none."""
-    said = []
+    printed = []
     for line in lines:
-        said.append(line)
+        printed.append(line)
         if "Running on http://" in line:
             return int(line.rstrip().rpartition(":")[2].split("/")[0])
-    sys.exit("moto's server does not start:\n" + "".join(said))
+    sys.exit("moto's server does not start:\n" + "".join(printed))
 
 
 def _end_with_stdin(ended: threading.Event) -> None:

@@ -1,4 +1,4 @@
-"""What tests of AWS's answers ask with: clients that never try again, a refusal as a pair, and a small request for a job."""
+"""Clients that never retry, a refusal as a pair, and a small job request, for tests of the stand-in's answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aws_stand_in.running import REGION, StandIn
 
 
 def once(aws: StandIn, service: str) -> Any:
-    """A client that never tries again, to see each answer. It is the same one for all tests of a process."""
+    """Return a client that never retries, to see each answer. All tests of a process share it."""
     return _client(aws.endpoint, service)
 
 
@@ -27,7 +27,7 @@ def _client(endpoint: str, service: str) -> Any:
 
 
 def refused(what: Any, **parameters: Any) -> tuple[str, int]:
-    """The error's code and HTTP's status. Raises AssertionError where the call is not refused."""
+    """Return the error's code and HTTP status. Raises AssertionError if the call is not refused."""
     try:
         what(**parameters)
     except ClientError as error:
@@ -36,7 +36,7 @@ def refused(what: Any, **parameters: Any) -> tuple[str, int]:
 
 
 def a_job(name: str = "cats-1", **more: Any) -> dict[str, Any]:
-    """A request for a training job with little in it, and `more`."""
+    """Return a minimal request for a training job, with the members of `more`."""
     return {
         "TrainingJobName": name,
         "RoleArn": "arn:aws:iam::123456789012:role/trainer",

@@ -1,7 +1,7 @@
 """ECR: DescribeImages of other accounts' registries, such as AWS's own for deep learning containers, which moto cannot hold.
 
-Such images are those that a test has put there, in all regions; a repository with none is moto's to refuse, as not found. AWS
-lets any account describe the images of its deep learning containers.
+A test adds such images, which then exist in all regions; moto refuses a repository without any as not found. AWS lets any
+account describe the images of its deep learning containers.
 
 Source: ECR's API reference (DescribeImages, ImageDetail, ImageNotFoundException).
 """
@@ -22,14 +22,14 @@ class Images:
         self.clear()
 
     def clear(self) -> None:
-        """None at all."""
+        """Remove all images."""
         self._images: dict[tuple[str, str], list[dict[str, Any]]] = {}
 
-    def control(self, name: str, said: dict[str, Any]) -> Any:
-        """`image`: {"registry", "repository", "tag"} and members of ImageDetail."""
+    def control(self, name: str, parameters: dict[str, Any]) -> Any:
+        """Add an `image`: {"registry", "repository", "tag"} and members of ImageDetail."""
         if name != "image":
             raise Refusal("NoSuchControl", f"ecr/{name} is nothing that can be ordered", 404)
-        registry, repository, tag = said.pop("registry"), said.pop("repository"), said.pop("tag")
+        registry, repository, tag = parameters.pop("registry"), parameters.pop("repository"), parameters.pop("tag")
         digest = "sha256:" + hashlib.sha256(f"{registry}/{repository}:{tag}".encode()).hexdigest()
         detail = {
             "registryId": registry,
@@ -40,18 +40,18 @@ class Images:
             "imagePushedAt": 1700000000.0,
             "imageManifestMediaType": "application/vnd.docker.distribution.manifest.v2+json",
         }
-        self._images.setdefault((registry, repository), []).append(detail | said)
-        return detail | said
+        self._images.setdefault((registry, repository), []).append(detail | parameters)
+        return detail | parameters
 
     def answer(self, call: Call) -> dict[str, Any] | Answer | None:
-        """DescribeImages's answer; None: moto's. Raises ImageNotFoundException."""
-        said = call.parameters
-        registry, repository = said.get("registryId", ""), said.get("repositoryName", "")
+        """Return DescribeImages' answer; None leaves it to moto. Raises ImageNotFoundException."""
+        parameters = call.parameters
+        registry, repository = parameters.get("registryId", ""), parameters.get("repositoryName", "")
         images = self._images.get((registry, repository))
         if call.operation != "DescribeImages" or images is None:
             return None
         found = []
-        for wanted in said.get("imageIds") or [{}]:
+        for wanted in parameters.get("imageIds") or [{}]:
             tag, digest = wanted.get("imageTag"), wanted.get("imageDigest")
             fits = [one for one in images if tag in (None, *one["imageTags"]) and digest in (None, one["imageDigest"])]
             if not fits:

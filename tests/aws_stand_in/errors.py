@@ -46,7 +46,7 @@ CALLER = "arn:aws:sts::123456789012:assumed-role/developer/stand-in"
 
 
 class Refusal(Exception):
-    """What AWS says instead of doing: a code of its own, a message, HTTP's status, and headers where S3 adds some."""
+    """AWS's refusal of a call: its code, message and HTTP status, and the headers that S3 adds."""
 
     def __init__(self, code: str, message: str, status: int = 400, headers: dict[str, str] | None = None) -> None:
         super().__init__(message)
@@ -63,7 +63,7 @@ class Answer:
 
 
 def refusal_of(kind: str, protocol: str, call: str) -> Refusal:
-    """The refusal that a fault is in a protocol: `refusal_of("throttle", "rest-xml", "s3:PutObject")` is S3's SlowDown."""
+    """Return a fault's refusal in a protocol: `refusal_of("throttle", "rest-xml", "s3:PutObject")` is S3's SlowDown."""
     code, status, message = _CODES[kind][protocol]
     if kind == "denied":
         why = f"because no identity-based policy allows the {call} action"
@@ -72,17 +72,17 @@ def refusal_of(kind: str, protocol: str, call: str) -> Refusal:
 
 
 def written(refusal: Refusal, protocol: str) -> Answer:
-    """A refusal as its protocol writes it."""
+    """Return a refusal as its protocol writes it."""
     request, code, message = str(uuid.uuid4()), escape(refusal.code), escape(refusal.message)
     headers = {"x-amzn-RequestId": request, **refusal.headers}
     if protocol in ("json", "rest-json"):
         if protocol == "json":
-            said = {"__type": refusal.code, "message": refusal.message}
+            content = {"__type": refusal.code, "message": refusal.message}
             headers["Content-Type"] = "application/x-amz-json-1.1"
         else:
-            said = {"ErrorCode": refusal.code, "message": refusal.message}
+            content = {"ErrorCode": refusal.code, "message": refusal.message}
             headers |= {"Content-Type": "application/json", "x-amzn-ErrorType": refusal.code}
-        return Answer(refusal.status, json.dumps(said).encode(), headers)
+        return Answer(refusal.status, json.dumps(content).encode(), headers)
     error = f"<Code>{code}</Code><Message>{message}</Message>"
     if protocol == "query":
         kind = "Sender" if refusal.status < 500 else "Receiver"

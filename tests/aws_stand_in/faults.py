@@ -1,10 +1,9 @@
-"""What AWS and the network do on a bad day, on command: at the n-th matching call from now, so many times.
+"""Failures of AWS and of the network on command: `count` times, from the n-th matching call on.
 
-Kinds: `reset` (the connection is reset before the call has an effect), `reset-after` (it has its effect, then the connection is
-reset without an answer), `hang` (it has its effect, and the answer comes after `seconds`), `500-after` (it has its effect, and a
-500 is the answer), `truncated` (it has its effect, and half of the answer's body arrives), `html` (a login page with status 200
-answers in the service's place, without effect), `throttle`, `500`, `expired`, `denied` (each refused in the protocol's own form,
-without effect), and `refuse` (with a `code`, a `message` and a `status` of the test's own).
+Kinds without effect: `reset` (the connection is reset), `html` (the answer is a login page with status 200), `throttle`, `500`,
+`expired`, `denied` (each refused in the protocol's own form), and `refuse` (with a `code`, a `message` and a `status` of the
+test's choice). Kinds in which the call takes effect: `reset-after` (the connection is reset without an answer), `hang` (the answer
+is sent after `seconds`), `500-after` (the answer is a 500), and `truncated` (half of the answer's body is sent).
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ FOREVER = -1
 
 @dataclass
 class Fault:
-    """One fault that waits for its call."""
+    """One fault, and the calls that it is for."""
 
     kind: str
     operation: str = "*"  # `sagemaker:CreateTrainingJob`, `s3:*`
     containing: str = ""  # only calls whose path or body holds this text: a bucket's name, a key
-    key_id: str = ""  # only calls signed with this access key: `expired` until the caller comes with new ones
+    key_id: str = ""  # only calls signed with this access key: `expired` until the caller uses new ones
     nth: int = 1  # the first matching call is 1
-    count: int = 1  # so many matching calls in a row; FOREVER until cleared
+    count: int = 1  # how many matching calls in a row fail; FOREVER: until cleared
     seconds: float = 0.0
     code: str = ""
     message: str = ""
@@ -53,10 +52,10 @@ class Fault:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise Refusal("NoSuchFault", f"kind {self.kind!r} is none of {', '.join(KINDS)}")
+            raise Refusal("NoSuchFault", f"kind {self.kind!r} is not one of {', '.join(KINDS)}")
 
     def is_due(self, call: Call) -> bool:
-        """Count the call, if it matches; whether it is one that fails."""
+        """Count the call if it matches, and return whether it fails."""
         if not fnmatch.fnmatchcase(call.name, self.operation):
             return False
         if self.containing and self.containing not in call.target and self.containing.encode() not in call.body:
@@ -67,21 +66,21 @@ class Fault:
         return self.seen >= self.nth and (self.count == FOREVER or self.seen < self.nth + self.count)
 
     def refusal(self, call: Call) -> Refusal:
-        """What is said instead of an answer."""
+        """The refusal that is sent as the answer."""
         if self.kind == "refuse":
             return Refusal(self.code, self.message, self.status)
         return refusal_of(self.kind.removesuffix("-after"), call.protocol, call.name)
 
 
 class Faults:
-    """All faults that wait, and the rates that hold; any thread may ask."""
+    """All faults and rates; safe to use from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.clear()
 
     def clear(self) -> None:
-        """No more faults; whatever hangs is answered now."""
+        """Remove all faults, and answer whatever hangs."""
         with self._lock:
             self._waiting: list[Fault] = []
             self._rates: dict[str, tuple[float, deque[float]]] = {}
@@ -91,19 +90,19 @@ class Faults:
             released.set()
 
     def add(self, **what: Any) -> None:
-        """A fault more, by Fault's fields."""
+        """Add a fault, given Fault's fields."""
         with self._lock:
             self._waiting.append(Fault(**what))
 
     def limit(self, operation: str, per_second: float) -> None:
-        """At most so many calls of an operation (`logs:*`) in any second; those beyond are throttled. 0 lifts the limit."""
+        """Throttle calls of an operation (`logs:*`) above this rate per second; 0 lifts the limit."""
         with self._lock:
             self._rates.pop(operation, None)
             if per_second:
                 self._rates[operation] = (per_second, deque())
 
     def due(self, call: Call) -> Fault | None:
-        """The fault that befalls this call, if any. Every waiting fault counts it."""
+        """Return the fault that this call meets, if any. Every fault counts the call."""
         with self._lock:
             due = [fault for fault in self._waiting if fault.is_due(call)]
             if due:
@@ -120,5 +119,5 @@ class Faults:
         return None
 
     def hang(self, seconds: float) -> None:
-        """Wait so long, or until the faults are cleared."""
+        """Wait for some seconds, or until the faults are cleared."""
         self._released.wait(seconds)

@@ -1,4 +1,4 @@
-"""FSx: DescribeFileSystems, from what a test has put there; the rest of FSx is moto's.
+"""FSx: DescribeFileSystems, for file systems that a test adds; moto answers the rest.
 
 Source: FSx's API reference (DescribeFileSystems, FileSystem, LustreFileSystemConfiguration, FileSystemNotFound).
 """
@@ -26,30 +26,30 @@ _LUSTRE = {"DeploymentType": "SCRATCH_2", "MountName": "fsx1abcd"}
 
 
 class FileSystems:
-    """The account's file systems, by their ids."""
+    """The account's file systems by ID."""
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
-        """Forget them."""
+        """Remove all file systems."""
         self._systems: dict[str, dict[str, Any]] = {}
 
-    def control(self, name: str, said: dict[str, Any]) -> Any:
-        """`file_system`: members of one as DescribeFileSystems gives them; what is not said has a default."""
+    def control(self, name: str, parameters: dict[str, Any]) -> Any:
+        """Add a `file_system` with members as in DescribeFileSystems; members that are not given have defaults."""
         if name != "file_system":
             raise Refusal("NoSuchControl", f"fsx/{name} is nothing that can be ordered", 404)
-        key = said["FileSystemId"]
+        key = parameters["FileSystemId"]
         names = {
             "ResourceARN": f"arn:aws:fsx:us-east-1:123456789012:file-system/{key}",
             "DNSName": f"{key}.fsx.us-east-1.amazonaws.com",
         }
-        lustre = _LUSTRE | said.get("LustreConfiguration", {})
-        self._systems[key] = _DEFAULT | names | said | {"LustreConfiguration": lustre}
+        lustre = _LUSTRE | parameters.get("LustreConfiguration", {})
+        self._systems[key] = _DEFAULT | names | parameters | {"LustreConfiguration": lustre}
         return self._systems[key]
 
     def answer(self, call: Call) -> dict[str, Any] | Answer | None:
-        """DescribeFileSystems's answer. Raises FileSystemNotFound."""
+        """Return DescribeFileSystems' answer. Raises FileSystemNotFound."""
         if call.operation != "DescribeFileSystems":
             return None
         wanted = call.parameters.get("FileSystemIds") or list(self._systems)

@@ -1,16 +1,16 @@
-"""IAM's SimulatePrincipalPolicy, judged from the policies that moto holds for a role or a user.
+"""IAM's SimulatePrincipalPolicy, evaluated from the policies that moto stores for a role or a user.
 
 A subset of IAM's evaluation, from the IAM user guide ("Policy evaluation logic", "Policy simulator"): inline and attached
-policies, the `PolicyInputList` given, and a permissions boundary; Action, NotAction, Resource and NotResource with `*` and `?`;
+policies, the call's `PolicyInputList`, and a permissions boundary; Action, NotAction, Resource and NotResource with `*` and `?`;
 an explicit Deny before an Allow before nothing. A condition holds if its keys are in ContextEntries and its operator is one of
 StringEquals, StringLike, ArnEquals, ArnLike and Bool (with IfExists); a key that is not given is reported in MissingContextValues
 and the statement does not count, be it Allow or Deny. Any other operator is reported in the same way.
 
-AWS's own policies (`arn:aws:iam::aws:policy/...`) are attached to a role here and not in moto, which takes a second at each reset
-to make them all; so ListAttachedRolePolicies does not name them.
+AWS's own policies (`arn:aws:iam::aws:policy/...`) are attached to a role here and not in moto, which would take a second at each
+reset to create them all; so ListAttachedRolePolicies does not name them.
 
-Left out: resource policies, service control policies, session policies, groups of users, and policy variables. GetRole and all
-else is moto's. Where several resources are asked about, EvalDecision is that of the worst; the reference leaves it open.
+Left out: resource policies, service control policies, session policies, groups of users, and policy variables. moto answers all
+other calls. If a call names several resources, EvalDecision is that of the worst; the reference leaves it open.
 """
 
 from __future__ import annotations
@@ -35,42 +35,46 @@ Judged = tuple[str, list[str], list[str]]  # the decision, the policies that mad
 
 
 class Simulator:
-    """Asks moto for a principal's policies and judges by them."""
+    """Reads a principal's policies from moto and evaluates them."""
 
     def __init__(self, moto: str) -> None:
         self._moto = moto
         self.clear()
 
     def clear(self) -> None:
-        """No role has any of AWS's own policies."""
+        """Detach AWS's own policies from all roles."""
         self._attached: dict[str, dict[str, Any]] = {}  # role -> the ARN and document of each of AWS's own policies
 
-    def control(self, name: str, said: dict[str, Any]) -> Any:
-        """Nothing can be ordered: put policies to the role, through IAM."""
+    def control(self, name: str, parameters: dict[str, Any]) -> Any:
+        """Refuse every order: add policies to a role through IAM."""
         raise Refusal("NoSuchControl", f"iam/{name} is nothing that can be ordered", 404)
 
     def answer(self, call: Call) -> dict[str, Any] | Answer | None:
-        """SimulatePrincipalPolicy's answer; None: moto's. Raises NoSuchEntity, InvalidInput."""
-        said = call.parameters
-        if call.operation in ("AttachRolePolicy", "DetachRolePolicy") and said.get("PolicyArn", "").startswith(_OF_AWS):
-            return self._attach(said["RoleName"], said["PolicyArn"], attach=call.operation == "AttachRolePolicy")
+        """Return SimulatePrincipalPolicy's answer; None leaves the call to moto. Raises NoSuchEntity, InvalidInput."""
+        parameters = call.parameters
+        if call.operation in ("AttachRolePolicy", "DetachRolePolicy") and parameters.get("PolicyArn", "").startswith(
+            _OF_AWS
+        ):
+            return self._attach(
+                parameters["RoleName"], parameters["PolicyArn"], attach=call.operation == "AttachRolePolicy"
+            )
         if call.operation != "SimulatePrincipalPolicy":
             return None
-        policies, boundary = self._policies(said.get("PolicySourceArn", ""))
+        policies, boundary = self._policies(parameters.get("PolicySourceArn", ""))
         policies += [
-            (f"PolicyInputList.{number}", text) for number, text in enumerate(said.get("PolicyInputList", []), 1)
+            (f"PolicyInputList.{number}", text) for number, text in enumerate(parameters.get("PolicyInputList", []), 1)
         ]
         statements = [one for source, text in policies for one in _statements(source, text)]
         bounds = None if boundary is None else _statements("PermissionsBoundary", boundary)
-        context = _context(said)
-        resources = said.get("ResourceArns") or ["*"]
+        context = _context(parameters)
+        resources = parameters.get("ResourceArns") or ["*"]
         results = []
-        for action in said.get("ActionNames", []):
+        for action in parameters.get("ActionNames", []):
             if not re.fullmatch(r"[\w-]+:\w+", action):
                 raise Refusal("InvalidInput", f"Invalid Entity Action: {action} does not match a single action.")
             judged = [(resource, _judge(action, resource, (statements, bounds), context)) for resource in resources]
             results.append(_written(action, judged))
-        start, size = int(said.get("Marker") or 0), int(said.get("MaxItems") or 100)
+        start, size = int(parameters.get("Marker") or 0), int(parameters.get("MaxItems") or 100)
         more = start + size < len(results)
         marker = (
             f"<IsTruncated>true</IsTruncated><Marker>{start + size}</Marker>"
@@ -100,7 +104,7 @@ class Simulator:
         return make("iam", endpoint_url=self._moto, region_name="us-east-1", **keys)
 
     def _policies(self, arn: str) -> tuple[list[tuple[str, Any]], Any]:
-        """The policies of a role or user, each with the name that the simulator gives it, and its permissions boundary."""
+        """Return a role's or user's policies, each under the name that the simulator gives it, and its permissions boundary."""
         match = re.fullmatch(r"arn:[\w-]+:iam::\d{12}:(role|user)/(?:.+/)?([^/]+)", arn)
         if match is None:
             raise Refusal("InvalidInput", f"Invalid ARN: {arn} is that of no user, group or role.")
@@ -136,7 +140,7 @@ def _answer(operation: str, result: str) -> Answer:
 
 @functools.cache
 def _policies_of_aws() -> dict[str, Any]:
-    """AWS's own policies by name, as moto's copy of them has them."""
+    """Return AWS's own policies by name, from moto's copy."""
     from moto.iam.aws_managed_policies import aws_managed_policies_data
 
     return {name: policy["Document"] for name, policy in json.loads(aws_managed_policies_data).items()}
@@ -148,16 +152,16 @@ def _statements(source: str, policy: Any) -> list[Statement]:
     return [(source, one) for one in _list(statements)]
 
 
-def _context(said: Mapping[str, Any]) -> dict[str, list[str]]:
-    """ContextEntries, which the form has flat: `ContextEntries.member.1.ContextKeyName`."""
+def _context(parameters: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return ContextEntries, which the form holds flat: `ContextEntries.member.1.ContextKeyName`."""
     found = {}
-    for key, name in said.items():
+    for key, name in parameters.items():
         match = re.fullmatch(r"ContextEntries\.member\.(\d+)\.ContextKeyName", key)
         if match:
-            # Keys of one entry: the values are a list of their own.
+            # The keys of one entry; its values are a list.
             start = f"ContextEntries.member.{match[1]}.ContextKeyValues"
             found[name.lower()] = [
-                value for other, value in said.items() if other.startswith(start) for value in _list(value)
+                value for other, value in parameters.items() if other.startswith(start) for value in _list(value)
             ]
     return found
 

@@ -1,4 +1,4 @@
-"""KMS: DescribeKey of another account's key, which moto answers as if it were ours, is denied; all else is moto's.
+"""KMS: DescribeKey of another account's key, which moto answers as if it were ours, is denied; moto answers the rest.
 
 Source: KMS's API reference (DescribeKey: a key of another account needs its key policy's permission).
 """
@@ -14,17 +14,17 @@ _ACCOUNT = "123456789012"
 
 
 class Keys:
-    """Nothing is kept: `deny` and moto's own keys serve a test."""
+    """Keeps no state: tests use `deny` and moto's own keys."""
 
     def clear(self) -> None:
-        """Nothing is kept."""
+        """Do nothing, since there is no state."""
 
-    def control(self, name: str, said: dict[str, Any]) -> Any:
-        """Nothing can be ordered: make keys through KMS."""
+    def control(self, name: str, parameters: dict[str, Any]) -> Any:
+        """Refuse every order: create keys through KMS."""
         raise Refusal("NoSuchControl", f"kms/{name} is nothing that can be ordered", 404)
 
     def answer(self, call: Call) -> dict[str, Any] | Answer | None:
-        """None: moto's. Raises AccessDeniedException."""
+        """Leave the call to moto (None). Raises AccessDeniedException for another account's key."""
         key = str(call.parameters.get("KeyId", ""))
         if call.operation == "DescribeKey" and key.startswith("arn:") and key.split(":")[4] != _ACCOUNT:
             why = "because no resource-based policy allows the kms:DescribeKey action"

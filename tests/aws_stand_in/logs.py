@@ -1,10 +1,10 @@
-"""CloudWatch Logs of training jobs: the group `/aws/sagemaker/TrainingJobs`; every other group is moto's.
+"""CloudWatch Logs of training jobs: the group `/aws/sagemaker/TrainingJobs`; moto answers for every other group.
 
 Sources: CloudWatch Logs' API reference. GetLogEvents: up to 10,000 events or 1 MB (a message's bytes and 26 for each), `startTime`
 inclusive, `endTime` exclusive, the last page unless `startFromHead`; at the end of a stream the forward token is the one that was
 sent. FilterLogEvents: streams interleaved in time, `endTime` inclusive, a token as long as there is more, and pages that can be
 empty although there is more. Both tokens are places in time: an event that arrives late, with an earlier time than the token's,
-is not seen by going on with it. The group and a stream exist from the first line on, and are not found before.
+is not returned after it. The group and a stream exist from the first line on, and are not found before.
 
 Differences: tokens never expire; a filter pattern is a list of words that all must occur, and any other is refused; a group cannot
 be encrypted, or expire.
@@ -24,11 +24,11 @@ from aws_stand_in.wire import Call
 
 GROUP = "/aws/sagemaker/TrainingJobs"
 _PAGE_EVENTS, _PAGE_BYTES, _EVENT_BYTES = 10_000, 1_048_576, 26
-_ID = "{:014d}{:042d}"  # an event's id: its time, then its number, in 56 digits
+_ID = "{:014d}{:042d}"  # an event's ID: its time, then its number, in 56 digits
 
 
 class Event(NamedTuple):
-    """One line; in the order of time, then of arrival."""
+    """One line; sorted by time, then by arrival."""
 
     timestamp: int  # ms
     number: int
@@ -44,15 +44,15 @@ class Event(NamedTuple):
 
 @dataclass
 class Stream:
-    """One host's lines."""
+    """The lines of one host."""
 
     name: str
     created: float
     events: list[Event] = field(default_factory=list)
-    delay: float = 0.0  # seconds from a line's arrival until it is there for those who ask
+    delay: float = 0.0  # seconds from a line's arrival until it can be read
 
     def between(self, first: tuple[int, int], last: tuple[int, int], now: float) -> Iterator[Event]:
-        """The events that can be seen, from `first` until before `last`, each a (time, number)."""
+        """Return the events that can be read, from `first` until before `last`, each a (time, number)."""
         start, end = bisect_left(self.events, first), bisect_left(self.events, last)
         for event in islice(self.events, start, end):
             if event.arrived + self.delay <= now:
@@ -67,21 +67,21 @@ class Logs:
         self.clear()
 
     def clear(self) -> None:
-        """No group, no stream."""
+        """Remove the group and its streams."""
         self._streams: dict[str, Stream] = {}
         self._delays: dict[str, float] = {}
         self._number = self._pages = self._empty_every = 0
 
-    def control(self, name: str, said: dict[str, Any]) -> Any:
-        """`append` adds lines to a stream, `delay` makes lines come later, `empty_every` makes each n-th filtered page empty."""
+    def control(self, name: str, parameters: dict[str, Any]) -> Any:
+        """Do an order: `append` adds lines to a stream, `delay` delays its lines, `empty_every` empties each n-th filtered page."""
         if name == "append":
-            return self._append(said["stream"], said["lines"], said.get("timestamps"))
+            return self._append(parameters["stream"], parameters["lines"], parameters.get("timestamps"))
         if name == "delay":
-            self._delays[said["stream"]] = float(said["seconds"])
-            if said["stream"] in self._streams:
-                self._streams[said["stream"]].delay = float(said["seconds"])
+            self._delays[parameters["stream"]] = float(parameters["seconds"])
+            if parameters["stream"] in self._streams:
+                self._streams[parameters["stream"]].delay = float(parameters["seconds"])
         elif name == "empty_every":
-            self._empty_every = int(said["pages"])
+            self._empty_every = int(parameters["pages"])
         else:
             raise Refusal("NoSuchControl", f"logs/{name} is nothing that can be ordered", 404)
         return {}
@@ -98,27 +98,29 @@ class Logs:
         return {"events": len(stream.events)}
 
     def answer(self, call: Call) -> dict[str, Any] | Answer | None:
-        """The answer for SageMaker's group; None: moto's. Raises Refusal."""
-        said = call.parameters
-        identifier = said.get("logGroupName") or said.get("logGroupIdentifier", "")  # the latter can be an ARN
+        """Return the answer for SageMaker's group; None leaves the call to moto. Raises Refusal."""
+        parameters = call.parameters
+        identifier = parameters.get("logGroupName") or parameters.get(
+            "logGroupIdentifier", ""
+        )  # the latter can be an ARN
         group = identifier.rpartition(":log-group:")[2].removesuffix(":*")
         asked = {"DescribeLogStreams": self._describe, "GetLogEvents": self._get, "FilterLogEvents": self._filter}
         if group != GROUP or call.operation not in asked:
             return None
         if not self._streams:
             raise Refusal("ResourceNotFoundException", "The specified log group does not exist.")
-        return asked[call.operation](said)
+        return asked[call.operation](parameters)
 
-    def _describe(self, said: dict[str, Any]) -> dict[str, Any]:
-        prefix, order = said.get("logStreamNamePrefix", ""), said.get("orderBy", "LogStreamName")
+    def _describe(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        prefix, order = parameters.get("logStreamNamePrefix", ""), parameters.get("orderBy", "LogStreamName")
         if prefix and order == "LastEventTime":
             raise Refusal("InvalidParameterException", "Cannot order by LastEventTime with a logStreamNamePrefix.")
         found = [self._entry(stream) for name, stream in sorted(self._streams.items()) if name.startswith(prefix)]
         if order == "LastEventTime":
             found.sort(key=lambda entry: entry.get("lastEventTimestamp", 0))
-        if said.get("descending"):
+        if parameters.get("descending"):
             found.reverse()
-        start, size = _number(said.get("nextToken") or "0"), int(said.get("limit") or 50)
+        start, size = _number(parameters.get("nextToken") or "0"), int(parameters.get("limit") or 50)
         if not 1 <= size <= 50:
             raise Refusal("InvalidParameterException", "1 validation error detected: limit must be from 1 to 50")
         answer: dict[str, Any] = {"logStreams": found[start : start + size]}
@@ -139,14 +141,14 @@ class Logs:
             entry |= times | {"lastIngestionTime": int(max(event.arrived for event in seen) * 1000)}
         return entry
 
-    def _get(self, said: dict[str, Any]) -> dict[str, Any]:
-        stream = self._streams.get(said.get("logStreamName", ""))
+    def _get(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        stream = self._streams.get(parameters.get("logStreamName", ""))
         if stream is None:
             raise Refusal("ResourceNotFoundException", "The specified log stream does not exist.")
-        token, limit = said.get("nextToken"), _limit(said)
-        first = (int(said.get("startTime", 0)), 0)
-        last = (int(said.get("endTime", 10**14 - 1)), 0)
-        backward = token.startswith("b/") if token else not said.get("startFromHead")
+        token, limit = parameters.get("nextToken"), _limit(parameters)
+        first = (int(parameters.get("startTime", 0)), 0)
+        last = (int(parameters.get("endTime", 10**14 - 1)), 0)
+        backward = token.startswith("b/") if token else not parameters.get("startFromHead")
         if token:
             place = _place(token)
             first, last = (first, min(last, place)) if backward else (max(first, place), last)
@@ -154,7 +156,7 @@ class Logs:
         page, _ = _page(reversed(list(events)) if backward else events, limit)
         if backward:
             page.reverse()
-        # Tokens are places: forward goes on behind the last event seen, backward before the first.
+        # Tokens are places: forward continues after the last event returned, backward before the first.
         here = _place(token) if token else (last if backward and not page and last[0] < 10**14 - 1 else first)
         before = page[0][:2] if page else here
         after = (page[-1].timestamp, page[-1].number + 1) if page else here
@@ -171,25 +173,25 @@ class Logs:
             "nextBackwardToken": "b/" + _ID.format(*before),
         }
 
-    def _filter(self, said: dict[str, Any]) -> dict[str, Any]:
-        now, names = self._now(), said.get("logStreamNames")
-        if names and "logStreamNamePrefix" in said:
+    def _filter(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        now, names = self._now(), parameters.get("logStreamNames")
+        if names and "logStreamNamePrefix" in parameters:
             raise Refusal("InvalidParameterException", "logStreamNames and logStreamNamePrefix exclude each other.")
         if names is None:
-            prefix = said.get("logStreamNamePrefix", "")
+            prefix = parameters.get("logStreamNamePrefix", "")
             names = [name for name in self._streams if name.startswith(prefix)]
         elif not 1 <= len(names) <= 100 or any(name not in self._streams for name in names):
             raise Refusal("ResourceNotFoundException", "The specified log stream does not exist.")
-        first, last = (int(said.get("startTime", 0)), 0), (int(said.get("endTime", 10**14 - 2)) + 1, 0)
-        if said.get("nextToken"):
-            first = max(first, _place(said["nextToken"]))
+        first, last = (int(parameters.get("startTime", 0)), 0), (int(parameters.get("endTime", 10**14 - 2)) + 1, 0)
+        if parameters.get("nextToken"):
+            first = max(first, _place(parameters["nextToken"]))
         self._pages += 1
         if self._empty_every and self._pages % self._empty_every == 0:
             return {"events": [], "searchedLogStreams": [], "nextToken": f"t/{_ID.format(*first)}/{self._pages}"}
-        words = _words(said.get("filterPattern", ""))
+        words = _words(parameters.get("filterPattern", ""))
         events = heapq.merge(*(self._streams[name].between(first, last, now) for name in names))
         matching = (event for event in events if all(word in event.message for word in words))
-        page, more = _page(matching, _limit(said))
+        page, more = _page(matching, _limit(parameters))
         answer: dict[str, Any] = {"events": [self._filtered(event) for event in page], "searchedLogStreams": []}
         if more:
             answer["nextToken"] = "t/" + _ID.format(page[-1].timestamp, page[-1].number + 1)
@@ -206,7 +208,7 @@ class Logs:
 
 
 def _page(events: Iterator[Event], limit: int) -> tuple[list[Event], bool]:
-    """The first events, as many as a page holds, and whether there are more."""
+    """Return the first events, as many as fit on a page, and whether there are more."""
     page: list[Event] = []
     size = 0
     for event in events:
@@ -217,8 +219,8 @@ def _page(events: Iterator[Event], limit: int) -> tuple[list[Event], bool]:
     return page, False
 
 
-def _limit(said: dict[str, Any]) -> int:
-    limit = int(said.get("limit") or _PAGE_EVENTS)
+def _limit(parameters: dict[str, Any]) -> int:
+    limit = int(parameters.get("limit") or _PAGE_EVENTS)
     if not 1 <= limit <= _PAGE_EVENTS:
         raise Refusal("InvalidParameterException", f"limit must be from 1 to {_PAGE_EVENTS}")
     return limit

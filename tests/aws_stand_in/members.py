@@ -1,4 +1,4 @@
-"""Whether a request's members are what botocore's service model says: required, type, length, range, enumeration, pattern.
+"""Whether a request's members conform to botocore's service model: required, type, length, range, enumeration, pattern.
 
 The wording is that of AWS's front end ("1 validation error detected: Value ... at ... failed to satisfy constraint: ..."). A
 pattern that Python cannot read (Java's character classes) is not checked.
@@ -27,7 +27,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 
 
 def check(call: Call) -> None:
-    """Raises ValidationException, or SerializationException where a member has another type."""
+    """Raise ValidationException, or SerializationException if a member has another type."""
     shape = session().get_service_model(call.service).operation_model(call.operation).input_shape
     wrong = list(_problems(call.parameters, shape, ""))
     if wrong:

@@ -1,6 +1,6 @@
-"""AWS's price list: GetProducts of AmazonSageMaker, from what a test has put there.
+"""AWS's price list: GetProducts of AmazonSageMaker, for prices that a test adds.
 
-Prices are a test's own, and none is there unless a test says so. Filters are TERM_MATCH on a product's attributes, as at AWS.
+The list is empty until a test adds prices. Filters are TERM_MATCH on a product's attributes, as at AWS.
 
 Sources: the Price List Service's API reference; the attributes of a product as programs that read the AmazonSageMaker list name
 them: `instanceName`, `component` Training, `regionCode`, `usagetype` `USE1-Train:ml.m5.large`. A usage type's prefix is a region's
@@ -26,28 +26,28 @@ class Prices:
         self.clear()
 
     def clear(self) -> None:
-        """An empty list."""
+        """Empty the list."""
         self._products: list[dict[str, Any]] = []
 
-    def control(self, name: str, said: dict[str, Any]) -> Any:
-        """`price`: {"instance_type", "usd", "region", "component"}; `product`: a whole entry of a PriceList."""
+    def control(self, name: str, parameters: dict[str, Any]) -> Any:
+        """Add a `price`: {"instance_type", "usd", "region", "component"}, or a `product`: a whole entry of a PriceList."""
         if name == "product":
-            self._products.append(said)
+            self._products.append(parameters)
         elif name == "price":
-            self._products.append(_product(**said))
+            self._products.append(_product(**parameters))
         else:
             raise Refusal("NoSuchControl", f"pricing/{name} is nothing that can be ordered", 404)
         return {}
 
     def answer(self, call: Call) -> dict[str, Any] | Answer | None:
-        """GetProducts's answer: each product as a text of JSON."""
+        """Return GetProducts' answer: each product as JSON text."""
         if call.operation != "GetProducts":
             return None
-        said = call.parameters
-        if said.get("ServiceCode") != "AmazonSageMaker":
+        parameters = call.parameters
+        if parameters.get("ServiceCode") != "AmazonSageMaker":
             raise Refusal("InvalidParameterException", "Invalid service code")
-        found = [product for product in self._products if _fits(product, said.get("Filters", []))]
-        start, size = int(said.get("NextToken") or 0), int(said.get("MaxResults") or 100)
+        found = [product for product in self._products if _fits(product, parameters.get("Filters", []))]
+        start, size = int(parameters.get("NextToken") or 0), int(parameters.get("MaxResults") or 100)
         page = [json.dumps(product) for product in found[start : start + size]]
         answer: dict[str, Any] = {"FormatVersion": "aws_v1", "PriceList": page}
         if start + size < len(found):

@@ -36,28 +36,28 @@ def _defaults() -> dict[str, float]:
 
 
 class Quotas:
-    """The applied values, where they are not the default ones."""
+    """The applied values that differ from the defaults."""
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
-        """Back to the default values."""
+        """Restore the default values."""
         self._applied: dict[str, float | None] = {}
 
-    def control(self, name: str, said: dict[str, Any]) -> Any:
-        """`quota`: {"name": "ml.g5.xlarge for training job usage", "value": 0}; a value of null takes the quota off the list."""
+    def control(self, name: str, parameters: dict[str, Any]) -> Any:
+        """Set a `quota`: {"name": "ml.g5.xlarge for training job usage", "value": 0}; null removes it from the list."""
         if name != "quota":
             raise Refusal("NoSuchControl", f"service-quotas/{name} is nothing that can be ordered", 404)
-        self._applied[said["name"]] = None if said["value"] is None else float(said["value"])
+        self._applied[parameters["name"]] = None if parameters["value"] is None else float(parameters["value"])
         return {}
 
     def answer(self, call: Call) -> dict[str, Any] | Answer | None:
-        """The answer. Raises NoSuchResourceException for another service, or a code that is none."""
-        said = call.parameters
+        """Return the answer. Raises NoSuchResourceException for another service or an unknown code."""
+        parameters = call.parameters
         if call.operation not in ("ListServiceQuotas", "ListAWSDefaultServiceQuotas", "GetServiceQuota"):
             return None
-        if said.get("ServiceCode") != "sagemaker":
+        if parameters.get("ServiceCode") != "sagemaker":
             raise Refusal("NoSuchResourceException", "The request failed because the specified service does not exist.")
         values = dict(_defaults())
         if "Default" not in call.operation:
@@ -69,13 +69,13 @@ class Quotas:
             }
         quotas = [_quota(name, value, call.region) for name, value in sorted(values.items())]
         if call.operation == "GetServiceQuota":
-            found = [quota for quota in quotas if quota["QuotaCode"] == said.get("QuotaCode")]
+            found = [quota for quota in quotas if quota["QuotaCode"] == parameters.get("QuotaCode")]
             if not found:
                 raise Refusal(
                     "NoSuchResourceException", "The request failed because the specified quota does not exist."
                 )
             return {"Quota": found[0]}
-        start, size = int(said.get("NextToken") or 0), int(said.get("MaxResults") or 100)
+        start, size = int(parameters.get("NextToken") or 0), int(parameters.get("MaxResults") or 100)
         answer: dict[str, Any] = {"Quotas": quotas[start : start + size]}
         if start + size < len(quotas):
             answer["NextToken"] = str(start + size)

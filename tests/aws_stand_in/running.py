@@ -46,11 +46,13 @@ class StandIn:
         make: Any = boto3.client
         return make(service, endpoint_url=self.endpoint, region_name=region, **keys)
 
-    def order(self, name: str, /, **said: Any) -> Any:
+    def order(self, name: str, /, **parameters: Any) -> Any:
         """Send any order over HTTP: POST /_stand_in/<name> with JSON."""
         url = f"{self.endpoint}/_stand_in/{quote(name)}"
         try:
-            with urllib.request.urlopen(urllib.request.Request(url, json.dumps(said).encode()), timeout=60) as answer:
+            with urllib.request.urlopen(
+                urllib.request.Request(url, json.dumps(parameters).encode()), timeout=60
+            ) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
@@ -109,13 +111,13 @@ class StandIn:
     def job(self, name: str, status: str | None = None, **more: Any) -> dict[str, Any]:
         """Change a job (message, reason, metrics, billable, describe, after) and return its description."""
         change = {**({"status": status} if status else {}), **more}
-        said: dict[str, Any] = self.order(f"sagemaker/jobs/{name}", **change)
-        return said
+        answer: dict[str, Any] = self.order(f"sagemaker/jobs/{name}", **change)
+        return answer
 
     def step(self, name: str) -> dict[str, Any]:
         """Run the next step of the job's script now."""
-        said: dict[str, Any] = self.order(f"sagemaker/jobs/{name}/step")
-        return said
+        answer: dict[str, Any] = self.order(f"sagemaker/jobs/{name}/step")
+        return answer
 
     def requests(self) -> list[dict[str, Any]]:
         """Return the requests of the existing jobs, as received."""
@@ -131,7 +133,7 @@ class StandIn:
         return stream
 
     def delay(self, stream: str, seconds: float) -> None:
-        """Delay the stream's lines by so many seconds; 0 releases all."""
+        """Delay the stream's lines by some seconds; 0 releases all."""
         self.order("logs/delay", stream=stream, seconds=seconds)
 
     # What AWS holds
@@ -140,12 +142,12 @@ class StandIn:
         """Set a bucket's region, or make it another account's."""
         self.order("s3/bucket", name=name, region=region, forbidden=forbidden)
 
-    def objects(self, bucket: str, **said: Any) -> None:
+    def objects(self, bucket: str, **parameters: Any) -> None:
         """Add virtual objects: `sizes={key: bytes}`, or `pattern="train/{:05d}.tar", count=50_000, size=10**8`.
 
         From then on the bucket's listing contains only such objects.
         """
-        self.order("s3/objects", bucket=bucket, **said)
+        self.order("s3/objects", bucket=bucket, **parameters)
 
     def quota(self, name: str, value: float | None) -> None:
         """Set a quota: `quota("ml.g5.xlarge for training job usage", 0)`; None removes it from the list."""

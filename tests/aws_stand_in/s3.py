@@ -33,40 +33,40 @@ _CONSTRAINT = re.compile(rb"<LocationConstraint[^>]*>([^<]*)</LocationConstraint
 
 
 class Buckets:
-    """Where buckets lie, and which are forbidden."""
+    """The regions of buckets, and the buckets of other accounts."""
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
-        """Know nothing of any."""
+        """Forget all buckets."""
         self._regions: dict[str, str] = {}
         self._forbidden: set[str] = set()
         self._listings: dict[str, Listing] = {}
 
-    def control(self, name: str, said: dict[str, Any]) -> Any:
-        """`bucket`: {"name", "region", "forbidden"}; a bucket moto does not hold can be forbidden too, as other people's are.
+    def control(self, name: str, parameters: dict[str, Any]) -> Any:
+        """Set a `bucket`: {"name", "region", "forbidden"}; one that moto does not store can be forbidden too.
 
         `objects`: {"bucket", "sizes": {key: bytes}} or {"bucket", "pattern": "train/{:05d}.tar", "count", "size"}.
         """
         if name == "objects":
-            sizes = said.get("sizes") or {
-                said["pattern"].format(number): said["size"] for number in range(said["count"])
+            sizes = parameters.get("sizes") or {
+                parameters["pattern"].format(number): parameters["size"] for number in range(parameters["count"])
             }
-            self._listings.setdefault(said["bucket"], Listing()).add(sizes)
+            self._listings.setdefault(parameters["bucket"], Listing()).add(sizes)
             return {}
         if name != "bucket":
             raise Refusal("NoSuchControl", f"s3/{name} is nothing that can be ordered", 404)
-        if said.get("region"):
-            self._regions[said["name"]] = said["region"]
-        if said.get("forbidden"):
-            self._forbidden.add(said["name"])
+        if parameters.get("region"):
+            self._regions[parameters["name"]] = parameters["region"]
+        if parameters.get("forbidden"):
+            self._forbidden.add(parameters["name"])
         else:
-            self._forbidden.discard(said["name"])
+            self._forbidden.discard(parameters["name"])
         return {}
 
     def answer(self, call: Call) -> dict[str, Any] | Answer | None:
-        """None where moto is to answer. Raises PermanentRedirect or AccessDenied."""
+        """Leave the call to moto (None). Raises PermanentRedirect or AccessDenied."""
         bucket = call.parameters.get("Bucket", "")
         lies_in = self._regions.get(bucket)
         if bucket.endswith(_DIRECTORY):
@@ -88,7 +88,7 @@ class Buckets:
         return None
 
     def _of_directory_bucket(self, call: Call, bucket: str) -> Answer:
-        """S3 Express One Zone, which asks for a session first and lists folders only; `objects` makes such a bucket."""
+        """Answer for S3 Express One Zone, which needs a session and lists only folders; `objects` creates such a bucket."""
         if bucket in self._forbidden:
             raise Refusal("AccessDenied", "Access Denied", 403)
         if bucket not in self._listings:
@@ -97,7 +97,7 @@ class Buckets:
         if call.operation == "CreateSession":
             return Answer(200, _SESSION, headers)
         if call.operation in _NONE:
-            raise Refusal(_NONE[call.operation], "There is none", 404)
+            raise Refusal(_NONE[call.operation], "It does not exist", 404)
         if call.operation != "ListObjectsV2":
             return Answer(200, b"", headers)
         if not f"/{call.parameters.get('prefix', '')}".endswith("/"):

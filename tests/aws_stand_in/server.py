@@ -1,4 +1,4 @@
-"""The HTTP server: reads a call, lets a fault befall it, answers it or has moto answer it, and writes it down."""
+"""The HTTP server: reads a call, applies a fault, answers it or forwards it to moto, and records it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Server(ThreadingHTTPServer):
         self.state = State(f"http://127.0.0.1:{moto_port}")
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is no error of ours; anything else is shown."""
+        """Ignore clients that have disconnected; show any other error."""
         import sys
 
         if not isinstance(sys.exc_info()[1], ConnectionError):
@@ -48,7 +48,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: Server
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: the calls are recorded, and asked for by `/_stand_in/calls`."""
+        """Log nothing: `/_stand_in/calls` returns the record of calls."""
 
     def handle_expect_100(self) -> bool:
         self.send_response_only(100)
@@ -113,7 +113,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 
     def _moto(self, body: bytes) -> Answer:
-        """What moto answers to this very request."""
+        """Return moto's answer to this request."""
         connection = http.client.HTTPConnection("127.0.0.1", self.server.moto_port, timeout=120)
         try:
             connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
@@ -133,7 +133,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _control(self, name: str, body: bytes) -> Answer:
         headers = {"Content-Type": "application/json"}
         try:
-            said = self.server.state.control(name, json.loads(body or b"{}"))
+            result = self.server.state.control(name, json.loads(body or b"{}"))
             if name == "reset" and not self.server.moto_is_clean:
                 self._reset_moto()
         except Refusal as refusal:
@@ -143,10 +143,10 @@ class _Handler(BaseHTTPRequestHandler):
         except (KeyError, TypeError, ValueError) as error:
             message = f"/_stand_in/{name}: {type(error).__name__}: {error}"
             return Answer(400, json.dumps({"code": "BadControl", "message": message}).encode(), headers)
-        return Answer(200, json.dumps(said).encode(), headers)
+        return Answer(200, json.dumps(result).encode(), headers)
 
     def _reset_moto(self) -> None:
-        """Let moto forget everything; half a second that a test which wrote nothing there does not wait for."""
+        """Reset moto, which takes half a second; a test that wrote nothing there need not wait for it."""
         connection = http.client.HTTPConnection("127.0.0.1", self.server.moto_port, timeout=120)
         try:
             connection.request("POST", "/moto-api/reset", b"")

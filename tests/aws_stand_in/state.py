@@ -1,7 +1,7 @@
 """Everything the stand-in knows: its clock, the record of calls, and the services that it answers for.
 
-A service is a module with a class of four methods: `answer(call)` gives what AWS answers, None where moto is to, or raises
-Refusal; `control(name, said)` is a test's order; `clear()` forgets; `seen(call, answer)` sees what was answered.
+A service is a module with a class of three methods: `answer(call)` returns AWS's answer, or None to leave the call to moto, or
+raises Refusal; `control(name, parameters)` does a test's order; `clear()` resets the service.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from aws_stand_in.wire import Call
 
 
 class Service(Protocol):
-    """What the stand-in answers of one of AWS's services."""
+    """The part of one AWS service that the stand-in answers."""
 
     def answer(self, call: Call) -> dict[str, Any] | Answer | None:
-        """The answer; None: moto's. Raises Refusal."""
+        """Return the answer; None leaves the call to moto. Raises Refusal."""
 
-    def control(self, name: str, said: dict[str, Any]) -> Any:
-        """Do what a test orders. Raises Refusal."""
+    def control(self, name: str, parameters: dict[str, Any]) -> Any:
+        """Do a test's order. Raises Refusal."""
 
     def clear(self) -> None:
         """Forget everything."""
 
 
 class Clock:
-    """The stand-in's time: the machine's, and what a test has put it forward by, so that no test sleeps."""
+    """The stand-in's time: the machine's plus what a test has advanced it by, so that no test sleeps."""
 
     def __init__(self) -> None:
         self.ahead = 0.0
@@ -53,7 +53,7 @@ class Clock:
 
 
 class State:
-    """One account. One lock for all of it: an answer takes milliseconds."""
+    """One account, with one lock for everything, since an answer takes milliseconds."""
 
     def __init__(self, moto: str) -> None:
         self.clock, self.faults, self._lock = Clock(), Faults(), threading.RLock()
@@ -71,28 +71,28 @@ class State:
         }
 
     def answer(self, call: Call) -> Answer | None:
-        """What the stand-in answers itself; None where moto answers. Raises Refusal."""
+        """Return the stand-in's own answer; None leaves the call to moto. Raises Refusal."""
         service = self._services.get(call.service)
         if service is None:
             return None
-        with nullcontext() if call.service == "iam" else self._lock:  # iam keeps nothing, and asks moto meanwhile
-            said = service.answer(call)
-        if isinstance(said, Answer):  # S3's
-            return replace(said, headers={"x-amz-request-id": str(uuid.uuid4()), **said.headers})
-        if said is None:
+        with nullcontext() if call.service == "iam" else self._lock:  # iam keeps no state, and asks moto meanwhile
+            answer = service.answer(call)
+        if isinstance(answer, Answer):  # S3's
+            return replace(answer, headers={"x-amz-request-id": str(uuid.uuid4()), **answer.headers})
+        if answer is None:
             return None
         headers = {"Content-Type": "application/x-amz-json-1.1", "x-amzn-RequestId": str(uuid.uuid4())}
-        return Answer(200, json.dumps(said).encode(), headers)
+        return Answer(200, json.dumps(answer).encode(), headers)
 
     def seen(self, call: Call, answer: Answer) -> None:
-        """Let S3's part learn the region of a bucket that moto made."""
+        """Pass the region of a bucket that moto created to the S3 service."""
         buckets = self._services["s3"]
         assert isinstance(buckets, Buckets)
         with self._lock:
             buckets.seen(call, answer)
 
     def record(self, call: Call) -> dict[str, Any]:
-        """Write a call down, before anything befalls it; its outcome is filled in later."""
+        """Record a call before it is handled; its outcome is added later."""
         entry = {
             "service": call.service,
             "operation": call.operation,
@@ -106,23 +106,23 @@ class State:
             self._calls.append(entry)
         return entry
 
-    def control(self, name: str, said: dict[str, Any]) -> Any:
+    def control(self, name: str, parameters: dict[str, Any]) -> Any:
         """Do a test's order: `calls`, `reset`, `advance`, `faults`, `rate`, or `<service>/...`. Raises Refusal."""
         service, _, rest = name.partition("/")
         if service in self._services:
             with self._lock:
-                return self._services[service].control(rest, said)
+                return self._services[service].control(rest, parameters)
         if name == "calls":
             with self._lock:
                 return list(self._calls)
         if name == "advance":
-            self.clock.ahead += float(said["seconds"])
+            self.clock.ahead += float(parameters["seconds"])
         elif name == "faults":
-            self.faults.add(**said)
+            self.faults.add(**parameters)
         elif name == "faults/clear":
             self.faults.clear()
         elif name == "rate":
-            self.faults.limit(said["operation"], float(said["per_second"]))
+            self.faults.limit(parameters["operation"], float(parameters["per_second"]))
         elif name == "calls/clear":
             with self._lock:
                 self._calls.clear()

@@ -1,4 +1,4 @@
-"""One training job: its request as it came, and its life so far.
+"""One training job: its request as received, and its history.
 
 Sources: SageMaker's API reference, DescribeTrainingJob (SecondaryStatus, SecondaryStatusTransition, TrainingStartTime,
 BillableTimeInSeconds, WarmPoolStatus) and the developer guide on managed spot training and on warm pools.
@@ -48,13 +48,13 @@ _CHANNEL_DEFAULTS = {"CompressionType": "None", "RecordWrapperType": "None"}
 class Step:
     """One step of a script: what happens to a job, and when."""
 
-    status: str | None = None  # a secondary status; None changes what Describe says and no more
+    status: str | None = None  # a secondary status; None changes only what Describe returns
     after: float | None = None  # seconds after creation (after the stop, in `on_stop`); None waits for a test's `step`
     message: str | None = None
     reason: str | None = None  # FailureReason
     metrics: dict[str, float] = field(default_factory=dict)  # FinalMetricDataList
     billable: int | None = None  # BillableTimeInSeconds, if it differs from the training time
-    describe: dict[str, Any] = field(default_factory=dict)  # members of Describe's answer, as they shall be
+    describe: dict[str, Any] = field(default_factory=dict)  # members of Describe's answer to replace
 
 
 @dataclass
@@ -95,19 +95,19 @@ class Job:
         return ENDS.get(self.secondary, "Stopping" if self.secondary == "Stopping" else "InProgress")
 
     def settle(self, now: float) -> None:
-        """Let everything happen that the script has before now."""
+        """Run all steps of the script that are due."""
         while self.script and self.script[0].after is not None and self.created + self.script[0].after <= now:
             step = self.script.pop(0)
             self.apply(step, self.created + (step.after or 0.0))
 
     def step(self, now: float) -> None:
-        """Let the script's next step happen now."""
+        """Run the script's next step now."""
         if not self.script:
             raise Refusal("NoStep", f"the script of {self.name} has no step left", 409)
         self.apply(self.script.pop(0), now)
 
     def apply(self, step: Step, at: float) -> None:
-        """Let a step happen. Raises Refusal where the job is over."""
+        """Run a step. Raises Refusal if the job has ended."""
         if step.status is not None:
             self._enter(step.status, step.message, at)
         elif step.message is not None:
@@ -124,7 +124,7 @@ class Job:
 
     def _enter(self, status: str, message: str | None, at: float) -> None:
         if status not in _MESSAGES:
-            raise Refusal("NoSuchStatus", f"{status!r} is none of {', '.join(_MESSAGES)}")
+            raise Refusal("NoSuchStatus", f"{status!r} is not one of {', '.join(_MESSAGES)}")
         message = _MESSAGES[status] if message is None else message
         if self.transitions:
             last = self.transitions[-1]
@@ -141,7 +141,7 @@ class Job:
             self.ended, self.transitions[-1]["EndTime"] = at, at
 
     def stop(self, now: float) -> None:
-        """StopTrainingJob. Raises Refusal where the job is stopping or over."""
+        """Stop the job. Raises Refusal if it is stopping or has ended."""
         if self.status != "InProgress":
             message = f"The request was rejected because the training job is in status {self.status}."
             raise Refusal("ValidationException", message)
@@ -153,29 +153,29 @@ class Job:
         ]
 
     def describe(self, now: float) -> dict[str, Any]:
-        """DescribeTrainingJob's answer: the request without its tags, with AWS's defaults, and the job's life."""
-        said = copy.deepcopy({**_DEFAULTS, **{key: value for key, value in self.request.items() if key != "Tags"}})
-        said["InputDataConfig"] = [{**_CHANNEL_DEFAULTS, **channel} for channel in said.get("InputDataConfig", [])]
-        if not said["InputDataConfig"]:
-            del said["InputDataConfig"]
-        said["OutputDataConfig"] = {"KmsKeyId": "", "CompressionType": "GZIP", **said["OutputDataConfig"]}
-        said |= self.summary()
-        said |= {"SecondaryStatus": self.secondary, "SecondaryStatusTransitions": self.transitions}
-        said["ProfilingStatus"] = "Enabled" if "ProfilerConfig" in said else "Disabled"
+        """Return DescribeTrainingJob's answer: the request without its tags, with AWS's defaults, and the job's history."""
+        answer = copy.deepcopy({**_DEFAULTS, **{key: value for key, value in self.request.items() if key != "Tags"}})
+        answer["InputDataConfig"] = [{**_CHANNEL_DEFAULTS, **channel} for channel in answer.get("InputDataConfig", [])]
+        if not answer["InputDataConfig"]:
+            del answer["InputDataConfig"]
+        answer["OutputDataConfig"] = {"KmsKeyId": "", "CompressionType": "GZIP", **answer["OutputDataConfig"]}
+        answer |= self.summary()
+        answer |= {"SecondaryStatus": self.secondary, "SecondaryStatusTransitions": self.transitions}
+        answer["ProfilingStatus"] = "Enabled" if "ProfilerConfig" in answer else "Disabled"
         if self.started is not None:
-            said["TrainingStartTime"] = self.started
-            said["TrainingTimeInSeconds"] = round((now if self.ended is None else self.ended) - self.started)
+            answer["TrainingStartTime"] = self.started
+            answer["TrainingTimeInSeconds"] = round((now if self.ended is None else self.ended) - self.started)
             if self.ended is not None:
-                said["BillableTimeInSeconds"] = round(self.ended - self.started - self._interrupted())
+                answer["BillableTimeInSeconds"] = round(self.ended - self.started - self._interrupted())
         if self.secondary == "Completed":
             folder = f"{self.request['OutputDataConfig']['S3OutputPath'].rstrip('/')}/{self.name}/output"
-            model = "model" if said["OutputDataConfig"]["CompressionType"] == "NONE" else "model.tar.gz"
-            said["ModelArtifacts"] = {"S3ModelArtifacts": f"{folder}/{model}"}
-        return said | self.extras
+            model = "model" if answer["OutputDataConfig"]["CompressionType"] == "NONE" else "model.tar.gz"
+            answer["ModelArtifacts"] = {"S3ModelArtifacts": f"{folder}/{model}"}
+        return answer | self.extras
 
     def summary(self) -> dict[str, Any]:
-        """This job's entry in ListTrainingJobs's answer."""
-        said = {
+        """Return this job's entry in ListTrainingJobs' answer."""
+        answer = {
             "TrainingJobName": self.name,
             "TrainingJobArn": self.arn,
             "CreationTime": self.created,
@@ -184,13 +184,13 @@ class Job:
             "SecondaryStatus": self.secondary,
         }
         if self.ended is not None:
-            said["TrainingEndTime"] = self.ended
+            answer["TrainingEndTime"] = self.ended
         keep = self.request.get("ResourceConfig", {}).get("KeepAlivePeriodInSeconds")
         if keep and self.secondary == "Completed":
-            said["WarmPoolStatus"] = {"Status": "Available"}
+            answer["WarmPoolStatus"] = {"Status": "Available"}
         if "WarmPoolStatus" in self.extras:
-            said["WarmPoolStatus"] = self.extras["WarmPoolStatus"]
-        return said
+            answer["WarmPoolStatus"] = self.extras["WarmPoolStatus"]
+        return answer
 
     def _interrupted(self) -> float:
         """Return the seconds between spot interruptions and the next training, which are not billed."""

@@ -1,10 +1,10 @@
-"""SageMaker's training jobs: create, describe, list, stop, tags; and training plans. Everything else of SageMaker is moto's.
+"""SageMaker's training jobs: create, describe, list, stop, tags; and training plans. moto answers everything else of SageMaker.
 
-A job stays `Starting` until a test moves it on, by hand (`sagemaker/jobs/NAME`) or by a script that was set before or after its
-creation (`sagemaker/script`). Its name is never free again, as at AWS; but here over all regions.
+A job stays `Starting` until a test advances it, by hand (`sagemaker/jobs/NAME`) or by a script that was set before or after its
+creation (`sagemaker/script`). Its name is never freed, as at AWS; but here it is taken in all regions.
 
 Sources: SageMaker's API reference (CreateTrainingJob, ListTrainingJobs, StopTrainingJob, AddTags). The wording of ResourceInUse
-and of "Requested resource not found." is that of AWS's answers as people have quoted them.
+and of "Requested resource not found." is that of AWS's answers in public reports.
 """
 
 from __future__ import annotations
@@ -40,50 +40,50 @@ class TrainingJobs:
         self.clear()
 
     def clear(self) -> None:
-        """Forget all jobs and scripts."""
+        """Remove all jobs and scripts."""
         self._jobs: dict[str, Job] = {}
         self._plans: dict[str, dict[str, Any]] = {}
         self._scripts: list[tuple[str, list[Step], list[Step]]] = []
 
     def answer(self, call: Call) -> dict[str, Any] | Answer | None:
-        """The answer of an operation on training jobs; None: moto's. Raises Refusal."""
-        said = call.parameters
+        """Return the answer of an operation on training jobs; None leaves the call to moto. Raises Refusal."""
+        parameters = call.parameters
         if call.operation not in _OWN:
             return None
-        if "Tags" in call.operation and ":training-job/" not in said.get("ResourceArn", ""):
+        if "Tags" in call.operation and ":training-job/" not in parameters.get("ResourceArn", ""):
             return None
         members.check(call)
         for job in self._jobs.values():
             job.settle(self._now())
         if call.operation == "CreateTrainingJob":
-            return self._create(said, call.region)
+            return self._create(parameters, call.region)
         if call.operation == "ListTrainingJobs":
-            return self._list(said)
+            return self._list(parameters)
         if call.operation == "DescribeTrainingPlan":
-            if said["TrainingPlanName"] not in self._plans:
+            if parameters["TrainingPlanName"] not in self._plans:
                 raise Refusal("ResourceNotFound", "Requested resource not found.")
-            return self._plans[said["TrainingPlanName"]]
+            return self._plans[parameters["TrainingPlanName"]]
         if "Tags" in call.operation:
-            return self._tags(call.operation, said)
-        job = self._find(said["TrainingJobName"])
+            return self._tags(call.operation, parameters)
+        job = self._find(parameters["TrainingJobName"])
         if call.operation == "DescribeTrainingJob":
             return job.describe(self._now())
         job.stop(self._now())
         return {}
 
-    def control(self, name: str, said: dict[str, Any]) -> Any:
-        """`jobs/NAME` moves a job on, `jobs/NAME/step` lets its script do so; `script` is for jobs whose name fits a pattern.
+    def control(self, name: str, parameters: dict[str, Any]) -> Any:
+        """`jobs/NAME` advances a job, `jobs/NAME/step` runs a step of its script; `script` is for all jobs that match a pattern.
 
         `plan` adds a training plan with the members of DescribeTrainingPlan's answer.
         """
         kind, _, rest = name.partition("/")
         if kind == "plan":
-            self._plans[said["TrainingPlanName"]] = said
+            self._plans[parameters["TrainingPlanName"]] = parameters
             return {}
         if kind == "script":
-            steps = [Step(**step) for step in said.get("steps", [])]
-            on_stop = [Step(**step) for step in said.get("on_stop", [])]
-            pattern = said.get("name", "*")
+            steps = [Step(**step) for step in parameters.get("steps", [])]
+            on_stop = [Step(**step) for step in parameters.get("on_stop", [])]
+            pattern = parameters.get("name", "*")
             self._scripts.insert(0, (pattern, steps, on_stop))
             for job in self._jobs.values():
                 if fnmatch.fnmatchcase(job.name, pattern):
@@ -98,8 +98,8 @@ class TrainingJobs:
         job.settle(self._now())
         if order == "step":
             job.step(self._now())
-        elif said:
-            step = Step(**said)
+        elif parameters:
+            step = Step(**parameters)
             job.apply(step, self._now() if step.after is None else job.created + step.after)
         return job.describe(self._now())
 
@@ -124,36 +124,38 @@ class TrainingJobs:
             raise Refusal("ValidationException", "Requested resource not found.")
         return job
 
-    def _list(self, said: dict[str, Any]) -> dict[str, Any]:
-        by = {"Name": "TrainingJobName", "Status": "TrainingJobStatus"}.get(said.get("SortBy", ""), "CreationTime")
-        found = [job.summary() for job in self._jobs.values() if all(_filters(job, said))]
-        found.sort(key=lambda entry: entry[by], reverse=said.get("SortOrder") == "Descending")
-        start = _start_of(said.get("NextToken"))
-        size = said.get("MaxResults", 10)
+    def _list(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        by = {"Name": "TrainingJobName", "Status": "TrainingJobStatus"}.get(
+            parameters.get("SortBy", ""), "CreationTime"
+        )
+        found = [job.summary() for job in self._jobs.values() if all(_filters(job, parameters))]
+        found.sort(key=lambda entry: entry[by], reverse=parameters.get("SortOrder") == "Descending")
+        start = _start_of(parameters.get("NextToken"))
+        size = parameters.get("MaxResults", 10)
         answer: dict[str, Any] = {"TrainingJobSummaries": found[start : start + size]}
         if start + size < len(found):
             answer["NextToken"] = base64.b64encode(f"from {start + size}".encode()).decode()
         return answer
 
-    def _tags(self, operation: str, said: dict[str, Any]) -> dict[str, Any]:
-        job = self._find(said["ResourceArn"])
+    def _tags(self, operation: str, parameters: dict[str, Any]) -> dict[str, Any]:
+        job = self._find(parameters["ResourceArn"])
         if operation == "AddTags":
-            job.tags |= {tag["Key"]: tag["Value"] for tag in said["Tags"]}
+            job.tags |= {tag["Key"]: tag["Value"] for tag in parameters["Tags"]}
         elif operation == "DeleteTags":
-            job.tags = {key: value for key, value in job.tags.items() if key not in said["TagKeys"]}
+            job.tags = {key: value for key, value in job.tags.items() if key not in parameters["TagKeys"]}
             return {}
         return {"Tags": [{"Key": key, "Value": value} for key, value in job.tags.items()]}
 
 
-def _filters(job: Job, said: dict[str, Any]) -> Iterator[bool]:
+def _filters(job: Job, parameters: dict[str, Any]) -> Iterator[bool]:
     summary = job.summary()
-    yield said.get("NameContains", "") in job.name
-    yield said.get("StatusEquals", job.status) == job.status
+    yield parameters.get("NameContains", "") in job.name
+    yield parameters.get("StatusEquals", job.status) == job.status
     warm = summary.get("WarmPoolStatus", {}).get("Status")
-    yield said.get("WarmPoolStatusEquals", warm) == warm
+    yield parameters.get("WarmPoolStatusEquals", warm) == warm
     for member in ("CreationTime", "LastModifiedTime"):
-        yield summary[member] > said.get(f"{member}After", float("-inf"))
-        yield summary[member] < said.get(f"{member}Before", float("inf"))
+        yield summary[member] > parameters.get(f"{member}After", float("-inf"))
+        yield summary[member] < parameters.get(f"{member}Before", float("inf"))
 
 
 def _start_of(token: str | None) -> int:

@@ -51,7 +51,7 @@ class Call:
     """One request to AWS."""
 
     method: str
-    target: str  # path and query as they stand on the wire
+    target: str  # path and query as received
     headers: Message[str, str]
     body: bytes
     service: str  # boto3's name: `service-quotas`, `efs`
@@ -73,7 +73,7 @@ class Call:
 
 @functools.cache
 def session() -> botocore.session.Session:
-    """The one that holds botocore's service models."""
+    """Return the loader of botocore's service models."""
     return botocore.session.get_session()
 
 
@@ -107,14 +107,14 @@ def read_call(method: str, target: str, headers: Message[str, str], body: bytes)
 
 def _json(body: bytes) -> dict[str, Any]:
     try:
-        said = json.loads(body or b"{}")
+        document = json.loads(body or b"{}")
     except ValueError:
         return {}
-    return said if isinstance(said, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _nested(form: dict[str, str]) -> dict[str, Any]:
-    """A query's form with its lists made lists: `ActionNames.member.1=a` is `{"ActionNames": ["a"]}`; deeper ones stay flat."""
+    """Return a form with its lists as lists: `ActionNames.member.1=a` is `{"ActionNames": ["a"]}`; deeper ones stay flat."""
     found: dict[str, Any] = {}
     for key, value in form.items():
         match = re.fullmatch(r"(\w+)(?:\.member)?\.\d+", key)
@@ -128,7 +128,7 @@ def _nested(form: dict[str, str]) -> dict[str, Any]:
 def _rest_operation(
     service: str, method: str, path: str, query: Mapping[str, str], headers: Message[str, str]
 ) -> tuple[str, dict[str, str]]:
-    """The operation whose template fits and asks most: PUT /bucket/key is PutObject, and UploadPart with ?partNumber&uploadId."""
+    """Return the operation whose template fits best: PUT /bucket/key is PutObject, and UploadPart with ?partNumber&uploadId."""
     best: tuple[int, str, dict[str, str]] = (-1000, f"{method} {path}", {})
     for name, verb, pattern, keys, needed in _templates(service):
         match = pattern.fullmatch(path) if verb == method else None
@@ -144,7 +144,7 @@ def _rest_operation(
 
 @functools.cache
 def _templates(service: str) -> list[tuple[str, str, re.Pattern[str], list[tuple[str, str]], list[str]]]:
-    """(operation, method, path, fixed query, required query members and headers) of each operation of a REST service."""
+    """Return (operation, method, path, fixed query, required query members and headers) for each operation of a REST service."""
     try:
         model = session().get_service_model(service)
     except botocore.exceptions.UnknownServiceError:

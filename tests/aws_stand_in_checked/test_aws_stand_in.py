@@ -1,4 +1,4 @@
-"""The stand-in for AWS, tested with boto3 on jobs and logs: other tests rely on answers like those in AWS's references."""
+"""The stand-in for AWS, tested with boto3 on jobs and logs: other tests rely on the answers that AWS documents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aws_stand_in.asking import a_job, once, refused
 REQUEST = a_job(HyperParameters={"empty": ""}, Tags=[{"Key": "team", "Value": "vision"}])
 
 
-def test_job_passes_its_states_by_hand(aws: StandIn) -> None:
+def test_job_is_advanced_through_its_states_by_hand(aws: StandIn) -> None:
     sagemaker = once(aws, "sagemaker")
     arn = sagemaker.create_training_job(**REQUEST)["TrainingJobArn"]
     assert aws.requests() == [REQUEST]
@@ -26,7 +26,7 @@ def test_job_passes_its_states_by_hand(aws: StandIn) -> None:
     aws.advance(60)
     aws.job("cats-1", "Downloading")
     aws.advance(30)
-    aws.job("cats-1", "Training", message="going on")
+    aws.job("cats-1", "Training", message="running")
     aws.job("cats-1", "Uploading")
     aws.advance(10)
     aws.job("cats-1", "Completed", metrics={"loss": 0.5}, billable=33)
@@ -36,7 +36,7 @@ def test_job_passes_its_states_by_hand(aws: StandIn) -> None:
     assert "Tags" not in job
     statuses = [transition["Status"] for transition in job["SecondaryStatusTransitions"]]
     assert statuses == ["Starting", "Downloading", "Training", "Uploading", "Completed"]
-    assert job["SecondaryStatusTransitions"][2]["StatusMessage"] == "going on"
+    assert job["SecondaryStatusTransitions"][2]["StatusMessage"] == "running"
     assert (job["TrainingTimeInSeconds"], job["BillableTimeInSeconds"]) == (40, 33)
     assert job["FinalMetricDataList"][0]["Value"] == 0.5
     assert job["ModelArtifacts"]["S3ModelArtifacts"] == "s3://data/out/cats-1/output/model.tar.gz"
@@ -45,7 +45,7 @@ def test_job_passes_its_states_by_hand(aws: StandIn) -> None:
     assert refused(sagemaker.stop_training_job, TrainingJobName="cats-1") == ("ValidationException", 400)
 
 
-def test_scripted_job_passes_its_states_without_sleeping(aws: StandIn) -> None:
+def test_scripted_job_runs_through_its_states_without_sleeping(aws: StandIn) -> None:
     sagemaker = once(aws, "sagemaker")
     aws.script(
         {"after": 60, "status": "Downloading"},
@@ -65,7 +65,7 @@ def test_scripted_job_passes_its_states_without_sleeping(aws: StandIn) -> None:
     aws.advance(50)
     failed = aws.step("cats-1")
     assert (failed["TrainingJobStatus"], failed["FailureReason"]) == ("Failed", "AlgorithmError: exit 1")
-    # The scripted clock runs on by itself, too, so a slow machine adds seconds.
+    # The clock also advances by itself, so a slow machine adds seconds.
     assert failed["TrainingTimeInSeconds"] >= 181
     assert failed["TrainingTimeInSeconds"] - failed["BillableTimeInSeconds"] >= 50
 
@@ -142,7 +142,7 @@ def test_get_log_events_returns_its_token_at_the_end(aws: StandIn) -> None:
     end = logs.get_log_events(**where, nextToken=second["nextForwardToken"])
     assert end["events"] == []
     assert end["nextForwardToken"] == second["nextForwardToken"]
-    aws.log("cats-1", ["late"], timestamps=[1010])  # before the token's place: going on does not see it
+    aws.log("cats-1", ["late"], timestamps=[1010])  # before the token's place, so it is not returned
     aws.log("cats-1", ["more"], timestamps=[1024])
     more = logs.get_log_events(**where, nextToken=end["nextForwardToken"])
     assert [event["message"] for event in more["events"]] == ["more"]

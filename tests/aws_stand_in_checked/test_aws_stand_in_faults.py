@@ -1,4 +1,4 @@
-"""Faults of the stand-in for AWS: each hits the call it is for, in the form of the service's protocol."""
+"""Faults of the stand-in for AWS: each fails only the calls it is for, in the form of the service's protocol."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aws_stand_in import StandIn
 from aws_stand_in.asking import a_job, once, refused
 from aws_stand_in_calls import ASKED
 
-# What a service says when it throttles, fails, or is asked with an expired token or without permission.
+# Each service's codes for throttling, failure, an expired token and a missing permission.
 JSON = ["ThrottlingException", "InternalFailure", "ExpiredTokenException", "AccessDeniedException"]
 QUERY = ["Throttling", "InternalFailure", "ExpiredToken", "AccessDenied"]
 OTHERS = {
@@ -27,16 +27,16 @@ OTHERS = {
 def test_each_protocol_writes_its_own_refusals(aws: StandIn, service: str) -> None:
     operation, parameters = ASKED[service]
     ask = getattr(once(aws, service), operation)
-    said = []
+    codes = []
     for kind in ("throttle", "500", "expired", "denied"):
         aws.fault(kind, f"{service}:*", nth=2)
         ask(**parameters)
         code, status = refused(ask, **parameters)
         assert (status >= 500) == (kind == "500" or code in ("SlowDown", "RequestLimitExceeded"))
         assert aws.calls()[-1]["code"] == code
-        said.append(code)
+        codes.append(code)
         ask(**parameters)
-    assert said == OTHERS.get(service, JSON)
+    assert codes == OTHERS.get(service, JSON)
 
 
 def test_head_with_expired_token_has_no_body(aws: StandIn) -> None:
@@ -83,18 +83,18 @@ def test_faults_match_only_their_calls(aws: StandIn) -> None:
     s3.get_object(Bucket="data", Key="a")["Body"].close()
     for _ in range(3):
         assert refused(s3.get_object, Bucket="data", Key="secret/a") == ("AccessDenied", 403)
-    with pytest.raises(ValueError, match="is none of"):
+    with pytest.raises(ValueError, match="is not one of"):
         aws.fault("thunder")
 
 
 def test_calls_above_the_rate_are_throttled(aws: StandIn) -> None:
     aws.log("cats-1", ["a"])
     aws.limit("logs:*", 3)
-    logs, said = once(aws, "logs"), []
+    logs, codes = once(aws, "logs"), []
     for _ in range(6):
         try:
             logs.filter_log_events(logGroupName="/aws/sagemaker/TrainingJobs")
-            said.append("")
+            codes.append("")
         except ClientError as error:
-            said.append(error.response["Error"]["Code"])
-    assert said == ["", "", "", *["ThrottlingException"] * 3]
+            codes.append(error.response["Error"]["Code"])
+    assert codes == ["", "", "", *["ThrottlingException"] * 3]

@@ -98,11 +98,11 @@ def test_buckets_in_other_regions_are_redirected(aws: StandIn) -> None:
     aws.bucket("theirs", forbidden=True)
     aws.clear_calls()
     assert s3.head_bucket(Bucket="here")["BucketRegion"] == "us-east-1"
-    assert s3.head_bucket(Bucket="there")["BucketRegion"] == "eu-west-1"  # botocore goes on to where the 301 points
+    assert s3.head_bucket(Bucket="there")["BucketRegion"] == "eu-west-1"  # botocore follows the 301
     assert [(call["region"], call["outcome"]) for call in aws.calls()][1:] == [("us-east-1", 301), ("eu-west-1", 200)]
     assert refused(s3.head_bucket, Bucket="theirs") == ("403", 403)
     assert refused(s3.list_objects_v2, Bucket="theirs") == ("AccessDenied", 403)
-    assert refused(s3.head_bucket, Bucket="nobodys") == ("404", 404)
+    assert refused(s3.head_bucket, Bucket="missing") == ("404", 404)
 
 
 def test_virtual_objects_are_listed_and_headed(aws: StandIn) -> None:

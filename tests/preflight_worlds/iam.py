@@ -22,7 +22,7 @@ def a_key(**more: Any) -> Callable[[World], dict[str, str]]:
 
 
 def encrypted_data(world: World) -> dict[str, str]:
-    """A role that may do all to S3, and does not have the key of the data."""
+    """A role with all rights in S3, but none for the key of the data."""
     key, s3 = world.key(), world.aws.client("s3")
     s3.put_object(Bucket="data", Key="secret/1.tar", Body=b"data", ServerSideEncryption="aws:kms", SSEKMSKeyId=key)
     may = [allow(["s3:*", "logs:*", "ecr:*", "ec2:*"]), allow(["kms:*"], f"arn:aws:kms:*:*:key/{world.ids['key']}")]
@@ -30,7 +30,7 @@ def encrypted_data(world: World) -> dict[str, str]:
 
 
 def encrypted_output(world: World) -> dict[str, str]:
-    """A bucket that encrypts with a key that the role does not have."""
+    """A bucket that encrypts with a key that the role may not use."""
     key, s3 = world.key(), world.aws.client("s3")
     s3.create_bucket(Bucket="sealed")
     default = {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": key}
@@ -46,13 +46,13 @@ def a_disabled_key(world: World) -> dict[str, str]:
     return {"key": key}
 
 
-def a_key_that_goes(world: World) -> dict[str, str]:
+def a_key_to_be_deleted(world: World) -> dict[str, str]:
     key = world.key()
     world.kms.schedule_key_deletion(KeyId=key)
     return {"key": key}
 
 
-def data_of_a_key_that_goes(world: World) -> dict[str, str]:
+def data_of_a_key_to_be_deleted(world: World) -> dict[str, str]:
     key, s3 = world.key(), world.aws.client("s3")
     s3.put_object(Bucket="data", Key="going/1.tar", Body=b"data", ServerSideEncryption="aws:kms", SSEKMSKeyId=key)
     world.kms.schedule_key_deletion(KeyId=key)
@@ -70,7 +70,7 @@ def output_of_a_disabled_key(world: World) -> dict[str, str]:
 
 
 def a_bucket_that_denies(bucket: str, principal: Any = "*", **more: Any) -> Callable[[World], dict[str, str]]:
-    """A role that may do everything, and a bucket whose policy says no."""
+    """A role with all rights, and a bucket whose policy denies it."""
 
     def make(world: World) -> dict[str, str]:
         s3, role = world.aws.client("s3"), world.role([allow(["*"])])
@@ -176,7 +176,7 @@ BROKEN = {
         a_disabled_key, "", [("key-disabled", "resource_config.volume_kms_key_id")], ("enable-key --key-id {key}",)
     ),
     "a key scheduled for deletion": Broken(
-        a_key_that_goes, "", [("key-disabled", "resource_config.volume_kms_key_id")], ("cancel-key-deletion",)
+        a_key_to_be_deleted, "", [("key-disabled", "resource_config.volume_kms_key_id")], ("cancel-key-deletion",)
     ),
     "a missing key": Broken(
         nothing,
@@ -215,7 +215,7 @@ BROKEN = {
         ("s3:PutObject on s3://shut3/",),
     ),
     "data of a key scheduled for deletion": Broken(
-        data_of_a_key_that_goes,
+        data_of_a_key_to_be_deleted,
         "channels: {{train: s3://data/going/}}",
         [("data-key-disabled", "channels.train.s3_uri")],
         ("{data_key}", "scheduled for deletion", "cancel-key-deletion"),

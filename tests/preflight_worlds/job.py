@@ -8,7 +8,7 @@ from preflight_world import World, nothing
 
 
 def a_job(world: World) -> dict[str, str]:
-    """A job that is there already."""
+    """Create an older job."""
     sagemaker, request = world.aws.client("sagemaker"), dict(launcher.plan(launcher.parse_spec(OLDER)).request)
     sagemaker.create_training_job(**request)
     return {}

@@ -11,7 +11,7 @@ from preflight_world import IN_GROUP, MACHINES, NETWORK, World, a_rule, nothing
 def a_vpc(
     *, route: Callable[[World, str, str], None] | None = None, size: int = 24
 ) -> Callable[[World], dict[str, str]]:
-    """A VPC of its own, in which all else is right."""
+    """A separate VPC, in which everything else is right."""
 
     def make(world: World) -> dict[str, str]:
         vpc, table = world.vpc()
@@ -80,7 +80,7 @@ def a_nat_that_is_gone(world: World, vpc: str, table: str) -> None:
 
 
 def an_acl(*letters: str, inbound: str = "", outbound: str = "") -> Callable[[World], dict[str, str]]:
-    """An ACL of a VPC's own for some of its two subnets."""
+    """A separate VPC with an ACL for some of its two subnets."""
 
     def make(world: World) -> dict[str, str]:
         ids = a_vpc()(world)

@@ -22,7 +22,7 @@ def in_hours(hours: float) -> float:
 
 
 def a_plan(**more: Any) -> Callable[[World], dict[str, str]]:
-    """A plan of 2 machines that is under way; `more` are members of DescribeTrainingPlan's answer."""
+    """An active plan of 2 machines; `more` are members of DescribeTrainingPlan's answer."""
     capacity = more.pop("capacity", {"InstanceType": BIG, "TotalInstanceCount": 2})
     members = {
         "TrainingPlanArn": PLAN,

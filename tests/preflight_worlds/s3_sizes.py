@@ -9,9 +9,9 @@ from aws_stand_in import StandIn
 from preflight_data import CHANNEL, TRAIN, Broken
 
 
-def objects(**said: Any) -> Callable[[Any], object]:
-    """Objects that are listed without being stored, however many or large."""
-    return lambda s3: StandIn(s3.meta.endpoint_url).objects("data", **said)
+def objects(**members: Any) -> Callable[[Any], object]:
+    """Virtual objects, which are listed without being stored."""
+    return lambda s3: StandIn(s3.meta.endpoint_url).objects("data", **members)
 
 
 BROKEN = {

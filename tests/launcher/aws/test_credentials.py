@@ -93,7 +93,7 @@ def test_credential_process_with_expired_keys_is_called_a_few_times(
     assert len((tmp_path / "count").read_text().splitlines()) < 12
 
 
-def test_expired_credentials_at_creation_name_no_line(
+def test_expired_credentials_at_creation_are_not_blamed_on_the_spec(
     aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -104,7 +104,7 @@ def test_expired_credentials_at_creation_name_no_line(
     assert aws.requests() == []
 
 
-def test_unreachable_aws_or_missing_credentials_are_named(
+def test_unreachable_aws_or_missing_credentials_are_reported_with_their_cause(
     aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -129,7 +129,7 @@ def test_parameters_refused_by_boto3_were_not_sent(aws: StandIn) -> None:
     assert not caught.value.may_have_happened
 
 
-def test_refusal_from_elsewhere_is_named_as_such(aws: StandIn) -> None:
+def test_refusal_that_is_not_from_aws_is_reported_as_such(aws: StandIn) -> None:
     for message in ("<?xml version='1.0'?><Error/>", "<html>", ""):
         aws.refuse("sts:GetCallerIdentity", "", message)
         with pytest.raises(AwsError, match="the answer is not from AWS"):
@@ -179,10 +179,10 @@ def test_missing_profile_has_one_message(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def _credential_process(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    """Let the credentials come from a shell script, which may set `key`."""
-    told = '{\\"Version\\": 1, \\"AccessKeyId\\": \\"$key\\", \\"SecretAccessKey\\": \\"no\\", \\"SessionToken\\": \\"t\\"}'
+    """Configure a shell script, which may set `key`, as the source of credentials."""
+    printed = '{\\"Version\\": 1, \\"AccessKeyId\\": \\"$key\\", \\"SecretAccessKey\\": \\"no\\", \\"SessionToken\\": \\"t\\"}'
     program = folder / "credentials.sh"
-    program.write_text(f'#!/bin/sh\ncd {folder}\n{script}\necho "{told}"\n')
+    program.write_text(f'#!/bin/sh\ncd {folder}\n{script}\necho "{printed}"\n')
     program.chmod(0o755)
     (folder / "config").write_text(f"[default]\ncredential_process = {program}\n")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(folder / "config"))

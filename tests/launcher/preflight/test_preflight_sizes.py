@@ -15,7 +15,7 @@ from preflight_data import CHANNEL, TRAIN, checked, only
 
 @pytest.fixture
 def folder(aws: aws_stand_in.StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder served as S3, in which objects cost nothing to make, however many or large; EC2 is the stand-in."""
+    """A folder served as S3, in which objects of any size are cheap to create; the stand-in answers for EC2."""
     for bucket in ("data", "out"):
         (tmp_path / "s3" / bucket).mkdir(parents=True)
     with serve(tmp_path / "s3", tmp_path / "overlay") as endpoint:
@@ -26,7 +26,7 @@ def folder(aws: aws_stand_in.StandIn, tmp_path: Path, monkeypatch: pytest.Monkey
 def test_many_small_objects_are_reported_and_listing_ends(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(11_000):
         make(folder / f"train/{number:05}")
-    monkeypatch.setattr(listing, "MAX_SECONDS", 60.0)  # a busy machine may take longer than a person is made to wait
+    monkeypatch.setattr(listing, "MAX_SECONDS", 60.0)  # a busy machine may need more than the limit for users
     code, path, message = only(checked(CHANNEL, deadline=60.0))
     assert (code, path) == ("prefix-small-objects", TRAIN)
     assert "11,000 objects, 44.0 kB: 4 bytes each" in message

@@ -1,4 +1,4 @@
-"""Preflight of accounts that are unusual but right, and of those that do not answer: no false alarm, and nothing hidden."""
+"""Preflight of accounts that are unusual but right, and of those that do not answer: no false alarms, and nothing is hidden."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from preflight_world import (
 
 
 def a_bucket_that_lets_the_role_in(world: World) -> dict[str, str]:
-    """By its own policy: the role's policies know nothing of it."""
+    """The bucket's own policy allows the role; the role's policies do not name the bucket."""
     role = world.role([*POLICY, allow(["s3:GetObject"], "arn:aws:s3:::other/*")])
     world.lend("lent", role)
     return {"role": role}
 
 
-def a_role_that_is_asked_for_circumstances(world: World) -> dict[str, str]:
+def a_role_with_an_open_condition(world: World) -> dict[str, str]:
     here = {"StringEquals": {"aws:SourceVpc": "vpc-0123456789abcdef0"}}
     return {"role": world.role([*POLICY[1:], allow(["s3:*"], Condition=here)])}
 
 
-def a_role_for_what_is_tagged(world: World) -> dict[str, str]:
+def a_role_for_tagged_data(world: World) -> dict[str, str]:
     tags = {"TagSet": [{"Key": "SageMaker", "Value": "true"}]}
     world.aws.client("s3").put_object_tagging(Bucket="data", Key="train/1.tar", Tagging=tags)
     tagged = {"StringEquals": {"s3:ExistingObjectTag/SageMaker": "true"}}
@@ -50,7 +50,7 @@ def a_role_for_what_is_tagged(world: World) -> dict[str, str]:
 
 
 def a_role_for_archives_only(world: World) -> dict[str, str]:
-    """The keys that are there are those that it may read."""
+    """The keys that exist are those that it may read."""
     rest = allow(
         ["s3:GetObject", "s3:PutObject"], "arn:aws:s3:::out/*", "arn:aws:s3:::data/list", "arn:aws:s3:::data/*.tar"
     )
@@ -90,7 +90,7 @@ def interface_endpoint(world: World, vpc: str, table: str) -> None:
 
 
 def tables_of_their_own(world: World, vpc: str, table: str) -> None:
-    """The main table leads nowhere, and no subnet uses it."""
+    """The main table has no route out, and no subnet uses it."""
     own = world.ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
     world.endpoint(vpc, own)
     for subnet in world.ec2.describe_subnets(Filters=[{"Name": "vpc-id", "Values": [vpc]}])["Subnets"]:
@@ -111,8 +111,8 @@ def a_group_open_to_the_vpc(world: World) -> dict[str, str]:
     }
 
 
-def a_group_out_by_need(world: World) -> dict[str, str]:
-    """Nothing leaves but what has to."""
+def a_group_with_only_needed_rules(world: World) -> dict[str, str]:
+    """Only needed connections are allowed out."""
     group, store = world.group(outbound=False), world.ids["store_group"]
     world.let_in(group, from_group=group)
     world.let_in(store, from_group=group)
@@ -132,8 +132,8 @@ def a_scratch_file_system(world: World) -> dict[str, str]:
     return {"fsx": world.fsx(LustreConfiguration={"DeploymentType": "SCRATCH_1", "MountName": "fsx"})}
 
 
-def a_bucket_that_denies_in_circumstances(world: World) -> dict[str, str]:
-    """What is written without TLS, by others than the role, to other folders: all of them usual."""
+def a_bucket_that_denies_under_conditions(world: World) -> dict[str, str]:
+    """Denied are access without TLS, by other roles, to other folders: all of them usual."""
     role = world.role([*POLICY, allow(["s3:*"], "arn:aws:s3:::guarded*")])
     world.aws.client("s3").create_bucket(Bucket="guarded")
     world.aws.client("s3").put_object(Bucket="guarded", Key="train/1.tar", Body=b"data")
@@ -150,7 +150,7 @@ def a_bucket_that_denies_in_circumstances(world: World) -> dict[str, str]:
     return {"role": role}
 
 
-def an_acl_by_need(world: World) -> dict[str, str]:
+def an_acl_with_only_needed_rules(world: World) -> dict[str, str]:
     """Out on 443 and in on the ports of answers, after a rule that denies some."""
     ids = a_vpc_with(lambda _, vpc, table: world.endpoint(vpc, table))(world)
     vpc = world.ec2.describe_subnets(SubnetIds=[ids["subnet_a"]])["Subnets"][0]["VpcId"]
@@ -185,15 +185,15 @@ ALIAS = "'arn:aws:kms:us-east-1:123456789012:alias/mine'"
 LENT = "channels: {{train: s3://lent/train/}}"
 UNUSUAL: dict[str, tuple[Callable[[World], dict[str, str]], str]] = {
     "a bucket's policy lets the role in": (a_bucket_that_lets_the_role_in, LENT),
-    "a bucket's policy denies in circumstances": (
-        a_bucket_that_denies_in_circumstances,
+    "a bucket's policy denies under conditions": (
+        a_bucket_that_denies_under_conditions,
         "channels: {{train: s3://guarded/train/}}",
     ),
-    "an ACL that lets through by need": (an_acl_by_need, ""),
+    "an ACL that lets through only what is needed": (an_acl_with_only_needed_rules, ""),
     "an ACL for an endpoint inside": (an_acl_for_an_endpoint_inside, ""),
     "a trust for its own account": (a_role_for_its_own_account, ""),
-    "a condition on circumstances": (a_role_that_is_asked_for_circumstances, ""),
-    "data that is tagged": (a_role_for_what_is_tagged, ""),
+    "a condition that depends on the context": (a_role_with_an_open_condition, ""),
+    "data that is tagged": (a_role_for_tagged_data, ""),
     "a role for archives only": (a_role_for_archives_only, ""),
     "a role with all rights": (a_role_with_all_rights, ""),
     "a role with a path": (lambda world: {"role": "sub/" + world.role(Path="/sub/")}, ""),
@@ -206,7 +206,7 @@ UNUSUAL: dict[str, tuple[Callable[[World], dict[str, str]], str]] = {
     "an interface endpoint": (a_vpc_with(interface_endpoint), ""),
     "route tables of the subnets' own": (a_vpc_with(tables_of_their_own), ""),
     "groups open to ranges": (a_group_open_to_the_vpc, CHANNELS + IN_GROUP),
-    "a group that lets out by need": (a_group_out_by_need, CHANNELS + IN_GROUP),
+    "a group that lets out only what is needed": (a_group_with_only_needed_rules, CHANNELS + IN_GROUP),
     "two groups, one of them open": (the_default_group, IN_GROUP),
     "one host behind a closed group": (
         lambda world: {"job_group": world.group()},
@@ -287,4 +287,4 @@ def test_endpoint_with_only_s3_blocks_nothing(world: World, tmp_path: Path, monk
         report = preflight(plan, Account(region="us-east-1"), checks=CHECKS, deadline=30.0)
     assert found(report) == []
     asked = {result.check for result in report.results if result.status not in ("not-asked", "not-needed")}
-    assert asked == {"keys of buckets"}  # S3 itself says that nothing there is encrypted with any
+    assert asked == {"keys of buckets"}  # S3 reports that nothing in it is encrypted with a key

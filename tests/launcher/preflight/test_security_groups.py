@@ -28,14 +28,14 @@ LETS_IN = {
     "the group on the port": rule("tcp", 2049, **of_group("sg-job")),
     "the group on a range of ports": rule("tcp", 2000, 3000, **of_group("sg-job")),
     "the group by everything": rule("-1", **of_group("sg-job")),
-    "everything, with ports that say all": rule("-1", -1, -1, **of_group("sg-job")),
+    "everything, with ports of -1": rule("-1", -1, -1, **of_group("sg-job")),
     "TCP by its number": rule("6", 2049, **of_group("sg-job")),
     "all of TCP": rule("tcp", 0, 65535, **of_group("sg-job")),
     "the subnet's range": rule("tcp", 2049, **of_range("10.0.1.0/24")),
     "a range around the subnet": rule("tcp", 2049, **of_range("10.0.0.0/16")),
-    "anybody": rule("tcp", 2049, **of_range("0.0.0.0/0")),
+    "any address": rule("tcp", 2049, **of_range("0.0.0.0/0")),
     "a part of the subnet, in which the job may be": rule("tcp", 2049, **of_range("10.0.1.128/25")),
-    "a prefix list, which is another question": rule("tcp", 2049, PrefixListIds=[{"PrefixListId": "pl-1"}]),
+    "a prefix list, whose ranges are unknown": rule("tcp", 2049, PrefixListIds=[{"PrefixListId": "pl-1"}]),
 }
 KEEPS_OUT = {
     "another port": rule("tcp", 2048, **of_group("sg-job")),
@@ -43,8 +43,8 @@ KEEPS_OUT = {
     "ping": rule("icmp", -1, -1, **of_group("sg-job")),
     "another group": rule("tcp", 2049, **of_group("sg-other")),
     "another range": rule("tcp", 2049, **of_range("10.0.2.0/24")),
-    "another family's anybody": rule("tcp", 2049, **of_range("::/0")),
-    "nobody": rule("-1"),
+    "any address of the other IP version": rule("tcp", 2049, **of_range("::/0")),
+    "no peer": rule("-1"),
 }
 
 
@@ -59,7 +59,7 @@ def test_rule_keeps_out(case: str) -> None:
 
 
 def test_one_open_rule_of_any_group_suffices() -> None:
-    closed, open_ = {"IpPermissions": list(KEEPS_OUT.values())}, {"IpPermissions": [LETS_IN["anybody"]]}
+    closed, open_ = {"IpPermissions": list(KEEPS_OUT.values())}, {"IpPermissions": [LETS_IN["any address"]]}
     assert not admits([closed, {}], 2049, OWN, SUBNET)
     assert admits([closed, open_], 2049, OWN, SUBNET)
 
