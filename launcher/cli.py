@@ -21,7 +21,7 @@ import click
 
 from launcher import __version__
 from launcher.commands import COMMANDS
-from launcher.commands.completion import codes, examples, one_of
+from launcher.commands.options import one_of
 from launcher.console import say, show_problem
 from launcher.errors import LaunchError, ProblemsError, did_you_mean, did_you_mean_path
 from launcher.parsing.text import is_spec
@@ -146,7 +146,7 @@ def _import(file: str) -> str:
 @click.option(
     "--explain",
     metavar="CODE",
-    shell_complete=one_of(codes),
+    shell_complete=one_of("launcher.reference.codes:all_codes"),
     help="Explain a problem code, with a wrong and a right example.",
     **_prints(_explain),
 )
@@ -154,7 +154,7 @@ def _import(file: str) -> str:
 @click.option(
     "--example",
     metavar="NAME",
-    shell_complete=one_of(examples),
+    shell_complete=one_of("channel_specs:names"),
     help="Print a commented spec to start from.",
     **_prints(_example),
 )
@@ -170,11 +170,7 @@ def _leave_plugins_out() -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run `launch` and exit with its code, as `launcher.commands.card` lists them.
-
-    Args:
-        argv: The arguments, by default those of the process.
-    """
+    """Run `launch` with these arguments, by default those of the process, and exit with a code of `EXIT_CODES`."""
     args = list(sys.argv[1:] if argv is None else argv)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # `launch ... >&-`

@@ -55,13 +55,9 @@ class Console:
         self.say(f"warning: {text}", "yellow")
 
     def log(self, prefix: str, lines: Sequence[str], colour: str, state: str = "") -> None:
-        """Print lines of a host's output in one write.
+        """Print lines of a host's output in one write, each behind the coloured `prefix`, which names the host.
 
-        Args:
-            prefix: The host, in front of each line.
-            lines: The lines, without line ends.
-            colour: The prefix's.
-            state: What a progress bar of the job shows now. On a terminal it follows the lines until the host's next call.
+        `state` is what a progress bar of the job shows now. On a terminal it is shown below the lines until the host's next call.
         """
         prefix = click.style(prefix, fg=colour)
         with self._lock:
@@ -98,12 +94,7 @@ class Console:
     def progress(
         self, title: str, *, counted: bool = True, total: int | None = None
     ) -> Iterator[Callable[[int], None]]:
-        """Show that something is running, and for how long.
-
-        Args:
-            title: What is running.
-            counted: Whether bytes and their rate are shown as well.
-            total: The number of bytes, if known.
+        """Show that something is running, and for how long; if `counted`, also bytes, of a `total` if that is known.
 
         Yields:
             A function that takes the number of bytes done since the last call. Any thread may call it.

@@ -70,10 +70,6 @@ class _Digit(NamedTuple):
 def make_demo(directory: Path, split: tuple[int, int, int] = SPLIT) -> bool:
     """Make the data in `directory`; return False if it exists already. The same `split` makes the same images.
 
-    Args:
-        directory: The folder to make.
-        split: The number of images of train, validation and test.
-
     Raises:
         RefusedError: The directory contains other files, or scikit-learn or Pillow is not installed.
     """

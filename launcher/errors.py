@@ -32,9 +32,8 @@ class Location:
         start = max(0, self.column - 60)
         shown = self.text[start : start + 100].replace("\t", " ")
         number = f"{self.line:>5} | "
-        return (
-            f"{number}{shown}\n{' ' * (len(number) - 2)}| {' ' * (self.column - 1 - start)}^" if shown.strip() else ""
-        )
+        caret = f"{' ' * (len(number) - 2)}| {' ' * (self.column - 1 - start)}^"
+        return f"{number}{shown}\n{caret}" if shown.strip() else ""
 
 
 class Problem(NamedTuple):
@@ -94,12 +93,7 @@ def once_each(problems: list[Problem]) -> list[Problem]:
 
 
 def cut(problems: Sequence[Problem], left_out: int = 0) -> list[Problem]:
-    """Return the first hundred problems; the message of the last one counts those left out.
-
-    Args:
-        problems: At least one problem.
-        left_out: The number of further problems that the caller has left out already.
-    """
+    """Return the first hundred problems; the last one's message counts the others, of which the caller has left out some."""
     left_out += max(0, len(problems) - MAX_REPORTED)
     *reported, last = problems[:MAX_REPORTED]
     if left_out:

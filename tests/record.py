@@ -1,4 +1,4 @@
-"""Records what a user sees who submits a job: `python tests/record.py launcher/README.md docs/terminal.svg`.
+"""Record what `launch` prints while a user submits jobs: `python tests/record.py launcher/README.md docs/terminal.svg`.
 
 Run by `make recording`; it takes half a minute, as long as the jobs do. Every line is what `launch` printed on a
 pseudo-terminal, with the stand-in for AWS behind it. Nothing is edited. The page gets the whole session as text, the picture
@@ -53,8 +53,8 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _FIX = "--set channels.train.compression_type=null"
 
 
-def set_scene(aws: StandIn) -> None:
-    """An account with what the job needs."""
+def fill_account(aws: StandIn) -> None:
+    """Create what the job needs in the account."""
     s3, iam = aws.client("s3"), aws.client("iam")
     s3.create_bucket(Bucket="my-bucket")
     for number in range(8):
@@ -65,8 +65,8 @@ def set_scene(aws: StandIn) -> None:
 
 
 @contextmanager
-def living(aws: StandIn, name: str, ending: dict[str, str], last_words: list[str]) -> Iterator[None]:
-    """While inside, a job that is called so runs: it starts, trains for some seconds with a line on each host, and ends."""
+def running(aws: StandIn, name: str, ending: dict[str, str], last_lines: list[str]) -> Iterator[None]:
+    """Inside, let the job of this name start, train for some seconds with a line on each host every second, and end."""
     aws.script(
         {"after": 1, "status": "Downloading", "message": "Downloading the training image"},
         {"after": 3, "status": "Training", "message": "Training image download completed. Training in progress."},
@@ -76,16 +76,16 @@ def living(aws: StandIn, name: str, ending: dict[str, str], last_words: list[str
     )
     over = threading.Event()
 
-    def speak() -> None:
+    def write_lines() -> None:
         epoch = 0
         while not over.wait(1) and epoch < 3:
             exists = any(request["TrainingJobName"] == name for request in aws.requests())
             if exists and aws.job(name)["SecondaryStatus"] == "Training":
                 epoch += 1
                 aws.log(name, [f"epoch={epoch} validation_accuracy={1 - 0.2 / epoch:.3f}"], host="algo-1")
-                aws.log(name, last_words if epoch == 3 and last_words else [f"epoch={epoch}"], host="algo-2")
+                aws.log(name, last_lines if epoch == 3 and last_lines else [f"epoch={epoch}"], host="algo-2")
 
-    thread = threading.Thread(target=speak)
+    thread = threading.Thread(target=write_lines)
     thread.start()
     try:
         yield
@@ -95,7 +95,7 @@ def living(aws: StandIn, name: str, ending: dict[str, str], last_words: list[str
 
 
 def shown(command: str, environ: dict[str, str]) -> str:
-    """What the command writes to a terminal, in colour, with the command above it."""
+    """Return what the command writes to a terminal, in colour, with the command above it."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(["sh", "-c", command], stdin=theirs, stdout=theirs, stderr=theirs, env=environ):
         os.close(theirs)
@@ -103,7 +103,7 @@ def shown(command: str, environ: dict[str, str]) -> str:
         while True:
             try:
                 piece = os.read(ours, 65536)
-            except OSError:  # Linux's way of saying that the other end is closed
+            except OSError:  # on Linux, the end of what the other side wrote
                 break
             if not piece:
                 break
@@ -113,7 +113,7 @@ def shown(command: str, environ: dict[str, str]) -> str:
 
 
 def record() -> list[str]:
-    """The whole session, command by command."""
+    """Return the output of the whole session, one text per command."""
     failure = {"status": "Failed", "reason": "AlgorithmError: ExecuteUserScriptError:\nExitCode 1"}
     error = ["torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB."]
     with aws_stand_in.running() as aws, tempfile.TemporaryDirectory() as folder:
@@ -125,12 +125,12 @@ def record() -> list[str]:
         path = f"{bin_folder}{os.pathsep}{os.environ['PATH']}"
         environ = {**os.environ, **aws.environ, "PATH": path, "COLUMNS": str(COLUMNS)}
         environ["TERM"] = "unknown"  # colours, and nothing that moves the cursor
-        set_scene(aws)
+        fill_account(aws)
         parts = [shown("launch job.yaml", environ)]
-        with living(aws, "digits-1", {"status": "Completed"}, []):
+        with running(aws, "digits-1", {"status": "Completed"}, []):
             parts.append(shown(f"launch job.yaml --yes --name digits-1 {_FIX}", environ))
         time.sleep(1)
-        with living(aws, "digits-2", failure, error):
+        with running(aws, "digits-2", failure, error):
             parts.append(
                 shown(
                     f"launch job.yaml --yes --wait --name digits-2 {_FIX} --set hyperparameters.batch-size=4096",
@@ -142,11 +142,13 @@ def record() -> list[str]:
 
 
 def draw(session: str) -> str:
-    """An SVG of a terminal with the session on it."""
+    """Return an SVG of a terminal that shows the session."""
     console = Console(width=COLUMNS, record=True, file=io.StringIO(), force_terminal=True)
     for line in session.splitlines():
         console.print(Text.from_ansi(line, style="bold" if line.startswith("$ ") else ""), no_wrap=False)
-    without_fonts = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)  # they lie on a host
+    without_fonts = re.sub(
+        r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL
+    )  # they are loaded from a host
     return console.export_svg(title="launch", code_format=without_fonts, unique_id="terminal")
 
 

@@ -7,17 +7,14 @@ A card is a class derived from `launcher.commands.card.Command`. Not here: what 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
-COMMANDS: Mapping[str, str] = MappingProxyType(
-    {
-        "run": "launcher.commands.run:Run",
-        "status": "launcher.commands.status:Status",
-        "logs": "launcher.commands.logs:Logs",
-        "list": "launcher.commands.list_jobs:ListJobs",
-        "stop": "launcher.commands.stop:Stop",
-        "rerun": "launcher.commands.rerun:Rerun",
-        "diff": "launcher.commands.diff:Diff",
-        "cost": "launcher.commands.cost:Cost",
-    }
-)
+COMMANDS: Mapping[str, str] = {
+    "run": "launcher.commands.run:Run",
+    "status": "launcher.commands.status:Status",
+    "logs": "launcher.commands.logs:Logs",
+    "list": "launcher.commands.list_jobs:ListJobs",
+    "stop": "launcher.commands.stop:Stop",
+    "rerun": "launcher.commands.rerun:Rerun",
+    "diff": "launcher.commands.diff:Diff",
+    "cost": "launcher.commands.cost:Cost",
+}

@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import click
 
+import launcher
+from launcher.aws.masking import HIDDEN, settings_to_hide
 from launcher.commands.card import Command
 from launcher.commands.options import JOB_NAME, SHOW_SECRETS, SPEC, SpecOptions, open_account
 from launcher.console import COLOUR, say
-from launcher.errors import dotted
-from launcher.jobs.comparing import differences
+from launcher.errors import SpecPath, dotted
 from launcher.jobs.lookup import describe, tags_of
+from launcher.request.aws_model import shapes
+from launcher.request.forms import find_request
+
+_ABSENT = object()
+# What DescribeTrainingJob returns for members missing from the request, by the last two steps of their path; `*` is a channel.
+_DEFAULTS: dict[tuple[str, str], Any] = {
+    ("", "EnableNetworkIsolation"): False,
+    ("", "EnableInterContainerTrafficEncryption"): False,
+    ("", "EnableManagedSpotTraining"): False,
+    ("*", "CompressionType"): "None",
+    ("*", "RecordWrapperType"): "None",
+    ("OutputDataConfig", "KmsKeyId"): "",
+    ("OutputDataConfig", "CompressionType"): "GZIP",
+    ("StoppingCondition", "MaxRuntimeInSeconds"): 86400,
+}
+# The members that name the items of a list, so that another order is not a difference.
+_NAMED_BY = ("ChannelName", "Key", "Name", "RuleConfigurationName", "InstanceGroupName")
 
 
 class Diff(SpecOptions, Command):
@@ -34,9 +54,10 @@ class Diff(SpecOptions, Command):
         account, name = open_account(plan.spec.region, plan.spec.profile), self.name
         job = describe(account, name)
         tags = tags_of(account, job, lambda text: say(f"warning: {text}; they are not compared", "yellow"))
-        found = differences(plan, job, tags, show_secrets=self.show_secrets)
+        found = list(_differences(plan, job, tags, show_secrets=self.show_secrets))
         if self.as_json:
-            click.echo(json.dumps([each.as_data() for each in found], indent=2))
+            data = [{"path": dotted(each.path), "job": each.job, "plan": each.plan} for each in found]
+            click.echo(json.dumps(data, indent=2))
             return 0
         for each in found:
             click.echo(f"{dotted(each.path)}:")
@@ -47,3 +68,74 @@ class Diff(SpecOptions, Command):
         count = f"{len(found)} difference{'s' * (len(found) != 1)}" if found else "no differences"
         say(f"{count} between {self.spec} and {name}")
         return 0
+
+
+class _Difference(NamedTuple):
+    """A member that differs, with its value in the job and in the plan; None if it is absent."""
+
+    path: SpecPath
+    job: str | None
+    plan: str | None
+
+
+def _differences(
+    plan: launcher.Plan, description: Mapping[str, Any], tags: list[dict[str, str]] | None, *, show_secrets: bool
+) -> Iterator[_Difference]:
+    """Yield every difference between a plan's request and a job's, except the names of the jobs.
+
+    If the job's tags are None, for unknown, they are not compared. Without `show_secrets`, the plan's settings that name
+    environment variables are shown as written, and the job's possible secrets as ***; they are compared by value all the same.
+    """
+    described = shapes()["DescribeTrainingJobResponse"]["members"].keys() | {"Tags"}
+    ran = find_request(dict(description)).request
+    asked = {member: value for member, value in plan.request.items() if member in described}
+    if tags:
+        ran["Tags"] = tags
+    elif tags is None:
+        asked.pop("Tags", None)
+    of_job = {} if show_secrets else dict.fromkeys(settings_to_hide(description), HIDDEN)
+    of_plan = {} if show_secrets else plan.spec.masked
+    for path, before, after in _walk(ran, asked, ()):
+        if path != ("TrainingJobName",):
+            yield _Difference(path, _shown(path, before, of_job), _shown(path, after, of_plan))
+
+
+def _walk(before: Any, after: Any, path: SpecPath) -> Iterator[tuple[SpecPath, Any, Any]]:
+    before, after = _by_name(before), _by_name(after)
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in [*before, *(key for key in after if key not in before)]:
+            yield from _walk(before.get(key, _ABSENT), after.get(key, _ABSENT), (*path, key))
+    elif before != after and not _is_default(path, before, after):
+        yield path, before, after
+
+
+def _is_default(path: SpecPath, before: Any, after: Any) -> bool:
+    """Whether one side is AWS's default, and the other side absent."""
+    if before is not _ABSENT and after is not _ABSENT:
+        return False
+    present = after if before is _ABSENT else before
+    above = "" if len(path) == 1 else "*" if path[0] == "InputDataConfig" and len(path) == 3 else str(path[-2])
+    known = _DEFAULTS.get((above, str(path[-1])), _ABSENT)
+    return present in ({}, []) or (known is not _ABSENT and bool(present == known))
+
+
+def _by_name(value: Any) -> Any:
+    """Return a list of items with names as a mapping by name; other values as they are."""
+    if not isinstance(value, list) or not value or not all(isinstance(item, Mapping) for item in value):
+        return value
+    member = next((name for name in _NAMED_BY if all(name in item for item in value)), None)
+    if member is None:
+        return value
+    named = {item[member]: {key: each for key, each in item.items() if key != member} for item in value}
+    return named if len(named) == len(value) else value
+
+
+def _shown(path: SpecPath, value: Any, hidden: Mapping[tuple[str, str], str]) -> str | None:
+    """Return the value as JSON, with masks in place of hidden settings; None if the value is absent."""
+    if value is _ABSENT:
+        return None
+    if len(path) == 2 and (instead := hidden.get((str(path[0]), str(path[1])))) is not None:
+        return instead
+    if len(path) == 1 and isinstance(value, Mapping):
+        value = {key: hidden.get((str(path[0]), str(key)), item) for key, item in value.items()}
+    return json.dumps(value, ensure_ascii=False, default=str)

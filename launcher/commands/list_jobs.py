@@ -46,7 +46,8 @@ class ListJobs(AccountOptions, Command):
     def run(self) -> int:
         """Print a row for each job."""
         account, since = self.account(), moment_of(self.since) if self.since else None
-        found = list(jobs(account, status=self.status, contains=self.contains, since=since, limit=self.limit))
+        filters = {"StatusEquals": self.status, "NameContains": self.contains, "CreationTimeAfter": since}
+        found = list(jobs(account, self.limit, **filters))
         if self.as_json:
             click.echo(json.dumps(found, indent=2, default=str))
         elif not found:

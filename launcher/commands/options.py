@@ -1,21 +1,27 @@
-"""Options of commands as frozen objects: each field declares its click parameter, and commands inherit shared ones."""
+"""Options of commands as frozen objects: each field declares its click parameter, and commands inherit shared ones.
+
+Completing a value prints nothing and never fails: if AWS does not answer, nothing is offered.
+"""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 import launcher
-from launcher.commands.completion import ignorable_codes, job_names, one_of
 from launcher.console import show_problem
+from launcher.errors import LaunchError
 
 if TYPE_CHECKING:
     from launcher.aws.account import Account
+
+MAX_COMPLETION_SECONDS = 3.0  # that a user waits for the names of jobs
+_Completion = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
 class _Declared(NamedTuple):
@@ -49,6 +55,44 @@ def flag(**settings: Any) -> Any:
 def repeatable(*names: str, **settings: Any) -> Any:
     """Declare a field as an option that can be given several times."""
     return option(*names, default=(), multiple=True, **settings)
+
+
+def one_of(names: str) -> _Completion:
+    """Return a completion that offers the names beginning with what is typed.
+
+    Args:
+        names: The function that lists them, `module:function`. It is imported when it is called.
+    """
+
+    def offer(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
+        from pkgutil import resolve_name
+
+        return [name for name in dict.fromkeys(resolve_name(names)()) if name.startswith(typed)]
+
+    return offer
+
+
+def job_names(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
+    """Offer the latest training jobs of the account, after `stop` only running ones, if AWS answers in time."""
+    from concurrent.futures import TimeoutError as TooLate
+
+    from launcher.aws.account import Account
+    from launcher.aws.threads import start
+    from launcher.jobs.lookup import jobs
+
+    status = "InProgress" if context.command.name == "stop" else None
+
+    def ask() -> list[str]:
+        account = Account(region=context.params.get("region"), profile=context.params.get("profile"))
+        found = [
+            each["TrainingJobName"] for each in jobs(account, 100, StatusEquals=status, NameContains=typed or None)
+        ]
+        return [name for name in found if name.startswith(typed)]
+
+    try:
+        return start(ask).result(timeout=MAX_COMPLETION_SECONDS)
+    except (TooLate, LaunchError):
+        return []
 
 
 class _SpecPath(click.Path):
@@ -92,7 +136,9 @@ class SpecOptions(Options):
 
     sets: tuple[str, ...] = repeatable("--set", metavar="PATH=VALUE", help="Set a key of the spec. Repeatable.")
     ignore: tuple[str, ...] = repeatable(
-        metavar="CODE", shell_complete=one_of(ignorable_codes), help="Suppress this warning code. Repeatable."
+        metavar="CODE",
+        shell_complete=one_of("launcher.reference.codes:ignorable"),
+        help="Suppress this warning code. Repeatable.",
     )
     strict: bool = flag(help="Treat warnings as errors.")
 

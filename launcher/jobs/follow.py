@@ -45,12 +45,7 @@ class View:
 def follow(account: Account, name: str, console: Console, view: View | None = None, *, is_new: bool = False) -> Outcome:
     """Show a job until it has ended. Ctrl-C leaves the job running and returns an outcome with `exit_code` 130.
 
-    Args:
-        account: The job's account.
-        name: The job's name.
-        console: Where the job is shown.
-        view: What is shown of it; by default, everything.
-        is_new: Whether the caller has just created it.
+    `is_new` states that the caller has just created the job. Without a `view`, everything is shown.
 
     Raises:
         RefusedError: The job does not exist, or AWS refuses further calls.
@@ -190,7 +185,7 @@ class _Following:
             self._say(f"warning: {error}; only the job's statuses are shown", "yellow")
             return
         self._report_trouble("lines", self._logs.trouble)
-        self._show(self._logs.ripe())
+        self._show(self._logs.ordered())
 
     def _drain(self) -> None:
         """Show the remaining lines, until no new one has appeared for a while, not even a late one."""
@@ -199,7 +194,7 @@ class _Following:
         except AwsError as error:  # the job's result is known, and matters more
             self._say(f"warning: {error}; the job's last lines may be missing", "yellow")
         if self._logs is not None:
-            self._show(self._logs.rest())
+            self._show(self._logs.remaining())
 
     def _read_rest(self) -> None:
         begun = time.monotonic()
@@ -252,7 +247,6 @@ class _Following:
 
 
 def _seconds_since_end(description: Mapping[str, Any]) -> float:
-    ended: datetime | None = description.get("TrainingEndTime")
-    if description["TrainingJobStatus"] not in ENDED or ended is None:
-        return 0.0
-    return (datetime.now(timezone.utc) - ended).total_seconds()
+    now = datetime.now(timezone.utc)
+    ended = description["TrainingJobStatus"] in ENDED and description.get("TrainingEndTime")
+    return (now - (ended or now)).total_seconds()

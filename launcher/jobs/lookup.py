@@ -40,20 +40,12 @@ def describe(account: Account, name: str) -> dict[str, Any]:
     )
 
 
-def jobs(
-    account: Account, *, status: str | None = None, contains: str | None = None, since: Any = None, limit: int = 20
-) -> Iterator[dict[str, Any]]:
-    """Return ListTrainingJobs' summaries, the latest job first.
+def jobs(account: Account, limit: int, **filters: Any) -> Iterator[dict[str, Any]]:
+    """Return at most `limit` of ListTrainingJobs' summaries, the latest job first.
 
-    Args:
-        account: The jobs' account.
-        status: Only jobs with this TrainingJobStatus.
-        contains: Only jobs whose name contains this.
-        since: Only jobs created after this datetime.
-        limit: The largest number of jobs.
+    `filters` are its parameters, such as NameContains and CreationTimeAfter; those that are None do not filter.
     """
-    wanted = {"StatusEquals": status, "NameContains": contains, "CreationTimeAfter": since}
-    given = {key: value for key, value in wanted.items() if value is not None}
+    given = {name: value for name, value in filters.items() if value is not None}
     order = {"SortBy": "CreationTime", "SortOrder": "Descending"}
     pages = account.pages("sagemaker", "list_training_jobs", **order, MaxResults=min(limit, 100), **given)
     return islice(chain.from_iterable(page["TrainingJobSummaries"] for page in pages), limit)

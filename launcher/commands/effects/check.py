@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 import launcher
-from launcher.commands.effects.effect import Effect, GetAccount
+from launcher.commands.card import Effect, GetAccount
 from launcher.commands.options import flag
 from launcher.console import Console, say, show_problem
 from launcher.errors import AccountError

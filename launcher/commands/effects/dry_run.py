@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import launcher
-from launcher.commands.effects.effect import Effect, GetAccount, say_code
+from launcher.commands.card import Effect, GetAccount, say_code
 from launcher.commands.options import flag
 from launcher.console import say
 from launcher.errors import dotted

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 import launcher
-from launcher.commands.effects.effect import Effect, GetAccount
+from launcher.commands.card import Effect, GetAccount
 from launcher.commands.options import flag, option, repeatable
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 import launcher
+from launcher.commands.card import GetAccount, say_code
 from launcher.commands.effects.check import AskingEffect
-from launcher.commands.effects.effect import GetAccount, say_code
 from launcher.commands.options import flag, option
 from launcher.console import Console
 from launcher.errors import LaunchError, RefusedError
@@ -47,22 +47,19 @@ class Submit(AskingEffect):
         try:
             return self._after_creation(job, opened, console)
         except BaseException as error:  # the job exists, whatever happens here
+            state = f"{job.name} exists and continues; `launch logs {job.name} --follow` follows it"
             with suppress(OSError):
                 if not isinstance(error, LaunchError):
-                    console.say(
-                        f"{job.name} exists and continues; `launch logs {job.name} --follow` follows it", "yellow"
-                    )
+                    console.say(state, "yellow")
             raise
 
     def _after_creation(self, job: launcher.Submitted, account: Account, console: Console) -> int:
         by_default = sys.stdout.isatty() and not self.as_json and not self.wait
         follow = by_default if self.follow is None else self.follow
+        done = f"created   {job.name} in {job.region}"
         if job.was_found:
-            console.say(
-                f"found     {job.name} in {job.region}: another submission of the same request created it", "green"
-            )
-        else:
-            console.say(f"created   {job.name} in {job.region}", "green")
+            done = f"found     {job.name} in {job.region}: another submission of the same request created it"
+        console.say(done, "green")
         if follow or self.wait:
             from launcher.aws.account import AwsError
             from launcher.jobs.follow import View

@@ -7,45 +7,41 @@ of aws/sagemaker-python-sdk, `examples#N` one of aws/amazon-sagemaker-examples, 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One cause. `{name}` in its sentences is a group of the pattern or a fact of the job (`reasons`)."""
 
     code: str
-    pattern: re.Pattern[str]
+    pattern: str  # ignores case; ^ and $ match at each line
     cause: str
     remedy: str
     in_lines: bool = True  # if not, only AWS's own messages are searched
     in_warnings: bool = False  # whether a warning with this text is as certain as an error
     input_mode: str | None = None  # only if the {channel} that the pattern finds has this mode
 
-
-def row(code: str, pattern: str, cause: str, remedy: str, *, in_lines: bool = True, **more: Any) -> Row:
-    """Return a row of the table; its pattern ignores case, and ^ and $ match at each line."""
-    return Row(code, re.compile(pattern, re.IGNORECASE | re.MULTILINE), cause, remedy, in_lines, **more)
+    def search(self, text: str) -> re.Match[str] | None:
+        return re.search(self.pattern, text, re.IGNORECASE | re.MULTILINE)
 
 
 AWS_CAUSES: tuple[Row, ...] = (
     # Secondary statuses (docs: DescribeTrainingJob).
-    row(
+    Row(
         "max-runtime",
         r"MaxRuntimeExceeded",
         "the time limit was reached: max_runtime_in_seconds is {max_runtime}",
         "raise stopping_condition.max_runtime_in_seconds; with checkpoint_config, the next run resumes from the last checkpoint",
         in_lines=False,
     ),
-    row(
+    Row(
         "max-wait-time",
         r"MaxWaitTimeExceeded",
         "waiting for spot capacity and training took longer than max_wait_time_in_seconds ({max_wait}) allows",
         "raise stopping_condition.max_wait_time_in_seconds, use another instance type or region, or train without spot",
         in_lines=False,
     ),
-    row(
+    Row(
         "spot-interruption",
         r"^Interrupted\b|spot.{0,40}interrupt",
         "AWS took the spot instances back",
@@ -53,7 +49,7 @@ AWS_CAUSES: tuple[Row, ...] = (
         in_lines=False,
     ),
     # Memory and disk.
-    row(
+    Row(
         "out-of-memory-gpu",
         # torch; XGBoost on CUDA: rapidsai/deployment#523
         r"CUDA out of memory|torch(\.cuda)?\.OutOfMemoryError|CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED"
@@ -62,7 +58,7 @@ AWS_CAUSES: tuple[Row, ...] = (
         "use a smaller batch size, gradient accumulation, mixed precision or checkpointing of activations, or an instance type"
         " with more memory per GPU than {instance_type}",
     ),
-    row(
+    Row(
         "out-of-memory-gpu",
         # TensorFlow's ResourceExhaustedError, JAX's XlaRuntimeError: neither need be on a GPU
         r"ResourceExhaustedError|OOM when allocating tensor|RESOURCE_EXHAUSTED:.{0,80}(memory|allocat)",
@@ -70,7 +66,7 @@ AWS_CAUSES: tuple[Row, ...] = (
         "use a smaller batch size, mixed precision or an instance type with more memory per GPU than {instance_type}; another"
         " process may hold the GPU's memory (XLA_PYTHON_CLIENT_PREALLOCATE=false)",
     ),
-    row(
+    Row(
         "efa-locked-memory",
         # aws-ofi-nccl#141, #44; awslabs/awsome-distributed-ai#647
         r"NET/OFI.{0,200}Cannot allocate memory|Libfabric error: \(-12\)|Unable to register memory.{0,120}Cannot allocate",
@@ -79,14 +75,14 @@ AWS_CAUSES: tuple[Row, ...] = (
         " FI_PROVIDER=tcp in environment to train without EFA",
         in_warnings=True,
     ),
-    row(
+    Row(
         "out-of-shared-memory",
         # sdk#937, sdk#5592; pytorch#5040
         r"out of shared memory|insufficient shared memory|killed by signal: Bus error|unable to (write|open).{0,20}/torch_",
         "the DataLoader's workers filled /dev/shm, through which they send batches",
         "use fewer workers or a smaller prefetch_factor, or torch.multiprocessing.set_sharing_strategy('file_system')",
     ),
-    row(
+    Row(
         "no-space",
         # sdk#128: `ClientError: Data download failed:Insufficient disk space`
         r"No space left on device|Insufficient disk space|\[Errno 28\]|Disk quota exceeded",
@@ -94,7 +90,7 @@ AWS_CAUSES: tuple[Row, ...] = (
         "raise resource_config.volume_size_in_gb (types with NVMe have a fixed disk: use a larger type), read the channel in"
         " FastFile mode, and write to /opt/ml/output/data or /tmp rather than to /",
     ),
-    row(
+    Row(
         "out-of-memory",
         # `ClientError: Please use an instance type with more memory, or reduce the size of job data processed on an instance.`
         # and `ClientError: Artifact upload failed:ClientError: Out of Memory. Please use a larger instance`:
@@ -108,7 +104,7 @@ AWS_CAUSES: tuple[Row, ...] = (
         " keeping it in memory",
     ),
     # Quotas and capacity.
-    row(
+    Row(
         "instance-limit",
         # examples#263
         r"account-level service limit '(?P<quota>[^']+)'|ResourceLimitExceeded(?!.*service limit)",
@@ -116,7 +112,7 @@ AWS_CAUSES: tuple[Row, ...] = (
         "ask for more in Service Quotas, wait for other jobs to end, or use another instance type",
         in_lines=False,
     ),
-    row(
+    Row(
         "capacity",
         # DIAGNijmegen/rse-grand-challenge#2631; amazon-sagemaker-feedback#99
         r"CapacityError|Insufficient(Instance)?Capacity|Insufficient capacity|Unable to provision requested ML compute"
@@ -126,7 +122,7 @@ AWS_CAUSES: tuple[Row, ...] = (
         in_lines=False,
     ),
     # Errors of SageMaker and its built-in algorithms.
-    row(
+    Row(
         "role-not-assumed",
         # sdk#35, sdk#43; astronomer/docs#1695
         r"unable to assume the role '?(?P<role>arn:[^'\s]+)|unable to perform: sts:AssumeRole|unable to assume the role"
@@ -136,14 +132,14 @@ AWS_CAUSES: tuple[Row, ...] = (
         " sts:AssumeRole to sagemaker.amazonaws.com; `launch job.yaml --check` checks it",
         in_lines=False,
     ),
-    row(
+    Row(
         "no-training-data",
         r"No training data processed|No records? (were|was) (found|processed)",
         "the algorithm found no readable record in its training channel",
         "check that the channel's name is right, its content_type matches the files' format, files are not empty, and"
         " ShardedByS3Key assigns some to each host",
     ),
-    row(
+    Row(
         "hyperparameter-invalid",
         # sagemaker-xgboost-container: sagemaker_algorithm_toolkit/hyperparameter_validation.py
         r"(Invalid value for|Extraneous|Missing required) hyperparameter( found)?:? '?(?P<object>[\w.-]*\w)"
@@ -151,7 +147,7 @@ AWS_CAUSES: tuple[Row, ...] = (
         "the algorithm does not accept the hyperparameter {object} or its value",
         "compare the hyperparameters with the algorithm's page in the developer guide: names, types, ranges, required ones",
     ),
-    row(
+    Row(
         "algorithm-configuration",
         r"Unable to initialize the algorithm\.?\s*(?P<refusal>Failed to validate [^\n]{1,200}(\s*Caused by: [^\n]{1,200})?)?",
         "the algorithm does not accept the job's configuration: {refusal}",
@@ -160,7 +156,7 @@ AWS_CAUSES: tuple[Row, ...] = (
         in_lines=False,
     ),
     # S3, KMS.
-    row(
+    Row(
         "kms-denied",
         # repost.aws/knowledge-center/sagemaker-s3-accessdenied-training
         r"perform: (?P<action>kms:\w+)( on resource: (?P<object>\S+))?|KMS.{0,60}(AccessDenied|not authorized|denied)"
@@ -168,14 +164,14 @@ AWS_CAUSES: tuple[Row, ...] = (
         "{role} may not use the KMS key of encrypted data",
         "allow the role kms:Decrypt, kms:GenerateDataKey and kms:CreateGrant on the key, in its policy and in the key's policy",
     ),
-    row(
+    Row(
         "fast-file-prefix",
         r"partial S3 prefix is not supported(.|\n)*?Current S3 prefix: \[(?P<path>[^\]]*)\]|partial S3 prefix is not supported",
         "FastFile needs a whole folder or a whole key, but {path} is only the beginning of several keys",
         "end the channel's s3_uri with / (or read it in File mode)",
         in_lines=False,
     ),
-    row(
+    Row(
         "double-slash",
         # aws-samples/generative-ai-on-amazon-sagemaker#242
         r"(?P<object>s3://\S+) has an illegal char sub-sequence '//'|illegal char sub-sequence",
@@ -183,7 +179,7 @@ AWS_CAUSES: tuple[Row, ...] = (
         "copy the objects to keys without //, and fix the program that writes them",
         in_lines=False,
     ),
-    row(
+    Row(
         "no-route-to-s3",
         # awslabs: amazon-sagemaker-operator-for-k8s#22
         r"route to an S3 VPC endpoint|Unable to execute request to S3",
@@ -192,7 +188,7 @@ AWS_CAUSES: tuple[Row, ...] = (
         " security groups",
         in_lines=False,
     ),
-    row(
+    Row(
         "mount-timeout",
         # `ClientError: Unable to mount file system: fs-0337a79e, directory path: /efs/mtk. File system connection timed out. ...`
         r"Unable to mount file system: (?P<system>fs-\w+).{0,300}(timed out|reachable)",
@@ -200,7 +196,7 @@ AWS_CAUSES: tuple[Row, ...] = (
         "let the file system's security group accept the job's (vpc_config.security_group_ids): port 2049 for EFS, 988 and"
         " 1018-1023 for FSx; give a subnet in a zone with a mount target",
     ),
-    row(
+    Row(
         "mount-denied",
         r"Unable to mount file system: (?P<system>fs-\w+)[\s\S]{0,300}(access (was )?denied|permission denied|not authorized)"
         r"|mount\.nfs4?: access denied by server",
@@ -208,7 +204,7 @@ AWS_CAUSES: tuple[Row, ...] = (
         "let the file system's policy (aws efs describe-file-system-policy) allow elasticfilesystem:ClientMount, and ClientWrite"
         " for rw, through a mount target; a policy that requires IAM or TLS excludes the job",
     ),
-    row(
+    Row(
         "mount-path",
         # examples#2183; aws-fsx-csi-driver#437 for mount.lustre's own words
         r"Unable to mount file system: (?P<system>fs-\w+), directory path: (?P<path>\S+?)[.,]?(\s|$)"
@@ -217,7 +213,7 @@ AWS_CAUSES: tuple[Row, ...] = (
         "write directory_path as /<MountName>/... (aws fsx describe-file-systems shows MountName; it is fsx on SCRATCH_1 only);"
         " for EFS, a directory that exists",
     ),
-    row(
+    Row(
         "no-objects",
         # examples#2489; sdk: `S3 key: ... matched no files on s3`
         r"No S3 objects found under S3 URL \"(?P<object>[^\"]+)\"|S3 key: (?P<object2>\S+) matched no files|matched no files on s3"
@@ -226,19 +222,19 @@ AWS_CAUSES: tuple[Row, ...] = (
         "check with `aws s3 ls` that the prefix is spelled right, and that {role} has s3:ListBucket on its bucket",
         in_lines=False,
     ),
-    row(
+    Row(
         "bucket-elsewhere",
         r"PermanentRedirect|must be addressed using the specified endpoint|\(301\).{0,20}Moved|AuthorizationHeaderMalformed",
         "a bucket is in another region than the job",
         "copy the data to a bucket of the job's region, or run the job in the bucket's",
     ),
-    row(
+    Row(
         "no-bucket",
         r"NoSuchBucket",
         "a bucket of the job does not exist",
         "correct s3_uri, s3_output_path or checkpoint_config",
     ),
-    row(
+    Row(
         "upload-denied",
         # `ClientError: Artifact upload failed:Error 7: AccessDenied (403): Access Denied`
         r"Artifact upload failed:.{0,200}(AccessDenied|403|Forbidden)",
@@ -246,7 +242,7 @@ AWS_CAUSES: tuple[Row, ...] = (
         "allow the role s3:PutObject (and s3:AbortMultipartUpload) there; check the bucket's policy and its KMS key, too",
         in_lines=False,
     ),
-    row(
+    Row(
         "access-denied",
         # examples#4384; `failed to download data. 403 Forbidden (403): Forbidden`; botocore's own
         r"Unable to download object (?P<object>s3://\S+)\s+\(AccessDenied"
@@ -258,7 +254,7 @@ AWS_CAUSES: tuple[Row, ...] = (
         " policy and its KMS key, too",
     ),
     # The image.
-    row(
+    Row(
         "image-not-found",
         # sdk#1968, sdk#57; examples#1476, examples#2534
         r"Cannot pull algorithm container|Cannot find the requested image|Cannot find repository: (?P<image2>\S+)"
@@ -268,13 +264,13 @@ AWS_CAUSES: tuple[Row, ...] = (
         " ecr:GetAuthorizationToken, the repository's policy, and in a VPC the endpoints for ECR",
         in_lines=False,
     ),
-    row(
+    Row(
         "image-architecture",
         r"exec format error",
         "the image was built for another processor architecture",
         "build it with `docker build --platform linux/amd64` (linux/arm64 for Graviton types)",
     ),
-    row(
+    Row(
         "container-start",
         # exit codes of shells and Docker: 127 not found, 126 not executable
         r"CannotStartContainerError|executable file not found in \$PATH|exit code: 12[67]\b"

@@ -67,13 +67,9 @@ class _Facts(dict[str, str]):
 
 
 def likely_cause(description: Mapping[str, Any], last_lines: Sequence[str] = ()) -> Cause | None:
-    """Return the likely cause of a job's end, or None if none is known.
+    """Return the likely cause of a job's end, or None if none is known. `last_lines` are those of all hosts, oldest first.
 
     A job that completed, or that its user stopped, has no cause.
-
-    Args:
-        description: DescribeTrainingJob's answer.
-        last_lines: The last lines of the job's hosts, oldest first.
     """
     status = description.get("TrainingJobStatus")
     if status not in ("Failed", "Stopped"):
@@ -81,7 +77,7 @@ def likely_cause(description: Mapping[str, Any], last_lines: Sequence[str] = ())
     reason = str(description.get("FailureReason") or "")
     secondary = str(description.get("SecondaryStatus") or "")
     lines = [line for event in last_lines for line in event.splitlines()]
-    in_reason = [each for each in raised_in_reason(reason) if not each.is_launchers and not each.is_echo]
+    in_reason = [each for each in raised_in_reason(reason) if not each.is_of_launcher and not each.is_echo]
     exit_code = _EXIT.search(reason)
     # A script's exception ends Python with 1; other exit codes come from the system. SageMaker's own message on a failure
     # outside the algorithm is reliable as a whole; of a message of the script, only its last exception is.
@@ -93,16 +89,16 @@ def likely_cause(description: Mapping[str, Any], last_lines: Sequence[str] = ())
         return cause
     if status != "Failed":
         return _of_texts(description, AWS_CAUSES, [secondary])
-    raised = [each for each in raised_in(lines) if not each.is_launchers]
+    raised = [each for each in raised_in(lines) if not each.is_of_launcher]
     own = [each for each in raised if not each.is_echo]
     if not in_reason and (killed := _KILLED.search("\n".join(lines))):
         # torchrun reports the signal: no exception ended that rank, whatever it logged before.
         return _of_texts(description, _IN_LINES, [f"exitcode : {killed['signal']}"])
-    witness = in_reason[-1] if in_reason else own[-1] if own else None
+    last = in_reason[-1] if in_reason else own[-1] if own else None
     if in_reason and own and own[-1].name == in_reason[-1].name:
-        witness = own[-1]  # the same exception, not shortened
-    if witness is not None:
-        return _of_exception(description, witness) or _script_error(description, witness)
+        last = own[-1]  # the same exception, not shortened
+    if last is not None:
+        return _of_exception(description, last) or _script_error(description, last)
     notable = ["\n".join(without_benign(lines))]
     found = _of_texts(description, _CERTAIN, notable)
     found = found or _of_texts(description, _IN_LINES, ["\n".join(without_warnings(lines))])
@@ -135,9 +131,9 @@ def _of_texts(
     """Return the first row that matches the first matching text; `lines` may name an object that the text does not."""
     for text in texts:
         for row in rows:
-            if (found := row.pattern.search(text)) and _is_of_mode(row, found, description):
+            if (found := row.search(text)) and _is_of_mode(row, found, description):
                 if row.in_lines and not any(found.groupdict().values()):
-                    found = row.pattern.search("\n".join(without_warnings(lines))) or found
+                    found = row.search("\n".join(without_warnings(lines))) or found
                 return _cause(row, found, description)
     return None
 
@@ -182,10 +178,9 @@ def _facts_of(description: Mapping[str, Any]) -> dict[str, str]:
 def _script_error(description: Mapping[str, Any], raised: Raised | None) -> Cause | None:
     """Return the general cause, with the exception that ended the script."""
     reason = str(description.get("FailureReason") or "")
-    exit_code = _EXIT.search(reason)
-    code = (exit_code["code"] or exit_code["code2"]) if exit_code else ""
+    code = next((found["code"] or found["code2"] for found in _EXIT.finditer(reason)), "")
     if raised is None and not code and "AlgorithmError" not in reason:
         return None
     ended = f"the training script ended with exit code {code}" if code else "the training script failed"
-    said = f": {raised.text[:300]}" if raised else ", and its last lines do not show why"
-    return Cause(SCRIPT_FAILED, f"{ended}{said}", _REMEDY)
+    why = f": {raised.text[:300]}" if raised else ", and its last lines do not show why"
+    return Cause(SCRIPT_FAILED, f"{ended}{why}", _REMEDY)

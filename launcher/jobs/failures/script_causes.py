@@ -5,13 +5,13 @@ Sources as in `causes`; a pattern without one is the library's own text.
 
 from __future__ import annotations
 
-from launcher.jobs.failures.causes import Row, row
+from launcher.jobs.failures.causes import Row
 
 _CODE = "/opt/ml/(code|input/data/code)"
 _DATA, _CHANNEL = "/opt/ml/input/data/", r"[\w.-]*\w"
 
 SCRIPT_CAUSES: tuple[Row, ...] = (
-    row(
+    Row(
         "requirements",
         # sagemaker-training-toolkit: errors.InstallRequirementsError
         r"No matching distribution found for (?P<package>\S+)"
@@ -20,14 +20,14 @@ SCRIPT_CAUSES: tuple[Row, ...] = (
         "check names and versions against the image's Python; a VPC without internet access, or network isolation, cannot"
         " reach PyPI: install the packages in the image",
     ),
-    row(
+    Row(
         "missing-module",
         r"ModuleNotFoundError: No module named '(?P<module>[^']+)'|^\S*python[\d.]*: No module named '?(?P<module2>[\w.]+)"
         r"|ImportModuleError",
         "neither the image nor the code has a module {module}",
         "add its package to code.requirements, put your own module into code.directory, or use an image that has it",
     ),
-    row(
+    Row(
         "gated-model",
         # huggingface_hub.errors
         r"GatedRepoError|gated repo|is not a local folder and is not a valid model identifier|RepositoryNotFoundError"
@@ -35,19 +35,19 @@ SCRIPT_CAUSES: tuple[Row, ...] = (
         "Hugging Face refuses the model to the job: it is gated or private, or does not exist",
         "request access on the model's page, set HF_TOKEN in environment, or read the model from a channel",
     ),
-    row(
+    Row(
         "import-failed",
         r"^(?P<object>ImportError: .{1,200})",
         "a module could not be imported: {object}",
         "versions in the image and in code.requirements are incompatible; pin those of the image",
     ),
-    row(
+    Row(
         "entry-point-missing",
         rf"can't open file '(?P<path>[^']+)'|No such file or directory: '(?P<path2>{_CODE}/[^']+)'",
         "{path} is not in the uploaded code",
         "check code.entry_point against code.directory; `launch job.yaml --dry-run` shows what is uploaded",
     ),
-    row(
+    Row(
         "wrong-arguments",
         # argparse
         r"error: (?P<object>unrecognized arguments: .{1,200}|the following arguments are required: .{1,200}"
@@ -55,14 +55,14 @@ SCRIPT_CAUSES: tuple[Row, ...] = (
         "the script does not accept its hyperparameters: {object}",
         "make hyperparameters match the script's arguments; each becomes --name value, as code.argument_style says",
     ),
-    row(
+    Row(
         "pipe-stalled",
         # examples#1316
         r"pipe channel timed out",
         "a Pipe channel was not read to its end, or its data could not be streamed",
         "open the next epoch's FIFO only after closing the last, check the manifest and record format, or use FastFile",
     ),
-    row(
+    Row(
         "pipe-as-folder",
         rf"(FileNotFoundError|cannot access).{{0,120}}?(?P<path>{_DATA}(?P<channel>{_CHANNEL}))"
         rf"|NotADirectoryError.{{0,80}}?(?P<path2>{_DATA}(?P<channel2>{_CHANNEL}?))_\d+\b",
@@ -71,27 +71,27 @@ SCRIPT_CAUSES: tuple[Row, ...] = (
         " input_mode: FastFile",
         input_mode="Pipe",
     ),
-    row(
+    Row(
         "data-missing",
         r"FileNotFoundError: .{0,80}'(?P<path>/opt/ml/input/data/[^']+)'",
         "{path} did not exist",
         "check the channel's name and the keys below its s3_uri; a Pipe channel has no folder, and ShardedByS3Key gives a host"
         " only a shard",
     ),
-    row(
+    Row(
         "permission-denied",
         r"PermissionError: \[Errno 13\] Permission denied: '(?P<path>[^']+)'|Read-only file system: '(?P<path2>[^']+)'",
         "the script may not write to {path}",
         "write to /opt/ml/model, /opt/ml/output/data, /opt/ml/checkpoints or /tmp; for EFS and FSx set file_system_access_mode: rw"
         " and check the owner of the directory",
     ),
-    row(
+    Row(
         "file-missing",
         r"FileNotFoundError: .{0,80}'(?P<path>[^']+)'",
         "{path} did not exist",
         "send it with code.directory or in a channel; paths of this machine do not exist in the job",
     ),
-    row(
+    Row(
         "collective-timeout",
         # hiyouga/LlamaFactory#7396, pytorch#118369
         r"Watchdog caught collective operation timeout|collective operation timeout",
@@ -99,14 +99,14 @@ SCRIPT_CAUSES: tuple[Row, ...] = (
         "look for the first host that failed or stopped writing; give all ranks equally many batches; raise the timeout of"
         " init_process_group if one rank has long work to do",
     ),
-    row(
+    Row(
         "no-gpu-driver",
         r"Found no NVIDIA driver|no kernel image is available for execution|CUDA driver version is insufficient"
         r"|Torch not compiled with CUDA enabled|No CUDA GPUs are available",
         "the code needs a GPU that {instance_type} does not have, or the image was built for another GPU",
         "use a GPU instance type, and a GPU image with a CUDA version that supports it",
     ),
-    row(
+    Row(
         "gpu-fault",
         r"uncorrectable ECC|CUDA error: (an illegal memory access|unspecified launch failure|device-side assert|hardware)"
         r"|fell off the bus|Xid \d+",
@@ -114,7 +114,7 @@ SCRIPT_CAUSES: tuple[Row, ...] = (
         "device-side assert is usually an index out of range (CUDA_LAUNCH_BLOCKING=1 shows where); others may be the hardware:"
         " run the job again, or let retry_strategy do so",
     ),
-    row(
+    Row(
         "nccl",
         r"NCCL (error|WARN|communicator)|Dist(Backend|Network|Store)Error"
         r"|nccl(System|Internal|Remote|UnhandledCuda)Error|RendezvousTimeoutError|RendezvousConnectionError"
@@ -122,7 +122,7 @@ SCRIPT_CAUSES: tuple[Row, ...] = (
         "{peers} could not communicate, or one of them had died",
         "{open}, and set NCCL_DEBUG=INFO in environment",
     ),
-    row(
+    Row(
         "no-network",
         r"Temporary failure in name resolution|Name or service not known|Network is unreachable|Max retries exceeded with url"
         r"|Could not connect to the endpoint URL|Connect timeout on endpoint URL",
@@ -130,7 +130,7 @@ SCRIPT_CAUSES: tuple[Row, ...] = (
         "enable_network_isolation and a VPC without NAT or endpoints prevent that; read data from a channel, and install packages"
         " in the image",
     ),
-    row(
+    Row(
         "crashed",
         # sdk#134: `AlgorithmError: Exit Code: 139`
         r"exit code:? 139\b|Segmentation fault|SIGSEGV|exit code:? 13[24]\b|exitcode *: *-(11|4)\b"
@@ -138,13 +138,13 @@ SCRIPT_CAUSES: tuple[Row, ...] = (
         "a native library crashed (exit code 139 is a segmentation fault, 134 an abort, 132 an unsupported processor instruction)",
         "set PYTHONFAULTHANDLER=1 in environment to see where; check that compiled packages match the image and the processor",
     ),
-    row(
+    Row(
         "terminated",
         r"exit code:? 143\b|SignalException: .{0,40}got signal: 15",
         "the training received SIGTERM",
         "check whether the job was stopped, a spot instance reclaimed, or another host failed before",
     ),
-    row(
+    Row(
         "internal-error",
         # sdk#70
         r"InternalServerError|We encountered an internal error",

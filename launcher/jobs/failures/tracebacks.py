@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _AHEAD = (  # prefixes that launchers print: `[rank0]: `, `[1,mpirank:0,algo-1]<stderr>:`, `(worker pid=7) `, ErrorMessage
     r"(?:\[[^\]\n]{1,40}\](?:<\w+>)?:?\s?|\([\w.()]{1,40} pid=\d+[^)]*\)\s|algo-\d+\S*\s\|\s|ErrorMessage \":?\s*)*"
 )
 _NAME = r"(?:\w+\.)*(?:[A-Z]\w*|_\w+)?(?:Error|Exception|Exit|Fault|Interrupt)"
-_LINE = re.compile(rf"^{_AHEAD}(?P<text>(?P<name>{_NAME})(?: ?\([^)]{{1,40}}\))?(?::\s?(?P<said>.{{0,600}}))?)$")
-_INDENTED = re.compile(rf"^{_AHEAD}\s*(?P<text>(?P<name>{_NAME}):\s(?P<said>\S.{{0,600}}))$")
+_LINE = re.compile(rf"^{_AHEAD}(?P<text>(?P<name>{_NAME})(?: ?\([^)]{{1,40}}\))?(?::\s?(?P<detail>.{{0,600}}))?)$")
+_INDENTED = re.compile(rf"^{_AHEAD}\s*(?P<text>(?P<name>{_NAME}):\s(?P<detail>\S.{{0,600}}))$")
 _ANY_NAME = re.compile(  # at the end of a traceback: `zipfile.BadZipFile: ...`
-    rf"^{_AHEAD}(?P<text>(?P<name>(?:\w+\.)+\w+|[A-Z]\w+)(?::\s(?P<said>.{{0,600}}))?)$"
+    rf"^{_AHEAD}(?P<text>(?P<name>(?:\w+\.)+\w+|[A-Z]\w+)(?::\s(?P<detail>.{{0,600}}))?)$"
 )
 _TRACEBACK = re.compile(rf"^{_AHEAD}\s*(?:\w+ *: )?Traceback \(most recent call last\)")
 _DIRECT = "The above exception was the direct cause of"
@@ -40,7 +40,7 @@ _LAUNCHERS = (  # they report that there was an exception, but not which
 )
 # In AWS's message, in the middle of a line, up to what the toolkit and SageMaker append.
 _IN_REASON = re.compile(
-    rf"(?<![\w.'/])(?!(?:{'|'.join(_LAUNCHERS)}|ClientError):)(?P<text>(?P<name>{_NAME}): ?(?P<said>.{{1,600}}?))"
+    rf"(?<![\w.'/])(?!(?:{'|'.join(_LAUNCHERS)}|ClientError):)(?P<text>(?P<name>{_NAME}): ?(?P<detail>.{{1,600}}?))"
     r"(?=\"?\s*(?:\n|, exit code:|Command \"|exit code:|$))"
 )
 _ECHO = re.compile(
@@ -58,8 +58,7 @@ _BENIGN = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Raised:
+class Raised(NamedTuple):
     """A printed exception."""
 
     name: str  # without its module
@@ -67,8 +66,8 @@ class Raised:
     cause: Raised | None = None  # the exception after `from` in `raise ... from`
 
     @property
-    def is_launchers(self) -> bool:
-        """Whether it only reports that something has failed."""
+    def is_of_launcher(self) -> bool:
+        """Whether a program that starts scripts raised it, to report that something has failed."""
         return self.name in _LAUNCHERS
 
     @property
@@ -79,24 +78,24 @@ class Raised:
 
 def raised_in(lines: Sequence[str]) -> list[Raised]:
     """Return the exceptions in a log, in their order."""
-    found: list[tuple[int, Raised]] = []
-    in_traceback = False
+    found: list[Raised] = []
+    in_traceback = is_direct_cause = False
     for number, line in enumerate(lines):
+        is_direct_cause = is_direct_cause or _DIRECT in line
         if _TRACEBACK.match(line):
             in_traceback = True
             continue
         match = _LINE.match(line) or _INDENTED.match(line) or (_ANY_NAME.match(line) if in_traceback else None)
         if match is None:
             continue
-        in_traceback = False
-        before = lines[found[-1][0] + 1 : number] if found else ()
-        cause = found[-1][1] if any(_DIRECT in each for each in before) else None
+        cause = found[-1] if found and is_direct_cause else None
+        in_traceback = is_direct_cause = False
         name, text = match["name"].rpartition(".")[2], match["text"].strip().rstrip('"')
         following = lines[number + 1].strip() if number + 1 < len(lines) else ""
         if text.endswith(":") and following and not _WARNING.search(following) and not _TRACEBACK.match(following):
             text = f"{text} {following}"
-        found.append((number, Raised(name, text, cause)))
-    return [each for _, each in found]
+        found.append(Raised(name, text, cause))
+    return found
 
 
 def raised_in_reason(reason: str) -> list[Raised]:

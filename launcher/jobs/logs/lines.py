@@ -25,7 +25,7 @@ _RECENT_MILLISECONDS = 15_000
 _HELD_LINES = 100_000  # with so many held, read only the streams that delay them
 _MISSING_LOOK_SECONDS, _LOOK_SECONDS = 1.5, 30.0  # between looks for new streams: while hosts are missing, and after
 _REWIND_SECONDS = 30.0  # between looks for late lines in a stream with new ones, for up to ten streams
-_RESTLESS_SECONDS = 120.0  # after a change of the job's status: a restart starts new streams
+_EXPECTING_SECONDS = 120.0  # after a change of the job's status: a restart starts new streams
 _REMEMBERED_LINES = 200_000  # of all streams
 _OTHERS = 8
 _FOREVER = 1 << 62
@@ -49,7 +49,7 @@ class _Cursor:
 
 
 class JobLogs:
-    """The lines of a job: `read` fetches them, `ripe` yields those that are in order."""
+    """The lines of a job: `read` fetches them, `ordered` yields those that no other can precede."""
 
     def __init__(
         self, account: Account, job: str, selection: Selection, hosts: int = 1, settling: float = SETTLING_SECONDS
@@ -57,9 +57,9 @@ class JobLogs:
         self.trouble: AwsError | None = None  # the error that ended the last round; the next round tries again
         self._account, self._job, self._selection = account, job, selection
         self._hosts = 1 if selection.host else hosts or 1  # the number of hosts whose streams are expected
-        self._restless_until = 0.0
+        self._expecting_until = 0.0
         self._settling = settling
-        self._places: dict[str, _Cursor] = {}  # by the stream's name
+        self._cursors: dict[str, _Cursor] = {}  # by the stream's name
         self._heap: list[tuple[int, int, int, Line]] = []  # (time, stream's number, line's number, line)
         self._count = 0
         self._marks: deque[tuple[float, int]] = deque()  # (when, the newest time fetched by then)
@@ -71,7 +71,7 @@ class JobLogs:
     @property
     def at_end(self) -> bool:
         """Whether each stream was at its end when it was last read."""
-        return self.trouble is None and all(place.stream.at_end for place in self._places.values())
+        return self.trouble is None and all(cursor.stream.at_end for cursor in self._cursors.values())
 
     @property
     def held(self) -> int:
@@ -81,29 +81,29 @@ class JobLogs:
     @property
     def behind(self) -> bool:
         """Whether there are older lines to fetch than those being written, so that the next round should not wait."""
-        return any(place.lags() for place in self._places.values())
+        return any(cursor.lags() for cursor in self._cursors.values())
 
     def read(self) -> None:
         """Read each stream once. Keeps a temporary error in `trouble`, and raises AwsError for others."""
         self.trouble = None
         try:
-            self._look_for_streams()
-            for place in self._to_read():
-                self._read(place)
+            self._find_streams()
+            for cursor in self._to_read():
+                self._read(cursor)
         except AwsError as error:
             if not error.is_passing:
                 raise
             self.trouble = error
             self._pace = min(self._pace * 2, _SLOWEST_PACE)
 
-    def ripe(self) -> Iterator[Line]:
+    def ordered(self) -> Iterator[Line]:
         """Yield the lines that no other can precede, oldest first."""
-        bound = min((place.bound for place in self._places.values()), default=-1)
+        bound = min((cursor.bound for cursor in self._cursors.values()), default=-1)
         bound = min(bound, self._look_bound)
         while self._heap and self._heap[0][0] <= bound:
             yield heapq.heappop(self._heap)[-1]
 
-    def rest(self) -> Iterator[Line]:
+    def remaining(self) -> Iterator[Line]:
         """Yield all held lines, oldest first, when there are no more to fetch."""
         while self._heap:
             yield heapq.heappop(self._heap)[-1]
@@ -111,14 +111,14 @@ class JobLogs:
     def rewind(self) -> None:
         """Look again for new streams, and in every stream for lines that became visible late."""
         self._next_look = 0.0
-        for place in self._places.values():
-            place.stream.rewind()
+        for cursor in self._cursors.values():
+            cursor.stream.rewind()
 
     def expect_streams(self) -> None:
         """Look for new streams, as after a change of the job's status: a spot interruption starts some."""
-        self._next_look, self._restless_until = 0.0, time.monotonic() + _RESTLESS_SECONDS
+        self._next_look, self._expecting_until = 0.0, time.monotonic() + _EXPECTING_SECONDS
 
-    def _look_for_streams(self) -> None:
+    def _find_streams(self) -> None:
         if time.monotonic() < self._next_look:
             return
         self._settle()
@@ -128,48 +128,48 @@ class JobLogs:
         pages = self._account.pages("logs", "describe_log_streams", logGroupName=GROUP, logStreamNamePrefix=prefix)
         try:
             for name in (found["logStreamName"] for page in pages for found in page["logStreams"]):
-                if name not in self._places:
+                if name not in self._cursors:
                     stream = Stream(self._account, name, self._selection, remembered=remembered)
-                    self._places[name] = _Cursor(stream, len(self._places))
+                    self._cursors[name] = _Cursor(stream, len(self._cursors))
         except AwsError as error:
             if error.code != "ResourceNotFoundException":  # the account's first job has no log group yet
                 raise
-        missing = len({place.stream.host for place in self._places.values()}) < self._hosts
-        soon = self._settling and (missing or time.monotonic() < self._restless_until)
+        missing = len({cursor.stream.host for cursor in self._cursors.values()}) < self._hosts
+        soon = self._settling and (missing or time.monotonic() < self._expecting_until)
         pause = _MISSING_LOOK_SECONDS * max(1.0, self._hosts / 50) if soon else _LOOK_SECONDS
         self._next_look = time.monotonic() + pause
         self._look_bound = settled if soon else _FOREVER
 
     def _to_read(self) -> list[_Cursor]:
         """Return the streams to read, lagging ones first; while some lag, few of the others, so that they catch up."""
-        places = self._places.values()
-        behind = sorted((each for each in places if not each.stream.at_end), key=lambda one: one.bound)
-        others = sorted((each for each in places if each.stream.at_end), key=lambda one: one.asked)
+        cursors = self._cursors.values()
+        behind = sorted((each for each in cursors if not each.stream.at_end), key=lambda one: one.bound)
+        others = sorted((each for each in cursors if each.stream.at_end), key=lambda one: one.asked)
         if not self._settling:
             others = []  # streams read to their end are finished
         elif self.behind:
             others = others[:_OTHERS]
         return behind[: 1 if self.held >= _HELD_LINES else None] + others
 
-    def _read(self, place: _Cursor) -> None:
-        stream, now = place.stream, time.monotonic()
-        pause = _REWIND_SECONDS * max(1.0, len(self._places) / 10)
-        if stream.at_end and stream.newest > place.rewound_at and now - place.rewound > pause:
-            place.rewound, place.rewound_at = now, stream.newest
+    def _read(self, cursor: _Cursor) -> None:
+        stream, now = cursor.stream, time.monotonic()
+        pause = _REWIND_SECONDS * max(1.0, len(self._cursors) / 10)
+        if stream.at_end and stream.newest > cursor.rewound_at and now - cursor.rewound > pause:
+            cursor.rewound, cursor.rewound_at = now, stream.newest
             stream.rewind()
         time.sleep(max(0.0, self._next_call - time.monotonic()))
         self._next_call = time.monotonic() + self._pace
         self._settle()  # before the call: its answer is not older
         settled, lines = self._settled, stream.read()
-        place.asked = time.monotonic()
+        cursor.asked = time.monotonic()
         self._pace = min(self._pace * 2, _SLOWEST_PACE) if stream.retried else max(self._pace * 0.9, _QUICKEST_PACE)
         for line in lines:
             self._count += 1
-            heapq.heappush(self._heap, (line.timestamp, place.number, self._count, line))
+            heapq.heappush(self._heap, (line.timestamp, cursor.number, self._count, line))
         if lines:
-            self.last_new = place.asked
-            self._marks.append((place.asked, max(stream.newest, self._marks[-1][1] if self._marks else -1)))
-        place.bound = max(place.bound, settled if stream.at_end else min(stream.newest, settled))
+            self.last_new = cursor.asked
+            self._marks.append((cursor.asked, max(stream.newest, self._marks[-1][1] if self._marks else -1)))
+        cursor.bound = max(cursor.bound, settled if stream.at_end else min(stream.newest, settled))
 
     def _settle(self) -> None:
         if not self._settling:
@@ -186,11 +186,8 @@ def lines_so_far(
 ) -> Iterator[Line]:
     """Yield the lines that a job has written so far, oldest first. Raises AwsError.
 
-    Args:
-        account: The job's account.
-        job: Its name.
-        selection: Which lines; for a running job it should have `until`, or this may never end.
-        on_trouble: Called with each temporary error, after which the call is repeated.
+    For a running job, `selection` should have `until`, or this may never end. `on_trouble` is called with each temporary error,
+    after which the call is repeated.
     """
     logs = JobLogs(account, job, selection, settling=0.0)
     while True:
@@ -199,9 +196,9 @@ def lines_so_far(
             on_trouble(logs.trouble)
             time.sleep(1)
             continue
-        yield from logs.ripe()
+        yield from logs.ordered()
         if logs.at_end:
-            yield from logs.rest()
+            yield from logs.remaining()
             return
 
 

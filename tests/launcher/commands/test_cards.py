@@ -16,9 +16,8 @@ import pytest
 import launcher
 from aws_stand_in import StandIn
 from launcher.commands import COMMANDS
-from launcher.commands.card import EXIT_CODES, Command
+from launcher.commands.card import EXIT_CODES, Command, Effect, choose
 from launcher.commands.effects import EFFECTS
-from launcher.commands.effects.effect import Effect, choose
 
 SPEC = """\
 base_name: digits

@@ -70,7 +70,7 @@ def test_zsh_and_fish_get_completions() -> None:
 
 
 def test_job_names_are_offered_for_arguments_of_commands(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("launcher.commands.completion.MAX_SECONDS", 60.0)  # the machine may be slow
+    monkeypatch.setattr("launcher.commands.options.MAX_COMPLETION_SECONDS", 60.0)  # the machine may be slow
     for name in ("one", "other", "two"):
         aws.client("sagemaker").create_training_job(**launcher.plan("job.yaml", name=name).request)
     aws.job("one", "Completed")

@@ -148,9 +148,9 @@ def test_held_lines_are_bounded_while_one_host_lags(aws: StandIn, monkeypatch: p
     logs, seen, held = JobLogs(Account(), "cats-1", Selection(), hosts=3, settling=0.0), [], 0
     while not logs.at_end or not seen:
         logs.read()
-        seen += [line.timestamp for line in logs.ripe()]
+        seen += [line.timestamp for line in logs.ordered()]
         held = max(held, logs.held)
-    seen += [line.timestamp for line in logs.rest()]
+    seen += [line.timestamp for line in logs.remaining()]
     assert seen == sorted(seen)
     assert len(seen) == 30_000
     assert held <= 5_000 + 3 * 2_000
@@ -166,7 +166,7 @@ def test_streams_of_restart_are_found_soon(aws: StandIn) -> None:
     end = time.monotonic() + 5
     while len(messages) < 2 and time.monotonic() < end:
         logs.read()
-        messages += [line.message for line in logs.ripe()]
+        messages += [line.message for line in logs.ordered()]
     assert messages == ["first", "second"]
 
 
