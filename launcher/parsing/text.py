@@ -15,8 +15,8 @@ MAX_BYTES = 1_000_000
 SMART_QUOTES = "“”„‟‘’‚‛"
 _ENDINGS = (".yaml", ".yml", ".json")  # of specs
 _CONTROL = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029"
-_REFUSED = re.compile(f"[{_CONTROL}\ufeff\ufffe\uffff\ud800-\udfff]|\r(?!\n)")
-_UNSHOWN = re.compile(f"[{_CONTROL}\ud800-\udfff]")
+_REFUSED = f"[{_CONTROL}\ufeff\ufffe\uffff\ud800-\udfff]|\r(?!\n)"  # compiled only if needed, as is the next
+_UNSHOWN = f"[{_CONTROL}\ud800-\udfff]"
 _LINE_BREAK = "which only YAML treats as the end of a line; delete it, or write"
 _WHY_REFUSED = {
     "\x85": rf"holds U+0085, {_LINE_BREAK} \N in double quotes",
@@ -38,8 +38,10 @@ def lines_of(source: str | bytes) -> list[str]:
     if len(source) > MAX_BYTES:
         return []
     text = source if isinstance(source, str) else source.decode("utf-8", "replace")
-    text = _UNSHOWN.sub("\ufffd", text.removeprefix("\ufeff"))
-    return (re.sub("\r\n?", "\n", text) if "\r" in text else text).split("\n")
+    text = text.removeprefix("\ufeff")
+    if not _is_printable(text):
+        text = re.sub("\r\n?", "\n", re.sub(_UNSHOWN, "\ufffd", text))
+    return text.split("\n")
 
 
 def refused(file: str, place: tuple[int, int], message: str, code: str, lines: Sequence[str] = ()) -> SpecError:
@@ -56,13 +58,17 @@ def checked_text(source: str | bytes, file: str) -> str:
     if len(source) > MAX_BYTES:
         raise refused(file, (1, 1), f"is larger than {MAX_BYTES:,} bytes; check that it is a spec", "yaml-too-large")
     text = (source if isinstance(source, str) else _decoded(source, file)).removeprefix("\ufeff")
-    for found in _REFUSED.finditer(text):
+    for found in () if _is_printable(text) else re.finditer(_REFUSED, text):
         if found[0] == "\r" and "\n" not in text:
             continue  # a classic Mac OS file, whose lines all end in a carriage return
         other = f"holds the character U+{ord(found[0]):04X}, which YAML does not allow; delete it"
         message = _WHY_REFUSED.get(found[0], other)
         raise refused(file, _end_of(text[: found.start()]), message, "yaml-character", lines_of(text))
     return text
+
+
+def _is_printable(text: str) -> bool:
+    return text.replace("\n", "").replace("\t", "").isprintable()
 
 
 def _decoded(source: bytes, file: str) -> str:

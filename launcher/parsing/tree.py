@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
@@ -30,7 +30,7 @@ _UNQUOTED = {  # tags whose text is treated as unquoted -> the pattern that it h
 _TAGS = {**dict.fromkeys([_YAML + "str", *_UNQUOTED], "scalar"), _YAML + "map": "mapping", _YAML + "seq": "sequence"}
 _MERGE = "<<"
 _Place = tuple[int, int]  # line and column, counted from 1
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_CONTROL = "[\x00-\x1f\x7f-\x9f\u2028\u2029]"
 _NO_SPACE = r"([\w.-]{1,60}):([^\s:/].{0,20})"
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # 8 times as fast where PyYAML was built with libyaml
 
@@ -71,11 +71,11 @@ class Tree:
         return self.refused((1, 1), "is empty; `launch --example s3-file` prints a spec to start from", "yaml-empty")
 
 
-@dataclass(eq=False)
 class _Node:
-    kind: Literal["scalar", "sequence", "mapping"]
-    value: Any  # None, a string, a list of nodes, or a list of alternately keys and values
-    place: _Place
+    def __init__(self, kind: str, value: Any, place: _Place) -> None:
+        self.kind = kind  # scalar, sequence or mapping
+        self.value = value  # None, a string, a list of nodes, or a list of alternately keys and values
+        self.place = place
 
 
 def read_tree(text: str | bytes, file: str) -> Tree:
@@ -151,13 +151,12 @@ def _too_deep(tree: Tree, place: _Place) -> SpecError:
 
 
 def _node(event: Any, place: _Place, tree: Tree) -> _Node:
-    is_mapping, is_sequence = isinstance(event, yaml.MappingStartEvent), isinstance(event, yaml.SequenceStartEvent)
-    kind: Any = "mapping" if is_mapping else "sequence" if is_sequence else "scalar"
+    kind = {yaml.MappingStartEvent: "mapping", yaml.SequenceStartEvent: "sequence"}.get(type(event), "scalar")
     form = _UNQUOTED.get(event.tag) if kind == "scalar" else None
     if event.tag not in (None, "!") and (
         _TAGS.get(event.tag) != kind or (form and not re.fullmatch(form, event.value))
     ):
-        tag = _CONTROL.sub("?", event.tag.replace(_YAML, "!!"))
+        tag = re.sub(_CONTROL, "?", event.tag.replace(_YAML, "!!"))
         message = f"the tag {tag} is not supported; write the plain value, or a text that begins with ! in quotes"
         raise tree.refused(place, message, "yaml-tag")
     if kind != "scalar":
@@ -243,7 +242,7 @@ def _wrong_key(key: _Node, item: _Node) -> str | None:
         return f"a {'list' if key.kind == 'sequence' else key.kind} cannot be a key; write a name"
     if key.value is None:
         return "null cannot be a key; write a name, in quotes if it is null or ~"
-    if _CONTROL.search(key.value):
+    if not key.value.isprintable() and re.search(_CONTROL, key.value):
         return "a key cannot hold a line break or a control character; write one line of text"
     if isinstance(key.value, Plain) and item.value is None and (found := re.fullmatch(_NO_SPACE, key.value)):
         return f"has no space after its ':'; write `{found[1]}: {found[2]}`"
