@@ -33,7 +33,7 @@ SPLIT = (250, 25, 25)  # images of train (two shards), validation, test
 
 
 @pytest.mark.parametrize("name", channel_specs.names())
-def test_a_spec_plans_to_its_golden_request(name: str, request: pytest.FixtureRequest) -> None:
+def test_bundled_spec_plans_to_its_golden_request(name: str, request: pytest.FixtureRequest) -> None:
     plan = launcher.plan(channel_specs.path(name), name="golden")
     # The code's digest changes with every line of our scripts; that it is the archive's is tested with the plan.
     digest = plan.code.digest if plan.code is not None else "none"
@@ -46,18 +46,18 @@ def test_a_spec_plans_to_its_golden_request(name: str, request: pytest.FixtureRe
     assert [problem.code for problem in plan.warnings] == WARNINGS.get(name, [])
 
 
-def test_no_golden_file_is_without_its_spec() -> None:
+def test_every_golden_file_has_its_spec() -> None:
     assert sorted(file.stem for file in GOLDEN.glob("*.json")) == list(channel_specs.names())
 
 
-def test_every_spec_says_in_its_first_line_what_it_shows() -> None:
+def test_first_line_of_every_spec_states_what_it_shows() -> None:
     assert channel_specs.names(), "no spec is found"
     summaries = [channel_specs.summary(name) for name in channel_specs.names()]
     assert all(re.fullmatch(r"[A-Z][^#\n]{30,130}\.", summary) for summary in summaries), summaries
     assert len(set(summaries)) == len(summaries)
 
 
-def test_an_unknown_name_is_told_the_known_ones() -> None:
+def test_unknown_spec_name_lists_the_known_names() -> None:
     with pytest.raises(KeyError, match=r"no bundled spec 's3-files'.* s3-file,"):
         channel_specs.path("s3-files")
 
@@ -80,7 +80,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @cache  # several tests look at the same run
 def read(name: str, workplace: Path) -> dict[tuple[str, int], Reading]:
-    """Runs a spec with read_channels: channel and epoch -> what came."""
+    """Run a spec with read_channels, and return its reports by channel and epoch."""
     launch(name, workplace)
     found: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
     with tarfile.open(output(name, workplace)) as tar:
@@ -112,20 +112,20 @@ def output(name: str, workplace: Path) -> Path:
 
 @pytest.mark.usefixtures("fuse")
 @pytest.mark.parametrize("name", RUNNABLE)
-def test_a_spec_runs_here(name: str, workplace: Path) -> None:
+def test_bundled_spec_runs_locally(name: str, workplace: Path) -> None:
     spec = launcher.load(str(channel_specs.path(name)))
     epochs = int((spec.hyperparameters or {}).get("epochs", 1))
     read_here = read(name, workplace)
     assert set(read_here) == {(channel, epoch) for channel in spec.all_channels for epoch in range(epochs)}
     for (channel, _), reading in read_here.items():
-        told = spec.all_channels[channel].model_dump()
-        assert reading.mode == ("S3Connector" if told["source"] == "S3Connector" else told["input_mode"] or "File")
+        keys = spec.all_channels[channel].model_dump()
+        assert reading.mode == ("S3Connector" if keys["source"] == "S3Connector" else keys["input_mode"] or "File")
         assert reading.count > 0
         assert reading == read_here[channel, 0]  # every epoch has the same samples
 
 
 @pytest.mark.usefixtures("fuse")
-def test_the_same_samples_come_whichever_way_they_arrive(workplace: Path) -> None:
+def test_every_way_of_arriving_yields_the_same_samples(workplace: Path) -> None:
     objects = ["efs", "fsx-lustre", "s3-connector-map", "s3-fast-file", "s3-file", "s3-manifest", "s3-pipe-objects"]
     shards = ["s3-connector", "s3-pipe-tar", "two-hosts-sharded"]
     for alike in ([*objects, "s3-pipe-recordio"], shards):
@@ -147,7 +147,7 @@ def test_the_same_samples_come_whichever_way_they_arrive(workplace: Path) -> Non
 
 
 @pytest.mark.usefixtures("fuse")
-def test_a_line_is_a_sample(workplace: Path) -> None:
+def test_each_line_is_one_sample(workplace: Path) -> None:
     assert read("s3-augmented-manifest", workplace)["train", 0].count == SPLIT[0]
     lines = read("s3-pipe-lines", workplace)
     assert lines["train", 0].count == lines["table", 0].count == SPLIT[0]
@@ -160,7 +160,7 @@ def test_a_line_is_a_sample(workplace: Path) -> None:
 
 
 @pytest.mark.usefixtures("fuse")
-def test_the_demo_trains_a_real_model(tmp_path: Path) -> None:
+def test_demo_trains_a_model_to_95_percent_accuracy(tmp_path: Path) -> None:
     name = TRAINING[0]
     demo.make_demo(tmp_path / "data")
     log = launch(name, tmp_path)

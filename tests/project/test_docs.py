@@ -74,7 +74,7 @@ def test_every_yaml_block_of_a_page_plans(page: str, tmp_path: Path) -> None:
 
 
 def plans(block: str) -> bool:
-    """Whether a block is a spec, and neither a comment alone nor a request."""
+    """Return whether a block is a spec, and neither a comment alone nor a request."""
     return "TrainingJobName" not in (yaml.safe_load(block) or {"TrainingJobName": ""})
 
 
@@ -91,22 +91,22 @@ def test_every_code_is_documented() -> None:
 
 @pytest.mark.parametrize("code", STORIES)
 def test_wrong_example_of_a_story_has_its_code_and_the_right_one_has_not(code: str) -> None:
-    for example, told in ((STORIES[code].wrong, True), (STORIES[code].right, False)):
+    for example, is_wrong in ((STORIES[code].wrong, True), (STORIES[code].right, False)):
         try:
             spec = launcher.parse_spec(laid_over_base(example))
             problems = check_spec(spec) + without_ignored([], spec, ())
         except launcher.SpecError as error:
             problems = list(error.problems)
-        assert [problem.code for problem in problems] == [code] * told, example
+        assert [problem.code for problem in problems] == [code] * is_wrong, example
     assert STORIES[code].text in (explanation(code) or "")
 
 
-def test_an_unknown_value_tells_how_to_have_it_pass() -> None:
+def test_unknown_value_names_the_option_that_accepts_it() -> None:
     (problem,) = check_spec(launcher.parse_spec(laid_over_base(STORIES["aws-enum"].wrong)))
     assert "--ignore aws-enum" in problem.message
 
 
-def test_a_code_of_preflight_tells_its_check_and_how_to_silence_it() -> None:
+def test_explanation_of_a_preflight_code_names_the_option_that_suppresses_it() -> None:
     for code in preflight_codes():
         assert f"--ignore {code}" in (explanation(code) or "")
 
@@ -134,7 +134,7 @@ def test_links_and_paths_exist(page: str) -> None:
 
 
 def anchors(text: str) -> set[str]:
-    """The addresses of a page's headings: lower case, without punctuation, hyphens for blanks."""
+    """Return the addresses of a page's headings: lower case, without punctuation, hyphens for blanks."""
     headings = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

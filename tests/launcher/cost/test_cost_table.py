@@ -77,6 +77,7 @@ def test_region_without_price_uses_that_of_us_east_1_and_names_it() -> None:
     price = instance_price("ml.c5.xlarge", "eu-central-1")
     assert price is not None
     assert (price.usd, price.region) == (Decimal("0.204"), "us-east-1")
+    assert volume_price("eu-central-1").region == volume_price(None).region == "us-east-1"
     found = estimate(request(InstanceType="ml.c5.xlarge"), "eu-central-1")
     assert found is not None
     assert any("as of us-east-1, since none is known for eu-central-1" in line for line in as_text(found, "digits"))
@@ -85,7 +86,6 @@ def test_region_without_price_uses_that_of_us_east_1_and_names_it() -> None:
 def test_region_with_price_uses_its_own() -> None:
     price, volume = instance_price("ml.g5.xlarge", "eu-west-1"), volume_price("eu-west-1")
     assert price is not None
-    assert volume is not None
     assert (price.usd, price.region, price.date) == (Decimal("1.57"), "eu-west-1", "2023-12-31")
     assert (volume.usd, volume.region) == (Decimal("0.154"), "eu-west-1")
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from launcher import parse_spec
 from launcher.checks.examples import laid_over_base
-from launcher.errors import RefusedError
-from launcher.importing.from_request import import_file, import_request
+from launcher.importing.from_request import import_request
 from launcher.request import text as show
 from launcher.request.aws_model import REQUEST, shapes
 from launcher.request.build import build_request
@@ -38,15 +37,15 @@ def test_bundled_request_is_imported_by_keys_without_the_hatch(file: Path) -> No
 
 def test_variables_derived_from_channels_are_not_imported_twice() -> None:
     request = json.loads((Path(__file__).parents[2] / "golden" / "s3-augmented-manifest.json").read_text())
-    told = {"LAUNCHER_SHUFFLED_CHANNELS_0": '["train"]'}
-    assert request["Environment"] == {"LAUNCHER_ATTRIBUTE_NAMES_0": '{"train": ["source-ref", "class"]}', **told}
+    shuffled = {"LAUNCHER_SHUFFLED_CHANNELS_0": '["train"]'}
+    assert request["Environment"] == {"LAUNCHER_ATTRIBUTE_NAMES_0": '{"train": ["source-ref", "class"]}', **shuffled}
     spec = import_request(request)
     assert "environment" not in spec
     spec["channels"]["train"]["attribute_names"] = ["class"]  # no other place has to change
     changed = parse_spec(show.as_yaml(spec))
     assert build_request(changed, "a").request["Environment"] == {
         "LAUNCHER_ATTRIBUTE_NAMES_0": '{"train": ["class"]}',
-        **told,
+        **shuffled,
     }
     for environment in (
         {"A": "b", **request["Environment"]},
@@ -135,15 +134,6 @@ def test_step_functions_state_is_imported() -> None:
     request = json.loads(GOLDEN[0].read_text())
     state = {"Type": "Task", "Resource": "arn:aws:states:::sagemaker:createTrainingJob.sync", "Parameters": request}
     assert planned(state) == request
-
-
-@pytest.mark.parametrize(
-    ("text", "words"), [("{", "is not JSON"), ("[]", "is not a request"), ("[" * 100_000, "is not JSON")]
-)
-def test_text_without_a_request_is_one_line(tmp_path: Path, text: str, words: str) -> None:
-    (tmp_path / "request.json").write_text(text)
-    with pytest.raises(RefusedError, match=words):
-        import_file(tmp_path / "request.json")
 
 
 def test_import_option_prints_the_spec(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from launcher.spec.job import JobSpec
 from launcher.spec.names import job_name
 
 # The codes that a schema can express: of keys, types, enums, patterns and bounds, not of rules across keys.
-SAID = {
+EXPRESSIBLE = {
     "unknown-key",
     "unknown-source",
     "unknown-value",
@@ -106,7 +106,7 @@ def test_editors_and_the_parser_agree(data: st.DataObject) -> None:
     spec = {key: data.draw(values(TOP[key]))}
     problems = problems_of(spec)
     if VALIDATOR.is_valid(spec):
-        assert [str(each) for each in problems if each.code in SAID] == [], spec
+        assert [str(each) for each in problems if each.code in EXPRESSIBLE] == [], spec
     else:
         assert [each for each in problems if each.path[:1] == (key,) and each.severity == "error"], spec
 
