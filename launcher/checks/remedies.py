@@ -24,8 +24,8 @@ def remedy(path: SpecPath, request: Any) -> str:
         return "; write |- or >- before the text to leave out its last line break" if last else "; write it on one line"
     if isinstance(value, str) and value != value.strip():
         return "; delete the space around it"
-    known = _REMEDIES.get(str(path[-1]))
-    return known(value) if known and isinstance(value, str) else ""
+    known = _REMEDIES.get(str(path[-1]), "") if isinstance(value, str) else ""
+    return known if isinstance(known, str) else known(value)
 
 
 def room_elsewhere(path: SpecPath) -> str:
@@ -61,11 +61,8 @@ def _role(value: str) -> str:
 def _uri(value: str) -> str:
     scheme, slashes, rest = value.partition("://")
     if slashes and scheme.lower() in ("s3", "s3a", "s3n"):
-        return (
-            f"; write s3://{rest}"
-            if rest.strip("/") and rest[0] != "/"
-            else "; write the bucket, too: s3://bucket/folder/"
-        )
+        has_bucket = rest.strip("/") and rest[0] != "/"
+        return f"; write s3://{rest}" if has_bucket else "; write the bucket, too: s3://bucket/folder/"
     placed = re.fullmatch(r"(?:s3:[/\\]+|arn:aws[a-z-]*:s3:::)([a-z0-9].*)", value, re.IGNORECASE)
     if placed:
         return "; write s3://" + placed[1].replace("\\", "/")
@@ -83,24 +80,9 @@ def _file_system(value: str) -> str:
     return f"; write {found[0]}" if found else "; write its id, such as fs-0123456789abcdef0"
 
 
-def _key(value: str) -> str:
-    return "; write the key's id or ARN, or alias/NAME"
-
-
 def _instance_type(value: str) -> str:
-    return (
-        "; for a local run, write an instance type of AWS and add --local"
-        if value in ("local", "local_gpu", "local-gpu")
-        else ""
-    )
-
-
-def _channel(value: str) -> str:
-    return "; write letters, digits, hyphens, underscores and dots"
-
-
-def _tag(value: str) -> str:
-    return "; write letters, digits, spaces and _ . : / = + - @"
+    is_local = value in ("local", "local_gpu", "local-gpu")
+    return "; for a local run, write an instance type of AWS and add --local" if is_local else ""
 
 
 _EXAMPLES = {  # member -> an example of its value
@@ -118,7 +100,9 @@ _EXAMPLES = {  # member -> an example of its value
     "Seed": "1",
     "Subnets": "[subnet-0123456789abcdef0]",
 }
-_REMEDIES: dict[str, Callable[[str], str]] = {  # member -> a function from a wrong value to the remedy
+_KEY = "; write the key's id or ARN, or alias/NAME"
+_TAG = "; write letters, digits, spaces and _ . : / = + - @"
+_REMEDIES: dict[str, str | Callable[[str], str]] = {  # member -> the remedy, or a function from a wrong value to it
     "TrainingJobName": _name,
     "ExperimentName": _name,
     "TrialName": _name,
@@ -127,10 +111,10 @@ _REMEDIES: dict[str, Callable[[str], str]] = {  # member -> a function from a wr
     "S3Uri": _uri,
     "S3OutputPath": _uri,
     "FileSystemId": _file_system,
-    "KmsKeyId": _key,
-    "VolumeKmsKeyId": _key,
+    "KmsKeyId": _KEY,
+    "VolumeKmsKeyId": _KEY,
     "InstanceType": _instance_type,
-    "ChannelName": _channel,
-    "Key": _tag,
-    "Value": _tag,
+    "ChannelName": "; write letters, digits, hyphens, underscores and dots",
+    "Key": _TAG,
+    "Value": _TAG,
 }

@@ -28,7 +28,9 @@ class Rule(NamedTuple):
     right: str  # YAML laid over it that keeps this rule
 
 
-def _rule(severity: Severity, code: str, shared: str = "%s", *, wrong: str, right: str) -> Callable[[Find], Rule]:
+def _rule(
+    severity: Severity, code: str, shared: str = "%s", *, wrong: str = "", right: str = ""
+) -> Callable[[Find], Rule]:
     """Return a decorator that makes a rule of a function.
 
     Args:

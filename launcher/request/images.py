@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.errors import did_you_mean
+from launcher.request.aws_model import shown
 
 WANTED = ("framework", "algorithm", "version", "py_version", "base_framework_version")  # the keys of `wanted`
 
@@ -84,7 +85,7 @@ def resolve_image(wanted: Mapping[str, str], *, region: str, instance_type: str 
     accounts: dict[str, str] = _table()["registries"][build["registries"]]
     if region not in accounts:
         hint = _hint(region, accounts)
-        raise ImageError("region", f"{_shown(region)} is not a region in which {_source()} has {what}{hint}; {_REMEDY}")
+        raise ImageError("region", f"{shown(region)} is not a region in which {_source()} has {what}{hint}; {_REMEDY}")
     return f"{accounts[region]}.dkr.ecr.{region}.{registry_domain(region)}/{_image(build, processor)}"
 
 
@@ -157,7 +158,7 @@ def _name(wanted: Mapping[str, str]) -> str:
     if name not in known:
         other = _OTHER_NAMES.get(name.casefold())
         hint = f"; did you mean {other}?" if other else _hint(name, known)
-        raise ImageError(key, f"{_shown(name)} is not a {key} in {_source()}{hint}; {_REMEDY}")
+        raise ImageError(key, f"{shown(name)} is not a {key} in {_source()}{hint}; {_REMEDY}")
     return name
 
 
@@ -179,7 +180,7 @@ def _version(name: str, versions: Mapping[str, Any], wanted: Mapping[str, str]) 
             hint = f"; framework: {others[0]} has it" + (f", of {name} there is {meant}" if meant else "")
         raise ImageError(
             "version",
-            f"{_shown(version)} is not a version of {name} in the bundled table "
+            f"{shown(version)} is not a version of {name} in the bundled table "
             f"(newest {newest}, of {_table()['date']}){hint}; {_REMEDY}",
         )
     return version
@@ -198,7 +199,7 @@ def _of_base(builds: list[_Build], what: str, wanted: str | None) -> list[_Build
     if len(found) != 1:
         hint = _hint(wanted, bases)
         raise ImageError(
-            "base_framework_version", f"{what} was built on {', '.join(bases)}, not on {_shown(wanted)}{hint}"
+            "base_framework_version", f"{what} was built on {', '.join(bases)}, not on {shown(wanted)}{hint}"
         )
     return [build for build in builds if build["base_framework_version"] == found[0]]
 
@@ -213,7 +214,7 @@ def _of_python(builds: list[_Build], what: str, wanted: str | None) -> _Build:
     if wanted not in pythons:
         hint = _hint(wanted, pythons)
         raise ImageError(
-            "py_version", f"{_shown(wanted)} is not a Python of {what}, which has {', '.join(pythons)}{hint}"
+            "py_version", f"{shown(wanted)} is not a Python of {what}, which has {', '.join(pythons)}{hint}"
         )
     return next(build for build in builds if build["py_version"] == wanted)
 
@@ -227,7 +228,7 @@ def _processor(what: str, builds: list[_Build], instance_type: str | None) -> tu
         return known[0], known[0]
     match = re.fullmatch(_INSTANCE_TYPE, instance_type)
     if match is None:
-        raise ImageError("instance_type", f"{_shown(instance_type)} is not an instance type such as ml.g5.xlarge")
+        raise ImageError("instance_type", f"{shown(instance_type)} is not an instance type such as ml.g5.xlarge")
     family = match[1]
     if re.match(_ARM, family):
         processor = "ARM"
@@ -254,11 +255,6 @@ def _image(build: _Build, processor: tuple[str, str]) -> str | None:
 
 def _hint(name: str, known: Iterable[str]) -> str:
     return did_you_mean(name[:60], known)  # comparing a text of a megabyte would be slow
-
-
-def _shown(text: str) -> str:
-    shown = repr(text[:60])
-    return shown if len(text) <= 60 else f"{shown}..."
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -90,7 +90,6 @@ def fast_file_that_it_may_not_read(draft: Draft) -> Iterator[Mistake]:
     "built-in-distribution",
     two_hosts(built_in("linear-learner", _TRAIN, f"{_VALIDATION}%s")),
     wrong=", s3_data_distribution_type: ShardedByS3Key",
-    right="",
 )
 def distribution_that_it_wants(draft: Draft) -> Iterator[Mistake]:
     """Some built-in algorithms need certain channels replicated to every host, or sharded over the hosts.
@@ -126,9 +125,7 @@ def content_type_is_a_mime_type(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("content_type"), message
 
 
-@warning(
-    "built-in-csv-not-said", built_in("xgboost", "train, s3_uri: s3://bucket/train.csv%s"), wrong="", right=f", {_CSV}"
-)
+@warning("built-in-csv-not-said", built_in("xgboost", "train, s3_uri: s3://bucket/train.csv%s"), right=f", {_CSV}")
 def csv_is_said(draft: Draft) -> Iterator[Mistake]:
     """Without a content type a built-in algorithm reads CSV as something else, most as RecordIO-protobuf, XGBoost as LibSVM.
 
@@ -140,7 +137,7 @@ def csv_is_said(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("content_type"), f"is missing, and {uri!r} is not read as CSV without it; write text/csv"
 
 
-@warning("built-in-label-size", built_in("kmeans", f"{_TRAIN}%s"), wrong="", right=";label_size=0")
+@warning("built-in-label-size", built_in("kmeans", f"{_TRAIN}%s"), right=";label_size=0")
 def csv_without_labels(draft: Draft) -> Iterator[Mistake]:
     """Unsupervised algorithms treat the first column of CSV as a label unless the content type has label_size=0.
 

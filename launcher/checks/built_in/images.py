@@ -70,7 +70,6 @@ def images_need_lists(draft: Draft) -> Iterator[Mistake]:
     "built-in-recordio-pipe",
     two_hosts(built_in(_ALGORITHM, f"train, {_PIPED}%s", f"validation, {_PIPED}")),
     wrong=", s3_data_distribution_type: ShardedByS3Key",
-    right="",
 )
 def recordio_pipes_are_replicated(draft: Draft) -> Iterator[Mistake]:
     """Image classification streams RecordIO to every host in full.
@@ -87,7 +86,6 @@ def recordio_pipes_are_replicated(draft: Draft) -> Iterator[Mistake]:
 @error(
     "built-in-augmented-manifest",
     built_in(_ALGORITHM, _AUGMENTED % ("train", "train") + "%s", _AUGMENTED % ("validation", "validation") + _WRAPPED),
-    wrong="",
     right=_WRAPPED,
 )
 def augmented_images_are_wrapped(draft: Draft) -> Iterator[Mistake]:

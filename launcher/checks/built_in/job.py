@@ -57,12 +57,7 @@ def hyperparameters_are_plain(draft: Draft) -> Iterator[Mistake]:
                 yield ("hyperparameters", name), message
 
 
-@warning(
-    "built-in-metrics",
-    _REGRESSION + "%s",
-    wrong="metric_definitions: [{name: loss, regex: 'loss=([0-9.]+)'}]\n",
-    right="",
-)
+@warning("built-in-metrics", _REGRESSION + "%s", wrong="metric_definitions: [{name: loss, regex: 'loss=([0-9.]+)'}]\n")
 def metrics_are_its_own(draft: Draft) -> Iterator[Mistake]:
     """A built-in algorithm has its own metrics, which a job cannot redefine.
 

@@ -94,12 +94,7 @@ def _meant(content_type: str) -> str | None:
     return known[found] if found else None
 
 
-@error(
-    "pipe-without-boundaries",
-    _PIPE % ("entrypoints/read_channels.py", "%s"),
-    wrong="",
-    right=", content_type: text/csv",
-)
+@error("pipe-without-boundaries", _PIPE % ("entrypoints/read_channels.py", "%s"), right=", content_type: text/csv")
 def whole_objects_through_a_pipe(draft: Draft) -> Iterator[Mistake]:
     """A FIFO joins the objects, and without a record format the bundled scripts cannot find where one ends.
 
@@ -125,7 +120,6 @@ def whole_objects_through_a_pipe(draft: Draft) -> Iterator[Mistake]:
 @warning(
     "pipe-read-from-end",
     _PIPE % ("train.py", ", content_type: application/x-parquet%s"),
-    wrong="",
     right=", record_wrapper_type: RecordIO",
 )
 def read_from_end_through_a_pipe(draft: Draft) -> Iterator[Mistake]:

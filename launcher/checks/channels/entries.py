@@ -17,7 +17,7 @@ _LISTED = "channels: null\nrequest: {InputDataConfig: [%s]}"
 _FOLDER = "DataSource: {S3DataSource: {S3DataType: S3Prefix, S3Uri: s3://b/a/}}"
 
 
-@error("channels-at-most-20", TWENTY_CHANNELS + "%s", wrong="  one-more: s3://bucket/more/", right="")
+@error("channels-at-most-20", TWENTY_CHANNELS + "%s", wrong="  one-more: s3://bucket/more/")
 def at_most_20(draft: Draft) -> Iterator[Mistake]:
     """The service allows 20 channels; those of source S3Connector are not sent to it, so they do not count.
 
@@ -107,9 +107,7 @@ def names_readable_from_a_shell(draft: Draft) -> Iterator[Mistake]:
             yield ("channels", name), message
 
 
-@warning(
-    "channel-sharded-over-one", "%s" + train("s3_data_distribution_type: ShardedByS3Key"), wrong="", right=TWO_HOSTS
-)
+@warning("channel-sharded-over-one", "%s" + train("s3_data_distribution_type: ShardedByS3Key"), right=TWO_HOSTS)
 def sharding_needs_hosts(draft: Draft) -> Iterator[Mistake]:
     """ShardedByS3Key gives each host a shard of the objects; a single host gets all of them.
 
@@ -126,7 +124,6 @@ def sharding_needs_hosts(draft: Draft) -> Iterator[Mistake]:
     "resource_config: {volume_size_in_gb: 10, instance_groups: [{instance_group_name: cpu, instance_type: ml.m5.large,"
     " instance_count: 1}]}\nchannels: {a: {s3_uri: s3://b/a/, instance_group_names: [cpu]}%s}",
     wrong=", b: s3://b/b/",
-    right="",
 )
 def all_or_no_instance_groups(draft: Draft) -> Iterator[Mistake]:
     """If one channel names instance groups, all must; and each name is a group of the job.

@@ -17,7 +17,7 @@ _CHANNEL = "channels: {train: {source: %s, file_system_id: fs-0123456789abcdef0,
 _EFS, _FSX = _CHANNEL % "EFS", _CHANNEL % "FSxLustre"
 
 
-@error("file-system-needs-vpc", "%s" + _EFS % "/data", wrong="", right=VPC)
+@error("file-system-needs-vpc", "%s" + _EFS % "/data", right=VPC)
 def file_systems_need_a_vpc(draft: Draft) -> Iterator[Mistake]:
     """EFS and FSx are reached through the job's own network.
 

@@ -31,7 +31,7 @@ def gzip_needs_pipe(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("compression_type"), message
 
 
-@error("channel-recordio-needs-pipe", train("record_wrapper_type: RecordIO%s"), wrong="", right=", input_mode: Pipe")
+@error("channel-recordio-needs-pipe", train("record_wrapper_type: RecordIO%s"), right=", input_mode: Pipe")
 def recordio_needs_pipe(draft: Draft) -> Iterator[Mistake]:
     """Objects are wrapped as records only in a stream.
 
@@ -49,7 +49,6 @@ def recordio_needs_pipe(draft: Draft) -> Iterator[Mistake]:
 @error(
     "channel-augmented-manifest-needs-pipe",
     train("attribute_names: [a-ref], s3_data_type: AugmentedManifestFile%s", _MANIFEST),
-    wrong="",
     right=", input_mode: Pipe, record_wrapper_type: RecordIO",
 )
 def augmented_manifest_needs_pipe(draft: Draft) -> Iterator[Mistake]:
@@ -68,7 +67,6 @@ def augmented_manifest_needs_pipe(draft: Draft) -> Iterator[Mistake]:
 @warning(
     "channel-augmented-manifest-records",
     train("attribute_names: [a-ref, b], input_mode: Pipe, s3_data_type: AugmentedManifestFile%s", _MANIFEST),
-    wrong="",
     right=", record_wrapper_type: RecordIO",
 )
 def attributes_need_boundaries(draft: Draft) -> Iterator[Mistake]:
@@ -87,10 +85,7 @@ def attributes_need_boundaries(draft: Draft) -> Iterator[Mistake]:
 
 
 @warning(
-    "channel-pipe-order",
-    TWO_HOSTS + train("input_mode: Pipe%s"),
-    wrong="",
-    right=", s3_data_distribution_type: ShardedByS3Key",
+    "channel-pipe-order", TWO_HOSTS + train("input_mode: Pipe%s"), right=", s3_data_distribution_type: ShardedByS3Key"
 )
 def pipe_order_across_hosts(draft: Draft) -> Iterator[Mistake]:
     """Each host streams all of a FullyReplicated channel, not necessarily in the same order.
@@ -108,7 +103,7 @@ def pipe_order_across_hosts(draft: Draft) -> Iterator[Mistake]:
             )
 
 
-@warning("shuffle-needs-pipe", train("shuffle_config: {seed: 1}%s"), wrong="", right=", input_mode: Pipe")
+@warning("shuffle-needs-pipe", train("shuffle_config: {seed: 1}%s"), right=", input_mode: Pipe")
 def shuffling_needs_an_order(draft: Draft) -> Iterator[Mistake]:
     """Copied files have no order, so a script sees no difference; only the shards of the hosts are shuffled.
 

@@ -53,7 +53,7 @@ def fast_file_needs_prefix(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("s3_data_type"), message
 
 
-@warning("channel-fast-file-folder", train("input_mode: FastFile", "s3://bucket/train%s"), wrong="", right="/")
+@warning("channel-fast-file-folder", train("input_mode: FastFile", "s3://bucket/train%s"), right="/")
 def fast_file_wants_a_folder(draft: Draft) -> Iterator[Mistake]:
     """FastFile sees folders: a URI that is part of a folder's name finds nothing.
 

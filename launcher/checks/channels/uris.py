@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 from entrypoints import contract
 from launcher.checks.rule import Mistake, error, warning
 from launcher.errors import SpecPath
+from launcher.request.aws_model import shown
 from launcher.request.view import Draft
 
 _LONGEST = 1024  # characters of S3Uri in the service model, whose own check reports longer ones
@@ -51,7 +52,7 @@ _OUT = "output_data_config: {s3_output_path: '%s'}"
 _HOOK = "debug_hook_config: {s3_output_path: '%s'}"
 
 
-@error("s3-uri-place", _OUT % "s3://%sbucket/out/", wrong="s3://", right="")
+@error("s3-uri-place", _OUT % "s3://%sbucket/out/", wrong="s3://")
 def uri_names_a_place(draft: Draft) -> Iterator[Mistake]:
     """A URI that repeats its scheme, contains an ARN, or is that of a web page names no place in S3.
 
@@ -98,12 +99,8 @@ def bucket_has_a_legal_name(draft: Draft) -> Iterator[Mistake]:
             hint = f", such as {better}" if 0 < len(better) < 64 else ""
             yield (
                 path,
-                f"{_short(name)} cannot be a bucket's name; write at most 63 lower-case letters, digits, dots and hyphens{hint}",
+                f"{shown(name)} cannot be a bucket's name; write at most 63 lower-case letters, digits, dots and hyphens{hint}",
             )
-
-
-def _short(name: str) -> str:
-    return repr(name) if len(name) < 64 else f"{name[:40]!r}..."
 
 
 @warning("debugger-s3-uri", _HOOK, wrong="https://s3-eu-west-1.amazonaws.com/bucket/debug/", right="s3://bucket/debug/")

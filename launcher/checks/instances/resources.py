@@ -15,7 +15,7 @@ _PLAN = "arn:aws:sagemaker:eu-west-1:123456789012:training-plan/plan"
 _PLANNED = f"instance_type: ml.p5.48xlarge, training_plan_arns: ['{_PLAN}']"
 
 
-@error("resource-alternatives", _MACHINES % "instance_type: ml.m5.large%s", wrong="", right=", instance_count: 1")
+@error("resource-alternatives", _MACHINES % "instance_type: ml.m5.large%s", right=", instance_count: 1")
 def machines_said_once(draft: Draft) -> Iterator[Mistake]:
     """A job needs exactly one of: a type and count, instance groups, or instance preferences.
 
@@ -80,7 +80,7 @@ def placement_needs_ultra_servers(draft: Draft) -> Iterator[Mistake]:
         yield ("resource_config", "instance_placement_config"), message
 
 
-@error("read-only-member", "request: {ResourceConfig: {%sInstanceType: ml.m5.xlarge}}", wrong="Selected", right="")
+@error("read-only-member", "request: {ResourceConfig: {%sInstanceType: ml.m5.xlarge}}", wrong="Selected")
 def answers_are_not_asked(draft: Draft) -> Iterator[Mistake]:
     """Some members are only returned by DescribeTrainingJob and cannot be requested.
 
@@ -93,7 +93,7 @@ def answers_are_not_asked(draft: Draft) -> Iterator[Mistake]:
             yield place, "is read-only: AWS returns it but does not accept it; delete it"
 
 
-@error("instance-preferences-alone", _MACHINES % f"%s{_PREFERENCES}", wrong="instance_type: ml.m5.large, ", right="")
+@error("instance-preferences-alone", _MACHINES % f"%s{_PREFERENCES}", wrong="instance_type: ml.m5.large, ")
 def types_stand_alone(draft: Draft) -> Iterator[Mistake]:
     """Instance preferences exclude a type, groups, placement and spot instances.
 
@@ -114,7 +114,6 @@ def types_stand_alone(draft: Draft) -> Iterator[Mistake]:
 @error(
     "instance-preferences-count",
     _MACHINES % "instance_preferences: [{instance_type: ml.m5.large%s}]",
-    wrong="",
     right=", instance_count: 1",
 )
 def count_is_said_in_one_place(draft: Draft) -> Iterator[Mistake]:
@@ -157,7 +156,6 @@ def preferences_differ(draft: Draft) -> Iterator[Mistake]:
     "training-plan-once",
     f"resource_config: {{instance_count: 1, %sinstance_preferences: [{{{_PLANNED}}}]}}",
     wrong=f"training_plan_arn: '{_PLAN}', ",
-    right="",
 )
 def training_plans_in_one_place(draft: Draft) -> Iterator[Mistake]:
     """Training plans are given for each instance preference or for the job, not for both.

@@ -23,12 +23,7 @@ def volume_is_chosen(draft: Draft) -> Iterator[Mistake]:
         yield ("resource_config", "volume_size_in_gb"), "cannot be chosen for a serverless job; delete it"
 
 
-@error(
-    "serverless-evaluation-type",
-    _JOB % ("null", "Evaluation%s"),
-    wrong="",
-    right=", evaluation_type: BenchmarkEvaluation",
-)
+@error("serverless-evaluation-type", _JOB % ("null", "Evaluation%s"), right=", evaluation_type: BenchmarkEvaluation")
 def evaluations_have_a_type(draft: Draft) -> Iterator[Mistake]:
     """A serverless evaluation needs its type.
 
@@ -42,7 +37,7 @@ def evaluations_have_a_type(draft: Draft) -> Iterator[Mistake]:
         )
 
 
-@warning("channel-converse-needs-serverless", _CONVERSE + "%s", wrong="", right=_JOB % ("null", "FineTuning"))
+@warning("channel-converse-needs-serverless", _CONVERSE + "%s", right=_JOB % ("null", "FineTuning"))
 def conversations_are_for_fine_tuning(draft: Draft) -> Iterator[Mistake]:
     """Conversations are data for fine-tunings that SageMaker runs itself; other images may not know their files.
 

@@ -19,7 +19,7 @@ _PENDING: SpecPath = ("stopping_condition", "max_pending_time_in_seconds")
 _SPOT = "enable_managed_spot_training: true\ncheckpoint_config: {s3_uri: s3://bucket/checkpoints/}\n"
 
 
-@warning("max-runtime-missing", "stopping_condition: {%s}", wrong="", right="max_runtime_in_seconds: 12h")
+@warning("max-runtime-missing", "stopping_condition: {%s}", right="max_runtime_in_seconds: 12h")
 def runtime_is_said(draft: Draft) -> Iterator[Mistake]:
     """Without MaxRuntimeInSeconds a job is stopped after one day, finished or not.
 
@@ -80,7 +80,6 @@ def pending_time_needs_accelerators(draft: Draft) -> Iterator[Mistake]:
 @error(
     "spot-needs-max-wait",
     _SPOT + "stopping_condition: {max_runtime_in_seconds: 3600%s}",
-    wrong="",
     right=", max_wait_time_in_seconds: 3600",
 )
 def spot_needs_max_wait(draft: Draft) -> Iterator[Mistake]:
@@ -107,7 +106,6 @@ def spot_needs_max_wait(draft: Draft) -> Iterator[Mistake]:
 @error(
     "max-wait-needs-spot",
     "%sstopping_condition: {max_runtime_in_seconds: 3600, max_wait_time_in_seconds: 7200}",
-    wrong="",
     right=_SPOT,
 )
 def max_wait_needs_spot(draft: Draft) -> Iterator[Mistake]:

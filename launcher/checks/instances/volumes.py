@@ -18,7 +18,7 @@ _SIZE: SpecPath = ("resource_config", "volume_size_in_gb")
 _MACHINE = "resource_config: {instance_count: 1, instance_type: %s}"
 
 
-@error("volume-size-missing", _MACHINE % "ml.m5.large%s", wrong="", right=", volume_size_in_gb: 50")
+@error("volume-size-missing", _MACHINE % "ml.m5.large%s", right=", volume_size_in_gb: 50")
 def volume_for_what_has_no_disk(draft: Draft) -> Iterator[Mistake]:
     """An instance type without its own disks needs a volume of at least 1 GB.
 
@@ -31,7 +31,7 @@ def volume_for_what_has_no_disk(draft: Draft) -> Iterator[Mistake]:
         yield _SIZE, f"{what}, but {names[0]} has no disk of its own; write how many GB it needs, such as 50"
 
 
-@warning("volume-size-has-no-effect", _MACHINE % "ml.g5.xlarge%s", wrong=", volume_size_in_gb: 50", right="")
+@warning("volume-size-has-no-effect", _MACHINE % "ml.g5.xlarge%s", wrong=", volume_size_in_gb: 50")
 def volume_beside_disks(draft: Draft) -> Iterator[Mistake]:
     """On an instance type with its own NVMe disks the volume's size has no effect: the storage is that of the disks.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from entrypoints.job.hyperparameters import argument, decoded
-from launcher.checks.job.code import by_toolkit
+from launcher.checks.job.code import code_by_toolkit
 from launcher.checks.rule import Mistake, error, warning
 from launcher.request.aws_model import shown
 from launcher.request.view import Draft
@@ -15,15 +15,14 @@ from launcher.request.view import Draft
     "code-arguments-toolkit",
     "code: {entry_point: train.py, delivery: submit_directory%s}",
     wrong=", argument_style: json",
-    right="",
 )
 def toolkit_passes_arguments_in_its_own_style(draft: Draft) -> Iterator[Mistake]:
     """The toolkit passes hyperparameters in Python's forms; it does not know `code.argument_style`.
 
     Source: aws/sagemaker-training-toolkit, mapping.py.
     """
-    code = draft.spec.code
-    if code is not None and by_toolkit(draft) and code.argument_style != "toolkit":
+    code = code_by_toolkit(draft)
+    if code and code.argument_style != "toolkit":
         message = "needs the launcher's boot.py, but the toolkit starts this code; free a channel, or write toolkit"
         yield ("code", "argument_style"), message
 

@@ -10,6 +10,7 @@ from launcher.checks.channels.entries import MAX_CHANNELS
 from launcher.checks.examples import TWENTY_CHANNELS
 from launcher.checks.rule import Mistake, error, warning
 from launcher.request.view import Draft
+from launcher.spec.job import Code
 from launcher.spec.model import aws_name
 
 _TWENTY = "code: {entry_point: train.py, delivery: %s}\n" + TWENTY_CHANNELS.replace("  c0: s3://bucket/c0/\n", "%s")
@@ -47,7 +48,6 @@ def entry_point_can_be_run(draft: Draft) -> Iterator[Mistake]:
     "code-or-container-entrypoint",
     "%scontainer_entrypoint: [python3, /opt/train.py]",
     wrong="code: {entry_point: train.py}\n",
-    right="",
 )
 def code_or_container_entrypoint(draft: Draft) -> Iterator[Mistake]:
     """The launcher's own ContainerEntrypoint starts code that travels with the job, so the spec cannot have another.
@@ -91,31 +91,31 @@ def code_goes_from_here_to_s3(draft: Draft) -> Iterator[Mistake]:
         yield ("code", "directory"), "is not on this machine; write a local folder, and its destination as code.s3_uri"
 
 
-def by_toolkit(draft: Draft) -> bool:
-    """Return whether the sagemaker-training toolkit in the image fetches the code, since it has no channel."""
+def code_by_toolkit(draft: Draft) -> Code | None:
+    """Return the code if the sagemaker-training toolkit in the image fetches it, since it has no channel."""
     code = draft.spec.code
-    full = len(draft.request.get("InputDataConfig", ())) >= MAX_CHANNELS
-    return code is not None and (code.delivery == "submit_directory" or (code.delivery == "auto" and full))
+    return (
+        code if code and (code.delivery == "submit_directory" or (code.delivery == "auto" and _full(draft))) else None
+    )
 
 
-@error("code-needs-channel", _TWENTY % ("channel", "%s"), wrong="  c0: s3://bucket/c0/\n", right="")
+def _full(draft: Draft) -> bool:
+    return len(draft.request.get("InputDataConfig", ())) >= MAX_CHANNELS
+
+
+@error("code-needs-channel", _TWENTY % ("channel", "%s"), wrong="  c0: s3://bucket/c0/\n")
 def a_channel_is_free_for_code(draft: Draft) -> Iterator[Mistake]:
     """`delivery: channel` needs one of the 20 channels.
 
     Source: CreateTrainingJobRequest.InputDataConfig in the service model (at most 20). With `delivery: auto` the code is then
     sent by the toolkit's own hyperparameters.
     """
-    code = draft.spec.code
-    if (
-        code is not None
-        and code.delivery == "channel"
-        and len(draft.request.get("InputDataConfig", ())) >= MAX_CHANNELS
-    ):
+    if draft.spec.code is not None and draft.spec.code.delivery == "channel" and _full(draft):
         message = f"needs a channel for the code, but all {MAX_CHANNELS} are taken; use auto or submit_directory"
         yield ("code", "delivery"), message
 
 
-@warning("code-needs-toolkit", _TWENTY % ("auto", "%s"), wrong="  c0: s3://bucket/c0/\n", right="")
+@warning("code-needs-toolkit", _TWENTY % ("auto", "%s"), wrong="  c0: s3://bucket/c0/\n")
 def toolkit_brings_the_code(draft: Draft) -> Iterator[Mistake]:
     """Without its own channel, the code is fetched by sagemaker-training, which the image must then contain.
 
@@ -124,9 +124,8 @@ def toolkit_brings_the_code(draft: Draft) -> Iterator[Mistake]:
     with a code channel they are moved to /opt/ml/launcher_bundle.
     Source: aws/sagemaker-training-toolkit, params.py and entry_point.py.
     """
-    if draft.spec.code is not None and by_toolkit(draft):
-        asked = draft.spec.code.delivery == "submit_directory"
-        why = "as asked" if asked else f"since all {MAX_CHANNELS} channels are taken"
+    if code := code_by_toolkit(draft):
+        why = "as asked" if code.delivery == "submit_directory" else f"since all {MAX_CHANNELS} channels are taken"
         message = f"travels by sagemaker_submit_directory, {why}; the image must hold the sagemaker-training toolkit"
         yield ("code",), message
 
@@ -142,12 +141,10 @@ def toolkit_installs_requirements_txt(draft: Draft) -> Iterator[Mistake]:
 
     Source: aws/sagemaker-training-toolkit, modules.py and entry_point.py.
     """
-    code = draft.spec.code
-    if code is not None and by_toolkit(draft) and code.requirements not in (None, "requirements.txt"):
-        message = (
-            f"{code.requirements!r} is not installed by the toolkit, which fetches this code; name it requirements.txt"
-        )
-        yield ("code", "requirements"), message
+    code = code_by_toolkit(draft)
+    if code and code.requirements not in (None, "requirements.txt"):
+        why = "is not installed by the toolkit, which fetches this code"
+        yield ("code", "requirements"), f"{code.requirements!r} {why}; name it requirements.txt"
 
 
 @warning(

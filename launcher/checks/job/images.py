@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from launcher.checks.rule import Mistake, error, warning
 from launcher.errors import SpecPath, did_you_mean
+from launcher.request.aws_model import shown
 from launcher.request.images import image_region, is_of_aws, known_regions, registry_domain
 from launcher.request.view import Draft
 from launcher.spec.sections import Image
@@ -25,7 +26,7 @@ _WITH_KEY = (
 _IN_CHINA = "region: cn-north-1\nimage: 123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn/mine:1\n"
 
 
-@error("image-uri", "image: %s123456789012.dkr.ecr.eu-west-1.amazonaws.com/mine:1", wrong="https://", right="")
+@error("image-uri", "image: %s123456789012.dkr.ecr.eu-west-1.amazonaws.com/mine:1", wrong="https://")
 def image_is_a_registry_path(draft: Draft) -> Iterator[Mistake]:
     """An image is written as for `docker pull`: without a scheme or spaces, and not as the ARN of its repository.
 
@@ -69,7 +70,7 @@ def image_is_in_the_registry(draft: Draft) -> Iterator[Mistake]:
         vpc = "for a private registry add training_image_config: {training_repository_access_mode: Vpc}; else "
         yield (
             ("image",),
-            f"{_short(image)} is not in ECR; {vpc if private else ''}copy it to a repository of yours:"
+            f"{shown(image)} is not in ECR; {vpc if private else ''}copy it to a repository of yours:"
             " 123456789012.dkr.ecr.REGION.amazonaws.com/NAME:TAG",
         )
     elif re.fullmatch(r"\d+", in_ecr[1]) and len(in_ecr[1]) != 12:
@@ -78,7 +79,7 @@ def image_is_in_the_registry(draft: Draft) -> Iterator[Mistake]:
         yield ("image",), f"has capitals in its repository {in_ecr[2]!r}, but ECR has none; write {in_ecr[2].lower()!r}"
 
 
-@warning("image-tag", f"image: {_REGISTRY}/pytorch-training%s", wrong="", right=":2.8.0-cpu-py312")
+@warning("image-tag", f"image: {_REGISTRY}/pytorch-training%s", right=":2.8.0-cpu-py312")
 def image_has_a_tag(draft: Draft) -> Iterator[Mistake]:
     """AWS's images for frameworks have tags of versions only; without a tag `latest` is meant, which does not exist.
 
@@ -93,7 +94,7 @@ def image_has_a_tag(draft: Draft) -> Iterator[Mistake]:
         yield ("image",), message
 
 
-@error("region-partition", _IN_CHINA + "%s", wrong="", right="role_arn: 'arn:aws-cn:iam::123456789012:role/training'\n")
+@error("region-partition", _IN_CHINA + "%s", right="role_arn: 'arn:aws-cn:iam::123456789012:role/training'\n")
 def parts_are_of_one_partition(draft: Draft) -> Iterator[Mistake]:
     """China's regions and GovCloud's are separate partitions: a role there is arn:aws-cn:... or arn:aws-us-gov:...
 
@@ -116,7 +117,7 @@ def parts_are_of_one_partition(draft: Draft) -> Iterator[Mistake]:
         yield ("role_arn",), message
 
 
-@error("region-name", "region: eu-west-1%s", wrong="a", right="")
+@error("region-name", "region: eu-west-1%s", wrong="a")
 def region_is_one(draft: Draft) -> Iterator[Mistake]:
     """A region is named as in us-east-1; us-east-1a is a zone of it.
 
@@ -127,11 +128,7 @@ def region_is_one(draft: Draft) -> Iterator[Mistake]:
         return  # image-unknown reports it for an image to look up
     zone = re.fullmatch(f"({_REGION.pattern})[a-z]", region)
     hint = f"; it is a zone, so write {zone[1]}" if zone else did_you_mean(region[:60], known_regions())
-    yield ("region",), f"{_short(region)} is not a region{hint or '; write one such as us-east-1'}"
-
-
-def _short(text: str) -> str:
-    return repr(text) if len(text) <= 60 else f"{text[:57]!r}..."
+    yield ("region",), f"{shown(region)} is not a region{hint or '; write one such as us-east-1'}"
 
 
 @error("image-region", "region: %s", wrong="us-east-1", right="eu-west-1")

@@ -40,7 +40,7 @@ _ALGORITHM = "image: null\nalgorithm_name: 'arn:aws:sagemaker:eu-west-1:%s:algor
 _ISOLATED = "enable_network_isolation: true\n"
 
 
-@error("marketplace-needs-isolation", _ALGORITHM % MARKETPLACE["eu-west-1"] + "%s", wrong="", right=_ISOLATED)
+@error("marketplace-needs-isolation", _ALGORITHM % MARKETPLACE["eu-west-1"] + "%s", right=_ISOLATED)
 def marketplace_is_isolated(draft: Draft) -> Iterator[Mistake]:
     """Algorithms of AWS Marketplace run only without a network.
 
@@ -78,7 +78,7 @@ def _account(arn: str | None) -> str | None:
     return found[1] if found else None
 
 
-@error("private-registry-needs-vpc", _PRIVATE % ("Vpc", "") + "%s", wrong="", right=VPC)
+@error("private-registry-needs-vpc", _PRIVATE % ("Vpc", "") + "%s", right=VPC)
 def private_registry_needs_a_vpc(draft: Draft) -> Iterator[Mistake]:
     """An image of a private registry is pulled through the job's own network.
 
@@ -153,10 +153,7 @@ def encryption_between_several(draft: Draft) -> Iterator[Mistake]:
 
 
 @error(
-    "connector-needs-network",
-    "%schannels: {train: {source: S3Connector, s3_uri: s3://bucket/data/}}",
-    wrong=_ISOLATED,
-    right="",
+    "connector-needs-network", "%schannels: {train: {source: S3Connector, s3_uri: s3://bucket/data/}}", wrong=_ISOLATED
 )
 def connector_reads_over_the_network(draft: Draft) -> Iterator[Mistake]:
     """A script that reads S3 by itself needs a network and credentials, and an isolated container has neither.
@@ -174,9 +171,7 @@ def connector_reads_over_the_network(draft: Draft) -> Iterator[Mistake]:
                 )
 
 
-@warning(
-    "requirements-need-network", "%scode: {entry_point: train.py, requirements: more.txt}", wrong=_ISOLATED, right=""
-)
+@warning("requirements-need-network", "%scode: {entry_point: train.py, requirements: more.txt}", wrong=_ISOLATED)
 def requirements_come_over_the_network(draft: Draft) -> Iterator[Mistake]:
     """A requirements file is installed from a package index, which an isolated container cannot reach.
 

@@ -15,7 +15,6 @@ from launcher.request.view import Draft
     "output-kms-key-in-one-zone",
     "output_data_config: {s3_output_path: s3://bucket%s/out/, kms_key_id: 1234abcd-12ab-34cd-56ef-1234567890ab}",
     wrong="--euw1-az1--x-s3",
-    right="",
 )
 def no_key_in_one_zone(draft: Draft) -> Iterator[Mistake]:
     """S3 Express One Zone encrypts its objects itself, and SageMaker accepts no KMS key for it.

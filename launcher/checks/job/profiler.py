@@ -66,7 +66,6 @@ def rules_need_a_profiler(draft: Draft) -> Iterator[Mistake]:
     "debugger-with-checkpoints",
     TWO_HOSTS + "debug_hook_config: {s3_output_path: s3://bucket/debug/}\n%s",
     wrong="checkpoint_config: {s3_uri: s3://bucket/checkpoints/}\n",
-    right="",
 )
 def debugger_or_checkpoints(draft: Draft) -> Iterator[Mistake]:
     """The debugger does not work in distributed training that keeps checkpoints.
