@@ -137,8 +137,6 @@ BUILT_INS: dict[str, BuiltIn] = {
         keeps_checkpoints=True,
     ),
 }
-
-
 _NONE = BuiltIn(needs=())
 
 

@@ -12,8 +12,6 @@ from launcher.request.images import built_in_algorithm
 from launcher.request.view import Draft
 
 AN_HOUR = 3600  # seconds
-
-
 _REGRESSION = built_in("linear-learner", "train, content_type: text/csv")
 _TOPICS = built_in("lda", "train, content_type: application/x-recordio-protobuf")
 _SPOT = (

@@ -11,8 +11,6 @@ from launcher.checks.rule import Mistake, error, repeated, warning
 from launcher.request.view import Draft
 
 MAX_CHANNELS = 20
-
-
 _LISTED = "channels: null\nrequest: {InputDataConfig: [%s]}"
 _FOLDER = "DataSource: {S3DataSource: {S3DataType: S3Prefix, S3Uri: s3://b/a/}}"
 

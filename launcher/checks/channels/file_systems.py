@@ -11,8 +11,6 @@ from launcher.request.view import Draft
 
 _SHOWS_MOUNT_NAME = "(`aws fsx describe-file-systems` shows it as MountName)"
 _WORDS = ("datasets", "examples", "imagenet", "training")  # names of folders that look like mount names
-
-
 _CHANNEL = "channels: {train: {source: %s, file_system_id: fs-0123456789abcdef0, directory_path: %%s}}"
 _EFS, _FSX = _CHANNEL % "EFS", _CHANNEL % "FSxLustre"
 

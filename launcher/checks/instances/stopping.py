@@ -14,8 +14,6 @@ MAX_RUNTIME = 28 * 24 * 3600  # seconds
 _RUNTIME: SpecPath = ("stopping_condition", "max_runtime_in_seconds")
 _WAIT: SpecPath = ("stopping_condition", "max_wait_time_in_seconds")
 _PENDING: SpecPath = ("stopping_condition", "max_pending_time_in_seconds")
-
-
 _SPOT = "enable_managed_spot_training: true\ncheckpoint_config: {s3_uri: s3://bucket/checkpoints/}\n"
 
 

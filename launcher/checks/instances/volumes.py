@@ -13,8 +13,6 @@ MAX_GIGABYTES = 16384  # of one EBS volume
 
 _BYTES = 2**30  # bytes of a gigabyte
 _SIZE: SpecPath = ("resource_config", "volume_size_in_gb")
-
-
 _MACHINE = "resource_config: {instance_count: 1, instance_type: %s}"
 
 

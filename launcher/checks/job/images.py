@@ -16,8 +16,6 @@ _PUBLIC_REGISTRIES = ("docker.io", "ghcr.io", "gcr.io", "nvcr.io", "public.ecr.a
 _REGION = re.compile(r"[a-z]{2,4}(?:-[a-z]+)+-\d")
 # AWS's deep learning containers for training and for inference name both, and their processor, in repository and tag.
 _OF_AWS = re.compile(r".*/(?:huggingface-)?(?:pytorch|tensorflow|mxnet)-(training|inference)[a-z0-9-]*:(.*)", re.DOTALL)
-
-
 _REGISTRY = "763104351884.dkr.ecr.eu-west-1.amazonaws.com"
 _WITH_KEY = (
     "resource_config: {instance_type: ml.m5.large, instance_count: 1, volume_size_in_gb: 9, volume_kms_key_id:"

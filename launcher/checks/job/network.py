@@ -29,8 +29,6 @@ MARKETPLACE = {
     "us-west-1": "382657785993",
     "us-west-2": "594846645681",
 }
-
-
 _PRIVATE = "training_image_config: {training_repository_access_mode: %s%s}\n"
 _AUTH = (
     ", training_repository_auth_config: {training_repository_credentials_provider_arn:"

@@ -10,11 +10,7 @@ from launcher.request.view import Draft
 
 _INTERVALS = (100, 200, 500, 1000, 5000, 60000)  # milliseconds
 _LISTS = ("DebugRuleConfigurations", "ProfilerRuleConfigurations")
-
-
 _RULE = "{rule_configuration_name: %s, rule_evaluator_image: rules:1}"
-
-
 _COLLECTION = (
     "debug_hook_config: {s3_output_path: s3://bucket/debug/, collection_configurations: [{collection_name: losses,"
     " collection_parameters: {%s}}]}"

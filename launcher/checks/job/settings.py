@@ -16,8 +16,6 @@ from launcher.spec.names import MAX_BASE, beginning
 _MANY_METRICS = 50  # AWS allows 40
 _LONGEST_REGEX = 500  # characters that AWS allows; the service model's own check reports longer ones
 _IN_EVERY_DIALECT = ("missing )", "unbalanced parenthesis", "unterminated character set", "nothing to repeat")
-
-
 _IMAGE = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/mine:1"
 _METRIC = 'metric_definitions: [{name: loss, regex: "loss=%s"}]'
 
