@@ -17,7 +17,7 @@ from launcher.checks.channels import entries as channels
 from launcher.checks.instances import resources, serverless, stopping, volumes, warm_pools
 from launcher.checks.job import arguments, code, images, network, output, profiler
 from launcher.checks.job import settings as job
-from launcher.checks.remedies import example, remedy, room_elsewhere
+from launcher.checks.remedies import remedy
 from launcher.checks.rule import Rule
 from launcher.checks.unknown_members import follows, watched, without
 from launcher.errors import Location, Problem, SpecPath
@@ -28,7 +28,6 @@ from launcher.request.view import Draft
 from launcher.spec.job import JobSpec
 from launcher.spec.names import MadeName, beginning
 
-_SHORT_FORMS = ("RoleArn", "FileSystemId")  # a value of a wrong length needs the same remedy as one of a wrong form
 _IMAGE_PLACES: dict[str, SpecPath] = {"region": ("region",), "instance_type": ("resource_config", "instance_type")}
 RULES: tuple[Rule, ...] = (
     *job.RULES,
@@ -76,18 +75,10 @@ def check_spec(
     problems = []
     broken = list(violations(request))
     for violation in broken:
-        if not _said_better(violation) and not _of_the_job(violation, request, spec):
+        by_a_rule = violation.path == ("InputDataConfig",) and violation.code == "aws-max"
+        if not by_a_rule and not _is_the_jobs_mode(violation, request, spec):
             path = origin.place(violation.path)
-            message = _without_secret(violation, request, spec)
-            if violation.code == "aws-required":
-                message += example(str(violation.path[-1]), str(path[-1]))
-            elif violation.code in ("aws-pattern", "aws-enum") or violation.path[-1] in _SHORT_FORMS:
-                message += remedy(violation.path, request)
-            if violation.code == "aws-max":
-                message += room_elsewhere(violation.path)
-            # A new instance type always resembles an old one, so there a near name does not mean a misspelt one.
-            if violation.code == "aws-enum" and ("did you mean" not in message or violation.path[-1] == "InstanceType"):
-                message += "; if AWS has it by now and this botocore has not, add --ignore aws-enum"
+            message = _without_secret(violation, request, spec) + remedy(violation, request, str(path[-1]))
             location = spec.locate(path)
             if given is not None and violation.path == ("TrainingJobName",) and path[0] != "request":
                 path, location = (), Location("--name", 1, 1, given)
@@ -100,13 +91,13 @@ def check_spec(
     wrong = {origin.member(path): path for path in unknown}
     wrong |= {each.path: origin.key(each.path) for each in broken if each.code != "aws-required"}
     wrong.pop((), None)
-    draft, asked = Draft(spec, right, given is not None), set[SpecPath]()
+    draft, read = Draft(spec, right, given is not None), set[SpecPath]()
     for rule in RULES:
         if wrong:  # a draft caches what it has read, so each rule gets its own
-            asked = set()
-            draft = Draft(spec, watched(right, wrong, asked), given is not None)
+            read = set()
+            draft = Draft(spec, watched(right, wrong, read), given is not None)
         for path, message in rule.find(draft):
-            if not any(follows(path, place) for place in asked):
+            if not any(follows(path, place) for place in read):
                 place = origin.place_of_key(path)
                 problems.append(Problem(place, message, rule.code, rule.severity, spec.locate(place)))
     return problems
@@ -120,15 +111,10 @@ def _without_secret(violation: Violation, request: dict[str, Any], spec: JobSpec
     return violation.message.replace(shown(request[str(violation.path[0])][violation.path[1]]), repr(written))
 
 
-def _of_the_job(violation: Violation, request: dict[str, Any], spec: JobSpec) -> bool:
+def _is_the_jobs_mode(violation: Violation, request: dict[str, Any], spec: JobSpec) -> bool:
     """Return whether a wrong mode of a channel is the job's, which is reported there."""
     match violation.path:
         case ("InputDataConfig", int(index), "InputMode") if "InputDataConfig" not in (spec.request or {}):
             channel = spec.all_channels[request["InputDataConfig"][index]["ChannelName"]]
             return "input_mode" not in channel.model_fields_set
     return False
-
-
-def _said_better(violation: Violation) -> bool:
-    """Return whether a rule reports the same, with the reason and the remedy."""
-    return violation.path == ("InputDataConfig",) and violation.code == "aws-max"

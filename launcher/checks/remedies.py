@@ -7,10 +7,32 @@ from collections.abc import Callable
 from typing import Any
 
 from launcher.errors import SpecPath
+from launcher.request.aws_model import Violation
 
 
-def remedy(path: SpecPath, request: Any) -> str:
-    """Return `; write ...` for a text at `path` of a request that breaks a limit of the model, or an empty text."""
+def remedy(violation: Violation, request: Any, key: str) -> str:
+    """Return `; write ...`, to be added to the message of a broken limit of the service model; empty if there is none.
+
+    Args:
+        violation: The limit.
+        request: The request that breaks it.
+        key: The name by which the spec calls the member.
+    """
+    path, code, member = violation.path, violation.code, str(violation.path[-1])
+    if code == "aws-required":
+        return f"; write {key}: {_EXAMPLES[member]}" if member in _EXAMPLES else ""
+    found = ""
+    if code in ("aws-pattern", "aws-enum") or member in _SHORT_FORMS:
+        found = _remedy_of_text(path, request)
+    if code == "aws-max" and path[0] in ("HyperParameters", "Environment"):
+        found += f"; put {'it' if len(path) > 1 else 'some of them'} in a file in a channel, and name the file here"
+    # A new instance type always resembles an old one, so there a near name does not mean a misspelt one.
+    if code == "aws-enum" and ("did you mean" not in violation.message or member == "InstanceType"):
+        found += "; if AWS has it by now and this botocore has not, add --ignore aws-enum"
+    return found
+
+
+def _remedy_of_text(path: SpecPath, request: Any) -> str:
     if path[:1] == ("Environment",):
         return "; write a name of letters, digits and underscores that does not begin with a digit"
     value = request
@@ -26,19 +48,6 @@ def remedy(path: SpecPath, request: Any) -> str:
         return "; delete the space around it"
     known = _REMEDIES.get(str(path[-1]), "") if isinstance(value, str) else ""
     return known if isinstance(known, str) else known(value)
-
-
-def room_elsewhere(path: SpecPath) -> str:
-    """Return `; put ...` for a setting that is too long, or for too many settings: files have no limit."""
-    if path[0] not in ("HyperParameters", "Environment"):
-        return ""
-    what = "it" if len(path) > 1 else "some of them"
-    return f"; put {what} in a file in a channel, and name the file here"
-
-
-def example(member: str, key: str) -> str:
-    """Return `; write key: ...` for a missing member that AWS requires, or an empty text if it needs no example."""
-    return f"; write {key}: {_EXAMPLES[member]}" if member in _EXAMPLES else ""
 
 
 def _name(value: str) -> str:
@@ -85,6 +94,7 @@ def _instance_type(value: str) -> str:
     return "; for a local run, write an instance type of AWS and add --local" if is_local else ""
 
 
+_SHORT_FORMS = ("RoleArn", "FileSystemId")  # a value of a wrong length needs the same remedy as one of a wrong form
 _EXAMPLES = {  # member -> an example of its value
     "DirectoryPath": "/folder",
     "FileSystemId": "fs-0123456789abcdef0",

@@ -37,8 +37,8 @@ def _rule(
         severity: Whether a finding stops the job.
         code: The name by which `ignore:` and `--explain` know the rule.
         shared: What both examples have in common, with `%s` wherever they differ.
-        wrong: What stands there in the example that breaks the rule, and only this one.
-        right: What stands there in the example that keeps it.
+        wrong: What replaces it in the example that breaks the rule, and only this one.
+        right: What replaces it in the example that keeps the rule.
     """
     return lambda find: Rule(code, severity, find, shared.replace("%s", wrong), shared.replace("%s", right))
 

@@ -11,13 +11,13 @@ from launcher.errors import SpecPath
 class _Watched(dict[str, Any]):
     """A mapping in which some members are unknown; it notes which of these are read."""
 
-    def __init__(self, known: dict[str, Any], unknown: Mapping[Any, SpecPath], asked: set[SpecPath]) -> None:
+    def __init__(self, known: dict[str, Any], unknown: Mapping[Any, SpecPath], read: set[SpecPath]) -> None:
         super().__init__(known)
-        self._unknown, self._asked = unknown, asked
+        self._unknown, self._read = unknown, read
 
     def __contains__(self, member: object) -> bool:
         if member in self._unknown:
-            self._asked.add(self._unknown[member])
+            self._read.add(self._unknown[member])
         return super().__contains__(member)
 
     def __getitem__(self, member: str) -> Any:
@@ -28,27 +28,25 @@ class _Watched(dict[str, Any]):
         return super().get(member, default) if member in self else default
 
 
-def watched(value: Any, unknown: Mapping[SpecPath, SpecPath], asked: set[SpecPath]) -> Any:
-    """Return a copy of a request, or of a part of it, that notes in `asked` which unknown members are read.
+def watched(value: Any, unknown: Mapping[SpecPath, SpecPath], read: set[SpecPath]) -> Any:
+    """Return a copy of a request, or of a part of it, that notes in `read` which unknown members are read.
 
     Args:
         value: The request or the part.
         unknown: Each member whose value is missing or wrong because of an error -> its key in the spec.
-        asked: Gets the keys of those that are read.
+        read: Gets the keys of those that are read.
     """
     below: dict[str | int, dict[SpecPath, SpecPath]] = {}
     for place, written in unknown.items():
         below.setdefault(place[0], {})[place[1:]] = written
     if isinstance(value, list):
         return [
-            watched(item, below[at], asked) if at in below and () not in below[at] else item
+            watched(item, below[at], read) if at in below and () not in below[at] else item
             for at, item in enumerate(value)
         ]
     inner = {key for key, places in below.items() if () not in places and isinstance(value.get(key), dict | list)}
-    copy = {key: watched(item, below[key], asked) if key in inner else item for key, item in value.items()}
-    return _Watched(
-        copy, {key: next(iter(places.values())) for key, places in below.items() if key not in inner}, asked
-    )
+    copy = {key: watched(item, below[key], read) if key in inner else item for key, item in value.items()}
+    return _Watched(copy, {key: next(iter(places.values())) for key, places in below.items() if key not in inner}, read)
 
 
 def follows(path: SpecPath, unknown: SpecPath) -> bool:

@@ -1,7 +1,7 @@
 """A request as other tools store and spell it -> the request as CreateTrainingJob expects it.
 
 A Step Functions state, a SageMaker pipeline's step, an event, a search's result or a Kubernetes resource contains the request
-somewhere inside; DescribeTrainingJob's answer mixes it with members that only answers have; property lists and resources write
+somewhere inside; DescribeTrainingJob's response mixes it with members that only responses have; property lists and resources write
 `trainingJobName` or `s3URI`. Values that are computed only when a workflow runs (`"S3Uri.$": "$.uri"`) cannot be imported.
 """
 
@@ -17,7 +17,7 @@ from launcher.errors import InputError, SpecPath, dotted
 from launcher.request.aws_model import REQUEST, shapes, typed
 
 _READ_ONLY = {"ResourceConfig": ("SelectedInstanceType", "SelectedInstanceCount")}
-_DESCRIBED = {"TrainingJobArn", "TrainingJobStatus", "CreationTime"}  # only an answer has these
+_DESCRIBED = {"TrainingJobArn", "TrainingJobStatus", "CreationTime"}  # only a response has these
 # Members for the tool that sends the request: Airflow's uploads, a Kubernetes operator's endpoint.
 _OF_TOOLS = ("S3Operations", "sageMakerEndpoint")
 _WHAT_IS_TRAINED = {"algorithmspecification", "serverlessjobconfig"}  # no other SageMaker request has one
@@ -36,7 +36,7 @@ class FoundRequest:
 
 
 def find_request(data: Mapping[str, Any]) -> FoundRequest:
-    """Return the one request in `data`, in CreateTrainingJob's names, without nulls and without members of answers.
+    """Return the one request in `data`, in CreateTrainingJob's names, without nulls and without members of responses.
 
     Raises:
         InputError: There is no request, there are several, or some values are computed only later.
@@ -170,20 +170,22 @@ def _is_pair(item: Any) -> bool:
 
 
 def _as_sent(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the request without nulls, and without the members of an answer if it is one."""
-    answer = not _DESCRIBED.isdisjoint(data)
+    """Return the request without nulls, and without the members of a response if it is one."""
+    response = not _DESCRIBED.isdisjoint(data)
     known = shapes()[REQUEST]["members"]
     request = {
-        key: _without_nulls(value) for key, value in data.items() if value is not None and (key in known or not answer)
+        key: _without_nulls(value)
+        for key, value in data.items()
+        if value is not None and (key in known or not response)
     }
-    if not answer:
+    if not response:
         return request
     for member, read_only in _READ_ONLY.items():
         if isinstance(request.get(member), dict):
             request[member] = {key: value for key, value in request[member].items() if key not in read_only}
     resources = request.get("ResourceConfig")
     if isinstance(resources, dict) and "InstanceGroups" in resources and resources.get("InstanceCount") == 0:
-        del resources["InstanceCount"]  # an answer has this although the groups have counts of their own
+        del resources["InstanceCount"]  # a response has this although the groups have counts of their own
     if isinstance(request.get("Tags"), dict):  # an event's
         request["Tags"] = _tags(request["Tags"])
     return {key: value for key, value in request.items() if value not in ({}, []) or key not in ("VpcConfig", "Tags")}

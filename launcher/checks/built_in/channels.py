@@ -91,7 +91,7 @@ def fast_file_that_it_may_not_read(draft: Draft) -> Iterator[Mistake]:
     two_hosts(built_in("linear-learner", _TRAIN, f"{_VALIDATION}%s")),
     wrong=", s3_data_distribution_type: ShardedByS3Key",
 )
-def distribution_that_it_wants(draft: Draft) -> Iterator[Mistake]:
+def distribution_that_it_needs(draft: Draft) -> Iterator[Mistake]:
     """Some built-in algorithms need certain channels replicated to every host, or sharded over the hosts.
 
     Random Cut Forest: `train` sharded, `test` replicated. Linear learner: `validation` replicated. NTM: all but `train`
@@ -126,7 +126,7 @@ def content_type_is_a_mime_type(draft: Draft) -> Iterator[Mistake]:
 
 
 @warning("built-in-csv-not-said", built_in("xgboost", "train, s3_uri: s3://bucket/train.csv%s"), right=f", {_CSV}")
-def csv_is_said(draft: Draft) -> Iterator[Mistake]:
+def csv_has_a_content_type(draft: Draft) -> Iterator[Mistake]:
     """Without a content type a built-in algorithm reads CSV as something else, most as RecordIO-protobuf, XGBoost as LibSVM.
 
     Source: developer guide, cdf-training and xgboost ("text/libsvm (default)").
@@ -155,8 +155,8 @@ RULES = (
     channels_that_it_knows,
     modes_that_it_reads,
     fast_file_that_it_may_not_read,
-    distribution_that_it_wants,
+    distribution_that_it_needs,
     content_type_is_a_mime_type,
-    csv_is_said,
+    csv_has_a_content_type,
     csv_without_labels,
 )

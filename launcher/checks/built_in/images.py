@@ -61,8 +61,8 @@ def images_need_lists(draft: Draft) -> Iterator[Mistake]:
         return
     for entry in filter(None, map(draft.entry, ("train", "validation", *lists))):
         if entry.content_type not in _IMAGE_TYPES:
-            said = f"is {entry.content_type!r}" if entry.content_type else "is missing"
-            message = f"{said}, but {draft.built_in} recognises images by it; write application/x-image"
+            what = f"is {entry.content_type!r}" if entry.content_type else "is missing"
+            message = f"{what}, but {draft.built_in} recognises images by it; write application/x-image"
             yield entry.path("content_type"), message
 
 

@@ -33,7 +33,7 @@ def hyperparameters_that_it_needs(draft: Draft) -> Iterator[Mistake]:
     """A built-in algorithm fails without the hyperparameters that its page marks as required.
 
     Source: developer guide, the pages of each algorithm's hyperparameters. It is a warning, since newer versions of some
-    algorithms work out what older ones asked for.
+    algorithms infer what older ones required.
     """
     given = draft.request.get("HyperParameters", {})
     several = draft.built_in == "xgboost" and str(given.get("objective")).startswith("multi:")

@@ -20,15 +20,16 @@ def gzip_needs_pipe(draft: Draft) -> Iterator[Mistake]:
     """The service unzips only what it streams.
 
     It answers: "Invalid compression type for channel training: File mode only supports NONE, got Gzip instead". (In 2019 it
-    looked at the job's TrainingInputMode only, though the channel itself said Pipe.)
+    looked at the job's TrainingInputMode only, though the channel's own mode was Pipe.)
     Source: aws/sagemaker-python-sdk issue 716; Channel.CompressionType in the service model ("used only in Pipe input mode").
     """
     for entry in _not_piped(draft):
         if entry.get("CompressionType") == "Gzip":
-            mode = entry.get("InputMode")
-            remedy = "delete it, since open_channel unzips by itself, or use Pipe"
-            message = f"'Gzip' works only with input_mode Pipe, not {mode!r}; {remedy}"
-            yield entry.path("compression_type"), message
+            message = f"'Gzip' works only with input_mode Pipe, not {entry.get('InputMode')!r}"
+            yield (
+                entry.path("compression_type"),
+                f"{message}; delete it, since open_channel unzips by itself, or use Pipe",
+            )
 
 
 @error("channel-recordio-needs-pipe", train("record_wrapper_type: RecordIO%s"), right=", input_mode: Pipe")
@@ -41,8 +42,9 @@ def recordio_needs_pipe(draft: Draft) -> Iterator[Mistake]:
     for entry in _not_piped(draft):
         # An augmented manifest needs both the wrapper and Pipe, which its own rule says.
         if entry.get("RecordWrapperType") == "RecordIO" and entry.get("S3DataType") != "AugmentedManifestFile":
-            mode = entry.get("InputMode")
-            message = f"'RecordIO' works only with input_mode Pipe, not {mode!r}; delete it or use Pipe"
+            message = (
+                f"'RecordIO' works only with input_mode Pipe, not {entry.get('InputMode')!r}; delete it or use Pipe"
+            )
             yield entry.path("record_wrapper_type"), message
 
 
@@ -123,7 +125,7 @@ def shuffling_needs_an_order(draft: Draft) -> Iterator[Mistake]:
     wrong="Pipe",
     right="File",
 )
-def model_comes_as_files(draft: Draft) -> Iterator[Mistake]:
+def model_is_read_as_files(draft: Draft) -> Iterator[Mistake]:
     """The model that incremental training continues from is read as files, in File mode.
 
     The channel is called `model`, or its content type is application/x-sagemaker-model. A user's script can mount a large
@@ -175,6 +177,6 @@ RULES = (
     attributes_need_boundaries,
     pipe_order_across_hosts,
     shuffling_needs_an_order,
-    model_comes_as_files,
+    model_is_read_as_files,
     model_by_fast_file,
 )

@@ -54,7 +54,7 @@ def fast_file_needs_prefix(draft: Draft) -> Iterator[Mistake]:
 
 
 @warning("channel-fast-file-folder", train("input_mode: FastFile", "s3://bucket/train%s"), right="/")
-def fast_file_wants_a_folder(draft: Draft) -> Iterator[Mistake]:
+def fast_file_needs_a_folder(draft: Draft) -> Iterator[Mistake]:
     """FastFile sees folders: a URI that is part of a folder's name finds nothing.
 
     For the key train-01/data.csv neither s3://bucket/train nor s3://bucket/train-01 works, s3://bucket/train-01/ does.
@@ -126,7 +126,7 @@ def _uri(entry: Entry) -> str:
 RULES = (
     attribute_names_belong_to_augmented_manifests,
     fast_file_needs_prefix,
-    fast_file_wants_a_folder,
+    fast_file_needs_a_folder,
     files_have_no_empty_folder_names,
     manifest_is_an_object,
     whole_bucket,

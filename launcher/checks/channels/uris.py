@@ -117,7 +117,7 @@ def debugger_knows_no_https(draft: Draft) -> Iterator[Mistake]:
 
 
 @warning("s3-uri-https", _OUT, wrong="https://s3.eu-west-1.amazonaws.com/bucket/out/", right="s3://bucket/out/")
-def documented_as_s3(draft: Draft) -> Iterator[Mistake]:
+def uri_has_the_scheme_s3(draft: Draft) -> Iterator[Mistake]:
     """A place in S3 is written as s3://bucket/key; the host of an https address may be treated as the bucket's name.
 
     The pattern of S3Uri allows https, but every page of the guide writes s3. The debugger treats the host as the bucket
@@ -141,7 +141,7 @@ def _plain(uri: str) -> str:
 
 
 @warning("s3-uri-literal", "channels: {train: %s}", wrong="'s3://bucket/train/*.csv'", right="s3://bucket/train/")
-def uri_is_meant_to_the_letter(draft: Draft) -> Iterator[Mistake]:
+def uri_is_no_pattern(draft: Draft) -> Iterator[Mistake]:
     """S3Uri is a literal prefix of keys: `*` is not a pattern, and a space at its end is part of it.
 
     Keys can hold stars and spaces, so this is a warning.
@@ -160,8 +160,8 @@ def uri_is_meant_to_the_letter(draft: Draft) -> Iterator[Mistake]:
 
 RULES = (
     uri_names_a_place,
-    documented_as_s3,
+    uri_has_the_scheme_s3,
     bucket_has_a_legal_name,
     debugger_knows_no_https,
-    uri_is_meant_to_the_letter,
+    uri_is_no_pattern,
 )

@@ -16,7 +16,7 @@ _PLANNED = f"instance_type: ml.p5.48xlarge, training_plan_arns: ['{_PLAN}']"
 
 
 @error("resource-alternatives", _MACHINES % "instance_type: ml.m5.large%s", right=", instance_count: 1")
-def machines_said_once(draft: Draft) -> Iterator[Mistake]:
+def machines_given_once(draft: Draft) -> Iterator[Mistake]:
     """A job needs exactly one of: a type and count, instance groups, or instance preferences.
 
     For type and count with groups the service answers: "InstanceType or InstanceCount cannot be specified with
@@ -81,7 +81,7 @@ def placement_needs_ultra_servers(draft: Draft) -> Iterator[Mistake]:
 
 
 @error("read-only-member", "request: {ResourceConfig: {%sInstanceType: ml.m5.xlarge}}", wrong="Selected")
-def answers_are_not_asked(draft: Draft) -> Iterator[Mistake]:
+def read_only_members_are_absent(draft: Draft) -> Iterator[Mistake]:
     """Some members are only returned by DescribeTrainingJob and cannot be requested.
 
     Source: ResourceConfig.SelectedInstanceType and .SelectedInstanceCount in the service model ("This field is read-only
@@ -94,7 +94,7 @@ def answers_are_not_asked(draft: Draft) -> Iterator[Mistake]:
 
 
 @error("instance-preferences-alone", _MACHINES % f"%s{_PREFERENCES}", wrong="instance_type: ml.m5.large, ")
-def types_stand_alone(draft: Draft) -> Iterator[Mistake]:
+def preferences_replace_types(draft: Draft) -> Iterator[Mistake]:
     """Instance preferences exclude a type, groups, placement and spot instances.
 
     Source: ResourceConfig.InstancePreferences in the service model ("mutually exclusive with InstanceType, InstanceGroups,
@@ -116,7 +116,7 @@ def types_stand_alone(draft: Draft) -> Iterator[Mistake]:
     _MACHINES % "instance_preferences: [{instance_type: ml.m5.large%s}]",
     right=", instance_count: 1",
 )
-def count_is_said_in_one_place(draft: Draft) -> Iterator[Mistake]:
+def count_given_in_one_place(draft: Draft) -> Iterator[Mistake]:
     """With instance preferences the count is given once for all or for each of them; never for some, both or neither.
 
     Source: InstancePreference.InstanceCount in the service model ("SageMaker rejects requests that set InstanceCount on only
@@ -170,13 +170,13 @@ def training_plans_in_one_place(draft: Draft) -> Iterator[Mistake]:
 
 
 RULES = (
-    machines_said_once,
+    machines_given_once,
     counts_are_positive,
     group_names_differ,
     placement_needs_ultra_servers,
-    answers_are_not_asked,
-    types_stand_alone,
-    count_is_said_in_one_place,
+    read_only_members_are_absent,
+    preferences_replace_types,
+    count_given_in_one_place,
     preferences_differ,
     training_plans_in_one_place,
 )

@@ -18,7 +18,7 @@ _SPOT = "enable_managed_spot_training: true\ncheckpoint_config: {s3_uri: s3://bu
 
 
 @warning("max-runtime-missing", "stopping_condition: {%s}", right="max_runtime_in_seconds: 12h")
-def runtime_is_said(draft: Draft) -> Iterator[Mistake]:
+def runtime_is_set(draft: Draft) -> Iterator[Mistake]:
     """Without MaxRuntimeInSeconds a job is stopped after one day, finished or not.
 
     Source: StoppingCondition.MaxRuntimeInSeconds in the service model ("The default value is 1 day"). StoppingCondition was
@@ -122,7 +122,7 @@ def max_wait_needs_spot(draft: Draft) -> Iterator[Mistake]:
     wrong="enable_managed_spot_training: true\n",
     right=_SPOT,
 )
-def spot_wants_checkpoints(draft: Draft) -> Iterator[Mistake]:
+def spot_needs_checkpoints(draft: Draft) -> Iterator[Mistake]:
     """An interrupted spot job starts from zero if it keeps no checkpoints in S3.
 
     Source: developer guide, model-managed-spot-training, which recommends checkpoints unless the job is short.
@@ -135,11 +135,11 @@ def spot_wants_checkpoints(draft: Draft) -> Iterator[Mistake]:
 
 
 RULES = (
-    runtime_is_said,
+    runtime_is_set,
     stopping_within_28_days,
     runtime_is_long_enough,
     pending_time_needs_accelerators,
     spot_needs_max_wait,
     max_wait_needs_spot,
-    spot_wants_checkpoints,
+    spot_needs_checkpoints,
 )

@@ -17,7 +17,7 @@ _MACHINE = "resource_config: {instance_count: 1, instance_type: %s}"
 
 
 @error("volume-size-missing", _MACHINE % "ml.m5.large%s", right=", volume_size_in_gb: 50")
-def volume_for_what_has_no_disk(draft: Draft) -> Iterator[Mistake]:
+def types_without_disks_have_a_volume(draft: Draft) -> Iterator[Mistake]:
     """An instance type without its own disks needs a volume of at least 1 GB.
 
     Source: ResourceConfig.VolumeSizeInGB in the service model ("you must define the size of EBS volume"); older models
@@ -30,7 +30,7 @@ def volume_for_what_has_no_disk(draft: Draft) -> Iterator[Mistake]:
 
 
 @warning("volume-size-has-no-effect", _MACHINE % "ml.g5.xlarge%s", wrong=", volume_size_in_gb: 50")
-def volume_beside_disks(draft: Draft) -> Iterator[Mistake]:
+def types_with_disks_need_no_volume(draft: Draft) -> Iterator[Mistake]:
     """On an instance type with its own NVMe disks the volume's size has no effect: the storage is that of the disks.
 
     The service accepts it, and published notebooks send it, so it is a warning.
@@ -62,7 +62,7 @@ def volume_within_bounds(draft: Draft) -> Iterator[Mistake]:
     wrong="g5.xlarge",
     right="m5.large, volume_size_in_gb: 50",
 )
-def disks_have_keys_of_their_own(draft: Draft) -> Iterator[Mistake]:
+def own_disks_take_no_key(draft: Draft) -> Iterator[Mistake]:
     """An instance's own disks are encrypted by its hardware, so no key can be given for them.
 
     Source: ResourceConfig.VolumeKmsKeyId in the service model ("You can't request a VolumeKmsKeyId when using an instance type
@@ -78,4 +78,9 @@ def _with_storage(draft: Draft, storage: Storage) -> list[str]:
     return [found.name for _, found in draft.instance_types if found.storage == storage]
 
 
-RULES = (volume_for_what_has_no_disk, volume_beside_disks, volume_within_bounds, disks_have_keys_of_their_own)
+RULES = (
+    types_without_disks_have_a_volume,
+    types_with_disks_need_no_volume,
+    volume_within_bounds,
+    own_disks_take_no_key,
+)

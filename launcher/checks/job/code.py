@@ -116,7 +116,7 @@ def a_channel_is_free_for_code(draft: Draft) -> Iterator[Mistake]:
 
 
 @warning("code-needs-toolkit", _TWENTY % ("auto", "%s"), wrong="  c0: s3://bucket/c0/\n")
-def toolkit_brings_the_code(draft: Draft) -> Iterator[Mistake]:
+def toolkit_fetches_the_code(draft: Draft) -> Iterator[Mistake]:
     """Without its own channel, the code is fetched by sagemaker-training, which the image must then contain.
 
     AWS's images for training contain it; others fail immediately, since nothing in them reads `sagemaker_program`. The toolkit
@@ -172,7 +172,7 @@ RULES = (
     code_channel_is_ours,
     code_goes_from_here_to_s3,
     a_channel_is_free_for_code,
-    toolkit_brings_the_code,
+    toolkit_fetches_the_code,
     toolkit_installs_requirements_txt,
     submitted_code_is_an_archive,
 )

@@ -93,7 +93,7 @@ def image_has_a_tag(draft: Draft) -> Iterator[Mistake]:
 
 
 @error("region-partition", _IN_CHINA + "%s", right="role_arn: 'arn:aws-cn:iam::123456789012:role/training'\n")
-def parts_are_of_one_partition(draft: Draft) -> Iterator[Mistake]:
+def role_and_image_are_of_one_partition(draft: Draft) -> Iterator[Mistake]:
     """China's regions and GovCloud's are separate partitions: a role there is arn:aws-cn:... or arn:aws-us-gov:...
 
     In China the host of a registry ends in .cn, too.
@@ -116,7 +116,7 @@ def parts_are_of_one_partition(draft: Draft) -> Iterator[Mistake]:
 
 
 @error("region-name", "region: eu-west-1%s", wrong="a")
-def region_is_one(draft: Draft) -> Iterator[Mistake]:
+def region_has_a_regions_name(draft: Draft) -> Iterator[Mistake]:
     """A region is named as in us-east-1; us-east-1a is a zone of it.
 
     Source: AWS General Reference, regional endpoints.
@@ -226,8 +226,8 @@ RULES = (
     image_is_a_registry_path,
     image_is_in_the_registry,
     image_has_a_tag,
-    parts_are_of_one_partition,
-    region_is_one,
+    role_and_image_are_of_one_partition,
+    region_has_a_regions_name,
     image_of_the_jobs_region,
     resources_of_the_jobs_region,
     resources_of_the_images_region,

@@ -51,7 +51,7 @@ def marketplace_is_isolated(draft: Draft) -> Iterator[Mistake]:
 
 
 @warning("algorithm-may-need-isolation", _ALGORITHM, wrong="210987654321", right="123456789012")
-def strangers_may_be_of_marketplace(draft: Draft) -> Iterator[Mistake]:
+def other_accounts_may_be_of_marketplace(draft: Draft) -> Iterator[Mistake]:
     """An algorithm of another account may be of AWS Marketplace, whose algorithms run only without a network.
 
     This tool knows the accounts of some regions only. An algorithm's bare name, or an ARN of the role's account, is the
@@ -170,7 +170,7 @@ def connector_reads_over_the_network(draft: Draft) -> Iterator[Mistake]:
 
 
 @warning("requirements-need-network", "%scode: {entry_point: train.py, requirements: more.txt}", wrong=_ISOLATED)
-def requirements_come_over_the_network(draft: Draft) -> Iterator[Mistake]:
+def requirements_need_the_network(draft: Draft) -> Iterator[Mistake]:
     """A requirements file is installed from a package index, which an isolated container cannot reach.
 
     Source: as for connector-needs-network. It is a warning, since a file can name wheels that travel with the code.
@@ -185,12 +185,12 @@ def requirements_come_over_the_network(draft: Draft) -> Iterator[Mistake]:
 
 RULES = (
     marketplace_is_isolated,
-    strangers_may_be_of_marketplace,
+    other_accounts_may_be_of_marketplace,
     private_registry_needs_a_vpc,
     credentials_are_for_a_private_registry,
     ids_are_of_their_kind,
     ids_have_their_form,
     encryption_between_several,
     connector_reads_over_the_network,
-    requirements_come_over_the_network,
+    requirements_need_the_network,
 )

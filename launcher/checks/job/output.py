@@ -16,7 +16,7 @@ from launcher.request.view import Draft
     "output_data_config: {s3_output_path: s3://bucket%s/out/, kms_key_id: 1234abcd-12ab-34cd-56ef-1234567890ab}",
     wrong="--euw1-az1--x-s3",
 )
-def no_key_in_one_zone(draft: Draft) -> Iterator[Mistake]:
+def one_zone_buckets_take_no_key(draft: Draft) -> Iterator[Mistake]:
     """S3 Express One Zone encrypts its objects itself, and SageMaker accepts no KMS key for it.
 
     Its directory buckets have names that end in `--x-s3`.
@@ -52,7 +52,7 @@ def key_has_a_form_of_kms(draft: Draft) -> Iterator[Mistake]:
     wrong="model",
     right="checkpoints",
 )
-def checkpoints_have_a_folder_of_their_own(draft: Draft) -> Iterator[Mistake]:
+def checkpoints_have_their_own_folder(draft: Draft) -> Iterator[Mistake]:
     """Checkpoints in the model's folder are packed into model.tar.gz too, and those in the input folder mix with the data.
 
     With both in one folder the archive grows until "Artifact upload failed".
@@ -79,7 +79,7 @@ def tag_keys_differ(draft: Draft) -> Iterator[Mistake]:
 
 
 @error("tag-keys-of-aws", "tags: {%s: vision}", wrong="aws:team", right="team")
-def tag_keys_are_ours(draft: Draft) -> Iterator[Mistake]:
+def tag_keys_are_not_of_aws(draft: Draft) -> Iterator[Mistake]:
     """Tag keys that begin with `aws:` are reserved for AWS.
 
     Source: AWS General Reference, tagging conventions ("The aws: prefix is reserved for AWS use").
@@ -91,8 +91,8 @@ def tag_keys_are_ours(draft: Draft) -> Iterator[Mistake]:
 
 RULES = (
     key_has_a_form_of_kms,
-    no_key_in_one_zone,
-    checkpoints_have_a_folder_of_their_own,
+    one_zone_buckets_take_no_key,
+    checkpoints_have_their_own_folder,
     tag_keys_differ,
-    tag_keys_are_ours,
+    tag_keys_are_not_of_aws,
 )

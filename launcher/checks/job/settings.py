@@ -16,7 +16,6 @@ from launcher.spec.names import MAX_BASE, beginning
 _MANY_METRICS = 50  # AWS allows 40
 _LONGEST_REGEX = 500  # characters that AWS allows; the service model's own check reports longer ones
 _IN_EVERY_DIALECT = ("missing )", "unbalanced parenthesis", "unterminated character set", "nothing to repeat")
-_IMAGE = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/mine:1"
 _METRIC = 'metric_definitions: [{name: loss, regex: "loss=%s"}]'
 
 
@@ -46,17 +45,16 @@ def base_name_has_room(draft: Draft) -> Iterator[Mistake]:
         yield ("base_name",), message
 
 
-@error("image-or-algorithm", wrong="algorithm_name: mine", right=f"image: {_IMAGE}")
+@error(
+    "image-or-algorithm", wrong="algorithm_name: mine", right="image: 123456789012.dkr.ecr.eu-west-1.amazonaws.com/a:1"
+)
 def one_of_image_and_algorithm(draft: Draft) -> Iterator[Mistake]:
     """The service accepts exactly one of TrainingImage and AlgorithmName, and refuses both or neither.
 
     The service model requires neither, since serverless jobs do not use them, so botocore sends a job without both.
     Source: AlgorithmSpecification.AlgorithmName in the service model ("mutually exclusive"; neither gives a null error).
     """
-    image, algorithm = (
-        draft.get("AlgorithmSpecification.TrainingImage"),
-        draft.get("AlgorithmSpecification.AlgorithmName"),
-    )
+    image, algorithm = map(draft.get, ("AlgorithmSpecification.TrainingImage", "AlgorithmSpecification.AlgorithmName"))
     if image is None and algorithm is None and not draft.is_serverless:
         yield ("image",), "is missing; write the container image to train in, or algorithm_name"
     elif image is not None and algorithm is not None:
@@ -103,8 +101,8 @@ def _broken(regex: str) -> str | None:
             warnings.simplefilter("ignore")
             re.compile(regex)
     except re.error as error:
-        said = str(error)
-        return said if said.startswith(_IN_EVERY_DIALECT) else None
+        reason = str(error)
+        return reason if reason.startswith(_IN_EVERY_DIALECT) else None
     except (OverflowError, RecursionError):
         return None
     return None
@@ -113,7 +111,7 @@ def _broken(regex: str) -> str | None:
 @warning(
     "credentials-in-settings", "environment: {AWS_%s}", wrong="SECRET_ACCESS_KEY: secret", right="REGION: eu-west-1"
 )
-def keys_stay_out(draft: Draft) -> Iterator[Mistake]:
+def settings_hold_no_credentials(draft: Draft) -> Iterator[Mistake]:
     """A job gets credentials from its role; keys in its settings can be read by everyone who may describe the job.
 
     Source: CreateTrainingJobRequest.Environment and .HyperParameters in the service model ("Do not include any
@@ -174,7 +172,7 @@ RULES = (
     one_of_image_and_algorithm,
     metrics_have_a_group,
     metrics_compile,
-    keys_stay_out,
+    settings_hold_no_credentials,
     tensor_board_path_is_free,
     local_paths_are_absolute,
 )
