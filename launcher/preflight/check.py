@@ -128,11 +128,13 @@ class Subject:
                 return None
             raise
 
-    def ask_for_hint(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
-        """Return AWS's answer; an empty one if AWS refuses, since the answer only makes a message more helpful."""
+    def try_to_ask(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
+        """Return AWS's answer; an empty one if AWS refuses. Raises AwsError if the credentials have expired."""
         try:
             return self.ask(service, operation, **parameters)
-        except AwsError:
+        except AwsError as error:
+            if error.is_expired:
+                raise
             return {}
 
     def each(

@@ -65,7 +65,7 @@ def _ask(subject: Subject, path: SpecPath, image: EcrImage) -> Iterator[Finding]
         subject.ask("ecr", "describe_images", **repository, imageIds=[wanted])
     except AwsError as error:
         if error.code == "RepositoryNotFoundException" and is_own:
-            known = subject.ask_for_hint("ecr", "describe_repositories").get("repositories", ())
+            known = subject.try_to_ask("ecr", "describe_repositories").get("repositories", ())
             hint = did_you_mean(image.repository, [each["repositoryName"] for each in known]) or "; push the image"
             yield path, "image-missing", f"the registry has no repository {image.repository!r} in {here}{hint}"
         elif error.code != "ImageNotFoundException":
@@ -74,7 +74,7 @@ def _ask(subject: Subject, path: SpecPath, image: EcrImage) -> Iterator[Finding]
             message = f"the repository {image.repository!r} has no image {image.digest[:19]}..."
             yield path, "image-missing", f"{message}; push the image, or correct the digest"
         else:
-            answer = subject.ask_for_hint("ecr", "list_images", **repository, filter={"tagStatus": "TAGGED"})
+            answer = subject.try_to_ask("ecr", "list_images", **repository, filter={"tagStatus": "TAGGED"})
             tags = [each["imageTag"] for each in answer.get("imageIds", ()) if "imageTag" in each]
             hint = did_you_mean(image.tag, tags) or (f"; it has {', '.join(tags[:5])}" if tags else "; push the image")
             yield path, "image-missing", f"the repository {image.repository!r} has no tag {image.tag!r}{hint}"

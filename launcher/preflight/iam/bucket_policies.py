@@ -52,7 +52,7 @@ def _is_denied(subject: Subject, statement: Mapping[str, Any], need: Need) -> bo
     role = str(subject.draft.get("RoleArn"))
     if need.place is not None and need.action != "s3:ListBucket":
         arn = need.resource.partition("/")[0]
-        keys = first_keys(subject, need.place)
+        keys = first_keys(subject.ask, need.place)
         return any(surely_denies(statement, need.action, f"{arn}/{key}", role) for key in keys)
     if "/" in need.resource:
         named = as_list(statement.get("Resource"))

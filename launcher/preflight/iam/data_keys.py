@@ -8,12 +8,12 @@ makes the data it encrypted unreadable, whatever the role may do. What you may n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
-from launcher.aws.account import AwsError
 from launcher.aws.threads import at_once
 from launcher.errors import SpecPath
 from launcher.preflight.check import Check, Finding, Subject
-from launcher.preflight.iam.keys import described_key, named_keys, unusable
+from launcher.preflight.iam.keys import named_keys, unusable
 from launcher.preflight.uses import place_of, prefixes_read
 from launcher.s3.uri import S3Location
 
@@ -39,53 +39,47 @@ def default_keys(subject: Subject) -> Iterator[tuple[SpecPath, str]]:
             yield path, arn
 
 
-def first_keys(subject: Subject, place: S3Location) -> list[str]:
-    """Return the keys of some objects below a prefix, without folder markers. Raises AwsError."""
-    page = subject.ask("s3", "list_objects_v2", Bucket=place.bucket, Prefix=place.key, MaxKeys=10)
+def first_keys(ask: Callable[..., dict[str, Any]], place: S3Location) -> list[str]:
+    """Return the keys of some objects below a prefix, without folder markers.
+
+    Args:
+        ask: A subject's `ask`, or its `try_to_ask`.
+        place: The prefix.
+    """
+    page = ask("s3", "list_objects_v2", Bucket=place.bucket, Prefix=place.key, MaxKeys=10)
     return [each["Key"] for each in page.get("Contents", ()) if not each["Key"].endswith("/")]
 
 
-def _key_of_object(subject: Subject, place: S3Location) -> str | None:
-    def look() -> str | None:
-        for key in first_keys(subject, place)[:1]:
-            head = subject.ask("s3", "head_object", Bucket=place.bucket, Key=key)
-            if head.get("ServerSideEncryption") in _KMS:
-                return head.get("SSEKMSKeyId")
-        return None
+def visible_arn(subject: Subject, key: str | None) -> str | None:
+    """Return the ARN of a key; None if there is no such key, or if you may not see it."""
+    known = subject.try_to_ask("kms", "describe_key", KeyId=key) if key else {}
+    arn: str | None = known.get("KeyMetadata", {}).get("Arn")
+    return arn
 
-    return _visible_arn(subject, look)
+
+def _key_of_object(subject: Subject, place: S3Location) -> str | None:
+    keys = first_keys(subject.try_to_ask, place)
+    head = subject.try_to_ask("s3", "head_object", Bucket=place.bucket, Key=keys[0]) if keys else {}
+    return visible_arn(subject, head.get("SSEKMSKeyId")) if head.get("ServerSideEncryption") in _KMS else None
 
 
 def _key_of_bucket(subject: Subject, bucket: str) -> str | None:
-    def look() -> str | None:
-        answer = subject.ask("s3", "get_bucket_encryption", Bucket=bucket)
-        for rule in answer["ServerSideEncryptionConfiguration"]["Rules"]:
-            default = rule.get("ApplyServerSideEncryptionByDefault", {})
-            if default.get("SSEAlgorithm") in _KMS and default.get("KMSMasterKeyID"):
-                return str(default["KMSMasterKeyID"])
-        return None
-
-    return _visible_arn(subject, look)
-
-
-def _visible_arn(subject: Subject, look: Callable[[], str | None]) -> str | None:
-    """Return the ARN of the key that `look` returns; None if AWS refuses. Raises AwsError if the credentials have expired."""
-    try:
-        key = look()
-        return str(described_key(subject, key)["Arn"]) if key else None
-    except AwsError as error:
-        if error.is_expired:
-            raise
-        return None
+    answer = subject.try_to_ask("s3", "get_bucket_encryption", Bucket=bucket)
+    for rule in answer.get("ServerSideEncryptionConfiguration", {}).get("Rules", ()):
+        default = rule.get("ApplyServerSideEncryptionByDefault", {})
+        if default.get("SSEAlgorithm") in _KMS and default.get("KMSMasterKeyID"):
+            return visible_arn(subject, default["KMSMasterKeyID"])
+    return None
 
 
 def _ask(subject: Subject) -> Iterator[Finding]:
-    for path, arn in keys_of_data(subject):
-        if wrong := unusable(described_key(subject, arn)):
-            yield path, "data-key-disabled", f"the KMS key of the data, {arn}, {wrong}"
-    for path, arn in default_keys(subject):
-        if wrong := unusable(described_key(subject, arn)):
-            yield path, "bucket-key-disabled", f"the default KMS key of the bucket, {arn}, {wrong}"
+    for code, what, found in (
+        ("data-key-disabled", "the KMS key of the data", keys_of_data(subject)),
+        ("bucket-key-disabled", "the default KMS key of the bucket", default_keys(subject)),
+    ):
+        for path, arn in found:
+            if wrong := unusable(subject.ask("kms", "describe_key", KeyId=arn)):
+                yield path, code, f"{what}, {arn}, {wrong}"
 
 
 CHECK = Check(

@@ -27,14 +27,9 @@ def named_keys(subject: Subject) -> list[tuple[SpecPath, str]]:
     return [(path, key) for path, key in named if key]
 
 
-def described_key(subject: Subject, key: str) -> dict[str, Any]:
-    """Return KMS's description of a key, named by ID, alias, or the ARN of either. Raises AwsError."""
-    known: dict[str, Any] = subject.ask("kms", "describe_key", KeyId=key)["KeyMetadata"]
-    return known
-
-
-def unusable(known: dict[str, Any]) -> str | None:
-    """Return why a described key cannot be used now, and what to do; None if it can."""
+def unusable(answer: dict[str, Any]) -> str | None:
+    """Return why the key in DescribeKey's answer cannot be used now, and what to do; None if it can."""
+    known = answer["KeyMetadata"]
     wrong, remedy = _STATES.get(known.get("KeyState", ""), ("", ""))
     return f"{wrong}; {remedy.format(key=known['KeyId'])}" if wrong else None
 
@@ -49,9 +44,9 @@ def _ask(subject: Subject, path: SpecPath, key: str) -> Iterator[Finding]:
         message = f"this account has no key {key!r} in {here}; `aws kms list-aliases` lists its keys"
         yield path, "key-missing", message
         return
-    known = answer["KeyMetadata"]
-    if wrong := unusable(known):
+    if wrong := unusable(answer):
         yield path, "key-disabled", f"{key!r} {wrong}"
+    known = answer["KeyMetadata"]
     usage, spec = known.get("KeyUsage", "ENCRYPT_DECRYPT"), known.get("KeySpec", "SYMMETRIC_DEFAULT")
     if (usage, spec) != ("ENCRYPT_DECRYPT", "SYMMETRIC_DEFAULT"):
         message = f"{key!r} is a {spec} key for {usage}; name a SYMMETRIC_DEFAULT key for ENCRYPT_DECRYPT"

@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from entrypoints import contract
-from launcher.aws.account import AwsError
 from launcher.errors import SpecPath
 from launcher.preflight.check import Subject
-from launcher.preflight.iam.data_keys import OUTPUT_KEY, default_keys, keys_of_data
-from launcher.preflight.iam.keys import described_key, named_keys
+from launcher.preflight.iam.data_keys import OUTPUT_KEY, default_keys, keys_of_data, visible_arn
+from launcher.preflight.iam.keys import named_keys
 from launcher.preflight.iam.role import ROLE
 from launcher.preflight.image import training_image
 from launcher.preflight.s3.directory_buckets import directory_buckets
@@ -121,15 +120,12 @@ def _of_keys(subject: Subject) -> Iterator[Need]:
         # A warning only: by the service model SageMaker names S3's own key if the request names none.
         yield Need(path, "kms:GenerateDataKey", arn, f"the bucket's key {arn}", False)
     for path, key in named_keys(subject):
-        try:
-            arn = described_key(subject, key)["Arn"]
-        except AwsError:
-            continue  # reported by `keys`
-        if path == OUTPUT_KEY:
-            yield Need(path, "kms:GenerateDataKey", arn, arn, True)
-            yield Need(path, "kms:Decrypt", arn, arn, False)
-        else:
-            yield Need(path, "kms:CreateGrant", arn, arn, False)
+        its = visible_arn(subject, key)  # without one, `keys` reports why
+        if its and path == OUTPUT_KEY:
+            yield Need(path, "kms:GenerateDataKey", its, its, True)
+            yield Need(path, "kms:Decrypt", its, its, False)
+        elif its:
+            yield Need(path, "kms:CreateGrant", its, its, False)
 
 
 def _of_image(subject: Subject, partition: str, account: str) -> Iterator[Need]:

@@ -77,7 +77,7 @@ def _with_real_key(subject: Subject, need: Need, verdict: _Verdict) -> _Verdict:
     bucket, prefix = need.place
     if need.action == "s3:ListBucket":
         return verdict if verdict.is_denied else _asked(subject, need, (("s3:prefix", as_folder(prefix)),))
-    keys = first_keys(subject, need.place)
+    keys = first_keys(subject.ask, need.place)
     if not keys:
         return _UNKNOWN  # other checks report an empty prefix
     arn = need.resource.partition("/")[0]

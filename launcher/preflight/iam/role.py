@@ -49,7 +49,7 @@ def _ask(subject: Subject) -> Iterator[Finding]:
         return
     known = described_role(subject, name)
     if known is None:
-        roles = subject.ask_for_hint("iam", "list_roles", MaxItems=1000).get("Roles", ())
+        roles = subject.try_to_ask("iam", "list_roles", MaxItems=1000).get("Roles", ())
         arns = {role["RoleName"]: role["Arn"] for role in roles}
         meant = nearest(name, arns)
         hint = f"; did you mean {arns[meant]!r}?" if meant else "; create it, or name another"

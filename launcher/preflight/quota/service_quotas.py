@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from launcher.aws.account import AwsError
 from launcher.aws.threads import at_once
 from launcher.preflight.check import Subject
 
@@ -57,14 +56,8 @@ def codes() -> dict[str, str]:
 
 
 def _by_code(subject: Subject, name: str) -> int | None:
-    """Return a quota's value by its code, if the code still has this name. Raises AwsError if the credentials have expired."""
+    """Return a quota's value by its code, if the code still has this name; else the pages may contain it, or show why not."""
     code = codes().get(name)
-    if code is None:
-        return None
-    try:
-        quota = subject.ask("service-quotas", "get_service_quota", QuotaCode=code, **_SERVICE)["Quota"]
-    except AwsError as error:
-        if error.is_expired:
-            raise
-        return None  # the pages may contain it, or show why not
+    quota = subject.try_to_ask("service-quotas", "get_service_quota", QuotaCode=code, **_SERVICE) if code else {}
+    quota = quota.get("Quota", {})
     return int(quota["Value"]) if quota.get("QuotaName") == name and "Value" in quota else None

@@ -62,7 +62,7 @@ def _refused(subject: Subject, bucket: str, error: AwsError, used: list[Use]) ->
     if error.status not in (403, 404) or (error.status == 403 and is_directory):  # ListBuckets leaves such buckets out
         subject.could_not_ask(path, error)
         return
-    listed = subject.ask_for_hint("s3", "list_buckets").get("Buckets")
+    listed = subject.try_to_ask("s3", "list_buckets").get("Buckets")
     own = [each["Name"] for each in listed or ()]
     if error.status == 404:
         make = "" if is_directory else f" (aws s3 mb s3://{bucket})"

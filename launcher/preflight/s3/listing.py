@@ -9,12 +9,11 @@ from __future__ import annotations
 import itertools
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from launcher.aws.account import AwsError
 from launcher.aws.threads import Turns
 from launcher.console import human_bytes
 from launcher.errors import did_you_mean
@@ -162,9 +161,14 @@ def _list(subject: Subject, place: S3Location) -> Listing:
     return found
 
 
-def beside(subject: Subject, place: S3Location) -> list[str]:
-    """Return the names that begin with a prefix, folders with their '/', as far as one page contains them. Raises AwsError."""
-    page = subject.ask("s3", "list_objects_v2", Bucket=place.bucket, Prefix=place.key, Delimiter="/")
+def beside(ask: Callable[..., dict[str, Any]], place: S3Location) -> list[str]:
+    """Return the names that begin with a prefix, folders with their '/', as far as one page contains them.
+
+    Args:
+        ask: A subject's `ask`, or its `try_to_ask`.
+        place: The prefix.
+    """
+    page = ask("s3", "list_objects_v2", Bucket=place.bucket, Prefix=place.key, Delimiter="/")
     names = [each["Prefix"] for each in page.get("CommonPrefixes", ())]
     return names + [each["Key"] for each in page.get("Contents", ())]
 
@@ -172,10 +176,7 @@ def beside(subject: Subject, place: S3Location) -> list[str]:
 def near(subject: Subject, place: S3Location) -> tuple[list[str], str]:
     """Return the names in the folder of a key that does not exist, and `; did you mean ...?`; empty if they cannot be listed."""
     folder = place.key.rstrip("/").rpartition("/")[0]
-    try:
-        names = beside(subject, S3Location(place.bucket, as_folder(folder)))
-    except AwsError:
-        return [], ""
+    names = beside(subject.try_to_ask, S3Location(place.bucket, as_folder(folder)))
     return names, did_you_mean(place.key, names)
 
 

@@ -74,7 +74,7 @@ def _siblings(subject: Subject, path: SpecPath, found: Listing) -> Iterator[Find
     key = found.place.key
     if not key or key.endswith("/"):
         return
-    names = beside(subject, found.place)
+    names = beside(subject.ask, found.place)
     others = [name for name in names if name not in (key, f"{key}/")]
     if not others or len(others) == len(names):
         return  # only the name itself, or the beginning of many names, which is then intended

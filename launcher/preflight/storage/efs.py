@@ -19,7 +19,7 @@ def _ask(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Finding]:
     known = (subject.find("efs", "describe_file_systems", FileSystemId=name) or {}).get("FileSystems")
     if not known:
         hint = "; name one of `aws efs describe-file-systems`"
-        if subject.ask_for_hint("fsx", "describe_file_systems", FileSystemIds=[name]).get("FileSystems"):
+        if subject.try_to_ask("fsx", "describe_file_systems", FileSystemIds=[name]).get("FileSystems"):
             hint = "; it is an FSx file system, so write source: FSxLustre"
         elif _LIKE_S3_FILES.fullmatch(name):
             hint += (

@@ -20,7 +20,7 @@ def _ask(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Finding]:
     name, known = entry.get("FileSystemId"), described_file_system(subject, entry)
     if known is None:
         hint = "; name one of `aws fsx describe-file-systems`"
-        if subject.ask_for_hint("efs", "describe_file_systems", FileSystemId=name).get("FileSystems"):
+        if subject.try_to_ask("efs", "describe_file_systems", FileSystemId=name).get("FileSystems"):
             hint = "; it is an EFS file system, so write source: EFS"
         yield path, "fsx-missing", f"there is no FSx file system {name} in {subject.account.region}{hint}"
         return
