@@ -99,6 +99,11 @@ class Entry(NamedTuple):
         return self.job.get("TrainingInputMode") if member == "InputMode" else None
 
     @property
+    def mode(self) -> str | None:
+        """Its InputMode: its own, else the job's."""
+        return cast("str | None", self.get("InputMode"))
+
+    @property
     def is_file_system(self) -> bool:
         """Whether it is stored on EFS or FSx rather than in S3."""
         return "FileSystemDataSource" in self.request.get("DataSource", {})

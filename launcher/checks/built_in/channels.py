@@ -67,7 +67,7 @@ def modes_that_it_reads(draft: Draft) -> Iterator[Mistake]:
     """
     for entry in draft.entries:
         csv_of_lda = draft.built_in == "lda" and entry.content_type == "text/csv"
-        if entry.get("InputMode") == "Pipe" and (facts(draft).file_only or csv_of_lda):
+        if entry.mode == "Pipe" and (facts(draft).file_only or csv_of_lda):
             what = "reads CSV only" if csv_of_lda else "reads only"
             yield entry.path("input_mode"), f"is Pipe, but {draft.built_in} {what} in File mode; write File"
 
@@ -81,7 +81,7 @@ def fast_file_that_it_may_not_read(draft: Draft) -> Iterator[Mistake]:
     Source: developer guide, common-info-all-im-models; aws/sagemaker-xgboost-container, algorithm_mode/channel_validation.py.
     """
     for entry in draft.entries if facts(draft).file_only or draft.built_in == "xgboost" else ():
-        if entry.get("InputMode") == "FastFile":
+        if entry.mode == "FastFile":
             message = f"is FastFile, which {draft.built_in} is not documented to support; write File to be safe"
             yield entry.path("input_mode"), message
 

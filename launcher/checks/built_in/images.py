@@ -78,7 +78,7 @@ def recordio_pipes_are_replicated(draft: Draft) -> Iterator[Mistake]:
     S3DataDistributionType of the S3DataSource to FullyReplicated").
     """
     for entry in draft.entries if draft.built_in == "image-classification" else ():
-        if entry.get("InputMode") == "Pipe" and _is_recordio(entry) and entry.is_sharded and not is_augmented(entry):
+        if entry.mode == "Pipe" and _is_recordio(entry) and entry.is_sharded and not is_augmented(entry):
             message = f"must be FullyReplicated for RecordIO in Pipe mode of {draft.built_in}; write FullyReplicated"
             yield entry.path("s3_data_distribution_type"), message
 

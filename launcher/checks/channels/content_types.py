@@ -103,18 +103,16 @@ def whole_objects_through_a_pipe(draft: Draft) -> Iterator[Mistake]:
     """
     for entry in draft.entries if _is_bundled(draft) else ():
         if (
-            entry.get("InputMode") == "Pipe"
+            entry.mode == "Pipe"
             and entry.get("RecordWrapperType") != "RecordIO"
             and entry.content_type not in BOUNDED
             and len(entry.get("AttributeNames") or ()) < 2  # attributes_need_boundaries checks several
         ):
             what = f"content_type {entry.content_type!r} has" if entry.content_type else "objects have"
             script = draft.spec.code and draft.spec.code.entry_point
-            yield (
-                entry.whole,
-                f"{what} no boundaries in a stream, so {script} could not separate them; add record_wrapper_type: RecordIO,"
-                " write a content_type that has them, such as application/x-tar, or use FastFile",
-            )
+            remedy = "add record_wrapper_type: RecordIO, write a content_type that has them, such as application/x-tar,"
+            what += f" no boundaries in a stream, so {script} could not separate them"
+            yield entry.whole, f"{what}; {remedy} or use FastFile"
 
 
 @warning(
@@ -131,7 +129,7 @@ def read_from_end_through_a_pipe(draft: Draft) -> Iterator[Mistake]:
     """
     for entry in draft.entries if draft.spec.code is not None and not _is_bundled(draft) else ():
         wrapped = entry.get("RecordWrapperType") == "RecordIO"
-        if entry.get("InputMode") == "Pipe" and entry.content_type in READ_FROM_END and not wrapped:
+        if entry.mode == "Pipe" and entry.content_type in READ_FROM_END and not wrapped:
             what = f"{entry.content_type!r} is read from an object's end"
             yield entry.whole, f"{what}, which is impossible in a Pipe; use input_mode: FastFile"
 

@@ -81,7 +81,7 @@ def names_do_not_collide(draft: Draft) -> Iterator[Mistake]:
     (a FIFO of a channel is `<channel>_<epoch>`).
     """
     by_upper: dict[str, str] = {}
-    pipes = {entry.name for entry in draft.entries if entry.get("InputMode") == "Pipe"}
+    pipes = {entry.name for entry in draft.entries if entry.mode == "Pipe"}
     for name in draft.spec.all_channels:
         if (other := by_upper.setdefault(name.upper(), name)) != name:
             yield ("channels", name), f"shares the variable SM_CHANNEL_{name.upper()} with channel {other}; rename one"

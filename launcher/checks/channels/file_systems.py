@@ -23,13 +23,10 @@ def file_systems_need_a_vpc(draft: Draft) -> Iterator[Mistake]:
     to an Amazon VPC").
     """
     if draft.get("VpcConfig") is None:
+        remedy = "add vpc_config: {security_group_ids: [sg-...], subnets: [subnet-...]}"
         for entry in draft.entries:
             if entry.is_file_system:
-                yield (
-                    entry.whole,
-                    "is a file system, which is reached only from inside its VPC; add"
-                    " vpc_config: {security_group_ids: [sg-...], subnets: [subnet-...]}",
-                )
+                yield entry.whole, f"is a file system, which is reached only from inside its VPC; {remedy}"
 
 
 @error("file-system-mode", VPC + _EFS % "/data, input_mode: %s", wrong="FastFile", right="File")
@@ -40,9 +37,8 @@ def file_systems_use_file_mode(draft: Draft) -> Iterator[Mistake]:
     Source: developer guide, your-algorithms-training-algo-running-container ("must use File mode").
     """
     for entry in draft.entries:
-        mode = entry.get("InputMode")
-        if entry.is_file_system and mode not in ("File", None):
-            yield entry.path("input_mode"), f"is {mode!r}, but a file system is always File; delete the key"
+        if entry.is_file_system and entry.mode not in ("File", None):
+            yield entry.path("input_mode"), f"is {entry.mode!r}, but a file system is always File; delete the key"
 
 
 @error("directory-path-absolute", VPC + _EFS, wrong="data", right="/data")
@@ -73,10 +69,8 @@ def fsx_mount_name(draft: Draft) -> Iterator[Mistake]:
         if entry.get("FileSystemType") != "FSxLustre" or not path.startswith("/"):
             continue
         if re.match(r"/fsx(/|$)", path):
-            yield (
-                entry.path("directory_path"),
-                f"{path!r} exists on SCRATCH_1 file systems only; on others write their own mount name {_SHOWS_MOUNT_NAME}",
-            )
+            remedy = f"on others write their own mount name {_SHOWS_MOUNT_NAME}"
+            yield entry.path("directory_path"), f"{path!r} exists on SCRATCH_1 file systems only; {remedy}"
         elif not re.match(r"/[a-z0-9]{8}(/|$)", path) or path.split("/")[1] in _WORDS:
             example = f"write '/MOUNTNAME{path.rstrip('/')}' {_SHOWS_MOUNT_NAME}"
             yield entry.path("directory_path"), f"{path!r} does not begin with the file system's mount name; {example}"

@@ -25,10 +25,10 @@ def gzip_needs_pipe(draft: Draft) -> Iterator[Mistake]:
     """
     for entry in _not_piped(draft):
         if entry.get("CompressionType") == "Gzip":
-            message = f"'Gzip' works only with input_mode Pipe, not {entry.get('InputMode')!r}"
+            remedy = "delete it, since open_channel unzips by itself, or use Pipe"
             yield (
                 entry.path("compression_type"),
-                f"{message}; delete it, since open_channel unzips by itself, or use Pipe",
+                f"'Gzip' works only with input_mode Pipe, not {entry.mode!r}; {remedy}",
             )
 
 
@@ -42,9 +42,7 @@ def recordio_needs_pipe(draft: Draft) -> Iterator[Mistake]:
     for entry in _not_piped(draft):
         # An augmented manifest needs both the wrapper and Pipe, which its own rule says.
         if entry.get("RecordWrapperType") == "RecordIO" and entry.get("S3DataType") != "AugmentedManifestFile":
-            message = (
-                f"'RecordIO' works only with input_mode Pipe, not {entry.get('InputMode')!r}; delete it or use Pipe"
-            )
+            message = f"'RecordIO' works only with input_mode Pipe, not {entry.mode!r}; delete it or use Pipe"
             yield entry.path("record_wrapper_type"), message
 
 
@@ -97,12 +95,9 @@ def pipe_order_across_hosts(draft: Draft) -> Iterator[Mistake]:
     """
     for entry in draft.entries:
         several = (draft.hosts_of(entry) or 1) > 1 and draft.built_in is None
-        if several and entry.get("InputMode") == "Pipe" and not entry.is_sharded:
-            yield (
-                entry.path("input_mode"),
-                "streams all the data to every host, maybe in different orders; to read each sample on one host only,"
-                " use s3_data_distribution_type: ShardedByS3Key",
-            )
+        if several and entry.mode == "Pipe" and not entry.is_sharded:
+            remedy = "to read each sample on one host only, use s3_data_distribution_type: ShardedByS3Key"
+            yield entry.path("input_mode"), f"streams all the data to every host, maybe in different orders; {remedy}"
 
 
 @warning("shuffle-needs-pipe", train("shuffle_config: {seed: 1}%s"), right=", input_mode: Pipe")
@@ -113,7 +108,7 @@ def shuffling_needs_an_order(draft: Draft) -> Iterator[Mistake]:
     Source: ShuffleConfig in the service model ("For Pipe input mode, ... shuffling is done at the start of every epoch").
     """
     for entry in draft.entries:
-        copied = entry.get("InputMode") == "File" and not entry.is_file_system and not entry.is_sharded
+        copied = entry.mode == "File" and not entry.is_file_system and not entry.is_sharded
         if copied and entry.get("ShuffleConfig"):
             message = "has no effect in File mode; use input_mode: Pipe, or shuffle in the script"
             yield entry.path("shuffle_config"), message
@@ -134,9 +129,8 @@ def model_is_read_as_files(draft: Draft) -> Iterator[Mistake]:
     incremental-training.
     """
     for entry in draft.entries:
-        mode = entry.get("InputMode")
-        if _is_model(entry) and (mode == "Pipe" or (mode == "FastFile" and _has_algorithm(draft, entry))):
-            message = f"is {mode}, but the model for incremental training needs File mode; write File"
+        if _is_model(entry) and (entry.mode == "Pipe" or (entry.mode == "FastFile" and _has_algorithm(draft, entry))):
+            message = f"is {entry.mode}, but the model for incremental training needs File mode; write File"
             yield entry.path("input_mode"), message
 
 
@@ -152,7 +146,7 @@ def model_by_fast_file(draft: Draft) -> Iterator[Mistake]:
     Source: as for channel-model-by-file.
     """
     for entry in draft.entries:
-        if _is_model(entry) and entry.get("InputMode") == "FastFile" and not _has_algorithm(draft, entry):
+        if _is_model(entry) and entry.mode == "FastFile" and not _has_algorithm(draft, entry):
             message = "is FastFile, but incremental training needs File mode; write File if you continue a model"
             yield entry.path("input_mode"), message
 
@@ -167,7 +161,7 @@ def _has_algorithm(draft: Draft, entry: Entry) -> bool:
 
 
 def _not_piped(draft: Draft) -> list[Entry]:
-    return [entry for entry in draft.entries if entry.get("InputMode") not in ("Pipe", None)]
+    return [entry for entry in draft.entries if entry.mode not in ("Pipe", None)]
 
 
 RULES = (

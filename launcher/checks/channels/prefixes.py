@@ -48,7 +48,7 @@ def fast_file_needs_prefix(draft: Draft) -> Iterator[Mistake]:
     S3DataType of S3Prefix"). The service model excludes augmented manifests only.
     """
     for entry in draft.entries:
-        if entry.get("InputMode") == "FastFile" and entry.get("S3DataType") == "ManifestFile":
+        if entry.mode == "FastFile" and entry.get("S3DataType") == "ManifestFile":
             message = "'ManifestFile' does not work with input_mode FastFile; use File or Pipe, or a prefix"
             yield entry.path("s3_data_type"), message
 
@@ -62,7 +62,7 @@ def fast_file_needs_a_folder(draft: Draft) -> Iterator[Mistake]:
     """
     for entry in draft.entries:
         uri, manifest = _uri(entry), str(entry.get("S3DataType")).endswith("ManifestFile")
-        mounted = entry.get("InputMode") == "FastFile" and not manifest
+        mounted = entry.mode == "FastFile" and not manifest
         if mounted and uri and object_key(uri) and not uri.endswith("/"):
             yield entry.path("s3_uri"), f"{uri!r} should be a whole folder under FastFile; end it with '/'"
 
@@ -77,10 +77,10 @@ def files_have_no_empty_folder_names(draft: Draft) -> Iterator[Mistake]:
     your-algorithms-training-algo-running-container ("a folder view that uses the forward slash (/) as the delimiter").
     """
     for entry in draft.entries:
-        uri, mode = _uri(entry), entry.get("InputMode")
-        if mode in ("File", "FastFile") and uri and "//" in f"/{object_key(uri)}":
+        uri = _uri(entry)
+        if entry.mode in ("File", "FastFile") and uri and "//" in f"/{object_key(uri)}":
             fixed = uri[: len("s3://")] + re.sub("/{2,}", "/", uri[len("s3://") :])
-            message = f"{uri!r} has '//' in its key, which {mode} mode cannot provide as a file; write {fixed!r}"
+            message = f"{uri!r} has '//' in its key, which {entry.mode} mode cannot provide as a file; write {fixed!r}"
             yield entry.path("s3_uri"), message
 
 
@@ -96,12 +96,8 @@ def manifest_is_an_object(draft: Draft) -> Iterator[Mistake]:
     Source: S3DataSource.S3DataType in the service model ("S3Uri identifies an object that is a manifest file").
     """
     for entry in draft.entries:
-        uri = _uri(entry)
-        if (
-            uri
-            and entry.get("S3DataType") in ("ManifestFile", "AugmentedManifestFile")
-            and (uri.endswith("/") or not object_key(uri))
-        ):
+        uri, is_manifest = _uri(entry), entry.get("S3DataType") in ("ManifestFile", "AugmentedManifestFile")
+        if uri and is_manifest and (uri.endswith("/") or not object_key(uri)):
             yield entry.path("s3_uri"), f"{uri!r} is a folder, but a manifest is one object; write its whole key"
 
 

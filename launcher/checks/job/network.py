@@ -83,11 +83,9 @@ def private_registry_needs_a_vpc(draft: Draft) -> Iterator[Mistake]:
     Source: TrainingImageConfig in the service model; developer guide, docker-containers-adapt-your-own-private-registry.
     """
     if _access_mode(draft) == "Vpc" and draft.get("VpcConfig") is None:
-        yield (
-            ("training_image_config", "training_repository_access_mode"),
-            "'Vpc' pulls the image through the job's VPC; add"
-            " vpc_config: {security_group_ids: [sg-...], subnets: [subnet-...]}",
-        )
+        remedy = "add vpc_config: {security_group_ids: [sg-...], subnets: [subnet-...]}"
+        place = ("training_image_config", "training_repository_access_mode")
+        yield place, f"'Vpc' pulls the image through the job's VPC; {remedy}"
 
 
 @error("registry-credentials-need-vpc", VPC + _PRIVATE % ("%s", _AUTH), wrong="Platform", right="Vpc")
