@@ -9,10 +9,9 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from launcher.aws.account import Account, AwsError
 from launcher.console import Console, last_state, shown_path
@@ -31,12 +30,11 @@ _LONG_AGO_SECONDS = 180.0  # after its end, no more lines of a job appear
 _COLOURS = ("cyan", "magenta", "green", "blue", "yellow")
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """What is shown of a job while it is followed."""
 
     logs: bool = True  # if not, only its statuses
-    selection: Selection = Selection()  # noqa: RUF009 - a tuple is immutable
+    selection: Selection = Selection()
     on_line: Callable[[Line], None] | None = None  # receives the lines instead of the console
     plot: Path | None = None  # where the metrics are drawn at the end
     settling: float = SETTLING_SECONDS  # seconds for which lines are held, since earlier ones may appear
@@ -54,28 +52,25 @@ def follow(account: Account, name: str, console: Console, view: View | None = No
     view, following, interrupted = view or View(), None, False
     description: Mapping[str, Any] = {"TrainingJobName": name}
     try:
-        try:
-            description = _first_description(account, name, console)
-            following = _Following(account, description, console, view)
-            following.to_the_end()
-        except KeyboardInterrupt:
-            interrupted = following is None or following.description["TrainingJobStatus"] not in ENDED
-        finally:
-            if following is not None:
-                following.table.close()
+        description = _first_description(account, name, console)
+        following = _Following(account, description, console, view)
+        following.to_the_end()
+    except KeyboardInterrupt:
+        interrupted = following is None or following.description["TrainingJobStatus"] not in ENDED
     except AwsError as error:
         if is_new and following is None and error.is_denied:
             raise
         known = is_new or following is not None
         resume = f"resume with `launch logs {name} --follow`"
         raise RefusedError(f"{error}; the job is not affected: {resume}" if known else str(error)) from None
+    finally:
+        if following is not None:
+            following.table.close()
     outcome = following.outcome(interrupted=interrupted) if following else Outcome(description, interrupted=True)
     if interrupted:
         state = "continues" if is_new or following else "is not affected"
-        console.say(
-            f"{name} {state}; `launch logs {name} --follow` resumes following it, `launch stop {name}` stops it",
-            "yellow",
-        )
+        ways = f"`launch logs {name} --follow` resumes following it, `launch stop {name}` stops it"
+        console.say(f"{name} {state}; {ways}", "yellow")
     else:
         outcome.show(console)
     if view.plot and following and plot(following.metrics.panels(), name, view.plot):

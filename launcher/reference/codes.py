@@ -26,7 +26,7 @@ def all_codes() -> tuple[str, ...]:
     """Return every code that `--explain` knows."""
     from launcher.jobs.failures.reasons import CAUSES, SCRIPT_FAILED
 
-    return (*offline_codes(), *preflight_codes(), *dict.fromkeys(row.code for row in CAUSES), SCRIPT_FAILED)
+    return (*offline_codes(), *preflight_codes(), *dict.fromkeys(code for code, _ in CAUSES), SCRIPT_FAILED)
 
 
 def ignorable() -> tuple[str, ...]:

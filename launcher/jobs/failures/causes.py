@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """One cause. `{name}` in its sentences is a group of the pattern or a fact of the job (`reasons`)."""
+    """One cause, by its code. `{name}` in its sentences is a group of the pattern or a fact of the job (`reasons`)."""
 
-    code: str
     pattern: str  # ignores case; ^ and $ match at each line
     cause: str
     remedy: str
@@ -25,32 +24,28 @@ class Row(NamedTuple):
         return re.search(self.pattern, text, re.IGNORECASE | re.MULTILINE)
 
 
-AWS_CAUSES: tuple[Row, ...] = (
+AWS_CAUSES: dict[str, Row] = {
     # Secondary statuses (docs: DescribeTrainingJob).
-    Row(
-        "max-runtime",
+    "max-runtime": Row(
         r"MaxRuntimeExceeded",
         "the time limit was reached: max_runtime_in_seconds is {max_runtime}",
         "raise stopping_condition.max_runtime_in_seconds; with checkpoint_config, the next run resumes from the last checkpoint",
         in_lines=False,
     ),
-    Row(
-        "max-wait-time",
+    "max-wait-time": Row(
         r"MaxWaitTimeExceeded",
         "waiting for spot capacity and training took longer than max_wait_time_in_seconds ({max_wait}) allows",
         "raise stopping_condition.max_wait_time_in_seconds, use another instance type or region, or train without spot",
         in_lines=False,
     ),
-    Row(
-        "spot-interruption",
+    "spot-interruption": Row(
         r"^Interrupted\b|spot.{0,40}interrupt",
         "AWS took the spot instances back",
         "write checkpoints (checkpoint_config) so that the job can resume, or train without enable_managed_spot_training",
         in_lines=False,
     ),
     # Memory and disk.
-    Row(
-        "out-of-memory-gpu",
+    "out-of-memory-gpu": Row(
         # torch; XGBoost on CUDA: rapidsai/deployment#523
         r"CUDA out of memory|torch(\.cuda)?\.OutOfMemoryError|CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED"
         r"|out_of_memory: CUDA",
@@ -58,16 +53,7 @@ AWS_CAUSES: tuple[Row, ...] = (
         "use a smaller batch size, gradient accumulation, mixed precision or checkpointing of activations, or an instance type"
         " with more memory per GPU than {instance_type}",
     ),
-    Row(
-        "out-of-memory-gpu",
-        # TensorFlow's ResourceExhaustedError, JAX's XlaRuntimeError: neither need be on a GPU
-        r"ResourceExhaustedError|OOM when allocating tensor|RESOURCE_EXHAUSTED:.{0,80}(memory|allocat)",
-        "the memory of the GPU, or of another device of the model, was full",
-        "use a smaller batch size, mixed precision or an instance type with more memory per GPU than {instance_type}; another"
-        " process may hold the GPU's memory (XLA_PYTHON_CLIENT_PREALLOCATE=false)",
-    ),
-    Row(
-        "efa-locked-memory",
+    "efa-locked-memory": Row(
         # aws-ofi-nccl#141, #44; awslabs/awsome-distributed-ai#647
         r"NET/OFI.{0,200}Cannot allocate memory|Libfabric error: \(-12\)|Unable to register memory.{0,120}Cannot allocate",
         "EFA cannot lock as much memory as it needs (the limit of ulimit -l); the host's memory was not full",
@@ -75,23 +61,20 @@ AWS_CAUSES: tuple[Row, ...] = (
         " FI_PROVIDER=tcp in environment to train without EFA",
         in_warnings=True,
     ),
-    Row(
-        "out-of-shared-memory",
+    "out-of-shared-memory": Row(
         # sdk#937, sdk#5592; pytorch#5040
         r"out of shared memory|insufficient shared memory|killed by signal: Bus error|unable to (write|open).{0,20}/torch_",
         "the DataLoader's workers filled /dev/shm, through which they send batches",
         "use fewer workers or a smaller prefetch_factor, or torch.multiprocessing.set_sharing_strategy('file_system')",
     ),
-    Row(
-        "no-space",
+    "no-space": Row(
         # sdk#128: `ClientError: Data download failed:Insufficient disk space`
         r"No space left on device|Insufficient disk space|\[Errno 28\]|Disk quota exceeded",
         "a disk was full; the training volume has {volume} GB",
         "raise resource_config.volume_size_in_gb (types with NVMe have a fixed disk: use a larger type), read the channel in"
         " FastFile mode, and write to /opt/ml/output/data or /tmp rather than to /",
     ),
-    Row(
-        "out-of-memory",
+    "out-of-memory": Row(
         # `ClientError: Please use an instance type with more memory, or reduce the size of job data processed on an instance.`
         # and `ClientError: Artifact upload failed:ClientError: Out of Memory. Please use a larger instance`:
         # DIAGNijmegen/rse-grand-challenge; 137 is 128 + SIGKILL; databrickslabs/dolly#89: -9
@@ -104,16 +87,14 @@ AWS_CAUSES: tuple[Row, ...] = (
         " keeping it in memory",
     ),
     # Quotas and capacity.
-    Row(
-        "instance-limit",
+    "instance-limit": Row(
         # examples#263
         r"account-level service limit '(?P<quota>[^']+)'|ResourceLimitExceeded(?!.*service limit)",
         "the account's quota for these instances is used up ({quota})",
         "ask for more in Service Quotas, wait for other jobs to end, or use another instance type",
         in_lines=False,
     ),
-    Row(
-        "capacity",
+    "capacity": Row(
         # DIAGNijmegen/rse-grand-challenge#2631; amazon-sagemaker-feedback#99
         r"CapacityError|Insufficient(Instance)?Capacity|Insufficient capacity|Unable to provision requested ML compute"
         r"|not enough capacity",
@@ -122,8 +103,7 @@ AWS_CAUSES: tuple[Row, ...] = (
         in_lines=False,
     ),
     # Errors of SageMaker and its built-in algorithms.
-    Row(
-        "role-not-assumed",
+    "role-not-assumed": Row(
         # sdk#35, sdk#43; astronomer/docs#1695
         r"unable to assume the role '?(?P<role>arn:[^'\s]+)|unable to perform: sts:AssumeRole|unable to assume the role"
         r"|Could not assume role (?P<role2>arn:[^'\s]+?)[.,]?(\s|$)",
@@ -132,23 +112,20 @@ AWS_CAUSES: tuple[Row, ...] = (
         " sts:AssumeRole to sagemaker.amazonaws.com; `launch job.yaml --check` checks it",
         in_lines=False,
     ),
-    Row(
-        "no-training-data",
+    "no-training-data": Row(
         r"No training data processed|No records? (were|was) (found|processed)",
         "the algorithm found no readable record in its training channel",
         "check that the channel's name is right, its content_type matches the files' format, files are not empty, and"
         " ShardedByS3Key assigns some to each host",
     ),
-    Row(
-        "hyperparameter-invalid",
+    "hyperparameter-invalid": Row(
         # sagemaker-xgboost-container: sagemaker_algorithm_toolkit/hyperparameter_validation.py
         r"(Invalid value for|Extraneous|Missing required) hyperparameter( found)?:? '?(?P<object>[\w.-]*\w)"
         r"|UserError: Hyperparameter (?P<object2>[\w.-]*\w): ",
         "the algorithm does not accept the hyperparameter {object} or its value",
         "compare the hyperparameters with the algorithm's page in the developer guide: names, types, ranges, required ones",
     ),
-    Row(
-        "algorithm-configuration",
+    "algorithm-configuration": Row(
         r"Unable to initialize the algorithm\.?\s*(?P<refusal>Failed to validate [^\n]{1,200}(\s*Caused by: [^\n]{1,200})?)?",
         "the algorithm does not accept the job's configuration: {refusal}",
         "compare the channels' names, content_type, s3_data_distribution_type, input_mode and the hyperparameters with the"
@@ -156,31 +133,27 @@ AWS_CAUSES: tuple[Row, ...] = (
         in_lines=False,
     ),
     # S3, KMS.
-    Row(
-        "kms-denied",
+    "kms-denied": Row(
         # repost.aws/knowledge-center/sagemaker-s3-accessdenied-training
         r"perform: (?P<action>kms:\w+)( on resource: (?P<object>\S+))?|KMS.{0,60}(AccessDenied|not authorized|denied)"
         r"|(AccessDenied|denied).{0,80}\bkms\b|ciphertext refers to a .{0,30}key that does not exist",
         "{role} may not use the KMS key of encrypted data",
         "allow the role kms:Decrypt, kms:GenerateDataKey and kms:CreateGrant on the key, in its policy and in the key's policy",
     ),
-    Row(
-        "fast-file-prefix",
+    "fast-file-prefix": Row(
         r"partial S3 prefix is not supported(.|\n)*?Current S3 prefix: \[(?P<path>[^\]]*)\]|partial S3 prefix is not supported",
         "FastFile needs a whole folder or a whole key, but {path} is only the beginning of several keys",
         "end the channel's s3_uri with / (or read it in File mode)",
         in_lines=False,
     ),
-    Row(
-        "double-slash",
+    "double-slash": Row(
         # aws-samples/generative-ai-on-amazon-sagemaker#242
         r"(?P<object>s3://\S+) has an illegal char sub-sequence '//'|illegal char sub-sequence",
         "the key of {object} contains //, which SageMaker cannot turn into a file name",
         "copy the objects to keys without //, and fix the program that writes them",
         in_lines=False,
     ),
-    Row(
-        "no-route-to-s3",
+    "no-route-to-s3": Row(
         # awslabs: amazon-sagemaker-operator-for-k8s#22
         r"route to an S3 VPC endpoint|Unable to execute request to S3",
         "the job's subnets cannot reach S3",
@@ -188,24 +161,21 @@ AWS_CAUSES: tuple[Row, ...] = (
         " security groups",
         in_lines=False,
     ),
-    Row(
-        "mount-timeout",
+    "mount-timeout": Row(
         # `ClientError: Unable to mount file system: fs-0337a79e, directory path: /efs/mtk. File system connection timed out. ...`
         r"Unable to mount file system: (?P<system>fs-\w+).{0,300}(timed out|reachable)",
         "{system} did not respond: the job's subnets cannot reach its mount target",
         "let the file system's security group accept the job's (vpc_config.security_group_ids): port 2049 for EFS, 988 and"
         " 1018-1023 for FSx; give a subnet in a zone with a mount target",
     ),
-    Row(
-        "mount-denied",
+    "mount-denied": Row(
         r"Unable to mount file system: (?P<system>fs-\w+)[\s\S]{0,300}(access (was )?denied|permission denied|not authorized)"
         r"|mount\.nfs4?: access denied by server",
         "{system} refuses the job: its file system policy does not allow mounting",
         "let the file system's policy (aws efs describe-file-system-policy) allow elasticfilesystem:ClientMount, and ClientWrite"
         " for rw, through a mount target; a policy that requires IAM or TLS excludes the job",
     ),
-    Row(
-        "mount-path",
+    "mount-path": Row(
         # examples#2183; aws-fsx-csi-driver#437 for mount.lustre's own words
         r"Unable to mount file system: (?P<system>fs-\w+), directory path: (?P<path>\S+?)[.,]?(\s|$)"
         r"|Is '(?P<path2>[^']+)' the correct filesystem name|mount\.lustre:.{0,200}failed",
@@ -213,8 +183,7 @@ AWS_CAUSES: tuple[Row, ...] = (
         "write directory_path as /<MountName>/... (aws fsx describe-file-systems shows MountName; it is fsx on SCRATCH_1 only);"
         " for EFS, a directory that exists",
     ),
-    Row(
-        "no-objects",
+    "no-objects": Row(
         # examples#2489; sdk: `S3 key: ... matched no files on s3`
         r"No S3 objects found under S3 URL \"(?P<object>[^\"]+)\"|S3 key: (?P<object2>\S+) matched no files|matched no files on s3"
         r"|no file found in path (?P<path>\S+)",  # boto3#1397
@@ -222,28 +191,24 @@ AWS_CAUSES: tuple[Row, ...] = (
         "check with `aws s3 ls` that the prefix is spelled right, and that {role} has s3:ListBucket on its bucket",
         in_lines=False,
     ),
-    Row(
-        "bucket-elsewhere",
+    "bucket-elsewhere": Row(
         r"PermanentRedirect|must be addressed using the specified endpoint|\(301\).{0,20}Moved|AuthorizationHeaderMalformed",
         "a bucket is in another region than the job",
         "copy the data to a bucket of the job's region, or run the job in the bucket's",
     ),
-    Row(
-        "no-bucket",
+    "no-bucket": Row(
         r"NoSuchBucket",
         "a bucket of the job does not exist",
         "correct s3_uri, s3_output_path or checkpoint_config",
     ),
-    Row(
-        "upload-denied",
+    "upload-denied": Row(
         # `ClientError: Artifact upload failed:Error 7: AccessDenied (403): Access Denied`
         r"Artifact upload failed:.{0,200}(AccessDenied|403|Forbidden)",
         "{role} may not write below {output}",
         "allow the role s3:PutObject (and s3:AbortMultipartUpload) there; check the bucket's policy and its KMS key, too",
         in_lines=False,
     ),
-    Row(
-        "access-denied",
+    "access-denied": Row(
         # examples#4384; `failed to download data. 403 Forbidden (403): Forbidden`; botocore's own
         r"Unable to download object (?P<object>s3://\S+)\s+\(AccessDenied"
         r"|is not authorized to perform: (?P<action>[\w:*]+)( on resource: \"?(?P<object2>[^\s\"]+))?"
@@ -254,8 +219,7 @@ AWS_CAUSES: tuple[Row, ...] = (
         " policy and its KMS key, too",
     ),
     # The image.
-    Row(
-        "image-not-found",
+    "image-not-found": Row(
         # sdk#1968, sdk#57; examples#1476, examples#2534
         r"Cannot pull algorithm container|Cannot find the requested image|Cannot find repository: (?P<image2>\S+)"
         r"|CannotPullContainer|RepositoryDoesNotExist|manifest .{0,80}not found",
@@ -264,14 +228,12 @@ AWS_CAUSES: tuple[Row, ...] = (
         " ecr:GetAuthorizationToken, the repository's policy, and in a VPC the endpoints for ECR",
         in_lines=False,
     ),
-    Row(
-        "image-architecture",
+    "image-architecture": Row(
         r"exec format error",
         "the image was built for another processor architecture",
         "build it with `docker build --platform linux/amd64` (linux/arm64 for Graviton types)",
     ),
-    Row(
-        "container-start",
+    "container-start": Row(
         # exit codes of shells and Docker: 127 not found, 126 not executable
         r"CannotStartContainerError|executable file not found in \$PATH|exit code: 12[67]\b"
         # sdk#4113
@@ -281,4 +243,4 @@ AWS_CAUSES: tuple[Row, ...] = (
         "check container_entrypoint, that the image has python3, and that scripts are executable and have Unix line endings; an"
         " image without an entrypoint needs `train` in PATH (pip install sagemaker-training), or code: in the spec",
     ),
-)
+}

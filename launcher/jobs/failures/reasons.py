@@ -8,17 +8,17 @@ successful jobs have as well, so they are reported with `perhaps`. The result is
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from launcher.jobs.failures.causes import AWS_CAUSES, Row
 from launcher.jobs.failures.script_causes import SCRIPT_CAUSES
 from launcher.jobs.failures.tracebacks import Raised, raised_in, raised_in_reason, without_benign, without_warnings
 
-CAUSES = (*AWS_CAUSES, *SCRIPT_CAUSES)
+CAUSES = (*AWS_CAUSES.items(), *SCRIPT_CAUSES.items())
 SCRIPT_FAILED = "script-failed"  # no row has a cause
-_IN_LINES = tuple(row for row in CAUSES if row.in_lines)
-_CERTAIN = tuple(row for row in CAUSES if row.in_warnings)
+_IN_LINES = tuple((code, row) for code, row in CAUSES if row.in_lines)
+_CERTAIN = tuple((code, row) for code, row in CAUSES if row.in_warnings)
 _ECHOES = ("terminated",)  # whose reason is in the lines
 _KILLED = re.compile(r"Root Cause \(first observed failure\):(?:\n.*){1,6}?exitcode *: *(?P<signal>-9|-11|-4)\b")
 _EXIT = re.compile(r"exit code:? (?P<code>-?\d+)|ExitCode (?P<code2>-?\d+)", re.IGNORECASE)
@@ -88,7 +88,7 @@ def likely_cause(description: Mapping[str, Any], last_lines: Sequence[str] = ())
     if cause is not None and cause.code not in _ECHOES:
         return cause
     if status != "Failed":
-        return _of_texts(description, AWS_CAUSES, [secondary])
+        return _of_texts(description, CAUSES, [secondary])
     raised = [each for each in raised_in(lines) if not each.is_of_launcher]
     own = [each for each in raised if not each.is_echo]
     if not in_reason and (killed := _KILLED.search("\n".join(lines))):
@@ -112,7 +112,7 @@ def likely_cause(description: Mapping[str, Any], last_lines: Sequence[str] = ())
 def explained(code: str) -> str | None:
     """Return what `launch --explain` prints of a code of these tables, with general words for a job's facts, or None."""
     facts = _Facts(object="...")
-    rows = [(row.cause, row.remedy) for row in CAUSES if row.code == code]
+    rows = [(row.cause, row.remedy) for known, row in CAUSES if known == code]
     if code == SCRIPT_FAILED:
         rows = [("the training script failed, and no known cause was found", _REMEDY)]
     texts = [f"{cause.format_map(facts)}\n{remedy.format_map(facts)}" for cause, remedy in rows]
@@ -126,15 +126,15 @@ def _of_exception(description: Mapping[str, Any], raised: Raised) -> Cause | Non
 
 
 def _of_texts(
-    description: Mapping[str, Any], rows: Sequence[Row], texts: Sequence[str], lines: Sequence[str] = ()
+    description: Mapping[str, Any], rows: Iterable[tuple[str, Row]], texts: Sequence[str], lines: Sequence[str] = ()
 ) -> Cause | None:
     """Return the first row that matches the first matching text; `lines` may name an object that the text does not."""
     for text in texts:
-        for row in rows:
+        for code, row in rows:
             if (found := row.search(text)) and _is_of_mode(row, found, description):
                 if row.in_lines and not any(found.groupdict().values()):
                     found = row.search("\n".join(without_warnings(lines))) or found
-                return _cause(row, found, description)
+                return _cause(code, row, found, description)
     return None
 
 
@@ -153,11 +153,11 @@ def headline(reason: str) -> str:
     return " ".join(_DETAILS.split(reason.strip())[0].split())
 
 
-def _cause(row: Row, found: re.Match[str], description: Mapping[str, Any]) -> Cause:
+def _cause(code: str, row: Row, found: re.Match[str], description: Mapping[str, Any]) -> Cause:
     facts = _Facts(_facts_of(description))
     # Alternatives of one pattern have numbered groups: `object`, `object2`.
     facts.update({name.rstrip("2"): value.strip() for name, value in found.groupdict().items() if value})
-    return Cause(row.code, row.cause.format_map(facts), row.remedy.format_map(facts))
+    return Cause(code, row.cause.format_map(facts), row.remedy.format_map(facts))
 
 
 def _facts_of(description: Mapping[str, Any]) -> dict[str, str]:

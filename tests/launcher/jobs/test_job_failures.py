@@ -43,11 +43,11 @@ def check(code: str, description: dict[str, Any], lines: tuple[str, ...], named:
 
 def test_every_row_has_an_example() -> None:
     elsewhere = {"max-runtime", "max-wait-time", "spot-interruption", "pipe-as-folder"}  # in tests of their own
-    assert {row.code for row in CAUSES} <= {code for code, *_ in REASONS} | {code for code, *_ in LINES} | elsewhere
+    assert {code for code, _ in CAUSES} <= {code for code, *_ in REASONS} | {code for code, *_ in LINES} | elsewhere
 
 
 def test_sentences_without_facts_use_general_words() -> None:
-    for row in CAUSES:
+    for _, row in CAUSES:
         bare = likely_cause({"TrainingJobStatus": "Failed", "FailureReason": ""}, ())
         assert bare is None
         assert "  " not in row.cause + row.remedy
