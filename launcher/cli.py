@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _A_SPEC = "a spec (*.yaml, *.yml, *.json, or - for stdin)"
 _OUTPUT_ERRORS = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_INTERRUPTED = 130
 _BROKEN_PIPE = 128 + 13  # as a shell reports a process ended by SIGPIPE
 
 
@@ -203,8 +204,7 @@ def _run(args: list[str]) -> int:
         if not args:
             error.show()  # the help
             return 2
-        _print_error(args, error.format_message(), 2)
-        say(f"error: {error.format_message()}", "red")
+        _report(args, error.format_message(), 2)
         if isinstance(error, click.UsageError) and error.ctx:
             say(f"`{error.ctx.command_path} --help` lists the arguments and options")
         return 2
@@ -216,14 +216,9 @@ def _run(args: list[str]) -> int:
                 show_problem(problem)
         return error.exit_code
     except LaunchError as error:
-        _print_error(args, str(error), error.exit_code)
-        say(f"error: {error}", "red")
-        return error.exit_code
+        return _report(args, str(error), error.exit_code)
     except (KeyboardInterrupt, click.Abort) as error:
-        message = str(error) or "interrupted"
-        _print_error(args, message, 130)
-        say(f"\n{message}")  # below the terminal's ^C
-        return 130
+        return _report(args, str(error) or "interrupted", _INTERRUPTED)
     except Exception as error:
         # Errors of other files than stdout and stderr have a file name.
         if isinstance(error, OSError) and error.filename is None and error.errno in _OUTPUT_ERRORS:
@@ -235,9 +230,15 @@ def _run(args: list[str]) -> int:
         return 1
 
 
-def _print_error(args: list[str], message: str, exit_code: int) -> None:
+def _report(args: list[str], message: str, exit_code: int) -> int:
+    """Print why the command ends, and return its exit code."""
     if "--json" in args:
         _print_json(args, {"error": message, "exit_code": exit_code})
+    if exit_code == _INTERRUPTED:
+        say(f"\n{message}")  # below the terminal's ^C
+    else:
+        say(f"error: {message}", "red")
+    return exit_code
 
 
 def _print_json(args: list[str], data: Any) -> None:

@@ -42,7 +42,6 @@ class Console:
         self._warned: set[str] = set()
 
     def say(self, text: str = "", colour: str | None = None) -> None:
-        """Print one line to stderr."""
         with self._lock:
             self._write(f"{click.style(text, fg=colour) if colour else text}\n", sys.stderr)
 

@@ -141,7 +141,7 @@ def did_you_mean_path(path: str | Path, fits: Callable[[Path], bool] = Path.exis
 
 
 class LaunchError(Exception):
-    """An error that ends the command with one message; each subclass stands for a cause and has its exit code."""
+    """An error that ends the command with one message. Each subclass is a cause; the exit code is 3 unless it sets another."""
 
     exit_code = 3
 

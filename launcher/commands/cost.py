@@ -37,7 +37,6 @@ class Cost(SpecOptions, Command):
     online: bool = flag(help="Ask AWS's price API for today's prices, and show what has changed.")
 
     def run(self) -> int:
-        """Print the estimate."""
         plan = self.plan(self.spec)
         found, changes = _ask(plan) if self.online else (_estimated(plan, _region(plan)), [])
         if self.as_json:
@@ -78,7 +77,6 @@ def _estimated(plan: launcher.Plan, region: str | None, lookup: table.Lookup = t
 
 
 def _change(name: str, today: Price | None, region: str) -> _Change:
-    """Compare today's price with the table's."""
     known = table.instance_price(name, region)
     if known is not None and known.region != region:
         known = None

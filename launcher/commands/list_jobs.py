@@ -44,7 +44,6 @@ class ListJobs(AccountOptions, Command):
     limit: int = option(default=20, type=click.IntRange(1, 10_000), show_default=True, help="At most this many jobs.")
 
     def run(self) -> int:
-        """Print a row for each job."""
         account, since = self.account(), moment_of(self.since) if self.since else None
         filters = {"StatusEquals": self.status, "NameContains": self.contains, "CreationTimeAfter": since}
         found = list(jobs(account, self.limit, **filters))

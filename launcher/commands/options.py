@@ -158,7 +158,6 @@ class AccountOptions(Options):
     profile: str | None = option(metavar="NAME", help="The profile of your AWS configuration.")
 
     def account(self) -> Account:
-        """Open the account."""
         return open_account(self.region, self.profile)
 
 

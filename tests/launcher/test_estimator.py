@@ -51,9 +51,9 @@ def test_entries_need_no_sdk(tmp_path: Path) -> None:
 def test_missing_sdk_names_the_extra(tmp_path: Path) -> None:
     with pytest.raises(
         ImportError, match=r"^sagemaker is not installed.*pip install 'sagemaker-launch\[sdk\]'$"
-    ) as told:
+    ) as caught:
         estimator_inputs(write(tmp_path, "")).channels()
-    assert told.value.name == "sagemaker"
+    assert caught.value.name == "sagemaker"
 
 
 @pytest.mark.parametrize(

@@ -237,25 +237,25 @@ def test_objects_are_of_the_sdks_classes(major: int, tmp_path: Path) -> None:
             if isinstance(value, list):
                 return [[type(each).__module__ + "." + type(each).__name__, each.channel_name] for each in value]
             return [[type(each).__module__ + "." + type(each).__name__, name] for name, each in value.items()]
-        told = {{"channels": shown(made.channels()), "some": shown(made.channels("fsx")), "inputs": shown(made.inputs)}}
+        printed = {{"channels": shown(made.channels()), "some": shown(made.channels("fsx")), "inputs": shown(made.inputs)}}
         try:
             replace(made, entries=({{**made.entries[0], "Newer": 1}},)).input_data_config
         except RefusedError as error:
-            told["refused"] = str(error)
-        print(json.dumps(told))
+            printed["refused"] = str(error)
+        print(json.dumps(printed))
     """
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
     command = [python, "-c", code]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
-    told = json.loads(done.stdout.splitlines()[-1])
+    printed = json.loads(done.stdout.splitlines()[-1])
     assert "S3Connector" in done.stderr  # the warning
     core = {2: "sagemaker", 3: "sagemaker.core"}[major]
     inputs = [[f"{core}.inputs.TrainingInput", "a"], [f"{core}.inputs.FileSystemInput", "fsx"]]
     channels = [["sagemaker.core.shapes.shapes.Channel", name] for name in ("a", "fsx")]
-    assert told["inputs"] == inputs
-    assert told["channels"] == (inputs if major == 2 else channels)
-    assert told["some"] == told["channels"][1:]
+    assert printed["inputs"] == inputs
+    assert printed["channels"] == (inputs if major == 2 else channels)
+    assert printed["some"] == printed["channels"][1:]
     assert re.fullmatch(
         rf"channels\.a: SDK {major}\.[0-9.]+'s Channel cannot carry this channel: newer: Extra inputs are not permitted; use .*",
-        told["refused"],
+        printed["refused"],
     )

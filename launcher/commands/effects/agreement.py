@@ -30,12 +30,10 @@ def require_agreement(
         StoppedError: The answer is no.
         KeyboardInterrupt: There is no answer.
     """
-    reason, lines = None, list(_lines(plan, region, report))
-    doubtful = bool(plan.warnings or (report and report.problems))
-    asks = sys.stdin.isatty() and not yes
-    if asks:
-        reason = objection(plan.request, region, limit_of(plan.spec))
-    if not asks or not (reason or doubtful):
+    lines, asks = list(_lines(plan, region, report)), sys.stdin.isatty() and not yes
+    reason = objection(plan.request, region, limit_of(plan.spec)) if asks else None
+    is_doubtful = bool(plan.warnings or (report and report.problems))
+    if not asks or not (reason or is_doubtful):
         console.say(lines[-1])
         if not (asks or yes):
             refuse_above_limit(plan, region, "--yes")

@@ -23,7 +23,6 @@ class AskingEffect(Effect):
     full: bool = flag(help="List every prefix to its end when checking, however long that takes.")
 
     def ask(self, plan: launcher.Plan, account: Account, console: Console) -> launcher.Report:
-        """Ask AWS."""
         with console.progress("asking AWS whether the job can run", counted=False):
             return launcher.check(plan, account=account, console=console, full=self.full, ignore=self.ignore)
 

@@ -104,7 +104,6 @@ class Metrics:
 
     @property
     def last(self) -> dict[str, float]:
-        """The last value of each metric."""
         return {name: series.last for name, series in self.series.items()}
 
     def panels(self) -> dict[str, Series]:
@@ -139,7 +138,6 @@ class LiveTable:
         self._shown.start(refresh=True)
 
     def close(self) -> None:
-        """Clear the table."""
         if self._shown is not None:
             self._shown.stop()
             self._shown = None

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from aws_stand_in import StandIn
+from followed_job import job
 from launcher.aws.account import Account, AwsError
 from launcher.console import Console
 from launcher.jobs.follow import View, follow, line_printer
@@ -20,20 +21,6 @@ from launcher.jobs.logs.streams import Line, Selection, Stream, host_of
 
 FAULTS = ("reset", "reset-after", "500", "throttle", "expired", "reset", "500-after", "reset")
 HOSTS = [f"algo-{number}" for number in range(1, 9)]
-
-
-def job(aws: StandIn, name: str = "cats-1", hosts: int = 1, **more: Any) -> str:
-    request = {
-        "TrainingJobName": name,
-        "RoleArn": "arn:aws:iam::123456789012:role/trainer",
-        "AlgorithmSpecification": {"TrainingInputMode": "File", "TrainingImage": "image"},
-        "OutputDataConfig": {"S3OutputPath": "s3://data/out"},
-        "ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": hosts, "VolumeSizeInGB": 30},
-        "StoppingCondition": {"MaxRuntimeInSeconds": 3600},
-        **more,
-    }
-    aws.client("sagemaker").create_training_job(**request)
-    return name
 
 
 def read_to_end(stream: Stream) -> list[str]:

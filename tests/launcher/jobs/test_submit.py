@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +18,6 @@ from launcher.aws.account import Account
 from launcher.console import Console
 from launcher.errors import AccountError, LaunchError, RefusedError
 from launcher.jobs.submission import submit
-from submitted_spec import SPEC
 
 CODE_CALLS = ["s3:HeadObject", "s3:HeadObject", "s3:PutObject", "s3:PutObject"]
 CALLS = ["sagemaker:DescribeTrainingJob", *CODE_CALLS, "sagemaker:CreateTrainingJob"]
@@ -27,14 +25,8 @@ FAULTS = ("reset", "reset-after", "throttle", "500", "500-after", "truncated", "
 
 
 @pytest.fixture
-def plan(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> launcher.Plan:
-    (tmp_path / "src").mkdir()
-    (tmp_path / "src/train.py").write_text("print('trained')\n")
-    (tmp_path / "job.yaml").write_text(SPEC)
-    monkeypatch.chdir(tmp_path)
+def plan(submittable: None, monkeypatch: pytest.MonkeyPatch) -> launcher.Plan:
     monkeypatch.setattr(time, "sleep", lambda seconds: None)  # no pauses between attempts
-    aws.client("s3").create_bucket(Bucket="mine")
-    aws.clear_calls()
     return launcher.plan("job.yaml")
 
 
@@ -289,12 +281,12 @@ def test_command_submits_and_prints_name(aws: StandIn, plan: launcher.Plan) -> N
 @pytest.mark.parametrize(
     ("missing", "remedy"), [("AWS_ACCESS_KEY_ID", "set AWS_PROFILE"), ("AWS_REGION", "set AWS_REGION")]
 )
-def test_missing_credentials_are_one_line_with_a_remedy_of_every_command(
-    plan: launcher.Plan, arguments: list[str], missing: str, remedy: str
+def test_missing_credentials_are_one_line_with_a_remedy_for_every_command(
+    plan: launcher.Plan, monkeypatch: pytest.MonkeyPatch, arguments: list[str], missing: str, remedy: str
 ) -> None:
-    environ = {name: value for name, value in os.environ.items() if name != missing and name != "AWS_DEFAULT_REGION"}
-    command = [sys.executable, "-m", "launcher.cli", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environ, timeout=60)
+    for name in (missing, "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    done = launch(*arguments)
     assert done.returncode == 3, done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert remedy in done.stderr

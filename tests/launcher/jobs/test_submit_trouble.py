@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -17,26 +15,18 @@ from aws_stand_in import StandIn
 from launcher.aws.account import Account
 from launcher.console import Console
 from launcher.jobs.follow import View, follow
-from submitted_spec import SPEC
 
 LAUNCH = [sys.executable, "-m", "launcher.cli"]
 
 
 @pytest.fixture(autouse=True)
-def folder(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "src").mkdir()
-    (tmp_path / "src/train.py").write_text("print('trained')\n")
-    (tmp_path / "job.yaml").write_text(SPEC)
-    monkeypatch.chdir(tmp_path)
-    aws.client("s3").create_bucket(Bucket="mine")
+def completing(aws: StandIn, submittable: None) -> None:
+    """Let each job complete as soon as it is created."""
     aws.script({"status": "Training", "after": 0}, {"status": "Completed", "after": 0})
-    aws.clear_calls()
 
 
 def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*LAUNCH, *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60, env={**os.environ}
-    )
+    return subprocess.run([*LAUNCH, *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
 
 
 def interrupted(until: Callable[[], bool], *arguments: str) -> tuple[int, str, str]:
