@@ -41,7 +41,7 @@ def test_unknown_name_is_an_attribute_error() -> None:
         launcher.plans  # noqa: B018
 
 
-def test_set_values_arrive_as_written() -> None:
+def test_set_values_are_sent_as_written() -> None:
     settings = {"a": "1e-3", "b": 'x "y": #z', "c": True, "d": 7, "e": [1, "é"], "f": "${HOME}x"}
     plan = launcher.plan(
         {

@@ -60,7 +60,7 @@ def test_missing_sdk_names_the_extra(tmp_path: Path) -> None:
     ("name", "version", "major"),
     [("sagemaker", "2.257.7", 2), ("sagemaker", "3.27.0", 3), ("sagemaker-core", "2.27.0", 3)],
 )
-def test_the_installed_major_is_found(install: Any, tmp_path: Path, name: str, version: str, major: int) -> None:
+def test_installed_major_version_is_found(install: Any, tmp_path: Path, name: str, version: str, major: int) -> None:
     install(name, version)
     made = estimator_inputs(write(tmp_path, ""))
     assert (made.version, made.sdk.major) == (version, major)
@@ -69,7 +69,7 @@ def test_the_installed_major_is_found(install: Any, tmp_path: Path, name: str, v
 @pytest.mark.parametrize(
     ("name", "version"), [("sagemaker", "4.0.0"), ("sagemaker", "1.72.1"), ("sagemaker-core", "1.0.78")]
 )
-def test_another_major_is_refused(install: Any, tmp_path: Path, name: str, version: str) -> None:
+def test_other_major_version_is_refused(install: Any, tmp_path: Path, name: str, version: str) -> None:
     install(name, version)
     with pytest.raises(RefusedError, match=rf"^{name} {version} is installed, but .* 2 and 3: pip install"):
         estimator_inputs(write(tmp_path, "")).channels()
@@ -113,7 +113,7 @@ def test_attribute_names_are_in_the_environment(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("version_3")
-def test_a_spec_and_its_path_give_the_same(tmp_path: Path) -> None:
+def test_spec_and_its_path_give_equal_inputs(tmp_path: Path) -> None:
     file = write(tmp_path, "")
     assert estimator_inputs(file) == estimator_inputs(str(file)) == estimator_inputs(launcher.load(str(file)))
 
@@ -180,7 +180,7 @@ def test_complete_inputs_give_no_warning(tmp_path: Path, overlay: str) -> None:
     assert warned(tmp_path, overlay)[1] == []
 
 
-def test_an_estimator_takes_twenty_channels(install: Any, tmp_path: Path) -> None:
+def test_twenty_channels_for_an_estimator_give_no_warning(install: Any, tmp_path: Path) -> None:
     install("sagemaker", "2.257.7")
     made, found = warned(tmp_path, prefixes(20))
     assert (len(made.entries), found) == (20, [])

@@ -54,9 +54,8 @@ def readings(expressions: Patterns, text: str, on_bad: Callable[[str, object], N
 class Series:
     """One metric over time. A long series keeps every n-th value; `last`, `least` and `most` are of all values."""
 
-    times: list[int] = field(default_factory=list)  # milliseconds since 1970
-    values: list[float] = field(default_factory=list)
-    steps: list[float | None] = field(default_factory=list)  # the training's step at that time, None if unknown
+    # (milliseconds since 1970, value, the training's step at that time or None if it is unknown)
+    points: list[tuple[int, float, float | None]] = field(default_factory=list)
     count: int = 0
     last: float = math.nan
     least: float = math.nan  # of the finite values
@@ -66,11 +65,9 @@ class Series:
     def add(self, time: int, value: float, step: float | None) -> None:
         """Add a value; `time` is in milliseconds since 1970."""
         if self.count % self.every == 0:
-            self.times.append(time)
-            self.values.append(value)
-            self.steps.append(step)
-            if len(self.times) >= _MOST_POINTS:
-                self.times, self.values, self.steps = self.times[::2], self.values[::2], self.steps[::2]
+            self.points.append((time, value, step))
+            if len(self.points) >= _MOST_POINTS:
+                self.points = self.points[::2]
                 self.every *= 2
         self.count += 1
         self.last = value
@@ -164,21 +161,21 @@ def plot(series: Mapping[str, Series], title: str, file: Path) -> bool:
     rows = math.ceil(len(series) / columns)
     figure = new_figure(5.5 * columns, 2.6 * rows + 0.4)
     figure.suptitle(title, fontsize=10)
-    begun = min(points.times[0] for points in series.values())
-    for index, (name, points) in enumerate(series.items()):
-        _draw(figure.add_subplot(rows, columns, index + 1), name, points, begun)
+    begun = min(each.points[0][0] for each in series.values())
+    for index, (name, each) in enumerate(series.items(), start=1):
+        _draw(figure.add_subplot(rows, columns, index), name, each, begun)
     save(figure, file)
     return True
 
 
-def _draw(axes: Any, name: str, points: Series, begun: int) -> None:
-    if all(step is not None for step in points.steps):
-        over, label = [float(step or 0) for step in points.steps], "step"
-    else:
-        seconds = [(time - begun) / 1000 for time in points.times]
+def _draw(axes: Any, name: str, series: Series, begun: int) -> None:
+    times, values, steps = zip(*series.points, strict=True)
+    over, label = steps, "step"
+    if None in steps:
+        seconds = [(time - begun) / 1000 for time in times]
         unit, size = next((u, s) for u, s in (("h", 3600), ("min", 60), ("s", 1)) if s == 1 or seconds[-1] > 3 * s)
-        over, label = [second / size for second in seconds], f"time ({unit})"
-    axes.plot(over, points.values, linewidth=1.2, marker="." if len(over) < 30 else None)
+        over, label = tuple(second / size for second in seconds), f"time ({unit})"
+    axes.plot(over, values, linewidth=1.2, marker="." if len(over) < 30 else None)
     axes.set_title(name, fontsize=9)
     axes.set_xlabel(label, fontsize=8)
     axes.tick_params(labelsize=8)

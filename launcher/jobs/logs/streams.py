@@ -68,9 +68,7 @@ def check_host(host: str | None, description: Mapping[str, Any]) -> None:
 class Stream:
     """A position in one stream, which each `read` advances."""
 
-    def __init__(
-        self, account: Account, name: str, selection: Selection, *, remembered: int = REMEMBERED_LINES
-    ) -> None:
+    def __init__(self, account: Account, name: str, selection: Selection, remembered: int = REMEMBERED_LINES) -> None:
         since = selection.since or 0
         self.host = host_of(name)
         self.newest = since  # the time of the newest line read
@@ -88,7 +86,8 @@ class Stream:
 
     def read(self) -> list[Line]:
         """Return the next page's new lines, and set `at_end`. Raises AwsError."""
-        asked: dict[str, Any] = {"nextToken": self._token} if self._token else {"startTime": self._start}
+        start = self._since if self._again is None else self._horizon
+        asked: dict[str, Any] = {"nextToken": self._token} if self._token else {"startTime": start}
         asked |= self._until
         try:
             page = self._account.call(
@@ -115,10 +114,6 @@ class Stream:
     def rewind(self) -> None:
         """Go back to find lines that became visible late; those returned before are not returned again."""
         self._token, self._again, self.at_end = None, Counter(), False
-
-    @property
-    def _start(self) -> int:
-        return self._since if self._again is None else self._horizon
 
     def _new(self, event: dict[str, Any]) -> Line | None:
         """Return the line, or None if it was returned before; equal lines of one millisecond are counted."""

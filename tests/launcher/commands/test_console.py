@@ -78,7 +78,7 @@ def test_terminal_controls_are_removed_from_lines() -> None:
     assert without_controls(said) == "\x1b[31mred\x1b[0m up\tat 10%  20% Straße"
 
 
-def test_no_colour_is_no_style_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_without_colours_has_no_style(monkeypatch: pytest.MonkeyPatch) -> None:
     for colour, styled in ((False, False), (None, True)):
         monkeypatch.setattr("launcher.console.COLOUR", colour)
         monkeypatch.setenv("TERM", "xterm")

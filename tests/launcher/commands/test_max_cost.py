@@ -162,7 +162,7 @@ def test_without_terminal_only_a_given_limit_refuses(aws: StandIn, monkeypatch: 
     assert [request["TrainingJobName"] for request in aws.requests()] == ["one", "two"]
 
 
-def test_rerun_follows_the_same_rule(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rerun_is_refused_above_the_limit(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     aws.client("sagemaker").create_training_job(**launcher.plan("job.yaml", name="one").request)
     assert launch("rerun", "one", "--no-check", answer="n\n")[0] == 5
     code, output = launch("rerun", "one", "--no-check", "--set", "max_cost=5")

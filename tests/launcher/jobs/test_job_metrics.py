@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import xml.etree.ElementTree as ET
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def test_metrics_keep_values_with_their_step() -> None:
     read.note(3000, "algo-2", "loss=0.125")
     read.note(3000, "algo-2", "nothing")
     loss = read.series["train:loss"]
-    assert (loss.times, loss.values, loss.steps) == ([1000, 2000, 3000], [0.5, 0.25, 0.125], [1.0, 2.0, None])
+    assert loss.points == [(1000, 0.5, 1.0), (2000, 0.25, 2.0), (3000, 0.125, None)]
     assert (loss.last, loss.least, loss.most, loss.count) == (0.125, 0.125, 0.5, 3)
     assert list(read.panels()) == ["train:loss"]
     assert read.last == {"train:step": 2.0, "train:loss": 0.125}
@@ -66,8 +67,9 @@ def test_long_series_is_thinned_evenly() -> None:
     series = Series()
     for number in range(1_000_000):
         series.add(number, float(number), None)
-    assert 1_000 < len(series.times) <= 4_000
-    gaps = {after - before for before, after in zip(series.times, series.times[1:], strict=False)}
+    times = [time for time, _, _ in series.points]
+    assert 1_000 < len(times) <= 4_000
+    gaps = {after - before for before, after in pairwise(times)}
     assert gaps == {series.every}
     assert (series.count, series.last, series.least, series.most) == (1_000_000, 999_999.0, 0.0, 999_999.0)
 
@@ -77,7 +79,7 @@ def test_plot_of_several_metrics_is_written(tmp_path: Path, ending: str) -> None
     read = metrics()
     for number in range(50):
         read.note(number * 60_000, "algo-1", f"step {number} loss={1 / (number + 1)}")
-    read.series["other"] = Series([0, 60_000], [math.nan, 2.0], [None, None], 2)
+    read.series["other"] = Series([(0, math.nan, None), (60_000, 2.0, None)], 2)
     file = tmp_path / f"plot{ending}"
     check_plot(file)
     assert plot(read.panels(), "cats-1", file)
@@ -106,4 +108,4 @@ def test_undrawable_plot_is_refused_before_following(tmp_path: Path, monkeypatch
 def test_unwritable_plot_is_refused(tmp_path: Path) -> None:
     (tmp_path / "plot.png").mkdir()
     with pytest.raises(RefusedError, match="cannot be written"):
-        plot({"a": Series([0], [1.0], [None], 1)}, "cats-1", tmp_path / "plot.png")
+        plot({"a": Series([(0, 1.0, None)], 1)}, "cats-1", tmp_path / "plot.png")
