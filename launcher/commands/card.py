@@ -66,17 +66,17 @@ def choose(effects: Sequence[type[Effect]], values: Mapping[str, Any]) -> Effect
     if len(asked) > 1:
         raise _exclusive(asked[0].title(), asked[1].title())
     chosen = asked[0] if asked else effects[-1]
+    accepted = chosen.declared()
     for name, declared in {name: each for effect in effects for name, each in effect.declared().items()}.items():
-        if name not in chosen.declared() and values[name] != declared.settings["default"]:
+        if name not in accepted and values[name] != declared.settings["default"]:
             owners = [each for each in effects if name in each.declared()]
             option, others = owners[0].dashed(name), " or ".join(each.title() for each in owners)
-            remedy = (
-                f"leave out {chosen.title()} or {option}"
-                if chosen.chosen_by
-                else f"add {owners[0].title()} or leave it out"
-            )
-            if chosen.chosen_by and all(each.chosen_by for each in owners):
+            if not chosen.chosen_by:
+                remedy = f"add {owners[0].title()} or leave it out"
+            elif all(each.chosen_by for each in owners):
                 remedy = f"replace {chosen.title()} by {others}, or leave out {option}"
+            else:
+                remedy = f"leave out {chosen.title()} or {option}"
             raise click.UsageError(f"{option} works only with {others}; {remedy}")
     for first, second in chosen.contradictions:
         if values[first] and values[second]:

@@ -16,10 +16,10 @@ from launcher.jobs.failures.script_causes import SCRIPT_CAUSES
 from launcher.jobs.failures.tracebacks import Raised, raised_in, raised_in_reason, without_benign, without_warnings
 
 CAUSES = (*AWS_CAUSES.items(), *SCRIPT_CAUSES.items())
-SCRIPT_FAILED = "script-failed"  # no row has a cause
+SCRIPT_FAILED = "script-failed"  # the code if no row matches
 _IN_LINES = tuple((code, row) for code, row in CAUSES if row.in_lines)
 _CERTAIN = tuple((code, row) for code, row in CAUSES if row.in_warnings)
-_ECHOES = ("terminated",)  # whose reason is in the lines
+_ECHOES = ("terminated",)  # causes that may follow from another one, which the lines show
 _KILLED = re.compile(r"Root Cause \(first observed failure\):(?:\n.*){1,6}?exitcode *: *(?P<signal>-9|-11|-4)\b")
 _EXIT = re.compile(r"exit code:? (?P<code>-?\d+)|ExitCode (?P<code2>-?\d+)", re.IGNORECASE)
 # A traceback, perhaps cut, below its exception as our boot.py writes it, or below a sentence of the script.
