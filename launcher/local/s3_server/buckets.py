@@ -59,20 +59,20 @@ def list_objects(call: Call) -> Response:
     second = call.query.get("list-type") == "2"
     encode, page = _encoding(call), _page(call, _marker(call, second=second))
     pairs = _described(call, page)
-    owner: list[tuple[str, Value]] = (
-        [("Owner", _OWNER)] if not second or call.query.get("fetch-owner") == "true" else []
-    )
-    contents = [("Contents", [*entry, *owner]) for entry in _entries(call, page)]
+    owned = not second or call.query.get("fetch-owner") == "true"
+    contents = [("Contents", [*entry, ("Owner", _OWNER)] if owned else entry) for entry in _entries(call, page)]
     if second:
         pairs.append(("KeyCount", len(contents) + len(page.common)))
-        pairs += [("ContinuationToken", token)] if (token := call.query.get("continuation-token")) else []
-        pairs += (
-            [("NextContinuationToken", base64.urlsafe_b64encode(page.last.encode()).decode())] if page.truncated else []
-        )
-        pairs += [("StartAfter", encode(start))] if (start := call.query.get("start-after")) else []
+        if token := call.query.get("continuation-token"):
+            pairs.append(("ContinuationToken", token))
+        if page.truncated:
+            pairs.append(("NextContinuationToken", base64.urlsafe_b64encode(page.last.encode()).decode()))
+        if start := call.query.get("start-after"):
+            pairs.append(("StartAfter", encode(start)))
     else:
         pairs.append(("Marker", encode(call.query.get("marker", ""))))
-        pairs += [("NextMarker", encode(page.last))] if page.truncated and call.query.get("delimiter") else []
+        if page.truncated and call.query.get("delimiter"):
+            pairs.append(("NextMarker", encode(page.last)))
     return xml("ListBucketResult", [*pairs, *contents, *_common_prefixes(call, page)])
 
 

@@ -13,8 +13,9 @@ from urllib.parse import unquote
 
 from launcher.local.s3_server.documents import NO_VERSION, Pairs, S3Error, document
 from launcher.local.s3_server.storage import checksums
-from launcher.local.s3_server.storage.incoming import Arrived, Slot
-from launcher.local.s3_server.storage.store import Store, Stored
+from launcher.local.s3_server.storage.changes import Stored
+from launcher.local.s3_server.storage.incoming import Received, Slot
+from launcher.local.s3_server.storage.store import Store
 from launcher.local.s3_server.storage.uploads import PART_SIZES, Uploads
 from launcher.local.s3_server.wire import ChunkedBody, CountedBody, Request, Response
 
@@ -25,10 +26,11 @@ _SOURCE_RANGE = re.compile(r"bytes=(\d+)-(\d+)", re.ASCII)
 # A GET can override each by a query parameter, `response-content-type` and so on.
 KEPT = ("Cache-Control", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Type", "Expires")
 
-# These are kept and returned like the above, without effect: nothing is encrypted, and storage classes do not differ.
-_ENCRYPTION = "x-amz-server-side-encryption"
+# These are kept and returned like the above, without effect: nothing is encrypted, and storage classes do not differ. S3 repeats
+# the headers about encryption in the response to every write.
+ENCRYPTION = "x-amz-server-side-encryption"
 _STORAGE_CLASS = "x-amz-storage-class"
-KEPT_AMZ = (_ENCRYPTION, f"{_ENCRYPTION}-aws-kms-key-id", f"{_ENCRYPTION}-bucket-key-enabled", _STORAGE_CLASS)
+KEPT_AMZ = (ENCRYPTION, f"{ENCRYPTION}-aws-kms-key-id", f"{ENCRYPTION}-bucket-key-enabled", _STORAGE_CLASS)
 _STORAGE_CLASSES = ("STANDARD", "STANDARD_IA", "ONEZONE_IA", "INTELLIGENT_TIERING", "GLACIER_IR", "REDUCED_REDUNDANCY")
 
 
@@ -79,7 +81,7 @@ class Call:
         storage_class = kept.get(_STORAGE_CLASS, "STANDARD")
         if storage_class not in _STORAGE_CLASSES:  # objects in an archive could not be read again
             raise S3Error("NotImplemented", Header=f"{_STORAGE_CLASS}: {storage_class}")
-        return kept | {name: value for name, value in self.headers.items() if name.startswith("x-amz-meta-")}
+        return kept | headers_with("x-amz-meta-", self.headers)
 
     def check_write(self, existing: Stored | None) -> None:
         """Check If-Match and If-None-Match before the existing object is replaced."""
@@ -125,7 +127,7 @@ class Call:
             raise S3Error("InvalidArgument", ArgumentName="x-amz-copy-source", ArgumentValue=path)
         return bucket, key
 
-    def receive_source(self, algorithm: str) -> tuple[Arrived, Stored]:
+    def receive_source(self, algorithm: str) -> tuple[Received, Stored]:
         """Read the object, or the range of it, that a copy names as its source."""
         descriptor, stored = self.store.open(*self.source())
         with os.fdopen(descriptor, "rb") as file:
@@ -140,10 +142,10 @@ class Call:
                 raise S3Error("PreconditionFailed", Condition="x-amz-copy-source-If-None-Match")
             file.seek(start)
             body = checksums.HashedBody(CountedBody(file, end - start), {algorithm} if algorithm else set(), {})
-            arrived = self.store.incoming.receive(body)
-            return replace(arrived, checksums=body.checksums({})), stored
+            received = self.store.incoming.receive(body)
+            return replace(received, checksums=body.checksums({})), stored
 
-    def receive(self, algorithm: str = "", slot: Slot | None = None) -> Arrived:
+    def receive(self, algorithm: str = "", slot: Slot | None = None) -> Received:
         """Receive the object's bytes without S3's own chunks, and compare them with the stated length and checksums."""
         if "content-length" not in self.headers and "chunked" not in self.headers.get("transfer-encoding", ""):
             raise S3Error("MissingContentLength")
@@ -153,15 +155,15 @@ class Call:
             body = checksums.HashedBody(chunked, names, chunked.trailers)
         else:
             body = checksums.HashedBody(self.request.body, names, {})
-        arrived = self.store.incoming.receive(body, slot)
+        received = self.store.incoming.receive(body, slot)
         try:
-            if self.stated_size() not in (None, arrived.size):
+            if self.stated_size() not in (None, received.size):
                 raise S3Error("IncompleteBody")
-            checksums.check_md5(self.headers, arrived.md5)
-            return replace(arrived, checksums=body.checksums(self.headers))
+            checksums.check_md5(self.headers, received.md5)
+            return replace(received, checksums=body.checksums(self.headers))
         except S3Error:
             if slot is None:
-                arrived.discard()
+                received.discard()
             raise
 
     def stated_size(self) -> int | None:
@@ -182,18 +184,14 @@ def xml(root: str, pairs: Pairs) -> Response:
 
 def shown_headers(stored: Stored) -> dict[str, str]:
     """Return an object's headers without those that a response contains only on request."""
-    hidden = (PART_SIZES, *checksum_headers(stored.headers))
-    return {name: value for name, value in stored.headers.items() if name not in hidden}
+    return {
+        name: value for name, value in stored.headers.items() if not name.startswith((PART_SIZES, checksums.PREFIX))
+    }
 
 
-def checksum_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers that hold checksums."""
-    return {name: value for name, value in headers.items() if name.startswith(checksums.PREFIX)}
-
-
-def encryption_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers about encryption, which S3 repeats in the response to every write."""
-    return {name: value for name, value in headers.items() if name.startswith(_ENCRYPTION)}
+def headers_with(prefix: str, headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers whose name begins with the prefix."""
+    return {name: value for name, value in headers.items() if name.startswith(prefix)}
 
 
 def _matches(tags: str, etag: str) -> bool:

@@ -18,8 +18,8 @@ Pairs: TypeAlias = "Sequence[tuple[str, Value]]"
 _NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 _SPECIAL = re.compile(r"[&<>\"\x00-\x1f\x7f]")
 # S3 writes control characters as references, even if XML 1.0 forbids them.
-_ESCAPED = {code: f"&#{code};" for code in (*range(32), 127)}
-_ESCAPED |= {ord(sign): f"&{name};" for sign, name in (("&", "amp"), ("<", "lt"), (">", "gt"), ('"', "quot"))}
+_ESCAPED = {chr(code): f"&#{code};" for code in (*range(32), 127)}
+_ESCAPED |= {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"}
 
 NO_VERSION = "null"  # the version of every object in a bucket without versioning
 _MOST_DELETIONS = 1000  # keys in one request, as in S3
@@ -31,7 +31,7 @@ ERRORS: Mapping[str, tuple[int, str]] = {
     "BucketNotEmpty": (409, "The bucket you tried to delete is not empty"),
     "EntityTooSmall": (400, "Your proposed upload is smaller than the minimum allowed object size."),
     "IncompleteBody": (400, "The number of bytes read is not the number that the Content-Length header gave."),
-    "InternalError": (500, "The local S3 server failed; its log says why."),
+    "InternalError": (500, "The local S3 server failed; see its log."),
     "InvalidArgument": (400, "Invalid Argument"),
     "InvalidBucketName": (400, "The specified bucket is not valid."),
     "InvalidDigest": (400, "The Content-MD5 you specified was invalid."),
@@ -48,7 +48,7 @@ ERRORS: Mapping[str, tuple[int, str]] = {
     "NoSuchBucket": (404, "The specified bucket does not exist"),
     "NoSuchKey": (404, "The specified key does not exist."),
     "NoSuchUpload": (404, "The specified multipart upload does not exist: it may have been aborted or completed."),
-    "NotImplemented": (501, "The local S3 server does not speak this part of S3."),
+    "NotImplemented": (501, "The local S3 server does not support this part of S3."),
     "PreconditionFailed": (412, "At least one of the pre-conditions you specified did not hold"),
 }
 
@@ -74,13 +74,14 @@ def document(root: str, pairs: Pairs, namespace: str = f' xmlns="{_NAMESPACE}"')
 
 
 def _elements(pairs: Pairs) -> str:
-    return "".join([f"<{name}>{_content(value)}</{name}>" for name, value in pairs])
-
-
-def _content(value: Value) -> str:
-    if isinstance(value, str):
-        return value.translate(_ESCAPED) if _SPECIAL.search(value) else value
-    return str(value).lower() if isinstance(value, int) else _elements(value)
+    pieces = []
+    for name, value in pairs:
+        if isinstance(value, str):
+            text = _SPECIAL.sub(lambda found: _ESCAPED[found[0]], value) if _SPECIAL.search(value) else value
+        else:
+            text = str(value).lower() if isinstance(value, int) else _elements(value)
+        pieces.append(f"<{name}>{text}</{name}>")
+    return "".join(pieces)
 
 
 def timestamp(seconds: float) -> str:

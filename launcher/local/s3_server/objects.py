@@ -10,18 +10,10 @@ import re
 from email.utils import formatdate
 from itertools import accumulate
 
-from launcher.local.s3_server.call import (
-    KEPT,
-    KEPT_AMZ,
-    Call,
-    checksum_headers,
-    encryption_headers,
-    shown_headers,
-    xml,
-)
+from launcher.local.s3_server.call import ENCRYPTION, KEPT, KEPT_AMZ, Call, headers_with, shown_headers, xml
 from launcher.local.s3_server.documents import Pairs, S3Error, Value, read_parts, timestamp
 from launcher.local.s3_server.storage import checksums
-from launcher.local.s3_server.storage.store import Stored
+from launcher.local.s3_server.storage.changes import Stored
 from launcher.local.s3_server.storage.uploads import PART_SIZES
 from launcher.local.s3_server.wire import FileSlice, Response
 
@@ -48,7 +40,7 @@ def get_object(call: Call) -> Response:
         bounds = _bounds(call, stored)
         if bounds is None:
             if call.headers.get("x-amz-checksum-mode", "").upper() == "ENABLED":
-                headers |= checksum_headers(stored.headers)
+                headers |= headers_with(checksums.PREFIX, stored.headers)
             return Response(200, headers, FileSlice(descriptor, 0, stored.size))
         start, end = bounds
         headers["Content-Range"] = f"bytes {start}-{end - 1}/{stored.size}"
@@ -66,11 +58,12 @@ def put_object(call: Call) -> Response:
     if "x-amz-copy-source" in call.headers:
         return _copy_object(call)
     headers = call.kept_headers()
-    arrived = call.receive()
-    if arrived.checksums:
-        headers |= {**arrived.checksums, checksums.TYPE: checksums.FULL}
-    stored = call.store.put((call.bucket, call.key), arrived, headers, allow=call.check_write)
-    return Response(200, {"ETag": f'"{stored.etag}"', **checksum_headers(headers), **encryption_headers(headers)})
+    received = call.receive()
+    if received.checksums:
+        headers |= {**received.checksums, checksums.TYPE: checksums.FULL}
+    stored = call.store.put((call.bucket, call.key), received, headers, allow=call.check_write)
+    shown = headers_with(checksums.PREFIX, headers) | headers_with(ENCRYPTION, headers)
+    return Response(200, {"ETag": f'"{stored.etag}"', **shown})
 
 
 def delete_object(call: Call) -> Response:
@@ -85,18 +78,18 @@ def _copy_object(call: Call) -> Response:
     if not replaces and call.source() == (call.bucket, call.key) and not headers.keys() & set(KEPT_AMZ):
         os.close(call.store.open(call.bucket, call.key)[0])  # S3 reports a missing object first
         raise S3Error("InvalidRequest", Message="This copy of an object to itself would change nothing.")
-    arrived, source = call.receive_source(algorithm)
+    received, source = call.receive_source(algorithm)
     if not replaces:
         own = {name: value for name, value in headers.items() if name in KEPT_AMZ}
         headers = {name: value for name, value in shown_headers(source).items() if name not in KEPT_AMZ} | own
-    if arrived.checksums:
-        headers |= {**arrived.checksums, checksums.TYPE: checksums.FULL}
+    if received.checksums:
+        headers |= {**received.checksums, checksums.TYPE: checksums.FULL}
     elif source.headers.get(checksums.TYPE) == checksums.FULL:
-        headers |= checksum_headers(source.headers)
-    stored = call.store.put((call.bucket, call.key), arrived, headers, allow=call.check_write)
+        headers |= headers_with(checksums.PREFIX, source.headers)
+    stored = call.store.put((call.bucket, call.key), received, headers, allow=call.check_write)
     pairs: list[tuple[str, Value]] = [("LastModified", timestamp(stored.modified)), ("ETag", f'"{stored.etag}"')]
-    response = xml("CopyObjectResult", [*pairs, *checksums.as_pairs(checksum_headers(headers))])
-    response.headers |= encryption_headers(headers)
+    response = xml("CopyObjectResult", [*pairs, *checksums.as_pairs(headers)])
+    response.headers |= headers_with(ENCRYPTION, headers)
     return response
 
 
@@ -131,14 +124,13 @@ def create_multipart_upload(call: Call) -> Response:
         default = checksums.FULL if name == "crc64nvme" else checksums.COMPOSITE
         headers[checksums.TYPE] = call.headers.get(checksums.TYPE, default).upper()
         if headers[checksums.TYPE] == checksums.FULL and name.startswith("sha"):
-            raise S3Error(
-                "InvalidRequest", Message=f"{name.upper()} checksums of whole objects cannot be made of parts."
-            )
+            reason = f"{name.upper()} checksums of whole objects cannot be made of parts."
+            raise S3Error("InvalidRequest", Message=reason)
     upload_id = call.uploads.create(call.bucket, call.key, headers, name)
     response = xml("InitiateMultipartUploadResult", _named(call, upload_id))
     if name:
         response.headers |= {"x-amz-checksum-algorithm": name.upper(), checksums.TYPE: headers[checksums.TYPE]}
-    response.headers |= encryption_headers(headers)
+    response.headers |= headers_with(ENCRYPTION, headers)
     return response
 
 
@@ -147,15 +139,17 @@ def upload_part(call: Call) -> Response:
     upload = call.uploads.get(call.bucket, call.key, call.query["uploadId"])
     number = call.number("partNumber", 0)
     if "x-amz-copy-source" in call.headers:
-        arrived, _ = call.receive_source(upload.checksum)
-        call.uploads.add_part(upload, number, arrived)
-        pairs = [("LastModified", timestamp(arrived.modified)), ("ETag", f'"{arrived.md5}"')]
-        return xml("CopyPartResult", [*pairs, *checksums.as_pairs(arrived.checksums)])
+        received, _ = call.receive_source(upload.checksum)
+        call.uploads.add_part(upload, number, received)
+        pairs = [("LastModified", timestamp(received.modified)), ("ETag", f'"{received.md5}"')]
+        return xml("CopyPartResult", [*pairs, *checksums.as_pairs(received.checksums)])
     size = call.stated_size()
     slot = None if size is None else call.uploads.slot(upload, number, size)
-    arrived = call.receive(upload.checksum, slot)
-    call.uploads.add_part(upload, number, arrived)
-    return Response(200, {"ETag": f'"{arrived.md5}"', **arrived.checksums, **encryption_headers(upload.headers)})
+    received = call.receive(upload.checksum, slot)
+    call.uploads.add_part(upload, number, received)
+    return Response(
+        200, {"ETag": f'"{received.md5}"', **received.checksums, **headers_with(ENCRYPTION, upload.headers)}
+    )
 
 
 def list_parts(call: Call) -> Response:
@@ -191,10 +185,10 @@ def complete_multipart_upload(call: Call) -> Response:
         ("Bucket", call.bucket),
         ("Key", call.key),
         ("ETag", f'"{stored.etag}"'),
-        *checksums.as_pairs(checksum_headers(stored.headers)),
+        *checksums.as_pairs(stored.headers),
     ]
     response = xml("CompleteMultipartUploadResult", pairs)
-    response.headers |= encryption_headers(stored.headers)
+    response.headers |= headers_with(ENCRYPTION, stored.headers)
     return response
 
 

@@ -65,26 +65,22 @@ class _MalformedRequest(Exception):
 
 
 class CountedBody(io.RawIOBase):
-    """The next `length` bytes of a stream. `start` runs before the first of them is read.
+    """The next `length` bytes of a stream. `start` is called before any of them is read.
 
     Reading raises ConnectionError if the stream ends earlier, so that half an object is never treated as a whole one.
     """
 
     def __init__(self, stream: io.BufferedReader, length: int, start: Callable[[], None] = lambda: None) -> None:
-        self._stream = stream
-        self._left = length
-        self._start: Callable[[], None] | None = start
+        self._stream, self._left, self._start = stream, length, start
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        if self._start is not None and self._left:
-            self._start()
-            self._start = None
         view = memoryview(buffer)[: self._left]
         if not view:
             return 0
+        self._start()
         count = self._stream.readinto(view)
         if not count:
             raise ConnectionError("the client went away in the middle of a body")
@@ -104,11 +100,9 @@ class ChunkedBody(io.RawIOBase):
     """
 
     def __init__(self, stream: io.BufferedReader, start: Callable[[], None] = lambda: None) -> None:
-        self._stream = stream
+        self._stream, self._start = stream, start
         self._left = 0  # of this chunk
-        self._chunks = 0
-        self._ended = False
-        self._start = start
+        self._began = self._ended = False
         self.trailers: dict[str, str] = {}
 
     def readable(self) -> bool:
@@ -125,11 +119,11 @@ class ChunkedBody(io.RawIOBase):
         return count
 
     def _next_chunk(self) -> int:
-        if not self._chunks:
+        if not self._began:
             self._start()
         elif self._stream.readline(_LINE_LIMIT).strip():
             raise BrokenChunks("a chunk is longer than its stated size")
-        self._chunks += 1
+        self._began = True
         line = self._stream.readline(_LINE_LIMIT)
         try:
             self._left = int(line.partition(b";")[0], 16)
@@ -146,16 +140,14 @@ class ChunkedBody(io.RawIOBase):
 @contextmanager
 def listening(answer: Answer) -> Iterator[tuple[str, int]]:
     """Answer on a free port of 127.0.0.1; yields host and port. On leaving, all connections and threads have ended."""
-    server = _Server(answer)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), name="s3-accept", daemon=True)
-    thread.start()
-    try:
-        yield "127.0.0.1", server.server_address[1]
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-        server.hang_up()
+    with _Server(answer) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), name="s3-accept", daemon=True)
+        thread.start()
+        try:
+            yield "127.0.0.1", server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 class _Server(socketserver.TCPServer):
@@ -168,7 +160,7 @@ class _Server(socketserver.TCPServer):
         self._open: dict[threading.Thread, socket.socket] = {}
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Start a thread for the new connection, registered for `hang_up` before it runs."""
+        """Start a thread for the new connection, registered for `server_close` before it runs."""
         thread = threading.Thread(target=self._converse, args=(request,), name="s3-connection", daemon=True)
         self._open[thread] = request
         thread.start()
@@ -187,8 +179,9 @@ class _Server(socketserver.TCPServer):
             self.shutdown_request(connection)
             del self._open[threading.current_thread()]
 
-    def hang_up(self) -> None:
-        """End all connections and wait for running requests."""
+    def server_close(self) -> None:
+        """End all connections too, and wait for running requests."""
+        super().server_close()
         connections = dict(self._open)
         for connection in connections.values():
             with suppress(OSError):

@@ -22,25 +22,35 @@ def stamp(state: os.stat_result) -> Stamp:
 
 
 @dataclass(frozen=True)
-class Put:
-    """The attributes with which a client put an object, and the file it is in."""
+class Stored:
+    """An object: the identity of its file, and the attributes with which a client put it."""
 
     stamp: Stamp
     etag: str  # without quotes
     headers: Mapping[str, str]  # Content-Type, x-amz-meta-...
+
+    @property
+    def size(self) -> int:
+        """The object's bytes."""
+        return self.stamp[1]
+
+    @property
+    def modified(self) -> float:
+        """The time of the last change, in seconds since 1970."""
+        return self.stamp[2] / 1e9
 
 
 @dataclass
 class Changes:
     """The changes to one bucket."""
 
-    puts: dict[str, tuple[Put, ...]] = field(default_factory=dict)  # the newest, and the one it replaced
+    puts: dict[str, tuple[Stored, ...]] = field(default_factory=dict)  # the newest, and the one it replaced
     odd: set[str] = field(default_factory=set)  # keys whose object is stored beside the tree, not in it
     deleted: set[str] = field(default_factory=set)  # keys whose object in the data folder is hidden
 
-    def put_of(self, key: str, state: os.stat_result) -> Put | None:
-        """Return the attributes with which exactly this file was put."""
-        return next((put for put in self.puts.get(key, ()) if put.stamp == stamp(state)), None)
+    def put_of(self, key: str, identity: Stamp) -> Stored | None:
+        """Return exactly this file's object, if a client put it."""
+        return next((put for put in self.puts.get(key, ()) if put.stamp == identity), None)
 
 
 _NONE = Changes()
@@ -52,56 +62,45 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._buckets: dict[str, Changes] = {}
-        if path.exists():
-            for line in path.read_text(encoding="utf-8").split("\n"):
-                self._replay(line)
+        for line in path.read_text(encoding="utf-8").split("\n") if path.exists() else ():
+            try:
+                change = json.loads(line)
+            except (
+                json.JSONDecodeError
+            ):  # the first line, which is empty, or a truncated one: its change was not confirmed
+                continue
+            if "put" in change:
+                place, etag, headers = change["put"]
+                self.announce(change["bucket"], change["key"], Stored(tuple(place), etag, headers))
+            self._apply(change)
 
     def of(self, bucket: str) -> Changes:
         """Return the bucket's changes, for reading."""
         return self._buckets.get(bucket, _NONE)
 
-    def announce(self, bucket: str, key: str, put: Put) -> None:
+    def announce(self, bucket: str, key: str, put: Stored) -> None:
         """Record a put before the new file replaces the old, so that a reader finds the ETag of whichever it has opened."""
         changes = self._buckets.setdefault(bucket, Changes())
         changes.puts[key] = (put, *changes.puts.get(key, ())[:1])
 
-    def settle(self, bucket: str, key: str, put: Put, *, odd: bool) -> None:
+    def settle(self, bucket: str, key: str, put: Stored, *, odd: bool) -> None:
         """Record that the new file is in place."""
-        self._apply_odd(bucket, key, odd)
-        self._write({"bucket": bucket, "key": key, "put": [put.stamp, put.etag, dict(put.headers)], "odd": odd})
+        self._record({"bucket": bucket, "key": key, "put": [put.stamp, put.etag, dict(put.headers)], "odd": odd})
 
     def delete(self, bucket: str, key: str, *, hide: bool) -> None:
         """Record that the object will be deleted; with `hide`, the object in the data folder as well, permanently."""
-        self._apply_delete(bucket, key, hide)
-        self._write({"bucket": bucket, "key": key, "hide": hide})
+        self._record({"bucket": bucket, "key": key, "odd": False, "hide": hide})
 
-    def _apply_delete(self, bucket: str, key: str, hide: bool) -> None:
-        changes = self._buckets.setdefault(bucket, Changes())
-        if hide:
-            changes.deleted.add(key)
-        changes.puts.pop(key, None)
-        changes.odd.discard(key)
-
-    def _apply_odd(self, bucket: str, key: str, odd: bool) -> None:
-        keys = self._buckets[bucket].odd
-        (keys.add if odd else keys.discard)(key)
-
-    def _write(self, change: Mapping[str, Any]) -> None:
+    def _record(self, change: Mapping[str, Any]) -> None:
+        self._apply(change)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a", encoding="utf-8") as journal:
             journal.write("\n" + json.dumps(change))  # the line feed first: a line truncated by a kill damages no other
 
-    def _replay(self, line: str) -> None:
-        try:
-            change = json.loads(line)
-        except (
-            json.JSONDecodeError
-        ):  # the first line, which is empty, or a truncated one, whose change was not confirmed
-            return
-        bucket, key = change["bucket"], change["key"]
-        if "hide" in change:
-            self._apply_delete(bucket, key, change["hide"])
-            return
-        place, etag, headers = change["put"]
-        self.announce(bucket, key, Put(tuple(place), etag, headers))
-        self._apply_odd(bucket, key, change["odd"])
+    def _apply(self, change: Mapping[str, Any]) -> None:
+        changes, key = self._buckets.setdefault(change["bucket"], Changes()), change["key"]
+        (changes.odd.add if change["odd"] else changes.odd.discard)(key)
+        if "put" not in change:
+            changes.puts.pop(key, None)
+            if change["hide"]:
+                changes.deleted.add(key)

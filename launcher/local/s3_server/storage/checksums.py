@@ -13,7 +13,7 @@ import io
 import zlib
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any
 
 from launcher.local.s3_server.documents import Pairs, S3Error
 
@@ -21,11 +21,6 @@ PREFIX = "x-amz-checksum-"
 TYPE = PREFIX + "type"
 FULL, COMPOSITE = "FULL_OBJECT", "COMPOSITE"
 _BUFFER = 1 << 20  # bytes
-
-
-class _Hash(Protocol):
-    def update(self, data: Any, /) -> None: ...
-    def digest(self) -> bytes: ...
 
 
 class _Crc:
@@ -41,7 +36,7 @@ class _Crc:
         return self._value.to_bytes(self._size, "big")
 
 
-def _optional(size: int, *places: tuple[str, str]) -> Callable[[], _Hash] | None:
+def _optional(size: int, *places: tuple[str, str]) -> Callable[[], Any] | None:
     """Return a CRC from the first of the modules that is installed; None if none is."""
     for module, name in places:
         try:
@@ -52,7 +47,7 @@ def _optional(size: int, *places: tuple[str, str]) -> Callable[[], _Hash] | None
     return None
 
 
-_ALGORITHMS: Mapping[str, Callable[[], _Hash] | None] = {
+_ALGORITHMS: Mapping[str, Callable[[], Any] | None] = {
     "crc32": lambda: _Crc(zlib.crc32, 4),
     "crc32c": _optional(4, ("crc32c", "crc32c"), ("awscrt.checksums", "crc32c")),
     "crc64nvme": _optional(8, ("awscrt.checksums", "crc64nvme")),

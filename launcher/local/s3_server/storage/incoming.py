@@ -18,7 +18,7 @@ _BUFFER = 256 * 1024  # bytes
 
 
 @dataclass(frozen=True)
-class Arrived:
+class Received:
     """A completely received body without a key; its owner passes it to `Store.put` or discards it."""
 
     path: Path
@@ -57,7 +57,7 @@ class Incoming:
         self._folder.mkdir(parents=True, exist_ok=True)
         return self._folder / uuid.uuid4().hex
 
-    def receive(self, body: io.RawIOBase, slot: Slot | None = None) -> Arrived:
+    def receive(self, body: io.RawIOBase, slot: Slot | None = None) -> Received:
         """Read a body to its end, into `slot` or a new file. Raises S3Error IncompleteBody if it is longer than its slot."""
         path, offset = (slot.path, slot.offset) if slot else (self.new_path(), 0)
         digest = hashlib.md5(usedforsecurity=False)
@@ -77,4 +77,4 @@ class Incoming:
             if slot is None:
                 path.unlink(missing_ok=True)
             raise
-        return Arrived(path, size, digest.hexdigest(), offset)
+        return Received(path, size, digest.hexdigest(), offset)

@@ -5,13 +5,11 @@ So data is served in place, and a run's writes are ordinary files. What files ca
 no bucket can have:
 
 - `changes.jsonl`: what was put with which headers, and what was deleted (changes.py).
-- `odd/`: objects whose key is no path, or whose path is taken: `a/b` beside `a`, `a/` (a folder's marker), `a//b`, `../a`.
-  They are stored under a hash of their name, so every key that S3 allows can be put, and none can leave its bucket.
-- `incoming/`: bodies and parts still being received (incoming.py). A put is moved into place when it is whole, so a reader sees
-  the old object or the new one. Emptied at the start and at the end.
+- `odd/`: objects whose key is no path, or whose path is taken: `a/b` beside `a`, `a/` (a folder's marker), `a//b`, `../a`. Their
+  files are named for a hash of the key, so every key that S3 allows can be put, and none can leave its bucket.
+- `incoming/`: bodies and parts still being received (incoming.py). A put is moved into place when it is whole.
 
 Links in the data folder are the user's own and are followed when reading. Nothing is ever written through a link.
-One server at a time may use an overlay.
 """
 
 from __future__ import annotations
@@ -26,13 +24,12 @@ import stat
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 
 from launcher.local.s3_server.documents import S3Error
-from launcher.local.s3_server.storage.changes import Journal, Put, stamp
-from launcher.local.s3_server.storage.incoming import Arrived, Incoming
+from launcher.local.s3_server.storage.changes import Journal, Stored, stamp
+from launcher.local.s3_server.storage.incoming import Incoming, Received
 from launcher.local.s3_server.storage.walker import Walker, is_plain
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")  # what boto3 accepts
@@ -40,16 +37,6 @@ _NEW_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _KEY_LIMIT = 1024  # bytes of UTF-8, as in S3
 _TAKEN = {errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ENAMETOOLONG, errno.ELOOP}
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.ENXIO}
-
-
-@dataclass(frozen=True)
-class Stored:
-    """The attributes of an object in S3."""
-
-    size: int
-    modified: float  # seconds since 1970
-    etag: str  # without quotes
-    headers: Mapping[str, str]  # Content-Type, x-amz-meta-... as they were put
 
 
 class Store:
@@ -158,7 +145,7 @@ class Store:
     def put(
         self,
         name: tuple[str, str],
-        arrived: Arrived,
+        received: Received,
         headers: Mapping[str, str],
         etag: str = "",
         allow: Callable[[Stored | None], None] = lambda existing: None,
@@ -175,19 +162,19 @@ class Store:
             with self._lock:
                 self.require_bucket(bucket)
                 allow(self._existing(bucket, key))
-                put = Put(stamp(arrived.path.stat()), etag or arrived.md5, headers)
-                self._journal.announce(bucket, key, put)
+                stored = Stored(stamp(received.path.stat()), etag or received.md5, headers)
+                self._journal.announce(bucket, key, stored)
                 odd_path = self._odd_path(bucket, key)
-                odd = not (is_plain(key) and self._move_to_path(bucket, key, arrived.path))
+                odd = not (is_plain(key) and self._move_to_path(bucket, key, received.path))
                 if odd:
                     odd_path.parent.mkdir(exist_ok=True)
-                    arrived.path.replace(odd_path)
-                self._journal.settle(bucket, key, put, odd=odd)
+                    received.path.replace(odd_path)
+                self._journal.settle(bucket, key, stored, odd=odd)
                 if not odd:
                     odd_path.unlink(missing_ok=True)  # stored there while its path was occupied
-                return Stored(arrived.size, put.stamp[2] / 1e9, put.etag, headers)
+                return stored
         finally:
-            arrived.discard()
+            received.discard()
 
     def delete(self, bucket: str, key: str) -> None:
         """Remove an object, or hide it if it is in the data folder; a missing object is not an error. Raises S3Error."""
@@ -198,9 +185,8 @@ class Store:
             plain = is_plain(key)
             written = Path(self._overlay, bucket, key) if plain else None
             if written is not None and self._behind_link(written):
-                raise S3Error(
-                    "AccessDenied", Message=f"{written} is behind a link; objects are not removed through links"
-                )
+                reason = f"{written} is behind a link; objects are not removed through links"
+                raise S3Error("AccessDenied", Message=reason)
             hide = plain and (self.data_folder(bucket) / key).is_file()
             self._journal.delete(bucket, key, hide=hide)  # first, so that the data folder's object does not reappear
             self._odd_path(bucket, key).unlink(missing_ok=True)
@@ -235,12 +221,12 @@ class Store:
         return self._own / "odd" / hashlib.sha256(f"{bucket}/{key}".encode()).hexdigest()
 
     def _describe(self, bucket: str, key: str, state: os.stat_result) -> Stored:
-        put = self._journal.of(bucket).put_of(key, state)
-        if put is not None:
-            return Stored(state.st_size, state.st_mtime, put.etag, put.headers)
+        identity = stamp(state)
+        if put := self._journal.of(bucket).put_of(key, identity):
+            return put
         # The file is not read for a hash. The `-1` shows that this is not an MD5, so that no client compares it with one.
-        etag = hashlib.blake2b(repr(stamp(state)).encode(), digest_size=16).hexdigest() + "-1"
-        return Stored(state.st_size, state.st_mtime, etag, {})
+        etag = hashlib.blake2b(repr(identity).encode(), digest_size=16).hexdigest() + "-1"
+        return Stored(identity, etag, {})
 
     def _existing(self, bucket: str, key: str) -> Stored | None:
         try:

@@ -19,8 +19,9 @@ from pathlib import Path
 
 from launcher.local.s3_server.documents import NamedPart, S3Error
 from launcher.local.s3_server.storage import checksums
-from launcher.local.s3_server.storage.incoming import Arrived, Slot
-from launcher.local.s3_server.storage.store import Store, Stored
+from launcher.local.s3_server.storage.changes import Stored
+from launcher.local.s3_server.storage.incoming import Received, Slot
+from launcher.local.s3_server.storage.store import Store
 
 PART_SIZES = "parts"  # among an object's headers: the sizes of its parts in bytes, separated by commas
 _SMALLEST_PART = 5 * 1024 * 1024  # bytes, of every part except the last
@@ -38,11 +39,19 @@ class Upload:
     path: Path  # the file in which the parts are written side by side
     checksum: str  # the algorithm that the client requested, in lower case; empty for none
     started: float = field(default_factory=time.time)  # seconds since 1970
-    parts: dict[int, Arrived] = field(default_factory=dict)
+    parts: dict[int, Received] = field(default_factory=dict)
     stride: int = 0  # bytes from one part to the next in `path`: the size of the part that was received first
     placed: set[int] = field(default_factory=set)  # the numbers whose place in `path` is in use
     stored: Stored | None = None  # the object, once the upload is completed
-    lock: threading.Lock = field(default_factory=threading.Lock)  # held while the upload is completed
+    lock: threading.Lock = field(
+        default_factory=threading.Lock
+    )  # of the fields above; held while the upload is completed
+
+    def discard(self) -> None:
+        """Remove the files of all parts."""
+        for part in self.parts.values():
+            part.discard()
+        self.path.unlink(missing_ok=True)
 
 
 class Uploads:
@@ -50,15 +59,13 @@ class Uploads:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._lock = threading.Lock()
         self._uploads: dict[str, Upload] = {}
 
     def create(self, bucket: str, key: str, headers: Mapping[str, str], checksum: str) -> str:
         """Begin an upload; return its id. Raises S3Error NoSuchBucket."""
         self._store.require_bucket(bucket)
         upload_id = uuid.uuid4().hex
-        with self._lock:
-            self._uploads[upload_id] = Upload(bucket, key, headers, self._store.incoming.new_path(), checksum)
+        self._uploads[upload_id] = Upload(bucket, key, headers, self._store.incoming.new_path(), checksum)
         return upload_id
 
     def get(self, bucket: str, key: str, upload_id: str, *, completed: bool = False) -> Upload:
@@ -70,7 +77,7 @@ class Uploads:
 
     def slot(self, upload: Upload, number: int, size: int) -> Slot | None:
         """Return the place of a part of `size` bytes; None if it needs its own file, as a part that is sent again does."""
-        with self._lock:
+        with upload.lock:
             upload.stride = upload.stride or size
             if size > upload.stride or number in upload.placed or not 1 <= number <= _LAST_NUMBER:
                 return None
@@ -80,36 +87,26 @@ class Uploads:
     def of_bucket(self, bucket: str) -> list[tuple[str, Upload]]:
         """Return id and upload of all unfinished uploads of a bucket, by key, then time. Raises S3Error NoSuchBucket."""
         self._store.require_bucket(bucket)
-        with self._lock:
-            pairs = list(self._uploads.items())
-        found = [pair for pair in pairs if pair[1].bucket == bucket and pair[1].stored is None]
+        found = [pair for pair in self._uploads.copy().items() if pair[1].bucket == bucket and pair[1].stored is None]
         return sorted(found, key=lambda pair: (pair[1].key, pair[1].started))
 
-    def add_part(self, upload: Upload, number: int, arrived: Arrived) -> None:
+    def add_part(self, upload: Upload, number: int, received: Received) -> None:
         """Keep a part, replacing an earlier one of its number. Raises S3Error InvalidArgument."""
         if not 1 <= number <= _LAST_NUMBER:
-            arrived.discard()
+            received.discard()
             raise S3Error("InvalidArgument", Message=f"Part number must be between 1 and {_LAST_NUMBER}, inclusive")
-        with self._lock:
+        with upload.lock:
             former = upload.parts.get(number)
-            upload.parts[number] = arrived
+            upload.parts[number] = received
         if former is not None and former.path != upload.path:
             former.discard()
 
     def complete(
         self, upload: Upload, named: Sequence[NamedPart], expected: str | None, allow: Callable[[Stored | None], None]
     ) -> Stored:
-        """Make the object of the named parts, or return the object if it exists already.
+        """Make the object of the named parts, or return it if it exists already; after an S3Error the upload stays.
 
-        Args:
-            upload: The upload.
-            named: Its parts, in ascending order.
-            expected: The whole object's checksum, if the client states it.
-            allow: Called with the existing object; raises to refuse.
-
-        Raises:
-            S3Error: InvalidPart, InvalidPartOrder, EntityTooSmall, BadDigest, and what `Store.put` and `allow` raise; the
-                upload stays in each case.
+        `expected` is the whole object's checksum, if the client states it; `allow` raises to refuse to replace an object.
         """
         with upload.lock:
             if upload.stored is not None:
@@ -124,32 +121,24 @@ class Uploads:
                 raise
             headers[PART_SIZES] = ",".join(str(part.size) for part in parts)
             upload.stored = self._store.put((upload.bucket, upload.key), whole, headers, f"{md5}-{len(parts)}", allow)
-            self._discard(upload)
+            upload.discard()
             return upload.stored
 
     def abort(self, upload_id: str) -> None:
         """End an upload and remove its parts."""
-        with self._lock:
-            upload = self._uploads.pop(upload_id, None)
-        if upload is not None:
-            self._discard(upload)
+        if (upload := self._uploads.pop(upload_id, None)) is not None:
+            upload.discard()
 
-    def _discard(self, upload: Upload) -> None:
-        for part in upload.parts.values():
-            part.discard()
-        upload.path.unlink(missing_ok=True)
-
-    def _assemble(self, upload: Upload, parts: Sequence[Arrived]) -> Arrived:
+    def _assemble(self, upload: Upload, parts: Sequence[Received]) -> Received:
         """Return one file of the parts: the file that contains them already, and nothing else, or a copy."""
         *places, total = accumulate((part.size for part in parts), initial=0)
-        whole = Arrived(self._store.incoming.new_path(), total, "")
+        whole = Received(self._store.incoming.new_path(), total, "")
         try:
-            with self._lock:
-                in_place = [(part.path, part.offset) for part in parts] == [(upload.path, place) for place in places]
-                if in_place and upload.path.stat().st_size == total and upload.placed <= upload.parts.keys():
-                    upload.placed.update(range(1, _LAST_NUMBER + 1))  # from now on, no part is written into the object
-                    whole.path.hardlink_to(upload.path)
-                    return whole
+            in_place = [(part.path, part.offset) for part in parts] == [(upload.path, place) for place in places]
+            if in_place and upload.path.stat().st_size == total and upload.placed <= upload.parts.keys():
+                upload.placed.update(range(1, _LAST_NUMBER + 1))  # from now on, no part is written into the object
+                whole.path.hardlink_to(upload.path)
+                return whole
             with whole.path.open("xb") as target:
                 for part in parts:
                     _copy(part, target.fileno())
@@ -159,7 +148,7 @@ class Uploads:
         return whole
 
 
-def _copy(part: Arrived, target: int) -> None:
+def _copy(part: Received, target: int) -> None:
     """Append a part to an open file."""
     with part.path.open("rb") as source:
         os.lseek(source.fileno(), part.offset, os.SEEK_SET)
@@ -172,7 +161,7 @@ def _copy(part: Arrived, target: int) -> None:
 
 
 def _whole_checksum(
-    upload: Upload, parts: Sequence[Arrived], whole: Arrived, expected: str | None
+    upload: Upload, parts: Sequence[Received], whole: Received, expected: str | None
 ) -> Mapping[str, str]:
     """Return the headers of the whole object's checksum; empty if the client requested none."""
     name = checksums.PREFIX + upload.checksum
@@ -190,7 +179,7 @@ def _whole_checksum(
     return {name: text}
 
 
-def _choose(upload: Upload, named: Sequence[NamedPart]) -> list[Arrived]:
+def _choose(upload: Upload, named: Sequence[NamedPart]) -> list[Received]:
     numbers = [part.number for part in named]
     if numbers != sorted(set(numbers)):
         raise S3Error("InvalidPartOrder")

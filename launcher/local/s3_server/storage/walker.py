@@ -1,11 +1,9 @@
 """Walking folders on disk in S3's order of keys.
 
 S3 sorts keys by their UTF-8 bytes, which for Python's strings is plain `<`. A folder's entries, sorted with a slash after each
-subfolder's name, have exactly this order, because all keys below `name/` are neighbours. So a walk can begin at any key and opens
-only the folders on the way to it and those after it, as far as the reader needs them. This makes pages and prefixes cheap.
-
-The sorted names of a folder are cached until the folder's modification time changes: a flat folder of 100,000 files is read once,
-not once per page of 1,000. Sizes and times of files are not cached.
+subfolder's name, have exactly this order, because all keys below `name/` are neighbours. So a walk can begin at any key, and opens
+only the folders on the way to it and those after it that the reader needs. A folder's sorted names are cached until its
+modification time changes, so that a flat folder of 100,000 files is not read again for each page of 1,000.
 """
 
 from __future__ import annotations
@@ -50,9 +48,8 @@ class _Names:
 class Walker:
     """A walk over folders in the order of keys, with a cache of their sorted names. Thread-safe."""
 
-    def __init__(self, on_omitted: Callable[[str], None] = lambda text: None) -> None:
-        """`on_omitted` is called with a message about each folder with entries that cannot have a key."""
-        self._on_omitted = on_omitted
+    def __init__(self, on_omitted: Callable[[str], None]) -> None:
+        self._on_omitted = on_omitted  # called with a message about each folder with entries that cannot have a key
         self._kept: dict[str, _Names] = {}
         self._count = 0
         self._lock = threading.Lock()
@@ -130,7 +127,8 @@ def _scan(folder: str) -> tuple[list[str], list[str]]:
     names, omitted = [], []
     with os.scandir(folder) as entries:
         for entry in entries:
-            if not entry.name.isascii() and not _is_utf8(entry.name):
+            # Python escapes bytes that are not UTF-8 as these code points.
+            if not entry.name.isascii() and any("\udc80" <= letter <= "\udcff" for letter in entry.name):
                 omitted.append(f"{os.fsencode(entry.name)!r} (not UTF-8)")
             elif _is(entry.is_dir):
                 names.append(entry.name + "/")
@@ -149,14 +147,6 @@ def _is(kind: Callable[[], bool]) -> bool:
         if error.errno != errno.ELOOP:  # a link to itself, or links in a circle
             raise
         return False
-
-
-def _is_utf8(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:  # bytes that Python could only escape
-        return False
-    return True
 
 
 @dataclass(frozen=True)
@@ -182,7 +172,7 @@ def make_page(
     low: str | None = marker + "\0" if marker else ""  # the smallest string that sorts after it
     rolled = _rolled_up(marker, prefix, delimiter)
     if rolled is not None:
-        low = _beyond(rolled)  # S3 gives no common prefix again that does not sort after the marker
+        low = _beyond(rolled)  # S3 does not list a common prefix again unless it sorts after the marker
     last = marker
     while low is not None and limit:
         for key, path in keys_from(low):
