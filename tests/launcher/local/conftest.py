@@ -1,12 +1,14 @@
-"""The folder in which the tests of local runs call `launch`."""
+"""The folder in which the tests of local runs call `launch`, and deliveries of a Pipe channel."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from local_jobs import EFS, FSX
+from pipe_deliveries import Deliver, pipe_deliveries
 
 
 @pytest.fixture
@@ -19,3 +21,18 @@ def here(tmp_path: Path) -> Path:
             file.write_text(f"{folder.rsplit('/', 1)[1]} {index}\n")
     (tmp_path / "src").mkdir()
     return tmp_path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder of the Pipe channel's objects."""
+    path = tmp_path / "data/s3/bucket/train"
+    path.mkdir(parents=True)
+    return path
+
+
+@pytest.fixture
+def deliver(tmp_path: Path, folder: Path) -> Iterator[Deliver]:
+    """A function that makes deliveries of the Pipe channel."""
+    with pipe_deliveries(tmp_path) as make:
+        yield make

@@ -18,9 +18,9 @@ from deliveries import FILES, Deliver, deliveries, leftovers, read_files
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import Delivery
 from launcher.local.data.selection import S3Object
-from launcher.local.data.stores import s3_client
 from launcher.local.providers import copied, provide
 from launcher.spec.channels import KINDS
+from s3_objects import client_of
 
 # Each way to deliver a channel: the mode for S3, the source for others.
 WAYS = [mode if source == "S3" else source for source, kind in KINDS.items() for mode in kind.PROVIDERS]
@@ -202,7 +202,7 @@ def test_copy_never_writes_through_a_link_or_over_files(deliver: Deliver, tmp_pa
 def test_key_too_long_for_a_file_name_is_refused_and_leaves_nothing(deliver: Deliver) -> None:
     delivery = deliver("File")
     long = "x" * 200
-    s3_client(delivery.store.environ).put_object(Bucket="bucket", Key=f"train/{long}/y", Body=b"")
+    client_of(delivery.store.environ["AWS_ENDPOINT_URL"]).put_object(Bucket="bucket", Key=f"train/{long}/y", Body=b"")
     with provide(delivery):
         assert (delivery.directory / long / "y").is_file()
     objects = [S3Object("bucket", "train/a.txt", 5, "x" * 300)]

@@ -13,9 +13,9 @@ import pytest
 
 from deliveries import FILES, Deliver, deliveries, leftovers, read_files
 from launcher.errors import RefusedError
-from launcher.local.data.stores import s3_client
 from launcher.local.providers import mounted, provide
 from launcher.local.providers.fuse_keeper import is_mounted
+from s3_objects import client_of
 
 # A script with mount-s3's command line that runs rclone, since no package index has mount-s3.
 MOUNT_S3 = """#!/bin/sh
@@ -43,7 +43,9 @@ def test_mount_is_lazy_and_read_only_and_visible_in_a_namespace(deliver: Deliver
         with pytest.raises(OSError, match="Read-only"):
             (delivery.directory / "new").touch()
         # Written behind its back into a file that was never opened: a copy would show the old content.
-        s3_client(delivery.store.environ).put_object(Bucket="bucket", Key="train/a.txt", Body=b"newer")
+        client_of(delivery.store.environ["AWS_ENDPOINT_URL"]).put_object(
+            Bucket="bucket", Key="train/a.txt", Body=b"newer"
+        )
         command = ["unshare", "-Urm", "cat", str(delivery.directory / "a.txt")]
         inside = subprocess.run(command, capture_output=True, check=False)
         assert inside.stdout == b"newer" or inside.stderr.startswith(b"unshare: ")  # a machine without namespaces
@@ -119,7 +121,7 @@ def test_tool_that_cannot_select_shows_a_shard_as_links(deliver: Deliver, tmp_pa
 def test_name_that_the_tool_changes_causes_a_copy(deliver: Deliver) -> None:
     warnings: list[str] = []
     delivery = deliver("FastFile", on_warning=warnings.append)
-    s3_client(delivery.store.environ).put_object(Bucket="bucket", Key="train/y\n", Body=b"odd")
+    client_of(delivery.store.environ["AWS_ENDPOINT_URL"]).put_object(Bucket="bucket", Key="train/y\n", Body=b"odd")
     with provide(delivery):
         assert read_files(delivery.directory) == {**FILES, "y\n": b"odd"}
     assert "rclone does not show 'y\\n'" in warnings[0]

@@ -6,7 +6,6 @@ import gzip
 import os
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -18,22 +17,9 @@ from entrypoints.readers.fifo import open_fifo
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import Store
 from launcher.local.data.object_stores import RemoteObjects
-from launcher.local.data.stores import s3_client
 from launcher.local.providers.fifo import provide
-from pipe_deliveries import PATIENCE, Deliver, epochs, fifo, pipe_deliveries, wait_for
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    path = tmp_path / "data/s3/bucket/train"
-    path.mkdir(parents=True)
-    return path
-
-
-@pytest.fixture
-def deliver(tmp_path: Path, folder: Path) -> Iterator[Deliver]:
-    with pipe_deliveries(tmp_path) as make:
-        yield make
+from pipe_deliveries import PATIENCE, Deliver, epochs, fifo, wait_for
+from s3_objects import client_of
 
 
 def test_every_epoch_sends_all_objects_and_reports_its_bytes(deliver: Deliver, folder: Path) -> None:
@@ -86,7 +72,7 @@ def test_next_object_is_fetched_while_the_first_is_being_read(deliver: Deliver, 
     (folder / "a").write_bytes(bytes(20_000_000))
     (folder / "b").write_bytes(b"b")
     delivery = deliver()
-    client = s3_client(delivery.store.environ)
+    client = client_of(delivery.store.environ["AWS_ENDPOINT_URL"])
     asked: list[str] = []
     events = client.meta.events
     delivery = replace(delivery, store=Store(RemoteObjects(client), delivery.store.environ, remote=True))

@@ -6,7 +6,6 @@ import gzip
 import io
 import json
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +14,7 @@ import pytest
 from entrypoints.records.text.augmented import of_attributes
 from launcher.errors import RefusedError
 from launcher.local.providers.fifo import provide
-from pipe_deliveries import Deliver, epochs, pipe_deliveries
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    path = tmp_path / "data/s3/bucket/train"
-    path.mkdir(parents=True)
-    return path
-
-
-@pytest.fixture
-def deliver(tmp_path: Path, folder: Path) -> Iterator[Deliver]:
-    with pipe_deliveries(tmp_path) as make:
-        yield make
+from pipe_deliveries import Deliver, epochs
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import json
 import re
 import urllib.request
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,9 +20,10 @@ from launcher.local.data.selection import (
     list_objects,
     relative_path,
 )
-from launcher.local.data.stores import embedded_store, s3_client
+from launcher.local.data.stores import embedded_store
 from launcher.s3.manifests import AugmentedManifest
 from launcher.s3.uri import S3Location
+from s3_objects import client_of
 
 BUCKET = "bucket"
 
@@ -50,7 +52,7 @@ class Source(NamedTuple):
 def source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Source]:
     if request.param == "folder":
         with embedded_store(tmp_path / "data", tmp_path / "overlay") as store:
-            client = s3_client(store.environ)
+            client = client_of(store.environ["AWS_ENDPOINT_URL"])
             client.create_bucket(Bucket=BUCKET)
             yield Source(store.objects, client)
         return
@@ -232,12 +234,13 @@ def test_augmented_manifest_selects_and_orders_attributes(source: Source) -> Non
         {"label": {"a": [1.5, None]}, "image-ref": "s3://bucket/b.png", "name": ""},
     ]
     put(source.client, "m.jsonl", body="\n\n".join(json.dumps(line, ensure_ascii=False) for line in lines).encode())
-    with AugmentedManifest(source.objects.read, "s3://bucket/m.jsonl", ["image-ref", "label", "name"]) as manifest:
+    names = ["image-ref", "label", "name"]
+    with closing(AugmentedManifest(source.objects.read, "s3://bucket/m.jsonl", names)) as manifest:
         assert [manifest.values(index) for index in (1, 0)] == [
             [S3Location("bucket", "b.png"), b'{"a": [1.5, null]}', b""],
             [S3Location("other", "a.png"), b"3", "é\u2028x".encode()],
         ]
-    with AugmentedManifest(source.objects.read, "s3://bucket/m.jsonl", ["label"], sample=1) as manifest:
+    with closing(AugmentedManifest(source.objects.read, "s3://bucket/m.jsonl", ["label"], sample=1)) as manifest:
         assert len(manifest) == 1
 
 

@@ -15,7 +15,6 @@ from launcher.local.data.selection import (
     S3Object,
     as_tree,
     epoch_order,
-    shard_of_host,
 )
 
 
@@ -66,7 +65,7 @@ def test_epoch_order_of_nothing_is_nothing() -> None:
 
 @pytest.mark.parametrize(("items", "hosts"), [(10, 3), (2, 4), (0, 2), (5, 1)])
 def test_shards_of_hosts_cover_all_items_once_and_evenly(items: int, hosts: int) -> None:
-    shares = [shard_of_host(range(items), index, hosts) for index in range(hosts)]
+    shares = [one.select(range(items)) for one in deliveries(channel_of("ShardedByS3Key"), hosts)]
     assert sorted(itertools.chain(*shares)) == list(range(items))
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
 

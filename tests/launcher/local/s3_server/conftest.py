@@ -1,16 +1,17 @@
-"""An embedded S3 server on an empty folder, and a client with one bucket."""
+"""An embedded S3 server on an empty folder, a client with one bucket, and moto to compare with."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
-from botocore.config import Config
+from moto.server import ThreadedMotoServer
 
 from launcher.local.s3_server import serve
+from s3_objects import client_of
 
 
 @pytest.fixture
@@ -22,9 +23,26 @@ def endpoint(tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def s3(endpoint: str) -> Iterator[Any]:
-    config = Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 1})
-    secret = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
-    client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", config=config, **secret)
+    client = client_of(endpoint)
     client.create_bucket(Bucket="bucket")
     yield client
     client.close()
+
+
+@pytest.fixture(scope="session")
+def moto_url() -> Iterator[str]:
+    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server.start()
+    yield "http://{}:{}".format(*server.get_host_and_port())
+    server.stop()
+
+
+@pytest.fixture
+def credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Give clients that read the environment the test's credentials and none of the user's settings."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)  # AWS_CA_BUNDLE among them, with which rclone 1.60 fails
+    for name, value in {"ACCESS_KEY_ID": "test", "SECRET_ACCESS_KEY": "test", "REGION": "us-east-1"}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))

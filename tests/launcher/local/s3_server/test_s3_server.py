@@ -1,64 +1,31 @@
 """The embedded S3 server answers as S3 does: every test here also runs against moto, over HTTP.
 
-Three endpoints: our server with the objects lying in its data folder, our server with the objects put by the client
-(so they lie in the overlay), and moto.
+Three endpoints: our server with the objects in its data folder, our server with the objects put by the client (so they are in the
+overlay), and moto.
 """
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
-from botocore.config import Config
-from botocore.exceptions import ClientError
-from moto.server import ThreadedMotoServer
 
 from launcher.local.s3_server import serve
+from s3_objects import BODY, Bucket, client_of
+
+pytestmark = pytest.mark.usefixtures("credentials")
 
 # In an order that is not theirs: `-` and `.` sort before `/`, and UTF-16 would put the last two the other way round.
 KEYS = ("b", "a/c/d", "a.txt", "a/b", "a-b", "a0", "Z", "é/x y+z%20?", "a/c/\N{LATIN SMALL LIGATURE FF}", "a/c/😀")
-BODY = b"0123456789"
 
 
 @dataclass(frozen=True)
-class Endpoint:
-    url: str
-    bucket: str
-    client: Any
+class Endpoint(Bucket):
     store: Callable[[str, bytes], object]
-
-    def error_of(self, operation: str, **arguments: Any) -> tuple[str, int]:
-        with pytest.raises(ClientError) as caught:
-            getattr(self.client, operation)(**{"Bucket": self.bucket, **arguments})
-        response: Any = caught.value.response
-        return response["Error"]["Code"], response["ResponseMetadata"]["HTTPStatusCode"]
-
-    def read(self, key: str, **arguments: Any) -> bytes:
-        return self.client.get_object(Bucket=self.bucket, Key=key, **arguments)["Body"].read()
-
-
-@pytest.fixture(scope="module")
-def moto_url() -> Iterator[str]:
-    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-    server.start()
-    yield "http://{}:{}".format(*server.get_host_and_port())
-    server.stop()
-
-
-@pytest.fixture(autouse=True)
-def credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
-        monkeypatch.delenv(name)
-    for name, value in {"ACCESS_KEY_ID": "test", "SECRET_ACCESS_KEY": "test", "REGION": "us-east-1"}.items():
-        monkeypatch.setenv(f"AWS_{name}", value)
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
 
 
 @pytest.fixture(params=["folder", "overlay", "moto"])
@@ -82,12 +49,7 @@ def s3(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Endpoint]:
 
 
 def connect(url: str, bucket: str) -> Endpoint:
-    client = boto3.client(
-        "s3",
-        endpoint_url=url,
-        region_name="us-east-1",
-        config=Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 1}),
-    )
+    client = client_of(url)
     client.create_bucket(Bucket=bucket)
     return Endpoint(url, bucket, client, lambda key, body: client.put_object(Bucket=bucket, Key=key, Body=body))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import time
@@ -15,10 +14,11 @@ from pathlib import Path
 import boto3
 import pytest
 import torch
-from moto.server import ThreadedMotoServer
 from s3torchconnector import S3Checkpoint, S3IterableDataset, S3MapDataset, S3ReaderConstructor
 
 from launcher.local.s3_server import serve
+
+pytestmark = pytest.mark.usefixtures("credentials")
 
 OBJECTS = {
     key: key.encode() * 1000 for key in ("a/b-c", "a/b", "a/c/d.png", "a/x y+z%20", "a/é/😀", "b", "a.txt", "a/empty")
@@ -35,24 +35,6 @@ class Served:
     @property
     def where(self) -> dict[str, str]:
         return {"region": "us-east-1", "endpoint": self.url}
-
-
-@pytest.fixture(scope="module")
-def moto_url() -> Iterator[str]:
-    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-    server.start()
-    yield "http://{}:{}".format(*server.get_host_and_port())
-    server.stop()
-
-
-@pytest.fixture(autouse=True)
-def credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
-        monkeypatch.delenv(name)  # AWS_CA_BUNDLE among them, with which rclone 1.60 fails
-    for name, value in {"ACCESS_KEY_ID": "test", "SECRET_ACCESS_KEY": "test", "REGION": "us-east-1"}.items():
-        monkeypatch.setenv(f"AWS_{name}", value)
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
 
 
 @pytest.fixture(params=["ours", "moto"])

@@ -11,30 +11,9 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
-import boto3
 import pytest
-from botocore.config import Config
-from botocore.exceptions import ClientError
 
-BODY = b"0123456789"
-
-
-PART = 5 * 1024 * 1024
-
-
-NAME = {"Bucket": "bucket", "Key": "key"}
-
-
-def refusal(operation: Any, **arguments: Any) -> str:
-    with pytest.raises(ClientError) as caught:
-        operation(**arguments)
-    code: str = caught.value.response["Error"]["Code"]
-    return code
-
-
-def text(digest: bytes) -> str:
-    return base64.b64encode(digest).decode()
-
+from s3_objects import BODY, NAME, client_of, refusal, text
 
 CHECKSUMS = {
     "ChecksumCRC32": text(zlib.crc32(BODY).to_bytes(4, "big")),
@@ -71,14 +50,7 @@ def test_content_md5_is_compared(s3: Any) -> None:
 @pytest.mark.parametrize("version", ["s3", "s3v4"])
 def test_presigned_urls_are_answered(endpoint: str, s3: Any, version: str) -> None:
     """boto3 signs by version 2 by default."""
-    signing = boto3.client(
-        "s3",
-        endpoint_url=endpoint,
-        region_name="us-east-1",
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
-        config=Config(signature_version=version, s3={"addressing_style": "path"}),
-    )
+    signing = client_of(endpoint, signature_version=version)
     s3.put_object(**NAME, Body=BODY)
     url = signing.generate_presigned_url("get_object", {**NAME, "ResponseContentType": "text/csv"})
     with urlopen(url, timeout=60) as response:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import os
 import threading
@@ -11,26 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
-BODY = b"0123456789"
-
-
-PART = 5 * 1024 * 1024
-
-
-NAME = {"Bucket": "bucket", "Key": "key"}
-
-
-def refusal(operation: Any, **arguments: Any) -> str:
-    with pytest.raises(ClientError) as caught:
-        operation(**arguments)
-    code: str = caught.value.response["Error"]["Code"]
-    return code
-
-
-def text(digest: bytes) -> str:
-    return base64.b64encode(digest).decode()
+from s3_objects import BODY, NAME, PART, refusal, text
 
 
 def upload_parts(s3: Any, bodies: dict[int, bytes], **create: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:

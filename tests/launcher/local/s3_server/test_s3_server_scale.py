@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import boto3
 import pytest
-from botocore.config import Config
 
 from launcher.local.s3_server import serve
 from launcher.local.s3_server.storage.store import Store
 from launcher.local.s3_server.storage.walker import Walker, make_page
+from s3_objects import client_of
 
 MB = 1 << 20
 SERVER = """
@@ -32,17 +31,6 @@ with serve(Path(sys.argv[1]), Path(sys.argv[2])) as url:
     for line in sys.stdin:
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024), flush=True)
 """
-
-
-def connect(url: str) -> Any:
-    return boto3.client(
-        "s3",
-        endpoint_url=url,
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
-        region_name="us-east-1",
-        config=Config(s3={"addressing_style": "path"}),
-    )
 
 
 @contextmanager
@@ -69,7 +57,7 @@ def test_large_objects_need_constant_memory(tmp_path: Path) -> None:
         file.seek(319 * MB)
         file.write(b"near the end")
     with server_process(tmp_path) as (url, memory):
-        client = connect(url)
+        client = client_of(url)
         client.get_object(Bucket="bucket", Key="big", Range="bytes=0-0")["Body"].read()
         before = memory()
         body = client.get_object(Bucket="bucket", Key="big")["Body"]
@@ -107,7 +95,7 @@ def test_large_folder_is_read_once_for_all_pages(tmp_path: Path, monkeypatch: py
 
     with serve(tmp_path / "s3", tmp_path / "overlay") as url:
         monkeypatch.setattr(os, "scandir", counting)
-        pages = list(connect(url).get_paginator("list_objects_v2").paginate(Bucket="bucket", Prefix="b/"))
+        pages = list(client_of(url).get_paginator("list_objects_v2").paginate(Bucket="bucket", Prefix="b/"))
         assert [page["KeyCount"] for page in pages] == [1000, 1000, 400]
         assert scanned == ["b", "b/c"]
 

@@ -1,4 +1,4 @@
-"""What is the embedded S3 server's own: its folders, its overlay, what it survives and what it costs."""
+"""What only the embedded S3 server has: its data folder and overlay, and how it starts, ends and fails."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import boto3
 import pytest
-from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from launcher.local.s3_server import serve
+from s3_objects import client_of
 
 BUCKET = "bucket"
 
@@ -34,14 +33,7 @@ class Local:
 
     def start(self) -> None:
         self.url = self._stack.enter_context(serve(self.data, self.overlay))
-        self.client: Any = boto3.client(
-            "s3",
-            endpoint_url=self.url,
-            aws_access_key_id="test",
-            aws_secret_access_key="test",
-            region_name="us-east-1",
-            config=Config(s3={"addressing_style": "path"}, max_pool_connections=32, retries={"total_max_attempts": 1}),
-        )
+        self.client = client_of(self.url, max_pool_connections=32)
 
     def stop(self) -> None:
         self._stack.close()

@@ -17,47 +17,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import boto3
 import pytest
-from botocore.config import Config
-from botocore.exceptions import ClientError
-from moto.server import ThreadedMotoServer
 
 from launcher.local.s3_server import serve
-
-BODY = b"0123456789"
-PART = 5 * 1024 * 1024
+from s3_objects import BODY, PART, Bucket, client_of
 
 
 @dataclass(frozen=True)
-class Target:
-    client: Any
-    url: str
-    bucket: str
+class Target(Bucket):
     moto: bool  # departs from S3's documentation here and there; each place says so
-
-    def error_of(self, operation: str, **arguments: Any) -> tuple[str, int]:
-        with pytest.raises(ClientError) as caught:
-            getattr(self.client, operation)(**{"Bucket": self.bucket, **arguments})
-        response: Any = caught.value.response
-        return response["Error"]["Code"], response["ResponseMetadata"]["HTTPStatusCode"]
-
-    def put(self, key: str, body: bytes) -> None:
-        self.client.put_object(Bucket=self.bucket, Key=key, Body=body)
-
-    def read(self, key: str) -> bytes:
-        return self.client.get_object(Bucket=self.bucket, Key=key)["Body"].read()
-
-    def keys(self) -> list[str]:
-        return [entry["Key"] for entry in self.client.list_objects_v2(Bucket=self.bucket).get("Contents", ())]
-
-
-@pytest.fixture(scope="module")
-def moto_url() -> Iterator[str]:
-    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-    server.start()
-    yield "http://{}:{}".format(*server.get_host_and_port())
-    server.stop()
 
 
 @pytest.fixture(params=["ours", "moto"])
@@ -68,17 +36,10 @@ def s3(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
             url = request.getfixturevalue("moto_url")
         else:
             url = stack.enter_context(serve(tmp_path / "s3", tmp_path / "overlay"))
-        client = boto3.client(
-            "s3",
-            endpoint_url=url,
-            aws_access_key_id="test",
-            aws_secret_access_key="test",
-            region_name="us-east-1",
-            config=Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 1}),
-        )
+        client = client_of(url)
         bucket = f"bucket-{uuid.uuid4().hex[:12]}"
         client.create_bucket(Bucket=bucket)
-        yield Target(client, url, bucket, moto)
+        yield Target(url, bucket, client, moto)
 
 
 def test_put_keeps_headers_and_metadata(s3: Target) -> None:
