@@ -28,38 +28,37 @@ def enter(host: dict[str, Any]) -> None:
     tool = host["mount"]
     for bind in host["binds"]:
         if bind["written"]:
-            lay_over(tool, bind)
+            _lay_over(tool, bind)
             continue
         if not Path(bind["target"]).is_dir():
-            show_anywhere(tool, Path(bind["target"]), Path(bind["source"]), Path(host["stage"]).parent / "scratch")
+            _show_anywhere(tool, Path(bind["target"]), Path(bind["source"]), Path(host["stage"]).parent / "scratch")
             continue
-        mount(tool, "--rbind", bind["source"], bind["target"])
+        _mount(tool, "--rbind", bind["source"], bind["target"])
         if bind["read_only"]:
-            for target, flags in mounts_at(bind["target"]):
-                mount(tool, "-o", ",".join(["remount", "bind", "ro", *flags]), target)
+            for target, flags in _mounts_at(bind["target"]):
+                _mount(tool, "-o", ",".join(["remount", "bind", "ro", *flags]), target)
     base = Path(host["base_dir"])
-    show_at(tool, base, Path(host["root"]), Path(host["stage"]))
-    mount(tool, "--bind", host["etc_hosts"], "/etc/hosts")
+    _show_at(tool, base, Path(host["root"]), Path(host["stage"]))
+    _mount(tool, "--bind", host["etc_hosts"], "/etc/hosts")
     socket.sethostname(host["name"])
     os.chdir("/")
     try:
         os.execvpe(host["command"][0], host["command"], os.environ)
     except OSError as error:
-        sys.exit(
-            f"cannot run {host['command'][0]!r}: {error.strerror}; container_entrypoint must name a program of this machine"
-        )
+        what = f"cannot run {host['command'][0]!r}: {error.strerror}"
+        sys.exit(f"{what}; container_entrypoint must name a program of this machine")
 
 
-def lay_over(tool: str, bind: dict[str, Any]) -> None:
+def _lay_over(tool: str, bind: dict[str, Any]) -> None:
     """Show the source at the target through an overlay, which stores writes in the folder `written`."""
     os.chdir(bind["written"])
     os.symlink(bind["source"], "lower")  # noqa: PTH211 - a relative link
     for name in ("upper", "work"):
         os.mkdir(name)  # noqa: PTH102 - in the current directory
-    mount(tool, "-t", "overlay", "-o", OVERLAY, "overlay", bind["target"])
+    _mount(tool, "-t", "overlay", "-o", OVERLAY, "overlay", bind["target"])
 
 
-def show_anywhere(tool: str, target: Path, source: Path, scratch: Path) -> None:
+def _show_anywhere(tool: str, target: Path, source: Path, scratch: Path) -> None:
     """Show the source at a directory that does not exist on this machine, without creating it."""
     missing = target
     while not missing.parent.is_dir():
@@ -68,13 +67,13 @@ def show_anywhere(tool: str, target: Path, source: Path, scratch: Path) -> None:
     place = new / target.relative_to(missing)
     for folder in (place, beside):
         folder.mkdir(parents=True)
-    mount(tool, "--rbind", str(source), str(place))
-    show_at(tool, missing, new, beside)
+    _mount(tool, "--rbind", str(source), str(place))
+    _show_at(tool, missing, new, beside)
 
 
-def show_at(tool: str, base: Path, root: Path, stage: Path) -> None:
+def _show_at(tool: str, base: Path, root: Path, stage: Path) -> None:
     """Show `root` at `base`; the parent of `base` keeps its other entries."""
-    mount(tool, "-t", "tmpfs", "-o", "mode=755", "none", str(stage))
+    _mount(tool, "-t", "tmpfs", "-o", "mode=755", "none", str(stage))
     for entry in base.parent.iterdir():
         here = stage / entry.name
         if entry.name == base.name:
@@ -83,34 +82,33 @@ def show_at(tool: str, base: Path, root: Path, stage: Path) -> None:
             here.symlink_to(entry.readlink())
         elif entry.is_dir():
             here.mkdir()
-            mount(tool, "--rbind", str(entry), str(here), optional=True)
+            _mount(tool, "--rbind", str(entry), str(here), optional=True)
         else:
             here.touch()
-            mount(tool, "--bind", str(entry), str(here), optional=True)
+            _mount(tool, "--bind", str(entry), str(here), optional=True)
     (stage / base.name).mkdir()
-    mount(tool, "--rbind", str(root), str(stage / base.name))
+    _mount(tool, "--rbind", str(root), str(stage / base.name))
     if base.parent == Path("/"):
         os.chroot(stage)
     else:
-        mount(tool, "--rbind", str(stage), str(base.parent))
+        _mount(tool, "--rbind", str(stage), str(base.parent))
 
 
-def mount(tool: str, *arguments: str, optional: bool = False) -> None:
+def _mount(tool: str, *arguments: str, optional: bool = False) -> None:
     """Run the program mount; exit with its message if it fails, unless it is optional because the source may be gone."""
     done = subprocess.run([tool, *arguments], capture_output=True, text=True, check=False)
     if done.returncode and not optional:
         sys.exit(f"cannot set up the host: mount {' '.join(arguments)}: {done.stderr.strip()}")
 
 
-def mounts_at(target: str) -> list[tuple[str, list[str]]]:
+def _mounts_at(target: str) -> list[tuple[str, list[str]]]:
     """Return the mounts at and below a path, each with the flags that a remount must keep: user namespaces lock them."""
     found = []
-    with open("/proc/self/mountinfo", encoding="utf-8") as lines:  # noqa: PTH123 - a kernel file, read as a stream
-        for line in lines:
-            fields = line.split()
-            place = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields[4])
-            if place == target or place.startswith(f"{target}/"):
-                found.append((place, [flag for flag in fields[5].split(",") if flag in _KEPT_FLAGS]))
+    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").strip().split("\n"):
+        fields = line.split()
+        place = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields[4])
+        if place == target or place.startswith(f"{target}/"):
+            found.append((place, [flag for flag in fields[5].split(",") if flag in _KEPT_FLAGS]))
     return found
 
 

@@ -54,9 +54,9 @@ def prepare_host(run: LocalRun, host: Host, store: Store, temporary: str) -> Hos
         file.write_text(json.dumps(content), encoding="utf-8")
     etc_hosts = folder / "hosts"
     here = Path("/etc/hosts")
-    known = here.read_text(encoding="utf-8") if here.exists() else "127.0.0.1 localhost\n"
-    lines = [known.rstrip("\n"), *(f"127.0.1.{index} {each.name}" for index, each in enumerate(run.hosts, 1)), ""]
-    etc_hosts.write_text("\n".join(lines), encoding="utf-8")
+    known = here.read_text(encoding="utf-8") if here.exists() else "127.0.0.1 localhost"
+    added = "".join(f"\n127.0.1.{index} {each.name}" for index, each in enumerate(run.hosts, 1))
+    etc_hosts.write_text(f"{known.rstrip()}{added}\n", encoding="utf-8")
     return HostProcess(
         name=host.name,
         root=root,
@@ -108,9 +108,7 @@ def _command(run: LocalRun, root: Path) -> tuple[str, ...]:
     if "ContainerEntrypoint" in algorithm:
         command = [*algorithm["ContainerEntrypoint"], *algorithm.get("ContainerArguments", ())]
     else:
-        run.console.warn(
-            "in SageMaker, the image's sagemaker-training toolkit starts this code; the local run starts it by boot.py"
-        )
+        run.console.warn("in SageMaker the image's sagemaker-training toolkit starts this code, here boot.py does")
         assert run.plan.spec.code is not None, "run_local refuses plans with neither code nor entrypoint"
         boot = f"{contract.BASE_DIR}/{contract.DATA_DIR}/{contract.CODE_CHANNEL}/{contract.BOOT_FILE}"
         command = ["python3", boot, *boot_arguments(run.plan.spec.code)]

@@ -24,10 +24,9 @@ _LAST_BYTES = 64 * 1024  # at the end of a host's log, which are searched for th
 def announce(run: LocalRun) -> None:
     """Print the job, its hosts, and each channel: where it is read from and how."""
     given = dict(text.split("=", 1) for text in run.options.channels)
-    spec, count = run.plan.spec, len(run.hosts)
-    run.console.say(
-        f"{run.plan.request['TrainingJobName']}: {count} host{'s' * (count > 1)} in {shown_path(run.folder)}", "cyan"
-    )
+    spec, name = run.plan.spec, run.plan.request["TrainingJobName"]
+    count = f"{len(run.hosts)} host{'s' * (len(run.hosts) > 1)}"
+    run.console.say(f"{name}: {count} in {shown_path(run.folder)}", "cyan")
     width = max(map(len, spec.all_channels), default=0)
     for name, channel in spec.all_channels.items():
         place = f", from {given[name]}" if name in given else ""
@@ -57,11 +56,8 @@ def report(run: LocalRun, outcome: RunResult) -> int:
     }
     (run.folder / "result.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     for host in run.hosts:
-        code = (
-            f"ml/{contract.BUNDLE_DIR}",
-            f"ml/{contract.DATA_DIR}/{contract.CODE_CHANNEL}",
-        )  # also in the folder `s3`
-        for leftover in ("scratch", "stage", "home", *code):
+        code = (contract.BUNDLE_DIR, f"{contract.DATA_DIR}/{contract.CODE_CHANNEL}")  # these are in the folder `s3` too
+        for leftover in ("scratch", "stage", "home", *(f"ml/{each}" for each in code)):
             shutil.rmtree(run.host_folder(host) / leftover, ignore_errors=True)
     if run.options.as_json:
         print(json.dumps(result, indent=2))  # noqa: T201 - the output of --json

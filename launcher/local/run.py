@@ -27,8 +27,8 @@ from launcher.console import Console, human_bytes
 from launcher.errors import InputError, RefusedError, StoppedError
 from launcher.local import sandbox
 from launcher.local.checkpoints import Checkpoints
+from launcher.local.data.channel_paths import ChannelPaths, with_channel_paths
 from launcher.local.data.delivery import Delivery, Store
-from launcher.local.data.given import Given, give_channels
 from launcher.local.data.stores import embedded_store, remote_store
 from launcher.local.hosts import prepare_host, write_code
 from launcher.local.providers import provide, provider_of
@@ -39,7 +39,7 @@ from launcher.local.workspace import LocalOptions, LocalRun, entries_of, hosts_o
 from launcher.planning import Plan
 from launcher.request.view import file_system_source, s3_source
 
-RUNS_FOLDER = ".launch"
+_RUNS_FOLDER = ".launch"
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _ASK_ABOVE = 1_000_000_000  # bytes from a remote store
 
@@ -51,12 +51,11 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
         RefusedError: The plan cannot run here; nothing was started.
     """
     console = Console(as_json=options.as_json)
-    name = plan.request["TrainingJobName"]
-    folder = Path(RUNS_FOLDER, name).absolute()
+    folder = Path(_RUNS_FOLDER, plan.request["TrainingJobName"]).absolute()
     file_systems = _file_systems(options)
     _refuse_what_cannot_run(plan)
     if folder.exists():
-        raise _taken(folder)
+        raise _existing_run(folder)
     reason = "switched off" if options.no_namespaces else sandbox.why_no_namespaces()
     run = LocalRun(plan, options, folder, hosts_of(plan.request, options.instance_count), console, reason is None)
     if reason is not None:
@@ -64,18 +63,19 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
         console.warn(f"there is no {contract.BASE_DIR} ({reason}): {instead}")
     if plan.request.get("EnableNetworkIsolation"):
         console.warn("local runs do not enforce enable_network_isolation: the job can reach the network")
-    for identity in sorted({mount.partition("=")[0] for mount in options.mounts} - _named_file_systems(plan)):
+    named = {file_system_source(entry).get("FileSystemId") for entry in entries_of(plan.request)}
+    for identity in sorted({mount.partition("=")[0] for mount in options.mounts} - named):
         console.warn(f"--mount {identity}: no channel of this job is on this file system")
     with _signals() as received:
         with ExitStack() as stack:
             links = stack.enter_context(TemporaryDirectory(prefix="launch-"))
-            given = give_channels(plan, options.channels, Path(links))
-            stack.enter_context(given.named_errors())
-            run = replace(run, plan=given.plan, named=given.named)
-            file_systems |= given.file_systems
+            local = with_channel_paths(plan, options.channels, Path(links))
+            stack.enter_context(local.named_errors())
+            run = replace(run, plan=local.plan, named=local.named)
+            file_systems |= local.folders
             # Without S3, no AWS account is needed.
-            embedded = options.data or (None if _reads_remote(plan, given) else folder)
-            folder_of_s3 = embedded and embedded_store(embedded, run.s3_folder, console.warn, given.buckets)
+            embedded = options.data or (None if _reads_remote(plan, local) else folder)
+            folder_of_s3 = embedded and embedded_store(embedded, run.s3_folder, console.warn, local.folders)
             store = stack.enter_context(folder_of_s3 or remote_store(plan.spec))
             _ask_about_size(run, store)
             processes, checkpoints, failures = _prepare(run, store, file_systems, stack)
@@ -84,7 +84,7 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
                 signal.signal(number, signal.SIG_IGN)
             checkpoints.store()
         exit_code = StoppedError.exit_code if signal.SIGTERM in received else outcome.exit_code
-        return report(run, replace(outcome, reason=given.named(outcome.reason), exit_code=exit_code))
+        return report(run, replace(outcome, reason=local.named(outcome.reason), exit_code=exit_code))
 
 
 def _prepare(
@@ -95,7 +95,7 @@ def _prepare(
         run.folder.mkdir(parents=True)
         (run.folder.parent / ".gitignore").write_text("*\n")
     except FileExistsError:
-        raise _taken(run.folder) from None
+        raise _existing_run(run.folder) from None
     except OSError as error:
         what = f"{run.folder}: cannot be created: {error.strerror}"
         raise RefusedError(f"{what}; run in a folder that you can write to") from None
@@ -143,18 +143,18 @@ def _deliveries(
                 )
 
 
-def _taken(folder: Path) -> RefusedError:
+def _existing_run(folder: Path) -> RefusedError:
     return RefusedError(f"{folder} holds an earlier run of this name; delete it, or use another name with --name")
 
 
-def _reads_remote(plan: Plan, given: Given) -> bool:
+def _reads_remote(plan: Plan, local: ChannelPaths) -> bool:
     """Return whether the job reads S3 without --data. Raises InputError if --channel covers only some of its channels."""
     request = plan.request
     read = {name for name, channel in plan.spec.all_channels.items() if channel.connector(name)}
     read |= {entry["ChannelName"] for entry in request.get("InputDataConfig", ()) if _is_read_from_store(entry)}
-    if not given.paths:
+    if not local.paths:
         return bool(read) or "CheckpointConfig" in request
-    if missing := sorted(read - given.paths.keys()):
+    if missing := sorted(read - local.paths.keys()):
         remedy = f"give --channel {missing[0]}=PATH too, or --data DIR"
         raise InputError(f"--channel: {', '.join(missing)} would still be read from S3; {remedy}")
     return False
@@ -164,24 +164,18 @@ def _refuse_what_cannot_run(plan: Plan) -> None:
     algorithm = plan.request.get("AlgorithmSpecification", {})
     if plan.code is None and "ContainerEntrypoint" not in algorithm:
         remedy = "write code: {directory: src, entry_point: train.py}"
-        raise RefusedError(
-            f"a local run needs code or container_entrypoint, since only the image knows what to run; {remedy}"
-        )
+        reason = "without them only the image knows what to run"
+        raise RefusedError(f"a local run needs code or container_entrypoint: {reason}; {remedy}")
     for entry in entries_of(plan.request):
-        provider_of(entry)
+        provider_of(entry)  # refuses a channel without one
 
 
 def _file_systems(options: LocalOptions) -> dict[str, Path]:
-    """Return the directories that stand for file systems: those in the data folder, then those of --mount."""
-    found = {}
-    if options.data is not None:
-        if not options.data.is_dir():
-            raise InputError(
-                f"--data {options.data}: there is no directory {options.data}; create it, or correct the path"
-            )
-        for kind in ("efs", "fsx"):
-            folder = options.data / kind
-            found.update({each.name: each.absolute() for each in folder.iterdir()} if folder.is_dir() else {})
+    """Return the directory of each file system, by its id: those in the data folder, then those of --mount."""
+    if options.data is not None and not options.data.is_dir():
+        raise InputError(f"--data {options.data}: there is no directory {options.data}; create it, or correct the path")
+    folders = [options.data / kind for kind in ("efs", "fsx")] if options.data else []
+    found = {each.name: each.absolute() for folder in folders for each in folder.glob("*")}
     mounted: dict[str, str] = {}
     for mount in options.mounts:
         identity, separator, path = mount.partition("=")
@@ -195,11 +189,6 @@ def _file_systems(options: LocalOptions) -> dict[str, Path]:
         mounted[identity] = path
         found[identity] = Path(path).absolute()
     return found
-
-
-def _named_file_systems(plan: Plan) -> set[str]:
-    sources = (file_system_source(entry) for entry in plan.request.get("InputDataConfig", ()))
-    return {source["FileSystemId"] for source in sources if source}
 
 
 def _ask_about_size(run: LocalRun, store: Store) -> None:

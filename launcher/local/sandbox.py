@@ -81,7 +81,7 @@ def _unshare() -> list[str]:
 def start(host: HostProcess, *, namespaces: bool) -> subprocess.Popen[bytes]:
     """Start the host's process; its `stdout` and `stderr` are pipes."""
     if namespaces:
-        order = {
+        settings = {
             "name": host.name,
             "root": host.root,
             "base_dir": contract.BASE_DIR,
@@ -91,10 +91,10 @@ def start(host: HostProcess, *, namespaces: bool) -> subprocess.Popen[bytes]:
             "command": host.command,
             "mount": shutil.which("mount"),
         }
-        order_file = host.stage.with_suffix(".json")
-        order_file.write_text(json.dumps(order, default=str), encoding="utf-8")
+        settings_file = host.stage.with_suffix(".json")
+        settings_file.write_text(json.dumps(settings, default=str), encoding="utf-8")
         # -I: the job must not import modules from the launcher's folder.
-        command: Sequence[str | Path] = [*_unshare(), sys.executable, "-I", enter.__file__, order_file]
+        command: Sequence[str | Path] = [*_unshare(), sys.executable, "-I", enter.__file__, settings_file]
     else:
         command = host.command
     if setpriv := shutil.which("setpriv"):

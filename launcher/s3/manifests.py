@@ -13,7 +13,6 @@ import tempfile
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from launcher.errors import RefusedError
@@ -45,14 +44,11 @@ def _entries(elements: Iterator[Any], prefix: str, uri: str) -> Iterator[str]:
     for index, entry in enumerate(elements, 1):
         if not isinstance(entry, str) or not entry:
             shown = json.dumps(entry)
-            raise RefusedError(
-                f"{uri}: entry {index}: expected a non-empty text, the key after the prefix, got {shown}; write {_FORM}"
-            )
+            what = f"entry {index}: expected a non-empty text, the key after the prefix, got {shown}"
+            raise RefusedError(f"{uri}: {what}; write {_FORM}")
         if entry.startswith("s3://"):
-            raise RefusedError(
-                f"{uri}: entry {index}, {entry!r}, is a whole URI, but every entry continues the prefix {prefix!r} "
-                "(one bucket per manifest); write only what follows the prefix"
-            )
+            what = f"entry {index}, {entry!r}, is a whole URI, but every entry continues the prefix {prefix!r}"
+            raise RefusedError(f"{uri}: {what} (one bucket per manifest); write only what follows the prefix")
         yield entry
 
 
@@ -82,11 +78,10 @@ def _elements(chunks: Stream, uri: str) -> Iterator[Any]:
             opening = ","
         if text[at + 1 :].strip() or any(chunk.strip() for chunk in chunks):
             raise json.JSONDecodeError("Extra data", text, at + 1)
-    except json.JSONDecodeError as error:
-        reason = f"{error.msg}, at character {before + error.pos}"
-        raise RefusedError(f"{uri}: this manifest is not JSON ({reason}); write {_FORM}") from error
-    except (UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        if isinstance(error, json.JSONDecodeError):
+            reason = f"{error.msg}, at character {before + error.pos}"
         raise RefusedError(f"{uri}: this manifest is not JSON ({reason}); write {_FORM}") from error
 
 
@@ -163,25 +158,15 @@ class AugmentedManifest:
         values: list[bytes | S3Location] = []
         for name in self._names:
             if name not in attributes:
-                raise RefusedError(
-                    f"{self._uri}: {where} has no attribute {name!r} (it has {', '.join(attributes)}); "
-                    "correct the line or AttributeNames"
-                )
+                what = f"{where} has no attribute {name!r} (it has {', '.join(attributes)})"
+                raise RefusedError(f"{self._uri}: {what}; correct the line or AttributeNames")
             value = attributes[name]
-            if not name.endswith(REFERENCE):
-                values.append((value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).encode())
-            else:
+            if name.endswith(REFERENCE):
                 values.append(_place(value, f"{self._uri}: {where}: {name!r}"))
+            else:
+                values.append((value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).encode())
         return values
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-    def __enter__(self) -> AugmentedManifest:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

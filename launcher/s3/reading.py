@@ -21,32 +21,20 @@ CHUNK = 1 << 19  # bytes; large enough that Python's cost per chunk does not sho
 _ATTEMPTS = 5  # per object, counted again after each byte received
 
 _CREDENTIALS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, for this endpoint"
-_NO_BUCKET = ("there is no such bucket", "check its name; with --data DIR it is the folder DIR/s3/{bucket}")
-_NO_KEY = ("there is no such object", "check the key")
-_DENIED = (
-    "access is denied",
-    "the credentials in use need s3:ListBucket on the bucket and s3:GetObject on its objects",
+_PERMISSIONS = "the credentials in use need s3:ListBucket on the bucket and s3:GetObject on its objects"
+_ELSEWHERE = "set AWS_REGION to the bucket's region"
+_ROWS = (  # error codes, reason, remedy; HEAD answers have no body, so their codes are the status
+    ("NoSuchBucket", "there is no such bucket", "check its name; with --data DIR it is the folder DIR/s3/{bucket}"),
+    ("InvalidBucketName", "this is not a valid bucket name", "check the URI"),
+    ("NoSuchKey 404", "there is no such object", "check the key"),
+    ("AccessDenied 403", "access is denied", _PERMISSIONS),
+    ("InvalidAccessKeyId SignatureDoesNotMatch InvalidToken", "the credentials are not accepted", _CREDENTIALS),
+    ("ExpiredToken", "the credentials have expired", "fetch new ones"),
+    ("PermanentRedirect AuthorizationHeaderMalformed 301", "the bucket is in another region", _ELSEWHERE),
+    ("InvalidObjectState", "the object is archived", "restore it first"),
+    ("PreconditionFailed 412", "the object changed while it was being read", "run again when no process writes to it"),
 )
-_BAD_CREDENTIALS = ("the credentials are not accepted", _CREDENTIALS)
-_ELSEWHERE = ("the bucket is in another region", "set AWS_REGION to the bucket's region")
-_REFUSALS = {  # error code -> reason, remedy; HEAD answers have no body, so their codes are the status
-    "NoSuchBucket": _NO_BUCKET,
-    "InvalidBucketName": ("this is not a valid bucket name", "check the URI"),
-    "NoSuchKey": _NO_KEY,
-    "404": _NO_KEY,
-    "AccessDenied": _DENIED,
-    "403": _DENIED,
-    "InvalidAccessKeyId": _BAD_CREDENTIALS,
-    "SignatureDoesNotMatch": _BAD_CREDENTIALS,
-    "ExpiredToken": ("the credentials have expired", "fetch new ones"),
-    "InvalidToken": _BAD_CREDENTIALS,
-    "PermanentRedirect": _ELSEWHERE,
-    "AuthorizationHeaderMalformed": _ELSEWHERE,
-    "301": _ELSEWHERE,
-    "InvalidObjectState": ("the object is archived", "restore it first"),
-    "PreconditionFailed": ("the object changed while it was being read", "run again when no process writes to it"),
-    "412": ("the object changed while it was being read", "run again when no process writes to it"),
-}
+_REFUSALS = {code: (reason, remedy) for codes, reason, remedy in _ROWS for code in codes.split()}
 
 
 @contextmanager
@@ -69,9 +57,8 @@ def _explained(error: Exception) -> tuple[str, str]:
         answer = error.response.get("Error", {})
         said = f"the store answered {answer.get('Code')}: {answer.get('Message')}"
         return _REFUSALS.get(str(answer.get("Code")), (said, "check the store's documentation of this code"))
-    if isinstance(
-        error, bc.NoCredentialsError | bc.PartialCredentialsError | bc.CredentialRetrievalError | bc.ProfileNotFound
-    ):
+    no_credentials = bc.NoCredentialsError | bc.PartialCredentialsError | bc.CredentialRetrievalError
+    if isinstance(error, no_credentials | bc.ProfileNotFound):
         return "no AWS credentials were found", f"{_CREDENTIALS}, or read from a folder with --data DIR"
     if isinstance(error, bc.HTTPClientError | bc.ConnectionError | bc.IncompleteReadError):
         return f"no connection ({error})", "check AWS_ENDPOINT_URL (with its protocol), AWS_REGION and the network"

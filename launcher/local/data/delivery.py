@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from launcher.local.data.object_stores import Objects
-from launcher.local.data.selection import S3Object, epoch_order, list_objects, shard_of_host
+from launcher.local.data.selection import S3Object, epoch_order, list_objects
 from launcher.request.view import is_sharded, s3_source
 from launcher.s3.manifests import AugmentedManifest
 
@@ -24,9 +25,7 @@ class Store:
     """The S3 that a run reads from: the `--data` folder, or the store that the environment names."""
 
     objects: Objects
-    environ: Mapping[
-        str, str
-    ]  # AWS_* variables with which other programs (rclone, s3torchconnector) reach the same store
+    environ: Mapping[str, str]  # AWS_* variables with which other programs (rclone, s3torchconnector) reach it
     remote: bool  # False for the folder
     _listed: dict[tuple[str, str, int | None], list[S3Object]] = field(default_factory=dict)
 
@@ -39,24 +38,19 @@ class Store:
         return self._listed[asked]
 
     def total_bytes(self, channel: Mapping[str, Any], sample: int | None = None) -> int:
-        """Return the bytes that all hosts together read from S3 in one epoch of a channel; 0 if it is not in S3.
-
-        Raises:
-            RefusedError: As `list_objects` does.
-        """
+        """Return the bytes that all hosts together read in one epoch of a channel. Raises RefusedError as `list_objects` does."""
         source = s3_source(channel)
-        if not source:
-            return 0
         if source["S3DataType"] != "AugmentedManifestFile":
             return sum(found.size for found in self.listed(channel, sample))
-        with AugmentedManifest(self.objects.read, source["S3Uri"], source["AttributeNames"], sample) as manifest:
+        with closing(
+            AugmentedManifest(self.objects.read, source["S3Uri"], source["AttributeNames"], sample)
+        ) as manifest:
             inline, places = 0, []
-            for index in range(len(manifest)):
-                for value in manifest.values(index):
-                    if isinstance(value, bytes):
-                        inline += len(value)
-                    else:
-                        places.append(value)
+            for value in (value for index in range(len(manifest)) for value in manifest.values(index)):
+                if isinstance(value, bytes):
+                    inline += len(value)
+                else:
+                    places.append(value)
         return inline + sum(self.objects.sizes(places))
 
 
@@ -80,17 +74,11 @@ def _log_error(error: Exception) -> None:
 
 @dataclass(frozen=True)
 class Delivery:
-    """One channel for one host.
+    """One channel for one host. Providers call the three callbacks from several threads: they must be quick and thread-safe."""
 
-    `channel` is the InputDataConfig entry, with the job's `InputMode` if it states none. `hosts` are those that share the channel
-    (all hosts of the job, or of its instance groups); `host` is one of them.
-
-    Providers call the three callbacks from several threads at a time: they must be quick and thread-safe.
-    """
-
-    channel: Mapping[str, Any]
+    channel: Mapping[str, Any]  # the InputDataConfig entry, with the job's `InputMode` if it states none
     host: str
-    hosts: tuple[str, ...]
+    hosts: tuple[str, ...]  # those that share the channel: all hosts of the job, or of its instance groups
     data_dir: Path  # the host's input/data
     scratch: Path  # a directory of the run for caches and logs, not visible to the job
     store: Store
@@ -120,13 +108,10 @@ class Delivery:
         """Return the items that this host gets in an epoch, in order.
 
         The shuffle comes before the split, so that under ShardedByS3Key a host gets other objects in the next epoch, as the
-        description of CreateTrainingJob's ShuffleConfig says.
+        description of CreateTrainingJob's ShuffleConfig says. A shard takes every n-th item, since neighbours in a listing tend
+        to have one kind and size.
         """
         ordered = list(items)
         if shuffle := self.channel.get("ShuffleConfig"):
             ordered = epoch_order(ordered, shuffle["Seed"], epoch)
-        return (
-            ordered
-            if self.is_same_for_all_hosts
-            else shard_of_host(ordered, self.hosts.index(self.host), len(self.hosts))
-        )
+        return ordered if self.is_same_for_all_hosts else ordered[self.hosts.index(self.host) :: len(self.hosts)]

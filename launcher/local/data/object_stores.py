@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from launcher.console import shown_path
 from launcher.errors import RefusedError, did_you_mean
@@ -31,38 +31,15 @@ _SHOWN = 5  # names beside a missing folder
 _AT_ONCE = 1 << 26  # bytes that the kernel copies in one call, between two reports of progress
 
 
-class Objects(Protocol):
-    """The objects of a store. Each method raises RefusedError if they cannot be read."""
-
-    where: str  # the folder or endpoint, for messages
-
-    def keys(self, place: S3Location) -> Iterator[tuple[str, int]]:
-        """Yield key and bytes of every object whose key begins with the place's, in S3's order."""
-
-    def sizes(self, places: Iterable[S3Location]) -> Iterator[int]:
-        """Yield the bytes of each object; takes few more places than it has yielded sizes."""
-
-    def read(self, place: S3Location) -> Stream:
-        """Yield one object's bytes, in chunks."""
-
-    def copy(self, place: S3Location, target: int) -> Iterator[int]:
-        """Write one object to a file descriptor; yields the bytes written since the last time."""
-
-    def folder(self, place: S3Location, count: int) -> Path | None:
-        """Return the folder on this disk that holds `count` objects and nothing else, if it can be mounted for a job."""
-
-    def missing(self, place: S3Location) -> str:
-        """Return why no object begins with the place's key, and what exists instead."""
-
-
 class RemoteObjects:
-    """The objects of AWS, or of the S3-compatible store that a boto3 client reads."""
+    """The objects of AWS, or of the S3-compatible store that a boto3 client reads. All methods raise RefusedErrors."""
 
     def __init__(self, client: S3Client) -> None:
         self._client = client
-        self.where = client.meta.endpoint_url
+        self.where = client.meta.endpoint_url  # for messages
 
     def keys(self, place: S3Location) -> Iterator[tuple[str, int]]:
+        """Yield key and bytes of every object whose key begins with the place's, in S3's order."""
         with refusals(self._client, place):
             pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=place.bucket, Prefix=place.key)
             for page in pages:
@@ -70,6 +47,8 @@ class RemoteObjects:
                     yield entry["Key"], entry["Size"]
 
     def sizes(self, places: Iterable[S3Location]) -> Iterator[int]:
+        """Yield the bytes of each object; takes few more places than it has yielded sizes."""
+
         def size(place: S3Location) -> int:
             with refusals(self._client, place):
                 return int(self._client.head_object(Bucket=place.bucket, Key=place.key)["ContentLength"])
@@ -80,30 +59,33 @@ class RemoteObjects:
                 yield from pool.map(size, some)
 
     def read(self, place: S3Location) -> Stream:
+        """Yield one object's bytes, in chunks."""
         return read_object(self._client, place)
 
     def copy(self, place: S3Location, target: int) -> Iterator[int]:
+        """Write one object to a file descriptor; yields the bytes written since the last time."""
         for chunk in self.read(place):
             _write(target, chunk)
             yield len(chunk)
 
     def folder(self, place: S3Location, count: int) -> Path | None:
+        """Return the folder on this disk that holds `count` objects and nothing else, if it can be mounted for a job."""
         return None
 
     def missing(self, place: S3Location) -> str:
-        parent = place.key.rstrip("/").rpartition("/")[0]
-        parent = f"{parent}/" if parent else ""
+        """Return why no object begins with the place's key, and what exists instead."""
+        parent = place.key[: place.key.rstrip("/").rfind("/") + 1]
         with refusals(self._client, S3Location(place.bucket, parent)):
             page = self._client.list_objects_v2(Bucket=place.bucket, Prefix=parent, Delimiter="/", MaxKeys=_SIBLINGS)
-        names = [entry["Prefix"] for entry in page.get("CommonPrefixes", ())]
-        names += [entry["Key"] for entry in page.get("Contents", ())]
+        names = [each["Prefix"] for each in page.get("CommonPrefixes", ())]
+        names += [each["Key"] for each in page.get("Contents", ())]
         near = did_you_mean(place.key, [name for name in names if name != parent])
         beside = f"; beside it there are {', '.join(names[:3])}" if names else "; the bucket has nothing beside it"
         return f"no object begins with this at {self.where}{near or beside}"
 
 
 class FolderObjects:
-    """The objects of a folder, `<data>/<bucket>/<key>`, below those that the run has written."""
+    """The objects of a folder, `<data>/<bucket>/<key>`, below those that the run has written; methods as in RemoteObjects."""
 
     def __init__(self, store: Store, data: Path, written: Path) -> None:
         self._store, self._data, self._written = store, data, written
@@ -118,7 +100,9 @@ class FolderObjects:
                     yield key, os.stat(path).st_size  # noqa: PTH116 - a Path costs more than the call itself
 
     def sizes(self, places: Iterable[S3Location]) -> Iterator[int]:
-        return map(self._size, places)
+        for place in places:
+            with self._opened(place) as descriptor:
+                yield os.fstat(descriptor).st_size
 
     def read(self, place: S3Location) -> Stream:
         with self._opened(place) as descriptor:
@@ -154,10 +138,6 @@ class FolderObjects:
     def _path(self, place: S3Location) -> Path:
         return self._store.data_folder(place.bucket) / place.key
 
-    def _size(self, place: S3Location) -> int:
-        with self._opened(place) as descriptor:
-            return os.fstat(descriptor).st_size
-
     @contextmanager
     def _opened(self, place: S3Location) -> Iterator[int]:
         with self._refusals(place):
@@ -180,6 +160,9 @@ class FolderObjects:
             raise RefusedError(f"{place}: {error.filename} cannot be read: {error.strerror}") from error
 
 
+Objects: TypeAlias = RemoteObjects | FolderObjects
+
+
 def _write(target: int, chunk: bytes) -> None:
     rest = memoryview(chunk)
     while rest:
@@ -193,18 +176,15 @@ def _holds_only(folder: Path, count: int) -> bool:
     """
     user, pending = os.geteuid(), [str(folder)]
     while pending:
-        empty = True
-        with os.scandir(pending.pop()) as entries:
-            for entry in entries:
-                empty = False
-                if entry.is_symlink() or entry.stat(follow_symlinks=False).st_uid != user:
-                    return False
-                if entry.is_dir():
-                    pending.append(entry.path)
-                elif entry.is_file():
-                    count -= 1
-                else:
-                    return False
-        if empty:
+        with os.scandir(pending.pop()) as scanned:
+            entries = list(scanned)
+        for entry in entries:
+            if entry.is_symlink() or entry.stat(follow_symlinks=False).st_uid != user:
+                return False
+            if not entry.is_dir() and not entry.is_file():
+                return False
+        pending += [entry.path for entry in entries if entry.is_dir()]
+        count -= sum(entry.is_file() for entry in entries)
+        if not entries:
             return False
     return count == 0

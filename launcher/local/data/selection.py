@@ -67,16 +67,15 @@ def list_objects(channel: Mapping[str, Any], objects: Objects, sample: int | Non
         NoObjectsError: There are no objects.
         RefusedError: The store refuses, or the manifest is malformed.
     """
-    source, what = s3_source(channel), f"channel {channel['ChannelName']!r}"
+    source, name = s3_source(channel), channel["ChannelName"]
     find = {"S3Prefix": _of_prefix, "ManifestFile": _of_manifest}.get(source["S3DataType"])
     if find is None:
-        raise RefusedError(
-            f"{what}: {source['S3DataType']} does not list whole objects; use InputMode Pipe for an AugmentedManifestFile"
-        )
+        remedy = "use InputMode Pipe for an AugmentedManifestFile"
+        raise RefusedError(f"channel {name!r}: {source['S3DataType']} does not list whole objects; {remedy}")
     try:
         return find(source["S3Uri"], objects, sample)
     except NoObjectsError as error:
-        raise NoObjectsError(f"{error}, or read files of your own: --channel {channel['ChannelName']}=PATH") from None
+        raise NoObjectsError(f"{error}, or read files of your own: --channel {name}=PATH") from None
 
 
 def list_prefix(objects: Objects, place: S3Location) -> Iterator[S3Object]:
@@ -116,21 +115,19 @@ def as_tree(objects: Iterable[S3Object]) -> list[S3Object]:
     keys: dict[str, S3Object] = {}
     for found in objects:
         if "\0" in found.path or any(part in ("", ".", "..") for part in found.path.split("/")):
-            raise RefusedError(
-                f"{found.place}: this key cannot be the file {found.path!r} below the channel's directory; "
-                "rename the object (no '//', '.', '..' or leading '/' in it), or read the channel by Pipe"
-            )
+            what = f"this key cannot be the file {found.path!r} below the channel's directory"
+            remedy = "rename the object (no '//', '.', '..' or leading '/' in it), or read the channel by Pipe"
+            raise RefusedError(f"{found.place}: {what}; {remedy}")
         other = keys.setdefault(found.path, found)
         if other.key != found.key:
-            raise RefusedError(f"{found.place}: {other.place} has the same path {found.path!r} below the "
-                               "channel's directory; use a prefix that ends with '/'")  # fmt: skip
+            what = f"{other.place} has the same path {found.path!r} below the channel's directory"
+            raise RefusedError(f"{found.place}: {what}; use a prefix that ends with '/'")
     for found in keys.values():
-        parent = found.path.rpartition("/")[0]
-        while parent:
+        parent = found.path
+        while parent := parent.rpartition("/")[0]:
             if parent in keys:
-                raise RefusedError(f"{keys[parent].place}: this key is an object and also a folder (it "
-                                   f"holds {found.key}), which no directory can show; rename one")  # fmt: skip
-            parent = parent.rpartition("/")[0]
+                what = f"this key is an object and also a folder (it holds {found.key})"
+                raise RefusedError(f"{keys[parent].place}: {what}, which no directory can show; rename one")
     return list(keys.values())
 
 
@@ -146,11 +143,3 @@ def epoch_order(items: Sequence[T], seed: int, epoch: int) -> list[T]:
         random.Random(f"{seed}/{epoch}").shuffle(order)
         order.insert(0, first)
     return order
-
-
-def shard_of_host(items: Sequence[T], index: int, count: int) -> list[T]:
-    """Return the items of host `index` (from 0) of `count` under ShardedByS3Key: about 1/count of them, none twice.
-
-    A shard takes every count-th item, not a run of them, since neighbours in a listing tend to have one kind and size.
-    """
-    return list(items[index::count])

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _LOCAL_REGION = "us-east-1"
 # Not secrets: the embedded server checks no signature, but clients insist on signing.
 _LOCAL_CREDENTIALS = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local"}
-_NO_PROXY = {"no_proxy": "127.0.0.1,localhost", "NO_PROXY": "127.0.0.1,localhost"}
+_NO_PROXY = dict.fromkeys(("no_proxy", "NO_PROXY"), "127.0.0.1,localhost")
 _PASSED_ON = ("AWS_CA_BUNDLE", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 
 
@@ -52,6 +52,7 @@ def embedded_store(
 def remote_store(spec: JobSpec) -> Iterator[Store]:
     """Open AWS, or the S3-compatible store that `AWS_ENDPOINT_URL` names, with the credentials that boto3 finds."""
     import boto3
+    from botocore.config import Config
     from botocore.exceptions import BotoCoreError
 
     try:
@@ -61,10 +62,8 @@ def remote_store(spec: JobSpec) -> Iterator[Store]:
     except BotoCoreError as error:
         raise configuration_error(error, spec.profile) from None
     if frozen is None:
-        raise RefusedError(
-            "no AWS credentials found; configure them (`aws configure`), or read from this machine: --channel NAME=PATH, or"
-            " --data DIR for all channels"
-        )
+        local = "--channel NAME=PATH, or --data DIR for all channels"
+        raise RefusedError(f"no AWS credentials found; run `aws configure`, or read from this machine: {local}")
     environ: dict[str, str] = {
         "AWS_ACCESS_KEY_ID": frozen.access_key,
         "AWS_SECRET_ACCESS_KEY": frozen.secret_key,
@@ -75,23 +74,6 @@ def remote_store(spec: JobSpec) -> Iterator[Store]:
     # s3torchconnector honours AWS_ENDPOINT_URL only; boto3 prefers the service's own variable, and so do we.
     if endpoint := environ.get("AWS_ENDPOINT_URL_S3"):
         environ["AWS_ENDPOINT_URL"] = endpoint
-    try:
-        client = s3_client(environ)
-    except ValueError as error:
-        raise RefusedError(
-            f"the S3 endpoint is wrong: {error}; write AWS_ENDPOINT_URL with its protocol, http://..."
-        ) from None
-    yield Store(RemoteObjects(client), environ, remote=True)
-
-
-def s3_client(environ: Mapping[str, str]) -> Any:
-    """Return a boto3 client of the store that these variables name."""
-    import boto3
-    import botocore.session
-    from botocore.config import Config
-
-    # The credentials are known, so this session ignores the user's profile, which may not even exist.
-    session = botocore.session.Session(profile=None, session_vars={"profile": (None, None, None, None)})
     endpoint = environ.get("AWS_ENDPOINT_URL")
     config = Config(
         max_pool_connections=256,  # three per pipe and host
@@ -99,10 +81,9 @@ def s3_client(environ: Mapping[str, str]) -> Any:
         retries={"mode": "standard", "max_attempts": 4},
         s3={"addressing_style": "path" if endpoint else "auto"},
     )
-    return boto3.Session(
-        botocore_session=session,
-        aws_access_key_id=environ["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=environ["AWS_SECRET_ACCESS_KEY"],
-        aws_session_token=environ.get("AWS_SESSION_TOKEN"),
-        region_name=environ["AWS_REGION"],
-    ).client("s3", endpoint_url=endpoint, config=config, verify=environ.get("AWS_CA_BUNDLE"))
+    try:
+        client = session.client("s3", region_name=environ["AWS_REGION"], endpoint_url=endpoint, config=config)
+    except ValueError as error:
+        remedy = "write AWS_ENDPOINT_URL with its protocol, http://..."
+        raise RefusedError(f"the S3 endpoint is wrong: {error}; {remedy}") from None
+    yield Store(RemoteObjects(client), environ, remote=True)

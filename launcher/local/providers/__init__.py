@@ -7,8 +7,8 @@ leaving, everything it made (files, mount, FIFO, process, thread) is gone.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from launcher.errors import RefusedError
@@ -27,7 +27,11 @@ def provide(*deliveries: Delivery) -> Iterator[Sequence[BindMount]]:
     for delivery in deliveries:
         by_module.setdefault(provider_of(delivery.channel), []).append(delivery)
     with ExitStack() as stack:
-        yield [bind for name, own in by_module.items() for bind in stack.enter_context(_provider(name)(*own))]
+        binds: list[BindMount] = []
+        for name, own in by_module.items():
+            provider = importlib.import_module(f"{__name__}.{name}")
+            binds += stack.enter_context(provider.provide(*own))
+        yield binds
 
 
 def provider_of(channel: Mapping[str, Any]) -> str:
@@ -47,12 +51,5 @@ def provider_of(channel: Mapping[str, Any]) -> str:
     else:
         reason = f" ({kind.WITHOUT.get('PROVIDERS', 'it has no provider')})"
     known = ", ".join(f"{name} by {', '.join(each.PROVIDERS)}" for name, each in KINDS.items() if each.PROVIDERS)
-    raise RefusedError(
-        f"channel {channel['ChannelName']!r}: local runs do not support {what}{reason}; supported: {known}"
-    )
-
-
-def _provider(module: str) -> Callable[..., AbstractContextManager[Sequence[BindMount]]]:
-    provider: Callable[..., AbstractContextManager[Sequence[BindMount]]]
-    provider = importlib.import_module(f"{__name__}.{module}").provide
-    return provider
+    name = channel["ChannelName"]
+    raise RefusedError(f"channel {name!r}: local runs do not support {what}{reason}; supported: {known}")

@@ -19,7 +19,7 @@ from launcher.errors import RefusedError
 from launcher.local import sandbox
 from launcher.local.data.delivery import BindMount, Delivery
 from launcher.local.data.selection import S3Object, as_tree
-from launcher.local.providers.places import empty_directory, occupied, remove_tree
+from launcher.local.providers.directories import empty_directory, occupied, remove_tree
 from launcher.request.view import s3_source
 from launcher.s3.uri import S3Location, parse_s3_uri
 
@@ -90,12 +90,12 @@ def _folder_of(delivery: Delivery, objects: Sequence[S3Object]) -> Path | None:
 def copied(delivery: Delivery, objects: Sequence[S3Object]) -> Iterator[None]:
     """Copy the objects, which `as_tree` has accepted, to files below `delivery.directory`; remove them on leaving."""
     delivery.data_dir.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=f".{delivery.name}.", dir=delivery.data_dir) as beside:
-        growing = Path(beside) / "files"
-        growing.mkdir()
-        _copy_all(delivery, objects, growing)
+    with TemporaryDirectory(prefix=f".{delivery.name}.", dir=delivery.data_dir) as temporary:
+        unfinished = Path(temporary) / "files"
+        unfinished.mkdir()
+        _copy_all(delivery, objects, unfinished)
         try:
-            growing.rename(delivery.directory)
+            unfinished.rename(delivery.directory)
         except OSError as error:
             raise occupied(delivery, error) from error
     try:

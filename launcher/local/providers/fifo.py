@@ -22,8 +22,8 @@ from threading import Event, Thread
 from entrypoints.contract import epochs_name, fifo_name
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import BindMount, Delivery
+from launcher.local.providers.directories import one_by_one
 from launcher.local.providers.pipe_content import Epochs, open_epochs
-from launcher.local.providers.places import one_by_one
 from launcher.local.providers.read_ahead import in_order, read_ahead
 
 _CAPACITY = 1 << 20  # bytes of the pipe, of 64 KiB by default: fewer switches between writer and reader

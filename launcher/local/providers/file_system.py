@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import BindMount, Delivery
-from launcher.local.providers.places import empty_directory, one_by_one, replaced
+from launcher.local.providers.directories import empty_directory, one_by_one, replaced
 from launcher.request.view import file_system_source
 
 
@@ -23,7 +23,7 @@ def provide(delivery: Delivery) -> Iterator[Sequence[BindMount]]:
     """Make an empty `delivery.directory` and yield its mount; without namespaces, make the copy or link instead.
 
     Raises:
-        RefusedError: No directory stands for the file system, or DirectoryPath is not in it or leaves it.
+        RefusedError: The file system has no directory here, or DirectoryPath is not in it or leaves it.
     """
     source = _find_directory(delivery)
     writable = file_system_source(delivery.channel).get("FileSystemAccessMode") == "rw"
@@ -56,7 +56,7 @@ def _find_directory(delivery: Delivery) -> Path:
     remedy = f"name it with --mount {identity}=PATH, or put it into the --data folder"
     root = delivery.file_systems.get(identity)
     if root is None:
-        raise RefusedError(f"{place}: no directory stands for this file system; {remedy}")
+        raise RefusedError(f"{place}: this file system has no directory on this machine; {remedy}")
     parts = [part for part in PurePosixPath(asked).parts if part != "/"]
     if ".." in parts:
         raise RefusedError(f"{place}: DirectoryPath {asked!r} leaves the file system; write it without '..'")

@@ -21,7 +21,6 @@ from launcher.s3.uri import S3Location
 
 Which = Callable[[str], str | None]  # shutil.which, or a test's replacement that hides or replaces programs
 
-_DEFAULT_REGION = "us-east-1"
 _LIVE_SECONDS = 30.0  # from the program's start to a live mount
 _LOOK_SECONDS = 0.02  # between two checks
 
@@ -52,16 +51,12 @@ class View:
     @property
     def endpoint(self) -> str:
         """The URL of an S3-compatible store; empty for AWS itself."""
-        return self.store_environ.get("AWS_ENDPOINT_URL_S3") or self.store_environ.get("AWS_ENDPOINT_URL") or ""
+        return self.store_environ.get("AWS_ENDPOINT_URL", "")
 
     @property
     def region(self) -> str:
         """The region that requests are signed for."""
-        return self.store_environ.get("AWS_REGION") or self.store_environ.get("AWS_DEFAULT_REGION") or _DEFAULT_REGION
-
-
-def _store_environ(view: View) -> Mapping[str, str]:
-    return view.store_environ
+        return self.store_environ.get("AWS_REGION", "us-east-1")
 
 
 @dataclass(frozen=True)
@@ -70,7 +65,7 @@ class MountTool:
 
     program: str
     options: Callable[[View], list[str]]  # the arguments
-    environ: Callable[[View], Mapping[str, str]] = _store_environ
+    environ: Callable[[View], Mapping[str, str]] = lambda view: view.store_environ
     can_select: bool = False  # whether it supports `View.only`
     can_combine: bool = False  # whether it mounts several folders; `environ` names them
 

@@ -22,8 +22,8 @@ from launcher.errors import RefusedError
 from launcher.local.data.delivery import BindMount, Delivery
 from launcher.local.data.selection import NoObjectsError, S3Object, as_tree
 from launcher.local.providers.copied import copied
+from launcher.local.providers.directories import empty_directory, replaced
 from launcher.local.providers.fuse import TOOLS, MountFailedError, MountTool, View, Which, mounted
-from launcher.local.providers.places import empty_directory, replaced
 from launcher.request.view import s3_source, with_source
 from launcher.s3.uri import S3Location, parse_s3_uri
 
@@ -110,11 +110,11 @@ def _mount_by_any(
         return {}, f"none of {', '.join(dict.fromkeys(tool.program for tool in TOOLS))} is installed"
     partial = not all(folder.whole for folder in folders.values())
 
-    def misfit(tool: MountTool) -> tuple[bool, bool]:
+    def rank(tool: MountTool) -> tuple[bool, bool]:
         return partial and not tool.can_select, tool.can_combine is not (len(folders) > 1)
 
     reasons: list[str] = []
-    for tool in sorted(installed, key=misfit):
+    for tool in sorted(installed, key=rank):
         try:
             with ExitStack() as attempt:
                 places = _mount(attempt, delivery, folders, tool, which)
@@ -149,7 +149,7 @@ def _mount(
     for name, folder in folders.items():
         odd = [path for path in folder.paths if not path.isprintable()]  # rclone changes control characters
         for path in [folder.paths[0], *odd]:
-            if not _is_shown(root / name / path):
+            if not os.path.exists(root / name / path):  # noqa: PTH110 - treats every error of the program alike
                 raise MountFailedError(f"{tool.program} does not show {path!r} (logs in {scratch})")
         found[name] = root / name
         if not folder.whole and not tool.can_select:
@@ -169,12 +169,3 @@ def _linked(delivery: Delivery, place: Path) -> Iterator[None]:
     with empty_directory(delivery) as directory, replaced(directory, delivery.on_warning):
         directory.symlink_to(place)
         yield
-
-
-def _is_shown(path: Path) -> bool:
-    """Return whether the file exists; a program without access to the store may fail with any error."""
-    try:
-        path.stat()
-    except OSError:
-        return False
-    return True

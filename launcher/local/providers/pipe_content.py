@@ -11,7 +11,7 @@ import struct
 import zlib
 from array import array
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import IO
@@ -44,11 +44,9 @@ def open_epochs(delivery: Delivery) -> Iterator[Epochs]:
     """
     source = s3_source(delivery.channel)
     delivery.scratch.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as stack:
-        if source["S3DataType"] == "AugmentedManifestFile":
-            names = source.get("AttributeNames", ())
-            read, scratch = delivery.store.objects.read, delivery.scratch
-            manifest = stack.enter_context(AugmentedManifest(read, source["S3Uri"], names, delivery.sample, scratch))
+    if source["S3DataType"] == "AugmentedManifestFile":
+        read, names = delivery.store.objects.read, source.get("AttributeNames", ())
+        with closing(AugmentedManifest(read, source["S3Uri"], names, delivery.sample, delivery.scratch)) as manifest:
 
             def of_manifest(epoch: int) -> Iterator[Stream]:
                 for index in delivery.select(range(len(manifest)), epoch):
@@ -56,20 +54,20 @@ def open_epochs(delivery: Delivery) -> Iterator[Epochs]:
                         yield _stream(delivery, value)
 
             yield of_manifest
-        else:
-            objects = delivery.store.listed(delivery.channel, delivery.sample)
-            if _wrapped(delivery) and not _zipped(delivery):
-                for found in objects:
-                    _check_length(found.size, str(found.place))
-            joins_lines = _joins_lines(delivery) and len(objects) > 1
-            warned: set[S3Location] = set()
+        return
+    objects = delivery.store.listed(delivery.channel, delivery.sample)
+    if _wrapped(delivery) and not _zipped(delivery):
+        for found in objects:
+            _check_length(found.size, str(found.place))
+    joins_lines = _joins_lines(delivery) and len(objects) > 1
+    warned: set[S3Location] = set()
 
-            def of_objects(epoch: int) -> Iterator[Stream]:
-                for found in delivery.select(objects, epoch):
-                    stream = _stream(delivery, found.place)
-                    yield _checked_line_end(stream, delivery, found.place, warned) if joins_lines else stream
+    def of_objects(epoch: int) -> Iterator[Stream]:
+        for found in delivery.select(objects, epoch):
+            stream = _stream(delivery, found.place)
+            yield _checked_line_end(stream, delivery, found.place, warned) if joins_lines else stream
 
-            yield of_objects
+    yield of_objects
 
 
 def _zipped(delivery: Delivery) -> bool:

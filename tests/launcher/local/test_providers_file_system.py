@@ -81,7 +81,7 @@ def test_missing_directory_is_refused(tmp_path: Path, kind: str, path: str, mess
 def test_file_system_without_a_directory_is_refused(tmp_path: Path) -> None:
     delivery = delivery_of(tmp_path, "EFS", "/", file_systems={})
     with (
-        pytest.raises(RefusedError, match=r"no directory stands for this file system; .*--mount"),
+        pytest.raises(RefusedError, match=r"this file system has no directory on this machine; .*--mount"),
         provide(delivery),
     ):
         pytest.fail("entered")

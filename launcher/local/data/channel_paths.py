@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +21,19 @@ from launcher.request.build import connector_variables
 from launcher.request.view import file_system_source, s3_source, with_source
 
 
-@dataclass
-class Given:
-    """The plan in which the channels are read from their paths, and the folders of their buckets and file systems."""
+@dataclass(frozen=True)
+class ChannelPaths:
+    """The plan in which the channels are read from their paths, and the folders that are their buckets or file systems."""
 
     plan: Plan
     paths: Mapping[str, Path]  # by channel
-    buckets: dict[str, Path] = field(default_factory=dict)
-    file_systems: dict[str, Path] = field(default_factory=dict)
+    folders: Mapping[str, Path]  # by the name of the bucket, which is also the id of the file system
 
     def named(self, text: str) -> str:
         """Return a message in which the files of these channels have their own paths, not those of buckets and links."""
         for name, path in self.paths.items():
             folder = shown_path(path if path.is_dir() else path.parent)
-            for ours in (f"s3://{_own(name)}", str(self.buckets.get(_own(name), path))):
+            for ours in (f"s3://{_own(name)}", str(self.folders[_own(name)])):
                 text = text.replace(f"{ours}/", f"{folder}/")
         return text
 
@@ -48,7 +47,7 @@ class Given:
             raise
 
 
-def give_channels(plan: Plan, texts: Sequence[str], scratch: Path) -> Given:
+def with_channel_paths(plan: Plan, texts: Sequence[str], scratch: Path) -> ChannelPaths:
     """Change the plan so that the channels of `NAME=PATH` texts are read from their paths.
 
     Args:
@@ -66,19 +65,21 @@ def give_channels(plan: Plan, texts: Sequence[str], scratch: Path) -> Given:
             both = f"{shown_path(paths[name])} and {shown_path(path)}"
             raise InputError(f"--channel {text}: {name} is given twice, as {both}; keep one of them")
         paths[name] = path
-    given = Given(plan, paths)
     request = dict(plan.request)
     if "InputDataConfig" in request:
-        request["InputDataConfig"] = [_entry(given, entry, scratch) for entry in request["InputDataConfig"]]
+        request["InputDataConfig"] = [
+            _entry(entry, paths[entry["ChannelName"]]) if entry["ChannelName"] in paths else entry
+            for entry in request["InputDataConfig"]
+        ]
     environment = dict(request.get("Environment", {}))
     for variable, name in connector_variables(plan.spec).items():
         if name in paths:
-            settings = {**json.loads(environment[variable]), contract.CONNECTOR_S3_URI: _uri(given, name, scratch)}
+            settings = {**json.loads(environment[variable]), contract.CONNECTOR_S3_URI: _uri(name, paths[name])}
             environment[variable] = json.dumps(settings)
     if environment:
         request["Environment"] = environment
-    given.plan = replace(plan, request=request)
-    return given
+    folders = {_own(name): path if path.is_dir() else _linked(path, scratch / name) for name, path in paths.items()}
+    return ChannelPaths(replace(plan, request=request), paths, folders)
 
 
 def _parsed(plan: Plan, text: str) -> tuple[str, Path]:
@@ -99,37 +100,31 @@ def _parsed(plan: Plan, text: str) -> tuple[str, Path]:
     return name, found
 
 
-def _entry(given: Given, entry: Mapping[str, Any], scratch: Path) -> Mapping[str, Any]:
-    """Return the request's entry of a channel, reading from its path if one was given."""
+def _entry(entry: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Return the request's entry of a channel, reading from the path."""
     name = entry["ChannelName"]
-    if name not in given.paths:
-        return entry
-    path = given.paths[name]
     if file_system_source(entry):
         if not path.is_dir():
             raise InputError(f"--channel {name}={path}: a channel of a file system needs a folder")
-        given.file_systems[_own(name)] = path
         return with_source(entry, FileSystemId=_own(name), DirectoryPath="/")
     data_type = s3_source(entry)["S3DataType"]
     if path.is_dir() and data_type == "AugmentedManifestFile":
         raise InputError(f"--channel {name}={path}: this channel needs its augmented manifest, which is a file")
-    uri = _uri(given, name, scratch)
     if path.is_dir() or data_type == "S3Prefix":  # FastFile needs a folder: that of the link to a single file
         return with_source(entry, S3DataType="S3Prefix", S3Uri=f"s3://{_own(name)}/")
-    return with_source(entry, S3DataType=data_type, S3Uri=uri)
+    return with_source(entry, S3Uri=_uri(name, path))
 
 
-def _uri(given: Given, name: str, scratch: Path) -> str:
-    """Return the URI of a channel's own bucket, or of the file in it."""
-    path = given.paths[name]
-    if path.is_dir():
-        given.buckets[_own(name)] = path
-        return f"s3://{_own(name)}/"
-    folder = scratch / name
+def _linked(file: Path, folder: Path) -> Path:
+    """Return the folder, in which a link to the file is made."""
     folder.mkdir(parents=True)
-    (folder / path.name).symlink_to(path)
-    given.buckets[_own(name)] = folder
-    return f"s3://{_own(name)}/{path.name}"
+    (folder / file.name).symlink_to(file)
+    return folder
+
+
+def _uri(name: str, path: Path) -> str:
+    """Return the URI of a channel's own bucket, or of the file in it."""
+    return f"s3://{_own(name)}/" + ("" if path.is_dir() else path.name)
 
 
 def _own(name: str) -> str:
