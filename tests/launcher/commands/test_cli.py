@@ -127,7 +127,7 @@ def test_local_run_without_code_states_what_to_write(folder: Path) -> None:
     done = launch(folder, "job.yaml", "--local")
     assert (done.returncode, done.stderr.splitlines()[-1]) == (
         3,
-        "error: a local run needs code or container_entrypoint, since only the image knows what to run;"
+        "error: a local run needs code or container_entrypoint: without them only the image knows what to run;"
         " write code: {directory: src, entry_point: train.py}",
     )
 
