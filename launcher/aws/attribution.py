@@ -16,38 +16,34 @@ from launcher.planning import Plan
 
 _MEMBER = re.compile(r"\bat '([A-Za-z]\w*(?:\.\w+)*)' failed")
 _SHORTEST_VALUE = 5  # characters; a shorter value may occur in a message by chance
-# Texts of AWS (from public reports of CreateTrainingJob's refusals) -> remedy.
-_REMEDIES = (
-    (r"assume role|assume the role", "let the role's trust policy name sagemaker.amazonaws.com, and correct role_arn"),
-    (r"No S3 objects found", "correct the URI, or upload the data; the role needs s3:ListBucket on the bucket"),
-    (
-        r"is not authorized to perform: iam:PassRole",
-        "ask the account's administrator to allow you iam:PassRole on this role",
+# Texts of AWS (from public reports of CreateTrainingJob's refusals) -> remedy; the first that matches.
+_REMEDIES = {
+    r"assume role|assume the role": "let the role's trust policy name sagemaker.amazonaws.com, and correct role_arn",
+    r"No S3 objects found": "correct the URI, or upload the data; the role needs s3:ListBucket on the bucket",
+    r"is not authorized to perform: iam:PassRole": "ask the account's administrator to allow you iam:PassRole on this role",
+    r"is not authorized to perform": "ask the account's administrator for this permission",
+    r"service limit|ResourceLimitExceeded": (
+        "request a higher limit in Service Quotas, or use another instance type or fewer instances"
     ),
-    (r"is not authorized to perform", "ask the account's administrator for this permission"),
-    (
-        r"service limit|ResourceLimitExceeded",
-        "request a higher limit in Service Quotas, or use another instance type or fewer instances",
-    ),
-    (r"subnet", "name subnets in the job's region and account"),
-    (r"security group", "name security groups in the subnets' VPC"),
-    (r"(?i)\bimage\b.*(exist|find|found|invalid)", "correct image; it must be in a registry of the job's region"),
-    (r"(?i)bucket", "name a bucket that exists in the job's region and that the role may use"),
-    (r"(?i)capacity", "try again later, or in another zone or with another instance type"),
-)
+    r"subnet": "name subnets in the job's region and account",
+    r"security group": "name security groups in the subnets' VPC",
+    r"(?i)\bimage\b.*(exist|find|found|invalid)": "correct image; it must be in a registry of the job's region",
+    r"(?i)bucket": "name a bucket that exists in the job's region and that the role may use",
+    r"(?i)capacity": "try again later, or in another zone or with another instance type",
+}
 
 
 def placed(error: AwsError, plan: Plan) -> AccountError:
     """Return the refusal as one problem with its place in the spec."""
     message = str(error)
-    path = _to_blame(message, error.code, plan.masked_request())  # the account has masked AWS's message
-    remedy = next((each for pattern, each in _REMEDIES if re.search(pattern, message)), None)
+    path = _refused_member(message, error.code, plan.masked_request())  # the account has masked AWS's message
+    remedy = next((each for pattern, each in _REMEDIES.items() if re.search(pattern, message)), None)
     place = plan.origin.place(path) if path else ()
     text = f"AWS refused: {message}" + (f"; {remedy}" if remedy else "")
     return AccountError([Problem(place, text, "aws-refused", location=plan.spec.locate(place) if place else None)])
 
 
-def _to_blame(message: str, code: str, request: Mapping[str, Any]) -> SpecPath:
+def _refused_member(message: str, code: str, request: Mapping[str, Any]) -> SpecPath:
     """Return the request member that the message is about; empty if it names none."""
     if named := _MEMBER.search(message):
         return _member_path(named[1].split("."), request)

@@ -16,7 +16,7 @@ from launcher.preflight.quota.machines import debugger_rules
 from launcher.request.images import image_region
 
 
-class EcrImage(NamedTuple):
+class _EcrImage(NamedTuple):
     """The parts of `ACCOUNT.dkr.ecr.REGION.amazonaws.com/repository:tag`."""
 
     account: str
@@ -26,33 +26,33 @@ class EcrImage(NamedTuple):
     digest: str
 
 
-def ecr_image(uri: str) -> EcrImage | None:
+def _ecr_image(uri: str) -> _EcrImage | None:
     """Return the parts of an image in ECR; None for other registries."""
     region = image_region(uri)
     if region is None:
         return None
     name, _, digest = uri.partition("/")[2].partition("@")
     repository, _, tag = name.partition(":")
-    return EcrImage(uri[:12], region, repository, tag if tag or digest else "latest", digest)
+    return _EcrImage(uri[:12], region, repository, tag if tag or digest else "latest", digest)
 
 
-def training_image(subject: Subject) -> EcrImage | None:
+def training_image(subject: Subject) -> _EcrImage | None:
     """Return the job's own image, if SageMaker pulls it from ECR and not from a registry in the VPC."""
     config = "AlgorithmSpecification.TrainingImageConfig"
     in_vpc = subject.draft.get(f"{config}.TrainingRepositoryAccessMode") == "Vpc"
-    return None if in_vpc else ecr_image(subject.draft.image)
+    return None if in_vpc else _ecr_image(subject.draft.image)
 
 
-def _images(subject: Subject) -> Iterator[tuple[SpecPath, EcrImage]]:
+def _images(subject: Subject) -> Iterator[tuple[SpecPath, _EcrImage]]:
     """Yield the training image and the images of the debugger's and profiler's rules."""
     if image := training_image(subject):
         yield ("image",), image
     for path, rule in debugger_rules(subject.draft):
-        if image := ecr_image(rule.get("RuleEvaluatorImage", "")):
+        if image := _ecr_image(rule.get("RuleEvaluatorImage", "")):
             yield (*path, "rule_evaluator_image"), image
 
 
-def _ask(subject: Subject, path: SpecPath, image: EcrImage) -> Iterator[Finding]:
+def _ask(subject: Subject, path: SpecPath, image: _EcrImage) -> Iterator[Finding]:
     here = subject.account.region
     if image.region != here:
         if subject.draft.spec.region is None:  # else the rule image-region reports it

@@ -14,7 +14,7 @@ _KEEP_ALIVE: SpecPath = ("resource_config", "keep_alive_period_in_seconds")
 _MORE = "request more in the Service Quotas console"
 
 
-class Wanted(NamedTuple):
+class _Wanted(NamedTuple):
     """Instances of one type that count towards one quota."""
 
     path: SpecPath
@@ -40,7 +40,7 @@ def _ask(subject: Subject) -> Iterator[Finding]:
     # Rules that name an instance type run as processing jobs, others on AWS's machines.
     wanted += _added_up(
         [
-            Wanted((*path, "instance_type"), rule["InstanceType"], "processing job usage", 1)
+            _Wanted((*path, "instance_type"), rule["InstanceType"], "processing job usage", 1)
             for path, rule in debugger_rules(subject.draft)
             if rule.get("InstanceType")
         ]
@@ -57,16 +57,16 @@ def _ask(subject: Subject) -> Iterator[Finding]:
             yield _KEEP_ALIVE, "warm-pool-quota", f"{short}; {_MORE}, or delete the key"
 
 
-def wanted_instances(subject: Subject) -> list[Wanted]:
+def wanted_instances(subject: Subject) -> list[_Wanted]:
     """Return what the job's machines need; reserved machines count towards other quotas."""
     usage = "spot training job usage" if subject.draft.is_spot else "training job usage"
     machines = [each for choice in alternatives(subject.draft) for each in choice if not each.plans]
-    return _added_up([Wanted(each.path, each.instance_type, usage, each.instances) for each in machines])
+    return _added_up([_Wanted(each.path, each.instance_type, usage, each.instances) for each in machines])
 
 
-def _added_up(wanted: list[Wanted]) -> list[Wanted]:
+def _added_up(wanted: list[_Wanted]) -> list[_Wanted]:
     """Return one entry per quota, with the path of the first."""
-    sums: dict[str, Wanted] = {}
+    sums: dict[str, _Wanted] = {}
     for each in wanted:
         before = sums.get(each.quota)
         sums[each.quota] = each if before is None else before._replace(instances=before.instances + each.instances)
