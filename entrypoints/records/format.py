@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from entrypoints.errors import ChannelError, corrupt
 from entrypoints.records.cursor import Cursor
@@ -23,24 +23,8 @@ from entrypoints.sample import DATA, KEY, ByteStream, Sample
 _PARAMETER = re.compile(r"""\s*([\w-]+)\s*=\s*("(?:[^"\\]|\\.)*"|[^;"]*)\s*(?:;|$)""", re.DOTALL)
 
 
-class Split(Protocol):
-    """The reader of a format."""
-
-    def __call__(self, stream: ByteStream, key: str | None = None, cursor: Cursor | None = None, /) -> Iterator[Sample]:
-        """Yield the samples of one object, or of several joined objects, in order and in constant memory.
-
-        Args:
-            stream: The bytes, at their beginning.
-            key: The object's key, if known.
-            cursor: Where to start; before each sample, its `position` becomes that of the next one.
-
-        Raises:
-            CorruptError: The data is damaged or cut; the message names the offset.
-        """
-        ...
-
-
-Write = Callable[[BinaryIO, Iterable[Sample]], int]
+# Yields the samples of a stream that is at its beginning, as `Format.split`.
+Read = Callable[[ByteStream, "str | None", Cursor], Iterator[Sample]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,15 +33,16 @@ class Format:
 
     name: str  # the short name
     sample: str = field(compare=False)  # for the README: what a sample is
-    split: Split = field(compare=False)
+    read: Read | None = field(compare=False, default=None)  # None if `framing` reads
     # Writes samples to a stream and returns their number; None if the format has no writer. Raises SampleError for a sample
     # that would not read back the same.
-    write: Write | None = field(compare=False)
-    ending: str | None = field(compare=False)  # of the files of `write_shards`; None if it cannot write this format
+    write: Callable[[BinaryIO, Iterable[Sample]], int] | None = field(compare=False, default=None)
+    ending: str | None = field(
+        compare=False, default=None
+    )  # of the files of `write_shards`; None if it cannot write them
     content_types: tuple[str, ...] = field(compare=False, default=())  # that select this format
-    boundaries: bool = field(
-        compare=False, default=True
-    )  # whether records can be found in joined objects, as in a Pipe
+    # Whether records can be found in joined objects, as in a Pipe.
+    boundaries: bool = field(compare=False, default=True)
     # A format whose records have to be decoded: the format that finds them, and what makes a sample of one record's bytes
     # (ValueError if it cannot). Several readers of a Pipe then decode in parallel.
     framing: Format | None = field(compare=False, default=None)
@@ -73,31 +58,31 @@ class Format:
         """The string that names this format."""
         return "; ".join([self.name, *(f"{key}={_quoted(value)}" for key, value in self.chosen if value)])
 
+    def split(self, stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
+        """Yield the samples of one object, or of several joined objects, in order and in constant memory.
 
-def decoded(
-    records: Iterable[bytes], decode: Callable[[bytes], Sample], key: str | None, cursor: Cursor, what: str
-) -> Iterator[Sample]:
-    """Yield the sample that each record decodes to, with the object's key if known.
+        Args:
+            stream: The bytes, at their beginning.
+            key: The object's key, if known.
+            cursor: Where to start; before each sample, its `position` becomes that of the next one.
 
-    Args:
-        records: The records; reading them moves the cursor.
-        decode: Returns a record's fields, or raises ValueError.
-        key: The object's key, if known.
-        cursor: The cursor of `records`.
-        what: The beginning of the error's text, before the reason.
+        Raises:
+            CorruptError: The data is damaged or cut; the message names the offset.
+        """
+        cursor = cursor or Cursor()
+        return self.read(stream, key, cursor) if self.read else self._decoded(stream, key, cursor)
 
-    Raises:
-        CorruptError: A record cannot be decoded; the message names the offset of the record.
-    """
-    offset = cursor.start
-    start: Sample = {} if key is None else {KEY: key}
-    for record in records:
-        try:
-            sample = start | decode(record)
-        except ValueError as error:
-            raise corrupt(key, abs(offset), f"{what}: {error}") from error
-        offset = cursor.position
-        yield sample
+    def _decoded(self, stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
+        assert self.framing is not None and self.decode is not None, "a card has `read`, or both `framing` and `decode`"
+        decode, offset = self.decode, cursor.start
+        start: Sample = {} if key is None else {KEY: key}
+        for record in self.framing.split(stream, key, cursor):
+            try:
+                sample = start | decode(record[DATA])
+            except ValueError as error:
+                raise corrupt(key, abs(offset), f"not a record of {self.name}, or damaged: {error}") from error
+            offset = cursor.position
+            yield sample
 
 
 def with_options(form: Format, text: str) -> Format:
@@ -133,9 +118,7 @@ def _parameters(rest: str, text: str) -> dict[str, str]:
                 f'format {text!r}: expected parameters as name=value or name="value", separated by semicolons'
             )
         value = match[2]
-        if value.startswith('"'):
-            value = re.sub(r"\\(.)", r"\1", value[1:-1])
-        found[match[1].lower()] = value if match[2].startswith('"') else value.strip()
+        found[match[1].lower()] = re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') else value.strip()
         place = match.end()
     return found
 

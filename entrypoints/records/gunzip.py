@@ -4,16 +4,17 @@ gzip's own file object reads 8 KiB at a time through several layers of Python; h
 stream has one or more members (joined objects, parallel compressors), perhaps followed by zeros; a record may span
 members. zlib checks each member's CRC and length.
 
-A stream that begins as gzip does is gzip, whatever its name: uncompressed data of the formats that use `split_either` never does.
+A stream that begins as gzip does is gzip, whatever its name: uncompressed data of the formats that use `unzipped` never does.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from entrypoints.errors import corrupt
 from entrypoints.records.cursor import Cursor
+from entrypoints.records.format import Read
 from entrypoints.records.window import CHUNK, Source, Window
 from entrypoints.sample import ByteStream, Sample
 
@@ -101,31 +102,31 @@ class _Begun:
         self._stream.close()
 
 
-Split = Callable[[ByteStream, "str | None", Cursor], Iterator[Sample]]
-
-
-def split_either(split: Split, stream: ByteStream, key: str | None, cursor: Cursor | None) -> Iterator[Sample]:
-    """Yield what `split` yields for a stream, or for its content if it is gzip-compressed.
+def unzipped(read: Read) -> Read:
+    """Return a format's `read` that also reads gzip-compressed streams.
 
     Positions in a compressed stream are negative: they are reached by reading from its beginning. Offsets in the format's errors
     are then those of the content.
     """
-    cursor = cursor or Cursor()
-    if cursor.start > 0:
-        return split(stream, key, cursor)
-    begun = _Begun(stream)
-    if begun.is_gzip:
-        return _content(split, begun, key, cursor)
-    if cursor.start < 0:
-        raise corrupt(key, 0, "a gzip stream was read before, but this is not one; start the epoch again")
-    return split(begun, key, cursor)
+
+    def either(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
+        if cursor.start > 0:
+            return read(stream, key, cursor)
+        begun = _Begun(stream)
+        if begun.is_gzip:
+            return _content(read, begun, key, cursor)
+        if cursor.start < 0:
+            raise corrupt(key, 0, "a gzip stream was read before, but this is not one; start the epoch again")
+        return read(begun, key, cursor)
+
+    return either
 
 
-def _content(split: Split, stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
+def _content(read: Read, stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
     content = _Begun(Gunzip(Window(stream), key))
     if content.is_gzip:
         raise corrupt(key, 0, "a gzip stream inside another: it was compressed twice; unzip it once")
     inner = Cursor(-cursor.start)
-    for sample in split(content, key, inner):
+    for sample in read(content, key, inner):
         cursor.position = -inner.position
         yield sample

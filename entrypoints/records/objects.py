@@ -9,11 +9,9 @@ from entrypoints.records.format import Format
 from entrypoints.sample import ByteStream, Sample, whole_object
 
 
-def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
+def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
     """Yield the object as one sample, also if it is empty. The position is 1 once it has been read."""
-    if cursor is None:
-        yield whole_object(stream.read(), key)
-    elif cursor.start == 0:
+    if cursor.start == 0:
         data = stream.read()
         cursor.position = 1
         yield whole_object(data, key)
@@ -22,8 +20,6 @@ def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = No
 FORMAT = Format(
     name="objects",
     sample="a whole object's bytes in `data`; for a channel without a content type, or with any other",
-    split=split,
-    write=None,
-    ending=None,
+    read=_read,
     boundaries=False,  # nothing marks the end of one object in a joined stream
 )

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from entrypoints.records import SHORT_NAMES
-from entrypoints.records.refusing import SampleError, refusal
 from entrypoints.records.sizes import size_of
+from entrypoints.records.writing import SampleError, refusal
 from entrypoints.sample import Sample
 
 SHARD_BYTES = 128 << 20

@@ -22,7 +22,7 @@ from rounds import Row
 
 from entrypoints import contract
 from entrypoints.records.archives import tar_write, zip_write
-from entrypoints.records.recordio import recordio, recordio_protobuf_write
+from entrypoints.records.recordio import recordio, recordio_protobuf
 from entrypoints.records.text import json_lines
 from entrypoints.records.tfrecord import tfrecord
 
@@ -134,14 +134,16 @@ FORMATS: dict[str, tuple[str, bool, Callable[[BinaryIO], Any]]] = {
     "RecordIO-protobuf": (
         "application/x-recordio-protobuf",
         True,
-        lambda stream: recordio_protobuf_write.write_dense(stream, np.zeros((MEMBERS, SIZE // 4), "f4")),
+        lambda stream: recordio.write(
+            stream, [recordio_protobuf.encode_record({"features": {"values": np.zeros(SIZE // 4, "f4")}})] * MEMBERS
+        ),
     ),
     "TFRecord": ("application/x-tfrecord", True, lambda stream: tfrecord.write(stream, _payloads())),
     "Parquet": ("application/x-parquet", False, _parquet),
     "lines": (
         "text/plain",
         True,
-        lambda stream: json_lines.write(stream, ({"x": "y" * (SIZE - 9)} for _ in range(MEMBERS))),
+        lambda stream: json_lines.FORMAT.write(stream, ({"x": "y" * (SIZE - 9)} for _ in range(MEMBERS))),
     ),
 }
 

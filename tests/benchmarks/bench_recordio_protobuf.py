@@ -7,10 +7,11 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from rounds import Peer, Row, interleaved, raw, row
+from rounds import Peer, Row, interleaved, raw
 
-from entrypoints.records.recordio import recordio_protobuf_write
-from entrypoints.records.recordio.recordio_protobuf_batches import as_tensors, batches
+from entrypoints.records import format_of
+from entrypoints.records.recordio import recordio, recordio_protobuf
+from entrypoints.records.recordio.recordio_protobuf_batches import as_tensors
 
 SDK_PATH = """
 import sys, time
@@ -38,13 +39,15 @@ def measure(records: int = 20_000, batch: int = 256) -> list[Row]:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         path = Path(folder) / "file.pbr"
         with path.open("wb") as stream:
-            recordio_protobuf_write.write_dense(
-                stream, random.random((records, 784)).astype("f4"), random.integers(0, 10, records).astype("f4")
-            )
+            for row, label in zip(
+                random.random((records, 784)).astype("f4"), random.integers(0, 10, records), strict=True
+            ):
+                sample = {"features": {"values": row}, "label": {"values": np.array([label], "f4")}}
+                recordio.write(stream, [recordio_protobuf.encode_record(sample)])
 
         def ours() -> None:
             with path.open("rb", buffering=0) as stream:
-                for tensors in map(as_tensors, batches(stream, batch)):
+                for tensors in map(as_tensors, format_of(f"recordio-protobuf; batch={batch}").split(stream)):
                     tensors["features"]["values"]
 
         def limit() -> None:

@@ -65,7 +65,7 @@ def _tar(folder: Path, work: str, shard: Path, of_raw: float = 0.85) -> list[Row
     """Rows of an archive; of small members a raw reader gives thousands at once, so there is no aiming at its pace."""
     seconds = interleaved(
         {
-            "ours": lambda: through_fifo(shard, folder, lambda stream: exhaust(tar.split(stream))),
+            "ours": lambda: through_fifo(shard, folder, lambda stream: exhaust(tar.FORMAT.split(stream))),
             "limit": lambda: through_fifo(shard, folder, raw),
             "webdataset": lambda: _webdataset(shard, folder / "fifo"),
         }
@@ -79,7 +79,7 @@ def _recordio(folder: Path, work: str, payloads: Iterable[bytes], *, small: bool
     with path.open("wb") as stream:
         recordio.write(stream, payloads)
     works: dict[str, Any] = {
-        "ours": lambda: _once_open(path, folder, lambda stream: exhaust(recordio.split(stream))),
+        "ours": lambda: _once_open(path, folder, lambda stream: exhaust(recordio.FORMAT.split(stream))),
         "limit": lambda: _once_open(path, folder, raw),
     }
     python = os.environ.get("LAUNCHER_SDK_V2_PYTHON") if small else None

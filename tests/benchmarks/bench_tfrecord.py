@@ -43,14 +43,14 @@ def _rows(work: str, records: int, build: Callable[[int], dict[str, Any]]) -> li
 
         payloads = interleaved(
             {
-                "ours": lambda: read(lambda stream: exhaust(tfrecord.split(stream))),
+                "ours": lambda: read(lambda stream: exhaust(tfrecord.FORMAT.split(stream))),
                 "limit": lambda: read(raw),
                 "tfrecord": lambda: _nothing(exhaust(tfrecord_iterator(str(path)))),
             }
         )
         examples = interleaved(
             {
-                "ours": lambda: read(lambda stream: exhaust(example.split(stream))),
+                "ours": lambda: read(lambda stream: exhaust(example.FORMAT.split(stream))),
                 "limit": lambda: read(raw),
                 "tfrecord": lambda: _nothing(exhaust(example_loader(str(path), None))),
             }

@@ -63,7 +63,7 @@ def _ours(directory: Path, count: int) -> int:
     channel = Channel("train", "FastFile", None, "FullyReplicated", "None", directory)
     found = 0
     for key, stream in mounted.open_objects(channel, islice(mounted.objects(channel), count)):
-        for sample in objects.split(stream, key):
+        for sample in objects.FORMAT.split(stream, key):
             found += len(sample["data"]) == SIZE
         stream.close()
     return found

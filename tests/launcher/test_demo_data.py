@@ -58,7 +58,7 @@ def test_every_format_contains_the_same_training_images(data: Path) -> None:
     assert contents(data / "fsx" / demo.FSX / demo.FSX_MOUNT_NAME / "digits/train") == files
     shards = sorted((digits(data) / "train-tar").iterdir())
     assert len(shards) == 3
-    samples = [sample for shard in shards for sample in tar.split(BytesIO(shard.read_bytes()), shard.name)]
+    samples = [sample for shard in shards for sample in tar.FORMAT.split(BytesIO(shard.read_bytes()), shard.name)]
     assert {f"{sample['__key__']}.png": sample["png"] for sample in samples} == files
     records = sorted((digits(data) / "train-recordio").iterdir())
     payloads = [each for file in records for each in recordio.payloads(BytesIO(file.read_bytes()), file.name)]

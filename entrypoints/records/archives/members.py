@@ -7,38 +7,76 @@ left out, as webdataset does. A member without a dot, which webdataset also leav
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from entrypoints.records.refusing import content, refusal
-from entrypoints.sample import KEY, Sample
+from entrypoints.errors import corrupt
+from entrypoints.records.cursor import Cursor
+from entrypoints.records.sizes import max_sample_bytes, too_large
+from entrypoints.records.writing import content
+from entrypoints.sample import DATA, KEY, Sample
 
 MACOS_FOLDER = "__MACOSX/"  # what macOS adds to a zip: not samples, but its own attributes of the files
 
 
-def members_of(number: int, sample: Sample) -> Iterator[tuple[str, bytes]]:
-    """Yield the members of the `number`-th sample: names and contents.
+def grouped(members: Iterable[tuple[str | None, bytes, int, int]], key: str | None, cursor: Cursor) -> Iterator[Sample]:
+    """Yield the samples that an archive's members make up.
+
+    Args:
+        members: Name, content, offset in the object and position of each; no name marks the end of an archive.
+        key: The object's key, if known.
+        cursor: Its position becomes that of the next sample.
 
     Raises:
-        SampleError: The sample would not be read back: it has no key, no fields, or names that mean something else.
+        CorruptError: Two members have one name, or a sample is too large.
+    """
+    sample: Sample = {}
+    most, held = max_sample_bytes(), 0
+    for name, data, offset, position in members:
+        if name is None:
+            if sample:
+                cursor.position = position
+                yield sample
+                sample = {}
+            continue
+        slash = name.rfind("/") + 1
+        dot = name.find(".", slash)
+        if dot == slash:
+            continue  # hidden
+        group, field = (name, DATA) if dot < 0 else (name[:dot], name[dot + 1 :])
+        if sample and sample[KEY] != group:
+            cursor.position = position
+            yield sample
+            sample = {}
+        if not sample:
+            sample[KEY] = group
+            held = 0
+        held += len(data)
+        if held > most:
+            raise too_large(key, offset, f"sample {group!r} has {held:,} bytes or more, with member {name!r}", most)
+        if field in sample:
+            raise corrupt(key, offset, f"member {name!r} repeats field {field!r} of sample {group!r}")
+        sample[field] = data
+
+
+def members_of(sample: Sample) -> list[tuple[str, bytes]]:
+    """Return the members of a sample: names and contents.
+
+    Raises:
+        ValueError: The sample would not be read back: it has no key, no fields, or names that mean something else.
     """
     key = sample.get(KEY)
     last = key.rpartition("/")[2] if isinstance(key, str) and "\0" not in key else ""
     if not last or "." in last:
-        raise refusal(
-            number,
-            sample,
+        raise ValueError(
             "its __key__ names its files in the archive: expected a text without zero bytes, with something but no dot after "
-            "the last slash (the field follows a dot)",
+            "the last slash (the field follows a dot)"
         )
-    if len(sample) == 1:
-        raise refusal(
-            number, sample, "it has no fields, so no files, and would be lost; add a field, even an empty one"
-        )
+    members = []
     for field in sample:
-        if field == KEY:
-            continue
         if "/" in field or "\0" in field:
-            raise refusal(
-                number, sample, f"field {field!r} cannot be a file's ending; use a text without / and zero bytes"
-            )
-        yield f"{key}.{field}", content(number, sample, field)
+            raise ValueError(f"field {field!r} cannot be a file's ending; use a text without / and zero bytes")
+        if field != KEY:
+            members.append((f"{key}.{field}", content(sample, field)))
+    if not members:
+        raise ValueError("it has no fields, so no files, and would be lost; add a field, even an empty one")
+    return members

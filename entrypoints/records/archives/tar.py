@@ -21,12 +21,13 @@ from collections.abc import Iterator
 from entrypoints.errors import corrupt
 from entrypoints.records import gunzip
 from entrypoints.records.archives import tar_write
+from entrypoints.records.archives.members import grouped
 from entrypoints.records.archives.tar_header import BLOCK, SPARSE, parse, pax, text
 from entrypoints.records.cursor import Cursor, go_to
 from entrypoints.records.format import Format
 from entrypoints.records.sizes import max_sample_bytes, too_large
 from entrypoints.records.window import Window
-from entrypoints.sample import DATA, KEY, ByteStream, Sample
+from entrypoints.sample import KEY, ByteStream, Sample
 
 _log = logging.getLogger(__name__)
 _logged: set[str] = set()  # the link that has been logged
@@ -45,49 +46,19 @@ _REFUSED = {
 }
 
 
-def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
+def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
     """Yield the samples of one or more joined archives, gzip-compressed or not; see the module for what a sample is.
 
-    Positions are bytes, negative if they can be reached only by reading from the beginning.
-
-    Raises:
-        CorruptError: The stream is damaged, cut, or has members that a stream cannot restore; the message names the
-            offset in the uncompressed stream.
+    Positions are bytes, negative if they can be reached only by reading from the beginning. Offsets in errors are those in the
+    uncompressed stream.
     """
-    cursor = cursor or Cursor()
-    sample: Sample = {}
-    most, held = max_sample_bytes(), 0
-    for name, data, offset, position in members(stream, key, cursor.start):
-        if name is None:  # the end of an archive, and of its last group
-            if sample:
-                cursor.position = position
-                yield sample
-                sample = {}
-            continue
-        slash = name.rfind("/") + 1
-        dot = name.find(".", slash)
-        if dot == slash:
-            continue  # hidden: see members.py
-        group, field = (name, DATA) if dot < 0 else (name[:dot], name[dot + 1 :])
-        if sample and sample[KEY] != group:
-            cursor.position = position
-            yield sample
-            sample = {}
-        if not sample:
-            sample[KEY] = group
-            held = 0
-        held += len(data)
-        if held > most:
-            raise too_large(key, offset, f"sample {group!r} has {held:,} bytes or more", most)
-        if field in sample:
-            raise corrupt(key, offset, f"member {name!r} repeats field {field!r} of sample {group!r}")
-        sample[field] = data
+    return grouped(_members(stream, key, cursor.start), key, cursor)
 
 
-def members(stream: ByteStream, key: str | None = None, start: int = 0) -> Iterator[tuple[str | None, bytes, int, int]]:
-    """Yield every file of a stream of archives: name, content, offset of its header, and its position.
+def _members(stream: ByteStream, key: str | None, start: int) -> Iterator[tuple[str | None, bytes, int, int]]:
+    """Yield every file of a stream of archives from a position on: name, content, offset of its header, and its position.
 
-    A name of None marks the end of an archive, with the position of what follows. `start` is a position.
+    A name of None marks the end of an archive, with the position of what follows.
     """
     if start > 0:
         go_to(stream, start, key)
@@ -198,7 +169,7 @@ FORMAT = Format(
     name="tar",
     content_types=("application/x-tar",),
     sample="a field for each extension of a group of members",
-    split=split,
+    read=_read,
     write=tar_write.write,
     ending=".tar",
     example=lambda number, data: {KEY: f"{number:06d}", "bin": data},

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from entrypoints.records.archives.members import members_of
 from entrypoints.records.archives.tar_header import BLOCK
-from entrypoints.records.refusing import refusal
+from entrypoints.records.writing import write_each
 from entrypoints.sample import KEY, Sample
 
 _END = bytes(2 * BLOCK)
@@ -26,39 +26,33 @@ def write(stream: BinaryIO, samples: Iterable[Sample]) -> int:
     Raises:
         SampleError: A sample would not be read back the same (see `members.py`), or has the same key as the one before.
     """
-    count = 0
     before = None
-    for sample in samples:
-        members = [*members_of(count, sample)]
+
+    def encode(sample: Sample) -> list[bytes]:
+        nonlocal before
+        members = members_of(sample)
         if sample[KEY] == before:
-            reason = "the sample before has the same __key__, and both would be read as one; give each its own"
-            raise refusal(count, sample, reason)
+            raise ValueError("the sample before has the same __key__, and both would be read as one; give each its own")
         before = sample[KEY]
-        for name, data in members:
-            try:
-                write_member(stream, name, data)
-            except UnicodeEncodeError as error:
-                raise refusal(count, sample, f"{name!r} cannot be a file's name: {error}") from error
-        count += 1
+        return [piece for name, data in members for piece in _member(name, data)]
+
+    count = write_each(encode, stream, samples)
     stream.write(_END)
     return count
 
 
-def write_member(stream: BinaryIO, name: str, data: bytes) -> None:
-    """Write one file into an archive."""
-    encoded = name.encode("utf-8", "surrogateescape")
+def _member(name: str, data: bytes) -> list[bytes]:
+    try:
+        encoded = name.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{name!r} cannot be a file's name: {error}") from error
     records = b""
     if len(encoded) > 100 or not encoded.isascii():
         records += _pax_record(b"path", encoded)
     if len(data) >= _MAX_OCTAL_SIZE:
         records += _pax_record(b"size", b"%d" % len(data))
-    if records:
-        _write_padded(stream, _header(b"PaxHeader", len(records), b"x"), records)
-    _write_padded(stream, _header(encoded[:100], len(data) % _MAX_OCTAL_SIZE, b"0"), data)
-
-
-def _write_padded(stream: BinaryIO, header: bytes, data: bytes) -> None:
-    stream.writelines([header, data, bytes(-len(data) % BLOCK)])
+    described = [_header(b"PaxHeader", len(records), b"x"), records, bytes(-len(records) % BLOCK)] if records else []
+    return [*described, _header(encoded[:100], len(data) % _MAX_OCTAL_SIZE, b"0"), data, bytes(-len(data) % BLOCK)]
 
 
 def _header(name: bytes, size: int, kind: bytes) -> bytes:

@@ -26,16 +26,16 @@ from io import BytesIO
 from itertools import pairwise
 from typing import Any
 
-from entrypoints.errors import corrupt
+from entrypoints.errors import CorruptError, corrupt
 from entrypoints.records.archives import zip_write
-from entrypoints.records.archives.members import MACOS_FOLDER
+from entrypoints.records.archives.members import MACOS_FOLDER, grouped
 from entrypoints.records.archives.zip_table import Entry, Table, name_of, read_table
 from entrypoints.records.cursor import Cursor
 from entrypoints.records.format import Format
 from entrypoints.records.seeking import SeekableFile
 from entrypoints.records.sizes import max_sample_bytes, too_large
 from entrypoints.records.window import CHUNK, Window
-from entrypoints.sample import DATA, KEY, ByteStream, Sample
+from entrypoints.sample import KEY, ByteStream, Sample
 
 _MACOS_FOLDER = MACOS_FOLDER.encode()
 _LOCAL = struct.Struct("<4sHHHHHIIIHH")
@@ -45,52 +45,32 @@ _STORED, _DEFLATED, _BZIP2 = 0, 8, 12
 _METHODS = {1: "shrunk", 6: "imploded", 9: "deflate64", 14: "LZMA", 93: "Zstandard", 95: "XZ", 98: "PPMd", 99: "AES"}
 
 
-def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
+def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
     """Yield the samples of an archive; see the module for what a sample is.
 
     Positions are bytes of the table; if the samples' order differs from the table's, they count members and are negative.
-
-    Raises:
-        CorruptError: The archive is damaged, cut, or has members that are refused; the message names the offset.
     """
-    cursor = cursor or Cursor()
     with closing(SeekableFile(stream, key)) as file:
-        if not file.size and not cursor.start:  # a marker such as `_SUCCESS`: no members
-            return
-        table = read_table(file, key)
-        reader = _Members(file, key)
-        sample: Sample = {}
-        most, held = max_sample_bytes(), 0
-        end = 0  # the position behind the last member
-        for place, position in _places(table, cursor.start):
-            entry = table.entry(place)
-            if not _is_file(entry.raw_name):
-                reader.go_to_content(entry)  # else a damaged name in the table could hide a file
-                continue
-            group, field = _sample_of(entry.name)
-            if sample and sample[KEY] != group:
-                cursor.position = position
-                yield sample
-                sample = {}
-            if not sample:
-                sample[KEY] = group
-                held = 0
-            held += max(entry.size, entry.packed_size)
-            if held > most:
-                what = f"sample {group!r} has {held:,} bytes or more, with member {entry.name!r}"
-                raise too_large(key, entry.offset, what, most)
-            if field in sample:
-                raise corrupt(key, entry.offset, f"member {entry.name!r} repeats field {field!r} of sample {group!r}")
-            sample[field] = reader.read(entry)
-            end = table.size if position == place else position - 1
-        if sample:
-            cursor.position = end
-            yield sample
+        if file.size or cursor.start:  # An empty object is a marker such as `_SUCCESS`: no members.
+            yield from grouped(_members(file, key, cursor.start), key, cursor)
 
 
-def _sample_of(name: str) -> tuple[str, str]:
-    dot = name.find(".", name.rfind("/") + 1)
-    return (name, DATA) if dot < 0 else (name[:dot], name[dot + 1 :])
+def _members(file: SeekableFile, key: str | None, start: int) -> Iterator[tuple[str | None, bytes, int, int]]:
+    """Yield every file from a position on: name, content, offset of its header, and its position; last, no name."""
+    table = read_table(file, key)
+    reader = _Members(file, key)
+    most, end = max_sample_bytes(), 0  # the position behind the last member
+    for place, position in _places(table, start):
+        entry = table.entry(place)
+        if not _is_file(entry.raw_name):
+            reader.go_to_content(entry)  # else a damaged name in the table could hide a file
+            continue
+        size = max(entry.size, entry.packed_size)
+        if size > most:
+            raise too_large(key, entry.offset, f"member {entry.name!r} has {size:,} bytes", most)
+        yield entry.name, reader.read(entry), entry.offset, position
+        end = table.size if position == place else position - 1
+    yield None, b"", 0, end
 
 
 def _places(table: Table, start: int) -> Iterator[tuple[int, int]]:
@@ -166,42 +146,27 @@ class _Members:
                 and (size == entry.size or size == _IN_EXTRA)
             )
         if not agrees:
-            raise corrupt(
-                self._key, entry.offset, f"member {entry.name!r}: its header and the central directory differ"
-            )
+            raise self._corrupt(entry, "has a header that differs from the central directory")
         return flags
 
     def read(self, entry: Entry) -> bytes:
         """Return a member's content. Raises CorruptError if it is damaged or cannot be read."""
         flags = self.go_to_content(entry)
         if (flags | entry.flags) & 0x41:
-            raise corrupt(self._key, entry.offset, f"member {entry.name!r} is encrypted; write it without a password")
+            raise self._corrupt(entry, "is encrypted; write it without a password")
         if entry.is_link:
-            raise corrupt(
-                self._key,
-                entry.offset,
-                f"member {entry.name!r} is a symbolic link; write the file itself (zip without -y)",
-            )
+            raise self._corrupt(entry, "is a symbolic link; write the file itself (zip without -y)")
         if entry.method not in (_STORED, _DEFLATED, _BZIP2):
-            raise corrupt(
-                self._key,
-                entry.offset,
-                f"member {entry.name!r} is compressed by method {entry.method} ({_METHODS.get(entry.method, 'unknown')}), "
-                "which is not supported; write it stored or deflated",
-            )
+            method = f"{entry.method} ({_METHODS.get(entry.method, 'unknown')})"
+            reason = f"is compressed by method {method}, which is not supported; write it stored or deflated"
+            raise self._corrupt(entry, reason)
         data = self._window.take(entry.packed_size) if entry.method == _STORED else self._unpacked(entry)
         if len(data) != entry.size:
-            raise corrupt(
-                self._key,
-                entry.offset,
-                f"member {entry.name!r} has {len(data)} bytes, but the central directory states {entry.size}",
-            )
+            raise self._corrupt(entry, f"has {len(data)} bytes, but the central directory states {entry.size}")
         if zlib.crc32(data) != entry.crc:
-            raise corrupt(self._key, entry.offset, f"the CRC of member {entry.name!r} is wrong: it is damaged")
+            raise self._corrupt(entry, "is damaged: its CRC is wrong")
         if flags & _SIZES_FOLLOW and not self._is_described(entry):
-            raise corrupt(
-                self._key, entry.offset, f"member {entry.name!r}: its descriptor and the central directory differ"
-            )
+            raise self._corrupt(entry, "has a descriptor that differs from the central directory")
         return data
 
     def _is_described(self, entry: Entry) -> bool:
@@ -234,12 +199,13 @@ class _Members:
                 packed = unpack.unconsumed_tail if deflated else b""  # bz2 keeps it itself
                 missing -= content.write(piece)
         except (zlib.error, OSError, ValueError) as error:
-            raise corrupt(self._key, entry.offset, f"member {entry.name!r} is damaged: {error}") from error
+            raise self._corrupt(entry, f"is damaged: {error}") from error
         if missing and (left or unpack.unused_data or not unpack.eof):
-            raise corrupt(
-                self._key, entry.offset, f"member {entry.name!r} is damaged: its compressed data is cut or longer"
-            )
+            raise self._corrupt(entry, "is damaged: its compressed data is cut or longer")
         return content.getvalue()
+
+    def _corrupt(self, entry: Entry, reason: str) -> CorruptError:
+        return corrupt(self._key, entry.offset, f"member {entry.name!r} {reason}")
 
     def _go_to(self, offset: int) -> None:
         gap = offset - self._window.offset
@@ -254,7 +220,7 @@ FORMAT = Format(
     name="zip",
     content_types=("application/zip",),
     sample="the same, wherever a sample's members are in the archive",
-    split=split,
+    read=_read,
     write=zip_write.write,
     ending=".zip",
     boundaries=False,  # the table at the end of joined archives is that of the last one

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, BinaryIO
 
 from entrypoints.records.archives.members import MACOS_FOLDER, members_of
-from entrypoints.records.refusing import refusal
+from entrypoints.records.writing import write_each
 from entrypoints.sample import KEY, Sample
 
 if TYPE_CHECKING:
@@ -28,31 +28,31 @@ def write(stream: BinaryIO, samples: Iterable[Sample]) -> int:
 
     keys: set[str] = set()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
-        for count, sample in enumerate(samples):
-            members = [*members_of(count, sample)]
-            key = sample[KEY]
+
+        def add(sample: Sample) -> tuple[()]:
+            members, key = members_of(sample), sample[KEY]
             if key in keys:
-                reason = "an earlier sample has this __key__, and both would be read as one; give each its own"
-                raise refusal(count, sample, reason)
+                raise ValueError("an earlier sample has this __key__, and both would be read as one; give each its own")
             keys.add(key)
             if key.startswith(MACOS_FOLDER):
-                reason = f"members in {MACOS_FOLDER} are skipped when a zip is read; choose another __key__"
-                raise refusal(count, sample, reason)
+                raise ValueError(f"members in {MACOS_FOLDER} are skipped when a zip is read; choose another __key__")
             for name, data in members:
-                archive.writestr(_member(count, sample, name), data)
-    return len(keys)
+                archive.writestr(_header(name), data)
+            return ()
+
+        return write_each(add, stream, samples)
 
 
-def _member(number: int, sample: Sample, name: str) -> zipfile.ZipInfo:
-    """Return a member's header. Raises SampleError for a name that a zip cannot hold."""
+def _header(name: str) -> zipfile.ZipInfo:
+    """Return a member's header. Raises ValueError for a name that a zip cannot hold."""
     import zipfile
 
     try:
         size = len(name.encode())
     except UnicodeEncodeError as error:
-        raise refusal(number, sample, f"{name!r} cannot be a name in a zip: {error}") from error
+        raise ValueError(f"{name!r} cannot be a name in a zip: {error}") from error
     if size > _MAX_NAME:
-        raise refusal(number, sample, f"its files' names have {size} bytes; a zip allows at most {_MAX_NAME}")
-    member = zipfile.ZipInfo(name, _TIME)
-    member.external_attr = 0o100644 << 16
-    return member
+        raise ValueError(f"its files' names have {size} bytes; a zip allows at most {_MAX_NAME}")
+    header = zipfile.ZipInfo(name, _TIME)
+    header.external_attr = 0o100644 << 16
+    return header

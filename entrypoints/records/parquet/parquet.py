@@ -28,7 +28,7 @@ from entrypoints.errors import ChannelError, CorruptError
 from entrypoints.records.cursor import Cursor
 from entrypoints.records.format import Format, names_in, names_text
 from entrypoints.records.parquet import parquet_table, parquet_write
-from entrypoints.records.parquet.arrow import pyarrow
+from entrypoints.records.parquet.parquet_write import pyarrow
 from entrypoints.records.seeking import SeekableFile
 from entrypoints.sample import KEY, ByteStream, Sample
 
@@ -37,9 +37,7 @@ _MAX_BATCH = 4096  # rows
 _BUFFERS = 32 << 20  # bytes, for all columns together
 
 
-def _split(
-    columns: tuple[str, ...] | None, stream: ByteStream, key: str | None = None, cursor: Cursor | None = None
-) -> Iterator[Sample]:
+def _read(columns: tuple[str, ...] | None, stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
     """Yield the rows of a file, with all columns or some. Positions count rows.
 
     Raises:
@@ -48,7 +46,6 @@ def _split(
         ImportError: pyarrow is not installed.
     """
     arrow, _ = pyarrow()
-    cursor = cursor or Cursor()
     cursor.position = cursor.start
     place = f"object {key!r}, " if key is not None else ""
     with closing(SeekableFile(stream, key, at_once=columns is None)) as file:
@@ -191,14 +188,14 @@ def _with_options(options: Mapping[str, str]) -> Format:
     names = names_in(options["columns"])
     if not names:
         raise ChannelError("parquet: columns is empty; write columns=image,label")
-    return replace(FORMAT, chosen=(("columns", names_text(names)),), split=partial(_split, names))
+    return replace(FORMAT, chosen=(("columns", names_text(names)),), read=partial(_read, names))
 
 
 FORMAT = Format(
     name="parquet",
     content_types=("application/x-parquet",),
     sample="a row: a field for each column, or `parquet; columns=image,label`",
-    split=partial(_split, None),
+    read=partial(_read, None),
     write=parquet_write.write,
     ending=".parquet",
     boundaries=False,  # the table at the end of joined files is that of the last one

@@ -7,13 +7,25 @@ from io import BytesIO
 from itertools import chain
 from typing import Any, BinaryIO
 
-from entrypoints.records.parquet.arrow import pyarrow
-from entrypoints.records.refusing import refusal
 from entrypoints.records.sizes import size_of
+from entrypoints.records.writing import refusal
 from entrypoints.sample import Sample
 
 _GROUP_BYTES = 8 << 20  # bytes of fields in a row group
 _GROUP_ROWS = 1 << 16
+
+
+def pyarrow() -> tuple[Any, Any]:
+    """Return the package and its Parquet part. Raises ImportError, with what to install, if it is not installed."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f"{error.name} is not installed, and Parquet needs it: pip install 'sagemaker-launch[formats]', or pyarrow",
+            name=error.name,
+        ) from error
+    return pyarrow, pyarrow.parquet
 
 
 def write(stream: BinaryIO, samples: Iterable[Sample]) -> int:

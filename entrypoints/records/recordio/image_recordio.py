@@ -13,28 +13,16 @@ Source: MXNet's `recordio.py` and `src/io/image_recordio.h`.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO
+from functools import partial
+from typing import Any
 
-from entrypoints.records import gunzip
-from entrypoints.records.cursor import Cursor
-from entrypoints.records.format import Format, decoded
+from entrypoints.records.format import Format
 from entrypoints.records.recordio import recordio
-from entrypoints.records.refusing import content, refusal, refuse_others
-from entrypoints.sample import DATA, ByteStream, Sample
+from entrypoints.records.writing import content, refuse_others, write_each
+from entrypoints.sample import DATA, Sample
 
 _HEADER = struct.Struct("<IfQQ")
 _FIELDS = (DATA, "label", "id", "id2")
-
-
-def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
-    """Yield the images of the records of a stream, with their labels and ids. Positions are RecordIO's."""
-    return gunzip.split_either(_split, stream, key, cursor)
-
-
-def _split(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
-    records = recordio.payloads(stream, key, cursor)
-    return decoded(records, decode, key, cursor, "not an image record, or damaged")
 
 
 def decode(record: bytes) -> Sample:
@@ -62,29 +50,21 @@ def encode(data: bytes, label: Any = 0.0, id: int = 0, id2: int = 0) -> bytes:
     return _HEADER.pack(len(labels), 0.0, id, id2) + struct.pack(f"<{len(labels)}f", *labels) + data
 
 
-def write(stream: BinaryIO, samples: Iterable[Sample]) -> int:
-    """Write samples with the fields that `split` yields, all but `data` optional, and return their number.
-
-    Raises:
-        SampleError: A sample has other fields or values.
-    """
-    count = 0
-    for count, sample in enumerate(samples, 1):
-        data = content(count - 1, sample, DATA)
-        refuse_others(count - 1, sample, _FIELDS)
-        fields = {name: sample[name] for name in _FIELDS[1:] if name in sample}
-        try:
-            recordio.write(stream, [encode(data, **fields)])
-        except (ValueError, TypeError, OverflowError, struct.error) as error:
-            raise refusal(count - 1, sample, f"its label and ids {fields} cannot be written: {error}") from error
-    return count
+def _encode(sample: Sample) -> list[bytes]:
+    """Return a record of a sample with the fields that `decode` returns, all but `data` optional."""
+    data = content(sample, DATA)
+    refuse_others(sample, _FIELDS)
+    fields = {name: sample[name] for name in _FIELDS[1:] if name in sample}
+    try:
+        return recordio.encode(encode(data, **fields))
+    except (ValueError, TypeError, OverflowError, struct.error) as error:
+        raise ValueError(f"its label and ids {fields} cannot be written: {error}") from error
 
 
 FORMAT = Format(
     name="image-recordio",
     sample="`data`, `label`, `id` and `id2` of MXNet's image records in RecordIO",
-    split=split,
-    write=write,
+    write=partial(write_each, _encode),
     ending=".rec",
     framing=recordio.FORMAT,
     decode=decode,

@@ -6,7 +6,7 @@ once as labels; SageMaker's writers call a single one `values`. A sample has the
     {"features": {"values": array}, "label": {"values": array}, "uid": "...", "metadata": "...", "configuration": "..."}
 
 `features` and `label` are always present, perhaps empty; the texts only if the record has them. Dense tensors are arrays, in their
-shape if one is given; sparse ones are `Sparse`; bytes are `Blob`. Writing is in `recordio_protobuf_write.py`.
+shape if one is given; sparse ones are `Sparse`; bytes are `Blob`. Writing is in `recordio_protobuf.py`.
 
 Source: AWS, "Common Data Formats for Training", and the record.proto that it shows.
 """
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-DAMAGED = "not a RecordIO-protobuf record, or damaged"
 FEATURES, LABEL = "features", "label"
 _MAPS = {1: FEATURES, 2: LABEL}
 _TEXTS = {3: "uid", 4: "metadata", 5: "configuration"}
@@ -120,7 +119,7 @@ def check_keys(keys: npt.NDArray[np.uint64], shape: tuple[int, ...]) -> None:
 
 def corrupt_record(key: str | None, offset: int, reason: object) -> CorruptError:
     """Return the error of the record at a byte of an object."""
-    return corrupt(key, offset, f"{DAMAGED}: {reason}")
+    return corrupt(key, offset, f"not a record of recordio-protobuf, or damaged: {reason}")
 
 
 def _plain_entry(data: bytes, start: int, stop: int) -> tuple[str, Tensor] | None:

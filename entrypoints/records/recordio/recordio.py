@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from io import BytesIO
 from operator import itemgetter
 from typing import BinaryIO
 
 from entrypoints.errors import ChannelError, CorruptError, corrupt
-from entrypoints.records import gunzip
 from entrypoints.records.cursor import Cursor, go_to
 from entrypoints.records.format import Format
-from entrypoints.records.refusing import payloads as checked_payloads
+from entrypoints.records.gunzip import unzipped
 from entrypoints.records.sizes import max_sample_bytes, too_large
 from entrypoints.records.window import CHUNK, Window
+from entrypoints.records.writing import data_of, write_each
 from entrypoints.sample import DATA, KEY, ByteStream, Sample
 
 MAGIC = 0xCED7230A
@@ -32,21 +33,16 @@ _HEADER = struct.Struct("<II")
 _MAGIC_BYTES = struct.pack("<I", MAGIC)
 
 
-def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
-    """Yield the payloads of the records of a stream as samples. Positions: see `gunzip.split_either`."""
-    return gunzip.split_either(_split, stream, key, cursor)
-
-
 def payloads(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[bytes]:
     """Yield the payloads of the records of a stream that is not compressed, with their parts joined. Positions are bytes.
 
     Raises:
         CorruptError: The stream is damaged or cut; the message names the offset.
     """
-    return map(itemgetter(DATA), _split(stream, key, cursor or Cursor()))
+    return map(itemgetter(DATA), _read(stream, key, cursor or Cursor()))
 
 
-def _split(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
+def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
     """Yield the samples of a stream that is not compressed; made here, since a call for each is slow if they are small."""
     go_to(stream, cursor.start, key)
     window = Window(stream, cursor.start)
@@ -115,71 +111,50 @@ def take(window: Window, key: str | None) -> bytes | None:
     parts: list[bytes] = []
     held = 0  # bytes of the parts
     started = window.offset
-    while True:
-        offset = window.offset
-        part = _part(window, key, held)
-        if part is None:
-            if parts:
-                raise _corrupt(key, offset, f"the stream ends inside the record in parts that begins at byte {started}")
-            return None
-        flag, payload = part
-        if flag == _WHOLE and not parts:
-            return payload
-        if flag not in ((_MIDDLE, _LAST) if parts else (_FIRST,)):
+    while header := window.take(8):
+        offset = window.offset - len(header)
+        if len(header) < 8:
+            raise _corrupt(key, offset, f"the stream ends {8 - len(header)} bytes before the end of a record's header")
+        magic, word = _HEADER.unpack(header)
+        if magic != MAGIC:
+            raise _corrupt(key, offset, f"expected the magic word {MAGIC:#010x}, found {magic:#010x}")
+        flag, length = word >> 29, word & MAX_LENGTH
+        if flag not in ((_MIDDLE, _LAST) if parts else (_WHOLE, _FIRST)):
             place = f"inside the one that begins at byte {started}" if parts else "outside a record in parts"
             raise _corrupt(key, offset, f"a record with continuation flag {flag} {place}")
-        parts.append(payload)
-        held += len(payload)
-        if flag == _LAST:
+        held += length
+        if held > CHUNK and held > (most := max_sample_bytes()):
+            raise too_large(key, offset, f"a record of {held:,} bytes", most)
+        parts.append(window.take(length))
+        if missing := length - len(parts[-1]) + (-length & 3) - window.skip(-length & 3):
+            raise _corrupt(key, offset, f"the stream ends {missing} bytes before the end of this record")
+        if flag in (_WHOLE, _LAST):
             return _MAGIC_BYTES.join(parts)
-
-
-def _part(window: Window, key: str | None, before: int) -> tuple[int, bytes] | None:
-    """Return the flag and payload of the next record as it is written, whole or a part; None at the stream's end.
-
-    `before` is how many bytes of the same record have been read already.
-    """
-    offset = window.offset
-    header = window.take(8)
-    if not header:
-        return None
-    if len(header) < 8:
-        raise _corrupt(key, offset, f"the stream ends {8 - len(header)} bytes before the end of a record's header")
-    magic, word = _HEADER.unpack(header)
-    if magic != MAGIC:
-        raise _corrupt(key, offset, f"expected the magic word {MAGIC:#010x}, found {magic:#010x}")
-    length = word & MAX_LENGTH
-    if before + length > CHUNK and before + length > (most := max_sample_bytes()):
-        raise too_large(key, offset, f"a record of {before + length:,} bytes", most)
-    payload = window.take(length)
-    missing = length - len(payload) + (-length & 3) - window.skip(-length & 3)
-    if missing:
-        raise _corrupt(key, offset, f"the stream ends {missing} bytes before the end of this record")
-    return word >> 29, payload
+    if parts:
+        raise _corrupt(key, window.offset, f"the stream ends inside the record in parts that begins at byte {started}")
+    return None
 
 
 def write(stream: BinaryIO, records: Iterable[bytes]) -> int:
     """Write payloads as records, and return their number. Raises ValueError for 512 MiB or more, the format's limit."""
     count = 0
-    for payload in records:
-        stream.writelines(encode(payload))
+    for record in records:
+        stream.writelines(encode(record))
         count += 1
     return count
 
 
-def encode(payload: bytes) -> Iterator[bytes]:
-    """Yield the pieces of one record, split at magic words in the payload, as MXNet's writer does."""
-    if len(payload) > MAX_LENGTH:
-        raise ValueError(f"a RecordIO record holds at most {MAX_LENGTH} bytes, got {len(payload)}")
-    parts = _parts(payload)
-    for number, part in enumerate(parts):
-        if len(parts) == 1:
-            flag = _WHOLE
-        else:
-            flag = _FIRST if number == 0 else _LAST if number == len(parts) - 1 else _MIDDLE
-        yield _HEADER.pack(MAGIC, flag << 29 | len(part))
-        yield part
-        yield bytes(-len(part) & 3)
+def encode(record: bytes) -> list[bytes]:
+    """Return the pieces of one record, split at magic words in the payload, as MXNet's writer does."""
+    if len(record) > MAX_LENGTH:
+        raise ValueError(f"it has {len(record)} bytes; a RecordIO record holds at most {MAX_LENGTH}")
+    parts = _parts(record)
+    last = len(parts) - 1
+    flags = [_FIRST, *[_MIDDLE] * (last - 1), _LAST] if last else [_WHOLE]
+    pieces: list[bytes] = []
+    for flag, part in zip(flags, parts, strict=True):
+        pieces += _HEADER.pack(MAGIC, flag << 29 | len(part)), part, bytes(-len(part) & 3)
+    return pieces
 
 
 def _parts(payload: bytes) -> list[bytes]:
@@ -198,15 +173,11 @@ def _corrupt(key: str | None, offset: int, reason: str) -> CorruptError:
     return corrupt(key, offset, f"not RecordIO, or damaged: {reason}")
 
 
-def _write_samples(stream: BinaryIO, samples: Iterable[Sample]) -> int:
-    return write(stream, checked_payloads(samples, MAX_LENGTH))
-
-
 FORMAT = Format(
     name="recordio",
     content_types=("application/x-recordio",),
     sample="a record's bytes in `data`",
-    split=split,
-    write=_write_samples,
+    read=unzipped(_read),
+    write=partial(write_each, lambda sample: encode(data_of(sample))),
     ending=".rec",
 )

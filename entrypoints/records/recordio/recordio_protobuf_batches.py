@@ -46,7 +46,7 @@ class SparseRows(NamedTuple):
     shape: tuple[int, ...]
 
 
-def batches(stream: ByteStream, size: int, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
+def batches(size: int, stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
     """Yield the records of a stream, `size` at a time and the rest last, in the shape of a Record's sample.
 
     A name's tensors are one array (records, *shape) if all are dense and of one shape, `SparseRows` if all are sparse
@@ -56,7 +56,6 @@ def batches(stream: ByteStream, size: int, key: str | None = None, cursor: Curso
     Raises:
         CorruptError: A record is damaged or cut.
     """
-    cursor = cursor or Cursor()
     go_to(stream, cursor.start, key)
     window = Window(stream, cursor.start)
     records = _Records(window, key)

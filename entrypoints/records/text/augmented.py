@@ -17,28 +17,23 @@ PipeModeDataset of sagemaker-tensorflow, also yields an attribute's bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import BinaryIO
 
 from entrypoints.errors import ChannelError, corrupt
-from entrypoints.records import gunzip
 from entrypoints.records.cursor import Cursor
 from entrypoints.records.format import Format, names_in, names_text
+from entrypoints.records.gunzip import unzipped
 from entrypoints.records.recordio import recordio
-from entrypoints.records.refusing import content
+from entrypoints.records.writing import content, write_each
 from entrypoints.sample import KEY, ByteStream, Sample
 
 
 def of_attributes(names: tuple[str, ...]) -> Format:
     """Return the format with the names of its attributes."""
-    return replace(
-        FORMAT,
-        chosen=(("attributes", names_text(names)),),
-        split=partial(_split_either, names),
-        write=partial(_write, names),
-    )
+    chosen, write = (("attributes", names_text(names)),), partial(write_each, partial(_encode, names))
+    return replace(FORMAT, chosen=chosen, read=unzipped(partial(_read, names)), write=write)
 
 
 def is_augmented(form: Format) -> bool:
@@ -76,17 +71,11 @@ def _with_options(options: Mapping[str, str]) -> Format:
     return of_attributes(names)
 
 
-def _split_nameless(_: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
+def _read_nameless(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
     raise ChannelError(_NAMELESS)
 
 
-def _split_either(
-    names: tuple[str, ...], stream: ByteStream, key: str | None = None, cursor: Cursor | None = None
-) -> Iterator[Sample]:
-    return gunzip.split_either(partial(_split, names), stream, key, cursor)
-
-
-def _split(names: tuple[str, ...], stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
+def _read(names: tuple[str, ...], stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
     """Yield the samples of a stream of records. Positions are RecordIO's.
 
     Raises:
@@ -112,20 +101,15 @@ def _split(names: tuple[str, ...], stream: ByteStream, key: str | None, cursor: 
         )
 
 
-def _write(names: tuple[str, ...], stream: BinaryIO, samples: Iterable[Sample]) -> int:
-    """Write samples as SageMaker sends them, and return their number. Raises SampleError if one lacks an attribute."""
-    count = 0
-    for count, sample in enumerate(samples, 1):
-        recordio.write(stream, [content(count - 1, sample, name) for name in names])
-    return count
+def _encode(names: tuple[str, ...], sample: Sample) -> list[bytes]:
+    """Return the records that SageMaker sends for a sample. Raises ValueError if it lacks an attribute."""
+    return [piece for name in names for piece in recordio.encode(content(sample, name))]
 
 
 FORMAT = Format(
     name="augmented",
     sample="a line of an augmented manifest: the bytes of each attribute, by the names in `attribute_names`",
-    split=_split_nameless,
-    write=None,  # it needs names
-    ending=None,
+    read=_read_nameless,  # no writer either: it needs names
     options=("attributes",),
     with_options=_with_options,
     example=lambda _, data: {"x": data},

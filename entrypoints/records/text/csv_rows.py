@@ -24,12 +24,12 @@ from functools import partial
 from typing import Any, BinaryIO
 
 from entrypoints.errors import ChannelError, corrupt
-from entrypoints.records import gunzip
-from entrypoints.records.cursor import Cursor, go_to
+from entrypoints.records.cursor import Cursor, Seekable, go_to
 from entrypoints.records.format import Format
-from entrypoints.records.refusing import refusal
+from entrypoints.records.gunzip import unzipped
 from entrypoints.records.sizes import MAX_TEXT_BYTES, max_sample_bytes, too_large
 from entrypoints.records.window import CHUNK
+from entrypoints.records.writing import write_each
 from entrypoints.sample import DATA, KEY, ByteStream, Sample
 
 _BOM = b"\xef\xbb\xbf"
@@ -47,18 +47,12 @@ def _with_options(options: Mapping[str, str]) -> Format:
     return replace(
         FORMAT,
         chosen=tuple((name, value) for name, value in chosen.items() if value),
-        split=partial(_split_either, named, delimiter),
+        read=unzipped(partial(_read, named, delimiter)),
         write=partial(_write, delimiter),
     )
 
 
-def _split_either(
-    named: bool, delimiter: str, stream: ByteStream, key: str | None = None, cursor: Cursor | None = None
-) -> Iterator[Sample]:
-    return gunzip.split_either(partial(_split, named, delimiter), stream, key, cursor)
-
-
-def _split(named: bool, delimiter: str, stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
+def _read(named: bool, delimiter: str, stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
     # A limit of the whole process; the default is 131,072. Rows larger than a sample may be are found below.
     csv.field_size_limit(max(max_sample_bytes(MAX_TEXT_BYTES) + 2 * CHUNK, csv.field_size_limit()))
     names: list[str] | None = None
@@ -110,45 +104,48 @@ def _write(delimiter: str, stream: BinaryIO, samples: Iterable[Sample]) -> int:
     writer = csv.writer(text, delimiter=delimiter)  # ends rows by \r\n, as RFC 4180
     names: list[str] = []
     header = ""
-    width = count = 0
-    for sample in samples:
-        if not count:
-            names = list(sample)
-        bare = names in ([DATA], [KEY, DATA])
+    width = 0
+
+    def encode(sample: Sample) -> list[bytes]:
+        nonlocal names, header, width
+        is_first = not names
+        names = names or list(sample)
+        is_bare = names in ([DATA], [KEY, DATA])
         if sample.keys() != set(names):
-            raise refusal(count, sample, f"it has the fields {list(sample)}, expected {names} as in the first sample")
-        row = _row(count, sample) if bare else [sample[name] for name in names]
-        if not count:
+            raise ValueError(f"it has the fields {list(sample)}, expected {names} as in the first sample")
+        row = _row(sample) if is_bare else [sample[name] for name in names]
+        text.seek(0)
+        text.truncate()
+        if is_first:
             width = len(row)
-            if not bare:
+            if not is_bare:
                 writer.writerow(names)
                 header = text.getvalue()
         if not row or len(row) != width:
-            reason = f"a row of {len(row)} fields, expected {width} as in the first sample, and at least 1"
-            raise refusal(count, sample, reason)
-        for name, value in enumerate(row) if bare else zip(names, row, strict=True):
+            raise ValueError(f"a row of {len(row)} fields, expected {width} as in the first sample, and at least 1")
+        for name, value in enumerate(row) if is_bare else zip(names, row, strict=True):
             if isinstance(value, (bytes, bytearray)):
-                reason = f"field {name!r} is bytes, and CSV holds texts: .decode() it, or choose another format"
-                raise refusal(count, sample, reason)
+                raise ValueError(
+                    f"field {name!r} is bytes, and CSV holds texts: .decode() it, or choose another format"
+                )
         writer.writerow(row)
         if header and text.getvalue() in (header, header * 2):
-            reason = "its values are the fields' names: in a Pipe it would be skipped as the header of another object"
-            raise refusal(count, sample, reason)
+            raise ValueError(
+                "its values are the fields' names: in a Pipe it would be skipped as the header of another object"
+            )
         try:
-            stream.write(text.getvalue().encode())
+            return [text.getvalue().encode()]
         except UnicodeEncodeError as error:
-            raise refusal(count, sample, f"UTF-8 cannot hold it: {error}") from error
-        text.seek(0)
-        text.truncate()
-        count += 1
-    return count
+            raise ValueError(f"UTF-8 cannot hold it: {error}") from error
+
+    return write_each(encode, stream, samples)
 
 
-def _row(number: int, sample: Sample) -> list[Any]:
-    """Return the fields in `data`. Raises SampleError if it is not a list: a text would become a row of letters."""
+def _row(sample: Sample) -> list[Any]:
+    """Return the fields in `data`. Raises ValueError if it is not a list: a text would become a row of letters."""
     row = sample[DATA]
     if isinstance(row, (str, bytes, bytearray, Mapping)) or not isinstance(row, Iterable):
-        raise refusal(number, sample, f"field {DATA!r}: expected a list of the row's fields, got {type(row).__name__}")
+        raise ValueError(f"field {DATA!r}: expected a list of the row's fields, got {type(row).__name__}")
     return list(row)
 
 
@@ -201,25 +198,22 @@ class _Lines:
         """Skip to byte `start`: by seeking if the stream can, else by reading."""
         if start <= self.offset:
             return
-        source: Any = self._stream
-        if self.offset == 0 and not self._lines and not self._rest.tell():
-            go_to(self._stream, start, self._key)
-        elif hasattr(source, "seekable") and source.seekable():
-            source.seek(0)
-            go_to(self._stream, start, self._key)
-        else:
+        if isinstance(self._stream, Seekable) and self._stream.seekable():
+            self._stream.seek(0)
+        elif self.offset:  # the header has been read, and lines after it
             while self.offset < start:
                 if not self._lines and not self._fetch():
                     raise corrupt(self._key, start, "reading should resume here, but the object is shorter")
                 self.offset += len(self._lines.pop())
             return
+        go_to(self._stream, start, self._key)
         self._lines, self._rest, self.offset = [], io.BytesIO(), start
 
 
 FORMAT = Format(
     name="csv",
     sample="CSV: a row's texts in `data`; with `csv; header=present`, a field for each column",
-    split=partial(_split_either, False, ","),
+    read=unzipped(partial(_read, False, ",")),
     write=partial(_write, ","),
     ending=".csv",
     options=("header", "delimiter"),

@@ -14,31 +14,23 @@ Source: jsonlines.org; RFC 8259. NaN and Infinity are read, which Python and oth
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 from entrypoints.errors import corrupt
-from entrypoints.records import gunzip
 from entrypoints.records.cursor import Cursor
 from entrypoints.records.format import Format
-from entrypoints.records.refusing import refusal
+from entrypoints.records.gunzip import unzipped
 from entrypoints.records.text import lines
+from entrypoints.records.writing import write_each
 from entrypoints.sample import DATA, KEY, ByteStream, Sample
 
 _BOM = b"\xef\xbb\xbf"
 _decode = json.JSONDecoder().raw_decode
 
 
-def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
-    """Yield the values of the lines of a stream. Positions: see `gunzip.split_either`.
-
-    Raises:
-        CorruptError: A line is not JSON; the message names its offset.
-    """
-    return gunzip.split_either(_plain, stream, key, cursor)
-
-
-def _plain(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
+def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
     offset = cursor.start
     inner = Cursor(offset)
     for line in lines.plain(stream, key, inner):
@@ -69,26 +61,15 @@ def _values(line: bytes, offset: int, key: str | None) -> Iterator[tuple[Any, in
         raise corrupt(key, offset, f"this line is not JSON in UTF-8, or is cut: {error}") from error
 
 
-def write(stream: BinaryIO, samples: Iterable[Sample]) -> int:
-    """Write samples as lines, each field a member, and return their number.
-
-    A sample with nothing but `data` is written as that value.
-
-    Raises:
-        SampleError: JSON cannot hold a sample; bytes, for example.
-    """
-    count = 0
-    for sample in samples:
-        value = sample[DATA] if sample.keys() == {DATA} and not isinstance(sample[DATA], dict) else sample
-        try:
-            line = json.dumps(value, ensure_ascii=False).encode()
-        except UnicodeEncodeError:  # half of a surrogate pair, which UTF-8 cannot hold
-            line = json.dumps(value).encode()
-        except (TypeError, ValueError, RecursionError) as error:
-            raise refusal(count, sample, f"{_culprit(sample)}JSON cannot hold it: {error}") from error
-        stream.write(line + b"\n")
-        count += 1
-    return count
+def _encode(sample: Sample) -> list[bytes]:
+    """Return a line in which each field is a member; of a sample with nothing but `data`, a line of that value."""
+    value = sample[DATA] if sample.keys() == {DATA} and not isinstance(sample[DATA], dict) else sample
+    try:
+        return [json.dumps(value, ensure_ascii=False).encode(), b"\n"]
+    except UnicodeEncodeError:  # half of a surrogate pair, which UTF-8 cannot hold
+        return [json.dumps(value).encode(), b"\n"]
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"{_culprit(sample)}JSON cannot hold it: {error}") from error
 
 
 def _culprit(sample: Sample) -> str:
@@ -104,8 +85,8 @@ def _culprit(sample: Sample) -> str:
 FORMAT = Format(
     name="jsonl",
     sample="JSON lines: the members of a line's object",
-    split=split,
-    write=write,
+    read=unzipped(_read),
+    write=partial(write_each, _encode),
     ending=".jsonl",
     example=lambda _, data: {"x": data.decode("latin-1")},
 )

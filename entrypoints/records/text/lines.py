@@ -17,19 +17,14 @@ from typing import BinaryIO
 from entrypoints.records import gunzip
 from entrypoints.records.cursor import Cursor, go_to
 from entrypoints.records.format import Format
-from entrypoints.records.refusing import payloads, refusal
 from entrypoints.records.sizes import MAX_TEXT_BYTES, max_sample_bytes, too_large
 from entrypoints.records.window import CHUNK
+from entrypoints.records.writing import data_of, write_each
 from entrypoints.sample import DATA, KEY, ByteStream, Sample, whole_object
 
 
-def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
-    """Yield the lines of a stream as bytes without their endings. Positions: see `gunzip.split_either`."""
-    return gunzip.split_either(plain, stream, key, cursor)
-
-
 def plain(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
-    """Yield the lines of a stream that is not compressed. Positions are bytes."""
+    """Yield the lines of a stream that is not compressed, as bytes without their endings. Positions are bytes."""
     position = cursor.start
     go_to(stream, position, key)
     most = max_sample_bytes(MAX_TEXT_BYTES)
@@ -56,29 +51,25 @@ def plain(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
         yield whole_object(begun.getvalue(), key)
 
 
-def write(stream: BinaryIO, samples: Iterable[Sample]) -> int:
-    """Write samples with nothing but `data` as lines, and return their number.
+def _write(stream: BinaryIO, samples: Iterable[Sample]) -> int:
+    begin = stream.tell()
 
-    Raises:
-        SampleError: A sample has other fields, or bytes that would not be read back as one line.
-    """
-    count = 0
-    for line in payloads(samples):
-        sample = {DATA: line}
+    def encode(sample: Sample) -> list[bytes]:
+        line = data_of(sample)
         if b"\n" in line or line.endswith(b"\r"):
-            raise refusal(count, sample, "it has a line feed, or ends with a carriage return: it would not be one line")
-        if not count and line.startswith(gunzip.MAGIC):
-            raise refusal(count, sample, "it begins as gzip data does, and would be unzipped; use the format recordio")
-        stream.write(line + b"\n")
-        count += 1
-    return count
+            raise ValueError("it has a line feed, or ends with a carriage return: it would not be one line")
+        if line.startswith(gunzip.MAGIC) and stream.tell() == begin:
+            raise ValueError("it begins as gzip data does, and would be unzipped; use the format recordio")
+        return [line, b"\n"]
+
+    return write_each(encode, stream, samples)
 
 
 FORMAT = Format(
     name="lines",
     content_types=("application/jsonlines", "text/csv", "text/plain"),
     sample="a line's bytes in `data`",
-    split=split,
-    write=write,
+    read=gunzip.unzipped(plain),
+    write=_write,
     ending=".txt",
 )

@@ -6,23 +6,23 @@ An Example is a map of names to features, each a list of bytes, of float32 or of
     bytes             bytes if there is one value, else a list of bytes
     no kind           None
 
-Lists of numbers are read packed or not; an empty Example is an empty dict. `split` yields Examples as samples (format
-`tfrecord-example`); `transform` decodes a sample of another format whose `data` is an Example.
+Lists of numbers are read packed or not; an empty Example is an empty dict. The format `tfrecord-example` yields Examples as
+samples; `decode` is also for the transform of a channel whose samples hold an Example in a field.
 
 Source: TensorFlow's `core/example/example.proto` and `feature.proto`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, BinaryIO
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from entrypoints.records.cursor import Cursor
-from entrypoints.records.format import Format, decoded
+from entrypoints.records.format import Format
 from entrypoints.records.protobuf import FIXED32, VARINT, encode, encode_varints, fields, joined, numbers, varint
-from entrypoints.records.refusing import refusal
 from entrypoints.records.tfrecord import tfrecord
-from entrypoints.sample import DATA, KEY, ByteStream, Sample
+from entrypoints.records.writing import write_each
+from entrypoints.sample import KEY
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,18 +33,6 @@ if TYPE_CHECKING:
 # Tags: number << 3 | 2, since all these fields are messages, texts or bytes.
 _FIRST, _SECOND = 0x0A, 0x12
 _BYTES_LIST, _FLOAT_LIST, _INT64_LIST = 0x0A, 0x12, 0x1A
-
-
-def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
-    """Yield the Examples of a TFRecord stream: their features, and the object's key if known. Positions are TFRecord's."""
-    cursor = cursor or Cursor()
-    return decoded(tfrecord.payloads(stream, key, cursor), decode, key, cursor, "this record is not a tf.train.Example")
-
-
-def transform(sample: Sample) -> Sample:
-    """Replace a sample's `data`, an Example, by its features. Raises ValueError if it is not an Example."""
-    rest = {name: value for name, value in sample.items() if name != DATA}
-    return rest | decode(sample[DATA])
 
 
 def decode(payload: bytes) -> dict[str, Feature]:
@@ -146,35 +134,19 @@ def _feature(data: bytes, kind: int, regions: list[tuple[int, int, int]]) -> Fea
 def encode_example(features: Mapping[str, Any]) -> bytes:
     """Encode bytes or str, numbers, arrays of one dimension, or lists of these; None is a feature without a kind.
 
-    Floats of every width become float32, integers and booleans int64, an empty list one of bytes.
+    Floats of every width become float32, integers and booleans int64, an empty list one of bytes. A `__key__` is left out.
 
     Raises:
         ValueError: An Example cannot hold a value; the message names the feature.
     """
     entries = []
     for name, value in features.items():
-        try:
-            entry = encode(1, name.encode()) + encode(2, _encode_feature(value))
-        except ValueError as error:
-            raise ValueError(f"feature {name!r}: {error}") from error
-        entries.append(encode(1, entry))
+        if name != KEY:
+            try:
+                entries.append(encode(1, encode(1, name.encode()) + encode(2, _encode_feature(value))))
+            except ValueError as error:
+                raise ValueError(f"feature {name!r}: {error}") from error
     return encode(1, b"".join(entries))
-
-
-def write(stream: BinaryIO, examples: Iterable[Mapping[str, Any]]) -> int:
-    """Write Examples as TFRecord, without a `__key__`, and return their number.
-
-    Raises:
-        SampleError: An Example cannot hold a sample.
-    """
-    return tfrecord.write(stream, (_encoded(number, example) for number, example in enumerate(examples)))
-
-
-def _encoded(number: int, example: Mapping[str, Any]) -> bytes:
-    try:
-        return encode_example({name: value for name, value in example.items() if name != KEY})
-    except ValueError as error:
-        raise refusal(number, example, error) from error
 
 
 def _encode_feature(value: Any) -> bytes:
@@ -200,8 +172,7 @@ def _encode_feature(value: Any) -> bytes:
 FORMAT = Format(
     name="tfrecord-example",
     sample="the features of a `tf.train.Example` in TFRecord: bytes, or arrays of float32 and int64",
-    split=split,
-    write=write,
+    write=partial(write_each, lambda sample: tfrecord.encode(encode_example(sample))),
     ending=".tfrecord",
     framing=tfrecord.FORMAT,
     decode=decode,

@@ -14,15 +14,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import BinaryIO
 
 from entrypoints.errors import CorruptError, corrupt
 from entrypoints.records import gunzip
 from entrypoints.records.cursor import Cursor, go_to
 from entrypoints.records.format import Format
-from entrypoints.records.refusing import payloads as checked_payloads
 from entrypoints.records.sizes import max_sample_bytes, too_large
 from entrypoints.records.window import CHUNK, Window
+from entrypoints.records.writing import data_of, write_each
 from entrypoints.sample import DATA, KEY, ByteStream, Sample
 
 _HEADER = struct.Struct("<QI")
@@ -31,24 +32,15 @@ _LENGTH = struct.Struct("<Q")
 _KNOWN = 1 << 12  # headers that are remembered
 
 
-def split(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
-    """Yield the payloads of a stream's records as samples. Positions: see `payloads`."""
-    if key is None:
-        return ({DATA: payload} for payload in payloads(stream, key, cursor))
-    return ({KEY: key, DATA: payload} for payload in payloads(stream, key, cursor))
-
-
-def payloads(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[bytes]:
-    """Yield the payloads of a stream's records, gzip-compressed or not.
+def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
+    """Yield the samples of a stream, gzip-compressed or not.
 
     Positions are bytes, negative in a compressed stream, which must be read from its beginning.
 
     Raises:
-        CorruptError: The stream is damaged or cut; the message names the offset.
         ImportError: The package crc32c is not installed.
     """
     crc32c = _crc32c()
-    cursor = cursor or Cursor()
     start = cursor.start
     go_to(stream, start, key)
     window = Window(stream, max(start, 0))
@@ -82,13 +74,14 @@ def payloads(stream: ByteStream, key: str | None = None, cursor: Cursor | None =
                 break
             window.position = place = stop + 4
             cursor.position = sign * (window.before + place)
-            yield piece.tobytes()  # faster than bytes()
+            data = piece.tobytes()  # faster than bytes()
+            yield {DATA: data} if key is None else {KEY: key, DATA: data}
         # One record that spans windows or is damaged.
-        payload = _record(window, key)
-        if payload is None:
+        whole = _record(window, key)
+        if whole is None:
             return
         cursor.position = sign * window.offset
-        yield payload
+        yield {DATA: whole} if key is None else {KEY: key, DATA: whole}
 
 
 def _record(window: Window, key: str | None) -> bytes | None:
@@ -116,15 +109,18 @@ def _record(window: Window, key: str | None) -> bytes | None:
 
 def write(stream: BinaryIO, records: Iterable[bytes]) -> int:
     """Write payloads as records, and return their number. Raises ImportError if the package crc32c is not installed."""
-    crc32c = _crc32c()
     count = 0
-    for payload in records:
-        length = _LENGTH.pack(len(payload))
-        stream.writelines(
-            [length, _FOOTER.pack(masked(crc32c(length))), payload, _FOOTER.pack(masked(crc32c(payload)))]
-        )
+    for record in records:
+        stream.writelines(encode(record))
         count += 1
     return count
+
+
+def encode(record: bytes) -> list[bytes]:
+    """Return the pieces of one record."""
+    length = _LENGTH.pack(len(record))
+    crc32c = _crc32c()
+    return [length, _FOOTER.pack(masked(crc32c(length))), record, _FOOTER.pack(masked(crc32c(record)))]
 
 
 def masked(crc: int) -> int:
@@ -151,15 +147,11 @@ def _corrupt(key: str | None, offset: int, reason: str) -> CorruptError:
     return corrupt(key, offset, f"not TFRecord, or damaged: {reason}")
 
 
-def _write_samples(stream: BinaryIO, samples: Iterable[Sample]) -> int:
-    return write(stream, checked_payloads(samples))
-
-
 FORMAT = Format(
     name="tfrecord",
     content_types=("application/x-tfrecord",),
     sample="a record's bytes in `data`; both checksums are verified",
-    split=split,
-    write=_write_samples,
+    read=_read,
+    write=partial(write_each, lambda sample: encode(data_of(sample))),
     ending=".tfrecord",
 )

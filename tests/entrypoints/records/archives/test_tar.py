@@ -66,7 +66,7 @@ def written(samples: Iterable[Sample]) -> bytes:
 
 
 def read(data: bytes) -> list[Sample]:
-    return list(tar.split(io.BytesIO(data), "shard.tar"))
+    return list(tar.FORMAT.split(io.BytesIO(data), "shard.tar"))
 
 
 def patched(data: bytes, offset: int, field: bytes) -> bytes:
@@ -133,7 +133,7 @@ def test_sparse_files_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_in_any_pieces(seed: int) -> None:
-    assert list(tar.split(Dribble(archive(FILES, tarfile.PAX_FORMAT), seed))) == SAMPLES
+    assert list(tar.FORMAT.split(Dribble(archive(FILES, tarfile.PAX_FORMAT), seed))) == SAMPLES
 
 
 def test_joined_archives_with_padding_between() -> None:
@@ -169,9 +169,9 @@ def test_hidden_files_are_left_out_wherever_they_stand() -> None:
     data = archive(files)
     assert read(data) == SAMPLES
     cursor = Cursor()
-    positions = [cursor.position for _ in tar.split(io.BytesIO(data), None, cursor)]
+    positions = [cursor.position for _ in tar.FORMAT.split(io.BytesIO(data), None, cursor)]
     for number, position in enumerate(positions, 1):
-        assert list(tar.split(io.BytesIO(data), None, Cursor(position))) == SAMPLES[number:]
+        assert list(tar.FORMAT.split(io.BytesIO(data), None, Cursor(position))) == SAMPLES[number:]
     assert read(archive([(".a.jpg", b"h")])) == []
 
 
@@ -185,7 +185,7 @@ def test_of_links_is_told_once(kind: bytes, tmp_path: Path) -> None:
             output.addfile(info)
     script = (
         "import io, sys; from entrypoints.records.archives import tar; data = open(sys.argv[1], 'rb').read()\n"
-        "for _ in range(2): print(*tar.split(io.BytesIO(data), 'shard.tar'))"
+        "for _ in range(2): print(*tar.FORMAT.split(io.BytesIO(data), 'shard.tar'))"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "shard.tar")]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -209,7 +209,7 @@ def test_a_cut_anywhere_is_an_error(form: int) -> None:
     for cut in range(1, whole + BLOCK):
         found: list[Sample] = []
         with pytest.raises(CorruptError, match=r"byte \d+"):
-            found.extend(tar.split(io.BytesIO(data[:cut])))
+            found.extend(tar.FORMAT.split(io.BytesIO(data[:cut])))
     # A whole block of the end marker shows that nothing is missing.
     for cut in (whole + BLOCK, whole + BLOCK + 1, len(data)):
         assert read(data[:cut]) == complete
@@ -310,7 +310,7 @@ def test_gzip_around_it() -> None:
     data = archive(FILES)
     assert read(gzip.compress(data)) == SAMPLES
     assert read(gzip.compress(data) + gzip.compress(data)) == SAMPLES * 2
-    assert list(tar.split(Dribble(gzip.compress(data)))) == SAMPLES
+    assert list(tar.FORMAT.split(Dribble(gzip.compress(data)))) == SAMPLES
 
 
 def test_gzip_cut_or_damaged() -> None:
@@ -406,11 +406,13 @@ def test_going_on_after_what_was_said_for_the_rest_of_the_archive() -> None:
     info.type, info.size = tarfile.XGLTYPE, 14
     data = info.tobuf(tarfile.USTAR_FORMAT) + b"14 comment=xy\n".ljust(BLOCK, b"\0") + files
     cursor = Cursor()
-    complete = [(sample, cursor.position) for sample in tar.split(io.BytesIO(data), None, cursor)]
+    complete = [(sample, cursor.position) for sample in tar.FORMAT.split(io.BytesIO(data), None, cursor)]
     assert len(complete) == 3
     for number, (_, position) in enumerate(complete):
         assert position > 0
-        assert list(tar.split(io.BytesIO(data), None, Cursor(position))) == [s for s, _ in complete[number + 1 :]]
+        assert list(tar.FORMAT.split(io.BytesIO(data), None, Cursor(position))) == [
+            s for s, _ in complete[number + 1 :]
+        ]
     # Sizes said for all that follow: only who has read them can go on.
     sized = info.tobuf(tarfile.USTAR_FORMAT) + b"9 size=3\n".ljust(BLOCK, b"\0")
     info.size = 9
@@ -425,10 +427,10 @@ def test_going_on_after_what_was_said_for_the_rest_of_the_archive() -> None:
         + bytes(1024)
     )
     cursor = Cursor()
-    samples = tar.split(io.BytesIO(data), None, cursor)
+    samples = tar.FORMAT.split(io.BytesIO(data), None, cursor)
     assert next(samples) == {"__key__": "1", "jpg": b"abc"}
     assert cursor.position < 0
-    assert list(tar.split(io.BytesIO(data), None, Cursor(cursor.position))) == [{"__key__": "2", "jpg": b"def"}]
+    assert list(tar.FORMAT.split(io.BytesIO(data), None, Cursor(cursor.position))) == [{"__key__": "2", "jpg": b"def"}]
     assert list(samples) == [{"__key__": "2", "jpg": b"def"}]
 
 
@@ -447,8 +449,10 @@ def test_links_and_directories_between_samples_do_not_move_the_place_to_go_on() 
             info.type, info.linkname = kind, "1.jpg" if kind in b"12" else ""
             output.addfile(info)
     cursor = Cursor()
-    found = [(sample["__key__"], cursor.position) for sample in tar.split(io.BytesIO(stream.getvalue()), None, cursor)]
+    found = [
+        (sample["__key__"], cursor.position) for sample in tar.FORMAT.split(io.BytesIO(stream.getvalue()), None, cursor)
+    ]
     assert [name for name, _ in found] == ["1", "n" * 120, "3"]
     for number, (_, position) in enumerate(found):
-        rest = tar.split(io.BytesIO(stream.getvalue()), None, Cursor(position))
+        rest = tar.FORMAT.split(io.BytesIO(stream.getvalue()), None, Cursor(position))
         assert [sample["__key__"] for sample in rest] == [name for name, _ in found[number + 1 :]]

@@ -25,7 +25,7 @@ def recordio_bytes(*payloads: bytes) -> bytes:
 
 
 def read(*payloads: bytes) -> list[dict[str, Any]]:
-    return list(image_recordio.split(io.BytesIO(recordio_bytes(*payloads)), "o.rec"))
+    return list(image_recordio.FORMAT.split(io.BytesIO(recordio_bytes(*payloads)), "o.rec"))
 
 
 def header(flag: int, label: float, id: int = 0, id2: int = 0) -> bytes:
@@ -56,22 +56,22 @@ images = st.lists(st.one_of(st.just(MAGIC), st.binary(max_size=9)), max_size=5).
 @given(st.lists(st.fixed_dictionaries({"data": images, "label": labels, "id": ids, "id2": ids}), max_size=5))
 def test_what_is_written_comes_back(samples: list[dict[str, Any]]) -> None:
     stream = io.BytesIO()
-    assert image_recordio.write(stream, samples) == len(samples)
-    found = list(image_recordio.split(io.BytesIO(stream.getvalue())))
+    assert image_recordio.FORMAT.write(stream, samples) == len(samples)
+    found = list(image_recordio.FORMAT.split(io.BytesIO(stream.getvalue())))
     for sample in found:
         if not isinstance(sample["label"], float):
             sample["label"] = sample["label"].tolist()
     assert found == samples
     stream = io.BytesIO()
-    image_recordio.write(stream, [{"data": b"", "label": np.float32(2)}, {"data": b"", "label": np.array(3)}])
-    assert [s["label"] for s in image_recordio.split(io.BytesIO(stream.getvalue()))] == [2.0, 3.0]
+    image_recordio.FORMAT.write(stream, [{"data": b"", "label": np.float32(2)}, {"data": b"", "label": np.array(3)}])
+    assert [s["label"] for s in image_recordio.FORMAT.split(io.BytesIO(stream.getvalue()))] == [2.0, 3.0]
 
 
 def test_a_record_too_short_for_its_labels() -> None:
     whole = header(2, 0) + struct.pack("<2f", 1, 2) + b"jpg"
     for cut in range(len(whole) - 3):
         with pytest.raises(
-            CorruptError, match=r"object 'o.rec', byte 36: not an image record, or damaged: .*the record has"
+            CorruptError, match=r"object 'o.rec', byte 36: not a record of image-recordio, or damaged: .*the record has"
         ):
             read(header(0, 0) + b"jpg", whole[:cut])
     with pytest.raises(ValueError, match="needs a label"):

@@ -31,23 +31,23 @@ class Pieces(io.BytesIO):
 
 
 def read(data: bytes, key: str | None = "k", start: int = 0) -> list[Sample]:
-    return list(json_lines.split(io.BytesIO(data), key, Cursor(start)))
+    return list(json_lines.FORMAT.split(io.BytesIO(data), key, Cursor(start)))
 
 
 @settings(max_examples=30)  # JSON takes long to think of
 @given(st.lists(st.dictionaries(st.text(), JSON), max_size=3), st.integers(1, 9), st.booleans())
 def test_objects_come_back(values: list[Sample], size: int, ascii: bool) -> None:
     data = "\n".join(json.dumps(value, ensure_ascii=ascii) for value in values).encode("utf-8", "surrogatepass")
-    assert list(json_lines.split(Pieces(data, size))) == values
+    assert list(json_lines.FORMAT.split(Pieces(data, size))) == values
 
 
 @settings(max_examples=30)
 @given(st.lists(JSON.filter(lambda value: not isinstance(value, dict))))
 def test_other_values_are_data(values: list[object]) -> None:
     stream = io.BytesIO()
-    assert json_lines.write(stream, ({"data": value} for value in values)) == len(values)
+    assert json_lines.FORMAT.write(stream, ({"data": value} for value in values)) == len(values)
     stream.seek(0)
-    assert list(json_lines.split(stream)) == [{"data": value} for value in values]
+    assert list(json_lines.FORMAT.split(stream)) == [{"data": value} for value in values]
 
 
 def test_keys() -> None:
@@ -67,7 +67,7 @@ def test_blank_lines_marks_and_separators() -> None:
 def test_objects_joined_without_a_line_feed_between() -> None:
     joined = '{"a": "ü"}{"a": 2} \ufeff{"a": 3}\r\n{"a": 4}'.encode()
     cursor = Cursor()
-    positions = [cursor.position for _ in json_lines.split(io.BytesIO(joined), None, cursor)]
+    positions = [cursor.position for _ in json_lines.FORMAT.split(io.BytesIO(joined), None, cursor)]
     every = read(joined, None)
     assert [sample["a"] for sample in every] == ["ü", 2, 3, 4]
     for number, position in enumerate(positions, 1):
@@ -92,14 +92,14 @@ def test_what_is_no_json(line: bytes) -> None:
 def test_reading_goes_on_at_every_sample() -> None:
     data = b'{"a": 1}\n\n{"a": 2}\r\n{"a": 3}'
     cursor = Cursor()
-    positions = [cursor.position for _ in json_lines.split(io.BytesIO(data), None, cursor)]
+    positions = [cursor.position for _ in json_lines.FORMAT.split(io.BytesIO(data), None, cursor)]
     for number, position in enumerate(positions, 1):
         assert [sample["a"] for sample in read(data, None, position)] == [1, 2, 3][number:]
 
 
 def test_half_a_surrogate_pair_comes_back() -> None:
     stream = io.BytesIO()
-    json_lines.write(stream, [{"a": "\ud800"}])
+    json_lines.FORMAT.write(stream, [{"a": "\ud800"}])
     assert read(stream.getvalue(), None) == [{"a": "\ud800"}]
 
 
@@ -107,4 +107,4 @@ def test_bytes_are_refused() -> None:
     with pytest.raises(
         ValueError, match=r"sample 1 .__key__ 'k'.: field 'a' is bytes: JSON cannot hold it: .*bytes is not JSON"
     ):
-        json_lines.write(io.BytesIO(), [{}, {"__key__": "k", "b": 1, "a": b""}])
+        json_lines.FORMAT.write(io.BytesIO(), [{}, {"__key__": "k", "b": 1, "a": b""}])

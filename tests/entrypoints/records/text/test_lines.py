@@ -24,7 +24,7 @@ class Pieces(io.BytesIO):
 
 
 def read(data: bytes, size: int = 1 << 20) -> list[bytes]:
-    return [sample["data"] for sample in lines.split(Pieces(data, size))]
+    return [sample["data"] for sample in lines.FORMAT.split(Pieces(data, size))]
 
 
 @given(
@@ -59,4 +59,4 @@ def test_a_line_longer_than_a_chunk() -> None:
 
 
 def test_the_key_is_the_objects() -> None:
-    assert list(lines.split(io.BytesIO(b"a\n"), "t.csv")) == [{"__key__": "t.csv", "data": b"a"}]
+    assert list(lines.FORMAT.split(io.BytesIO(b"a\n"), "t.csv")) == [{"__key__": "t.csv", "data": b"a"}]
