@@ -25,12 +25,12 @@ from entrypoints.job.environment import Environment, load_environment
 from entrypoints.job.hyperparameters import command_line_arguments
 from entrypoints.start.failure import failure_text, fitted, how_it_ended, write_failure
 from entrypoints.start.process import ProgramResult, run_program
-from entrypoints.start.requirements import commands_folder, install, install_package, is_package, packages_folder
+from entrypoints.start.requirements import install, install_package, is_package, packages_folder
 from entrypoints.start.variables import Machine, count_machine, sagemaker_variables
 
-GRACE_SECONDS = contract.STOP_SECONDS - 5  # leaves time to write the reason before SageMaker kills this process, too
-HOST_SECONDS = 300  # A cluster's names do not resolve before all its hosts are up.
-VARIABLE_BYTES = 128 * 1024  # Linux's limit on `NAME=value` with its NUL, and on one argument
+_GRACE_SECONDS = contract.STOP_SECONDS - 5  # leaves time to write the reason before SageMaker kills this process, too
+_HOST_SECONDS = 300  # A cluster's names do not resolve before all its hosts are up.
+_VARIABLE_BYTES = 128 * 1024  # Linux's limit on `NAME=value` with its NUL, and on one argument
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def run_entry_point(root: Path, environ: Mapping[str, str], options: StartOption
         if options.launcher == "torchrun":
             _check_torch(packages)
             if len(environment.hosts) > 1 and contract.MASTER_ADDR_VARIABLE not in environ:
-                wait_for_hosts(environment.hosts, HOST_SECONDS)
+                wait_for_hosts(environment.hosts, _HOST_SECONDS)
             command[1:1] = _torchrun(variables, machine)
         command += command_line_arguments(environment.hyperparameters, options.argument_style)
         result = _run(command, _child_environ(environment, environ, variables, packages), environment.code_dir)
@@ -80,8 +80,11 @@ def run_entry_point(root: Path, environ: Mapping[str, str], options: StartOption
         print(f"boot: {error}", file=sys.stderr, flush=True)
         write_failure(failure_file, fitted(str(error), ""))
         return 1
-    if result.exit_code != 0:
-        write_failure(failure_file, _failure(options.entry_point, result))
+    if result.stopped_by is not None and result.exit_code != 0:
+        reason = fitted(f"{options.entry_point} was stopped by {result.stopped_by.name}", result.stderr)
+        write_failure(failure_file, reason)
+    elif result.exit_code != 0:
+        write_failure(failure_file, failure_text(options.entry_point, result.exit_code, result.stderr))
     return result.exit_code
 
 
@@ -92,21 +95,18 @@ def _installations(
     if options.requirements is not None:
         print(f"boot: installing {options.requirements}", flush=True)
         wanted = ["-r", options.requirements]
-        yield options.requirements, install(wanted, packages, environment.code_dir, environ, GRACE_SECONDS)
+        yield options.requirements, install(wanted, packages, environment.code_dir, environ, _GRACE_SECONDS)
     if is_package(environment.code_dir) and not options.entry_point.endswith(".sh"):  # the toolkit's exception
         print("boot: installing the package in the code folder", flush=True)
-        yield "the package in the code folder", install_package(packages, environment.code_dir, environ, GRACE_SECONDS)
+        yield "the package in the code folder", install_package(packages, environment.code_dir, environ, _GRACE_SECONDS)
 
 
 def wait_for_hosts(hosts: Iterable[str], seconds: float) -> None:
     """Wait until every host's name resolves. Raises StartError, with those that do not, after `seconds`."""
     until = time.monotonic() + seconds
-    missing = list(hosts)
-    printed = False
+    if missing := [host for host in hosts if not _resolves(host)]:
+        print(f"boot: waiting for {', '.join(missing)}", flush=True)
     while missing := [host for host in missing if not _resolves(host)]:
-        if not printed:
-            print(f"boot: waiting for {', '.join(missing)}", flush=True)
-            printed = True
         if time.monotonic() > until:
             raise StartError(
                 f"{', '.join(missing)}: the name did not resolve within {seconds:.0f} s, and torchrun needs every host; "
@@ -207,7 +207,7 @@ def _child_environ(
         "MASTER_ADDR": variables["SM_MASTER_ADDR"],
         "MASTER_PORT": variables["SM_MASTER_PORT"],
         "PYTHONUNBUFFERED": "1",  # Lines appear in the log when they are written.
-        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(GRACE_SECONDS - 5),  # torchrun's 30 s is short for a checkpoint
+        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(_GRACE_SECONDS - 5),  # torchrun's 30 s is short for a checkpoint
     }
     if environment.network_interface_name in [name for _, name in socket.if_nameindex()]:
         child["GLOO_SOCKET_IFNAME"] = child["NCCL_SOCKET_IFNAME"] = environment.network_interface_name
@@ -218,7 +218,7 @@ def _child_environ(
     modules = [environment.code_dir, environment.root / contract.BUNDLE_DIR]
     if packages.is_dir():
         modules.append(packages_folder(packages))
-        child["PATH"] = os.pathsep.join([child.get("PATH", os.defpath), str(commands_folder(packages))])
+        child["PATH"] = os.pathsep.join([child.get("PATH", os.defpath), str(packages / "bin")])
     inherited = [environ["PYTHONPATH"]] if environ.get("PYTHONPATH") else []
     child["PYTHONPATH"] = os.pathsep.join([*map(str, modules), *inherited])
     return child
@@ -228,13 +228,13 @@ def _run(command: list[str], environ: Mapping[str, str], directory: Path) -> Pro
     variables = {}
     for name, value in environ.items():
         entry = _bytes(f"{name}={value}")
-        if "=" in name or b"\0" in entry or len(entry) >= VARIABLE_BYTES:
+        if "=" in name or b"\0" in entry or len(entry) >= _VARIABLE_BYTES:
             # The toolkit fails here. The script can still read the value from hyperparameters.json.
             print(f"boot: {name[:80]!r} is left out: Linux cannot pass such a variable", file=sys.stderr, flush=True)
         else:
             variables[_bytes(name)] = _bytes(value)
     try:
-        return run_program([_bytes(argument) for argument in command], variables, directory, GRACE_SECONDS)
+        return run_program([_bytes(argument) for argument in command], variables, directory, _GRACE_SECONDS)
     except ValueError as error:  # a NUL in an argument
         raise StartError(f"a hyperparameter cannot be an argument of the entry point: {error}; remove it") from error
     except OSError as error:
@@ -247,12 +247,6 @@ def _bytes(text: str) -> bytes:
         return os.fsencode(text)
     except UnicodeEncodeError:
         return text.encode("utf-8", "surrogatepass")
-
-
-def _failure(program: str, result: ProgramResult) -> str:
-    if result.stopped_by is not None:
-        return fitted(f"{program} was stopped by {result.stopped_by.name}", result.stderr)
-    return failure_text(program, result.exit_code, result.stderr)
 
 
 def _pip_failure(what: str, pip: ProgramResult) -> str:

@@ -14,16 +14,16 @@ from pathlib import Path
 
 from entrypoints import contract
 
-TRACEBACK = "Traceback (most recent call last):"
+_TRACEBACK = "Traceback (most recent call last):"
 # With exit codes other than these two a traceback in stderr is not the reason.
-UNCAUGHT = 1  # Python's after an exception
-ABORTED = 128 + signal.SIGABRT  # possible after an exception in a process group: gloo does not join its threads
-ABORT_LINE = re.compile(r"$|terminate called |  what\(\):")  # libstdc++'s lines about an abort
-EXCEPTION = re.compile(
+_UNCAUGHT = 1  # Python's after an exception
+_ABORTED = 128 + signal.SIGABRT  # possible after an exception in a process group: gloo does not join its threads
+_ABORT_LINE = re.compile(r"$|terminate called |  what\(\):")  # libstdc++'s lines about an abort
+_EXCEPTION = re.compile(
     r"[A-Za-z_][\w.<>]*(:|$)"
 )  # `ValueError: ...`, `torch.OutOfMemoryError: ...`, `KeyboardInterrupt`
-RANK_MARK = re.compile(r"^\[rank(\d+)\]: ?")
-ROOT_CAUSE = re.compile(
+_RANK_MARK = re.compile(r"^\[rank(\d+)\]: ?")
+_ROOT_CAUSE = re.compile(
     r"Root Cause \(first observed failure\):.*?\brank\s*: (?P<rank>\d+).*?\bexitcode\s*: (?P<code>-?\d+)", re.DOTALL
 )
 
@@ -41,18 +41,18 @@ def failure_text(program: str, exit_code: int, stderr: str) -> str:
         lines.
     """
     lines = re.split(r"\r\n?|\n", stderr)  # A progress bar ends its lines with \r, and a traceback may follow it.
-    root = ROOT_CAUSE.search(stderr)
+    root = _ROOT_CAUSE.search(stderr)
     if root is not None:
         program, exit_code = f"rank {root['rank']} of {program}", shell_code(int(root["code"]))
         lines = _without_torchrun(lines)
         marked = [line for line in lines if line.startswith(f"[rank{root['rank']}]:")]
-        lines = marked if any(TRACEBACK in line for line in marked) else lines
-    lines = [RANK_MARK.sub("", line) for line in lines]
-    found = _last_exception(lines)
-    if found is None or not _ended_by_it(exit_code, lines[found[1] + 1 :]):
-        return fitted(f"{program} {how_it_ended(exit_code)}", "\n".join(lines))
-    start, exception = found
-    return fitted(lines[exception], "\n".join(lines[start:]))
+        lines = marked if any(_TRACEBACK in line for line in marked) else lines
+    lines = [_RANK_MARK.sub("", line) for line in lines]
+    if found := _last_exception(lines):
+        start, exception = found
+        if exit_code == _UNCAUGHT or (exit_code == _ABORTED and all(map(_ABORT_LINE.match, lines[exception + 1 :]))):
+            return fitted(lines[exception], "\n".join(lines[start:]))
+    return fitted(f"{program} {how_it_ended(exit_code)}", "\n".join(lines))
 
 
 def shell_code(exit_code: int) -> int:
@@ -95,14 +95,9 @@ def _without_torchrun(lines: list[str]) -> list[str]:
         if "torch/distributed/elastic/" in line and " failed (exitcode" in line:
             return lines[:number]
         frames = takewhile(lambda later: later.startswith(" "), lines[number + 1 :])
-        if line == TRACEBACK and any("torch/distributed/run.py" in frame for frame in frames):
+        if line == _TRACEBACK and any("torch/distributed/run.py" in frame for frame in frames):
             return lines[:number]
     return lines
-
-
-def _ended_by_it(exit_code: int, after: list[str]) -> bool:
-    """Whether the last exception ended the process, judging by the lines after it."""
-    return exit_code == UNCAUGHT or (exit_code == ABORTED and all(map(ABORT_LINE.match, after)))
 
 
 def _last_exception(lines: list[str]) -> tuple[int, int] | None:
@@ -110,17 +105,12 @@ def _last_exception(lines: list[str]) -> tuple[int, int] | None:
 
     A SyntaxError of the script itself has no line `Traceback`: it begins with the position in the file.
     """
-    for start in range(len(lines) - 1, -1, -1):
-        if lines[start] == TRACEBACK or lines[start].startswith('  File "'):
-            for number in range(start + 1, len(lines)):
-                if not lines[number].startswith(" ") and EXCEPTION.match(lines[number]):
-                    return _beginning(lines, start), number
+    for frame in range(len(lines) - 1, -1, -1):
+        if lines[frame] == _TRACEBACK or lines[frame].startswith('  File "'):
+            for number in range(frame + 1, len(lines)):
+                if not lines[number].startswith(" ") and _EXCEPTION.match(lines[number]):
+                    start = frame
+                    while start > 0 and lines[start].startswith(" "):
+                        start -= 1
+                    return (start if lines[start] == _TRACEBACK else frame), number
     return None
-
-
-def _beginning(lines: list[str], frame: int) -> int:
-    """The number of a traceback's first line, from one of its frames."""
-    start = frame
-    while start > 0 and lines[start].startswith(" "):
-        start -= 1
-    return start if lines[start] == TRACEBACK else frame

@@ -200,9 +200,8 @@ def _parents() -> dict[int, int]:
             stat = (folder / "stat").read_bytes()
         except OSError:
             continue  # It has just ended.
-        parents[int(folder.name)] = int(
-            stat.rpartition(b")")[2].split()[1]
-        )  # after the name, which can contain anything
+        # The parent follows the name, which can contain anything, and the state.
+        parents[int(folder.name)] = int(stat.rpartition(b")")[2].split()[1])
     return parents
 
 

@@ -28,16 +28,15 @@ from pathlib import Path
 from entrypoints.start.process import ProgramResult, run_program
 
 # Without --no-input, a question of pip's would wait for an answer forever.
-PIP = ("-m", "pip", "--disable-pip-version-check", "--no-input", "install")
-SETUPTOOLS_WITH_WHEEL = (70, 1)  # older ones need the package `wheel` to build
+_PIP = ("-m", "pip", "--disable-pip-version-check", "--no-input", "install")
+_SETUPTOOLS_WITH_WHEEL = (70, 1)  # older ones need the package `wheel` to build
 
 
 def is_package(code_dir: Path) -> bool:
     """Return whether the code folder is a package to install."""
     tables = re.findall(r"^\[(build-system|project)\]", _pyproject(code_dir), re.MULTILINE)
-    return (
-        (code_dir / "setup.py").is_file() or "build-system" in tables or (bool(tables) and (code_dir / "src").is_dir())
-    )
+    has_modules = bool(tables) and (code_dir / "src").is_dir()
+    return (code_dir / "setup.py").is_file() or "build-system" in tables or has_modules
 
 
 def install_package(folder: Path, code_dir: Path, environ: Mapping[str, str], grace_seconds: float) -> ProgramResult:
@@ -55,7 +54,7 @@ def image_can_build(code_dir: Path) -> bool:
     needed = re.findall(r"""["']([\w.-]+)[^"'>]*(?:>=\s*([\d.]+))?""", requires[1] if requires else "'setuptools'")
     try:
         versions = {name: _version(importlib.metadata.version(name)) for name, _ in needed}
-        if versions.get("setuptools", SETUPTOOLS_WITH_WHEEL) < SETUPTOOLS_WITH_WHEEL:
+        if versions.get("setuptools", _SETUPTOOLS_WITH_WHEEL) < _SETUPTOOLS_WITH_WHEEL:
             importlib.metadata.version("wheel")
     except importlib.metadata.PackageNotFoundError:
         return False
@@ -93,15 +92,10 @@ def install(
     seen = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
     lines = [f"import site; site.addsitedir({path!r})" for path in seen]
     (packages_folder(folder) / "image.pth").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return run_program([str(folder / "bin" / "python"), *PIP, *wanted], environ, code_dir, grace_seconds)
+    return run_program([str(folder / "bin" / "python"), *_PIP, *wanted], environ, code_dir, grace_seconds)
 
 
 def packages_folder(folder: Path) -> Path:
     """Return the folder of the packages, for PYTHONPATH."""
     names = {"base": str(folder), "platbase": str(folder)}
     return Path(sysconfig.get_path("purelib", "venv" if sys.version_info >= (3, 11) else "posix_prefix", names))
-
-
-def commands_folder(folder: Path) -> Path:
-    """Return the folder of the packages' commands, for PATH."""
-    return folder / "bin"

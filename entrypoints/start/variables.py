@@ -30,17 +30,12 @@ from entrypoints.job.hyperparameters import (
     user_hyperparameters,
 )
 
-# With any of these hyperparameters this host's instance group is the one of the distributed training.
-DISTRIBUTIONS = (
-    "sagemaker_mpi_enabled",
-    "sagemaker_parameter_server_enabled",
-    "sagemaker_distributed_dataparallel_enabled",
-    "sagemaker_pytorch_ddp_enabled",
-    "sagemaker_pytorch_xla_multi_worker_enabled",
-    "sagemaker_multi_worker_mirrored_strategy_enabled",
-    "sagemaker_torch_distributed_enabled",
+# With any of the hyperparameters sagemaker_<name>_enabled this host's instance group is the one of the distributed training.
+_DISTRIBUTIONS = (
+    *("mpi", "parameter_server", "distributed_dataparallel", "pytorch_ddp", "pytorch_xla_multi_worker"),
+    *("multi_worker_mirrored_strategy", "torch_distributed"),
 )
-DEFAULT_LOG_LEVEL = 20  # logging.INFO
+_DEFAULT_LOG_LEVEL = 20  # logging.INFO
 
 
 @dataclass(frozen=True)
@@ -82,57 +77,30 @@ def sagemaker_variables(
         argument_style: The form of SM_HPS, SM_HP_* and SM_USER_ARGS: one of hyperparameters.ARGUMENT_STYLES.
     """
     properties = _toolkit_properties(environment, environ, machine, entry_point)
-    values: dict[str, Any] = {
-        "hosts": properties["hosts"],
-        "network_interface_name": properties["network_interface_name"],
+    values: dict[str, Any] = {name: value for name, value in properties.items() if name not in _NO_VARIABLE}
+    if not values["topology"]:
+        del values["topology"]
+    values |= {
         "framework_params": properties["additional_framework_parameters"],
         "channels": sorted(environment.input_data_config),
         "training_env": properties,
         "user_args": command_line_arguments(environment.hyperparameters, argument_style),
     }
-    values |= {name: properties[name] for name in _PLAIN}
-    if properties["topology"]:
-        values["topology"] = properties["topology"]
     values |= {f"channel_{name}": path for name, path in properties["channel_input_dirs"].items()}
     variables = {f"SM_{name.upper()}": text(value) for name, value in values.items()}
     variables |= hyperparameter_variables(environment.hyperparameters, argument_style)
-
-    sagemaker_hyperparameters = environment.hyperparameters
     variables["CURRENT_HOST"] = environment.current_host
-    variables["SAGEMAKER_JOB_NAME"] = text(sagemaker_hyperparameters.get("sagemaker_job_name"))
+    variables["SAGEMAKER_JOB_NAME"] = text(environment.hyperparameters.get("sagemaker_job_name"))
     region = environ.get("AWS_DEFAULT_REGION") or environ.get("AWS_REGION")
-    variables["SAGEMAKER_REGION"] = text(sagemaker_hyperparameters.get("sagemaker_region", region))
-
+    variables["SAGEMAKER_REGION"] = text(environment.hyperparameters.get("sagemaker_region", region))
     return {**_sdk_variables(environment, environ, properties["user_entry_point"]), **variables}
 
 
-# Properties of the toolkit's Environment that become variables under their own names.
-_PLAIN = (
-    "user_entry_point",
-    "resource_config",
-    "input_data_config",
-    "output_data_dir",
-    "current_host",
-    "current_instance_type",
-    "current_instance_group",
-    "current_instance_group_hosts",
-    "instance_groups",
-    "instance_groups_dict",
-    "distribution_instance_groups",
-    "is_hetero",
-    "module_name",
-    "log_level",
-    "framework_module",
-    "input_dir",
-    "input_config_dir",
-    "output_dir",
-    "num_cpus",
-    "num_gpus",
-    "num_neurons",
-    "model_dir",
-    "module_dir",
-    "output_intermediate_dir",
-)
+# Properties of the toolkit's Environment that only SM_TRAINING_ENV holds, or a variable of another name.
+_NO_VARIABLE = {
+    *("additional_framework_parameters", "channel_input_dirs", "distribution_hosts", "hyperparameters", "is_master"),
+    *("is_modelparallel_enabled", "is_smddpmprun_installed", "is_smddprun_installed", "job_name", "master_hostname"),
+}
 
 
 def _toolkit_properties(
@@ -150,13 +118,10 @@ def _toolkit_properties(
     group = resources.get("current_group_name", contract.HOMOGENEOUS_GROUP)
     listed = resources.get("instance_groups") or []
     groups = {each.get("instance_group_name"): each for each in listed}
-    trains = any(framework_parameters.get(name, False) for name in DISTRIBUTIONS)
+    trains = any(framework_parameters.get(f"sagemaker_{name}_enabled", False) for name in _DISTRIBUTIONS)
     distribution_groups = framework_parameters.get("sagemaker_distribution_instance_groups", [group] if trains else [])
-    if listed:
-        training = [each for each in listed if each.get("instance_group_name") in distribution_groups]
-        distribution_hosts = [host for each in training for host in each.get("hosts") or []]
-    else:
-        distribution_hosts = list(hosts)
+    training = [each for each in listed if each.get("instance_group_name") in distribution_groups]
+    distribution_hosts = [host for each in training for host in each.get("hosts") or []] if listed else list(hosts)
     master = (distribution_hosts or hosts)[0]
     program = entry_point or environ.get("SAGEMAKER_PROGRAM")
     # Without any, the toolkit's module is called "None", and there is no entry point.
@@ -185,7 +150,7 @@ def _toolkit_properties(
         "is_smddpmprun_installed": shutil.which("smddpmprun") is not None,
         "is_smddprun_installed": shutil.which("smddprun") is not None,
         "job_name": environment.job_name,
-        "log_level": parameters.get("sagemaker_container_log_level", DEFAULT_LOG_LEVEL),
+        "log_level": parameters.get("sagemaker_container_log_level", _DEFAULT_LOG_LEVEL),
         "master_hostname": master,
         "model_dir": str(environment.model_dir),
         "module_dir": str(parameters.get("sagemaker_submit_directory", environment.code_dir)),
@@ -204,11 +169,8 @@ def _toolkit_properties(
 
 
 def _sdk_variables(environment: Environment, environ: Mapping[str, str], entry_point: str | None) -> dict[str, str]:
-    """The variables that only SDK v3's drivers set.
-
-    SM_CURRENT_HOST_RANK counts in lexicographic order, as in SDK v3 (algo-10 follows algo-1). torchrun gets the same rank. The
-    first host in this order is SM_MASTER_ADDR.
-    """
+    """The variables that only SDK v3's drivers set."""
+    # Ranks count in lexicographic order, as in SDK v3 (algo-10 follows algo-1), also torchrun's; the first host is the master.
     hosts = sorted(environment.hosts)
     return {
         "SM_INPUT_DATA_DIR": str(environment.data_dir),
