@@ -21,6 +21,7 @@ from entrypoints.errors import ChannelError
 from entrypoints.image_training.images import ImageChannel, ImageForm, Loading, PassStatistics
 from entrypoints.image_training.model import build_model
 from entrypoints.image_training.training import (
+    Score,
     StopRequest,
     Training,
     evaluate,
@@ -31,7 +32,6 @@ from entrypoints.image_training.training import (
     ranks,
     restore,
     save,
-    total,
     train_epoch,
 )
 from entrypoints.job.environment import Environment
@@ -139,7 +139,10 @@ def _epoch(job: _Job) -> bool:
     if training.stop.by_any_rank():
         return False
     _check(job, channel)
-    metrics = {"epoch": training.epoch + 1, "train_loss": total(gather(training.score)).means("train")["train_loss"]}
+    metrics = {
+        "epoch": training.epoch + 1,
+        "train_loss": sum(gather(training.score), Score()).means("train")["train_loss"],
+    }
     if job.compared is None and job.options.compare_channel is not None:
         job.compared = _read(job, job.options.compare_channel)
         if training.stop.by_any_rank():
@@ -165,7 +168,7 @@ def _evaluate(job: _Job, role: str) -> dict[str, float] | None:
     if job.training.stop.by_any_rank():
         return None
     _check(job, channel)
-    return total(gather(score)).means(role)
+    return sum(gather(score), Score()).means(role)
 
 
 def _check(job: _Job, channel: ImageChannel) -> None:
@@ -196,18 +199,18 @@ def _compare(job: _Job, name: str, read: Tally) -> None:
     job.say(f"{name} holds the same {other.count:,} samples as {train.channel.name}: digest {other.hex[:16]}")
 
 
-def _reporter(job: _Job) -> Callable[[Training], None]:
+def _reporter(job: _Job) -> Callable[[], None]:
     """A function that prints the progress of a long epoch."""
     begin = reported = time.monotonic()
     before = job.training.score.samples
 
-    def report(training: Training) -> None:
+    def report() -> None:
         nonlocal reported
-        now, score = time.monotonic(), training.score
+        now, score = time.monotonic(), job.training.score
         if now - reported > REPORT_SECONDS:
             reported = now
             rate, loss = (score.samples - before) / (now - begin), score.loss / score.samples
-            job.say(f"epoch {training.epoch + 1}: {score.samples:,} images so far, {rate:,.0f}/s, loss {loss:.4f}")
+            job.say(f"epoch {job.training.epoch + 1}: {score.samples:,} images so far, {rate:,.0f}/s, loss {loss:.4f}")
 
     return report
 

@@ -7,77 +7,8 @@ import difflib
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NoReturn
-
-
-@dataclass(frozen=True)
-class Options:
-    """A training's options."""
-
-    epochs: int
-    batch_size: int  # per rank
-    learning_rate: float
-    seed: int
-    num_workers: int  # per rank
-    num_threads: int | None  # of a rank's steps on a CPU; None: torch's choice
-    shuffle_block: int  # samples
-    image_mode: str
-    image_size: int | None  # pixels
-    model: str | None
-    train_channel: str
-    train_lst: str
-    validation_channel: str | None  # None: `validation` if the job has it
-    validation_lst: str
-    test_channel: str | None  # None: `test` if the job has it
-    test_lst: str
-    lines_without_image: str
-    compare_channel: str | None
-    checkpoint_dir: str | None
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        sys.exit(f"train: {message}; for all options: python -m entrypoints.train --help")
-
-
-def parse_options(arguments: Sequence[str]) -> Options:
-    """Return the options of a command line, with `_` as `-`. Exits, with one line, if one is wrong."""
-    add = (parser := _Parser(prog="train", allow_abbrev=False, description="Train an image classifier.")).add_argument
-    add("--epochs", type=_count, default=10)
-    add("--batch-size", type=_count, default=32, help="images per step and rank")
-    add("--learning-rate", type=float, default=1e-3, help="of Adam")
-    add("--seed", type=int, default=1, help="of the initial weights, the order of the images and dropout")
-    add("--num-workers", type=_number, default=1, help="threads per rank that read and decode images")
-    add("--num-threads", type=_count, help="of a step on a CPU; default: torch's choice, too many for a small network")
-    add("--shuffle-block", type=_number, default=1000, help="images that are shuffled together; 0: no shuffle")
-    add("--image-mode", choices=["L", "RGB"], default="RGB", help="L: grey")
-    add("--image-size", type=_count, help="pixels of width and height; default: each image keeps its size")
-    add(
-        "--model",
-        metavar="MODULE:FACTORY",
-        help="a function of num_classes that returns the module to train; default: a small CNN",
-    )
-    add("--train-channel", default="train")
-    add("--train-lst", default="train_lst", help="the channel of the .lst files")
-    add("--validation-channel", help="default: validation, if the job has it")
-    add("--validation-lst", default="validation_lst")
-    add("--test-channel", help="default: test, if the job has it")
-    add("--test-lst", default="test_lst")
-    add(
-        "--lines-without-image",
-        choices=["error", "ignore"],
-        default="error",
-        help="ignore: for a trial with a part of the images",
-    )
-    add("--compare-channel", help="a channel that must hold the same samples as train, by digest")
-    add("--checkpoint-dir", help="a folder or s3://bucket/prefix; default: SageMaker's checkpoint folder")
-    words = [re.sub(r"^--[\w-]+", lambda name: name[0].replace("_", "-"), word) for word in arguments]
-    known, unknown = parser.parse_known_args(words)
-    if unknown:
-        near = difflib.get_close_matches(unknown[0], [f"--{name.replace('_', '-')}" for name in vars(known)], 1)
-        parser.error(f"{unknown[0]} is not an option" + (f"; did you mean {near[0]}?" if near else ""))
-    return Options(**vars(known))
+from dataclasses import dataclass, field, fields
+from typing import Any, NoReturn
 
 
 def _number(text: str, least: int = 0) -> int:
@@ -90,3 +21,59 @@ def _number(text: str, least: int = 0) -> int:
 def _count(text: str) -> int:
     """A whole number from 1 on."""
     return _number(text, 1)
+
+
+def _option(default: Any = None, **settings: Any) -> Any:
+    """A field with what argparse's `add_argument` needs to know of its option."""
+    return field(default=default, metadata=settings)
+
+
+@dataclass(frozen=True)
+class Options:
+    """A training's options; each is `--<its name>`, with `-` for `_`."""
+
+    epochs: int = _option(10, type=_count)
+    batch_size: int = _option(32, type=_count, help="images per step and rank")
+    learning_rate: float = _option(1e-3, type=float, help="of Adam")
+    seed: int = _option(1, type=int, help="of the initial weights, the order of the images and dropout")
+    num_workers: int = _option(1, type=_number, help="threads per rank that read and decode images")
+    num_threads: int | None = _option(
+        type=_count, help="of a step on a CPU; default: torch's choice, too many for a small network"
+    )
+    shuffle_block: int = _option(1000, type=_number, help="images that are shuffled together; 0: no shuffle")
+    image_mode: str = _option("RGB", choices=["L", "RGB"], help="L: grey")
+    image_size: int | None = _option(type=_count, help="pixels of width and height; default: each image keeps its size")
+    model: str | None = _option(
+        metavar="MODULE:FACTORY",
+        help="a function of num_classes that returns the module to train; default: a small CNN",
+    )
+    train_channel: str = _option("train")
+    train_lst: str = _option("train_lst", help="the channel of the .lst files")
+    validation_channel: str | None = _option(help="default: validation, if the job has it")
+    validation_lst: str = _option("validation_lst")
+    test_channel: str | None = _option(help="default: test, if the job has it")
+    test_lst: str = _option("test_lst")
+    lines_without_image: str = _option(
+        "error", choices=["error", "ignore"], help="ignore: for a trial with a part of the images"
+    )
+    compare_channel: str | None = _option(help="a channel that must hold the same samples as train, by digest")
+    checkpoint_dir: str | None = _option(help="a folder or s3://bucket/prefix; default: SageMaker's checkpoint folder")
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        sys.exit(f"train: {message}; for all options: python -m entrypoints.train --help")
+
+
+def parse_options(arguments: Sequence[str]) -> Options:
+    """Return the options of a command line, with `_` as `-`. Exits, with one line, if one is wrong."""
+    parser = _Parser(prog="train", allow_abbrev=False, description="Train an image classifier.")
+    names = [f"--{option.name.replace('_', '-')}" for option in fields(Options)]
+    for name, option in zip(names, fields(Options), strict=True):
+        parser.add_argument(name, default=option.default, **option.metadata)
+    words = [re.sub(r"^--[\w-]+", lambda name: name[0].replace("_", "-"), word) for word in arguments]
+    known, unknown = parser.parse_known_args(words)
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], names, 1)
+        parser.error(f"{unknown[0]} is not an option" + (f"; did you mean {near[0]}?" if near else ""))
+    return Options(**vars(known))

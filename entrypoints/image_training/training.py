@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from io import BytesIO
 from types import FrameType
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed
@@ -29,22 +29,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from entrypoints.checkpoint import load_checkpoint, save_checkpoint
 from entrypoints.errors import ChannelError
-from entrypoints.image_training.images import Batch
+from entrypoints.image_training.images import Batch, ImageChannel
 from entrypoints.torch_data.dataset import uneven_ranks
 
 T = TypeVar("T")
-
-
-class Resumable(Protocol):
-    """The batches' origin, as far as a checkpoint needs it."""
-
-    @property
-    def restarts_epoch(self) -> bool:
-        """Whether its present state restarts the epoch."""
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, state: dict[str, Any], /) -> None: ...
 
 
 class StopRequest:
@@ -147,7 +135,7 @@ def make_training(model: nn.Module, learning_rate: float, device: torch.device, 
     return Training(model, torch.optim.Adam(model.parameters(), learning_rate), device, stop)
 
 
-def train_epoch(training: Training, batches: Iterator[Batch], report: Callable[[Training], None]) -> None:
+def train_epoch(training: Training, batches: Iterator[Batch], report: Callable[[], None]) -> None:
     """Train on the remaining batches of an epoch, until their end or a stop request; call `report` after each."""
     model, optimizer = training.model, training.optimizer
     model.train()
@@ -161,7 +149,7 @@ def train_epoch(training: Training, batches: Iterator[Batch], report: Callable[[
             optimizer.step()
             training.batches += 1
             training.score += _score(answers.detach(), classes)
-            report(training)
+            report()
     _share_optimizer(training)
 
 
@@ -176,11 +164,6 @@ def evaluate(training: Training, batches: Iterator[Batch]) -> Score:
     return score
 
 
-def total(scores: list[Score]) -> Score:
-    """Return the score of all ranks."""
-    return sum(scores, Score())
-
-
 def finish_epoch(training: Training, metrics: dict[str, float]) -> None:
     """Record the metrics and begin the next epoch."""
     training.history.append(metrics)
@@ -188,7 +171,7 @@ def finish_epoch(training: Training, metrics: dict[str, float]) -> None:
     training.batches, training.score = 0, Score()
 
 
-def save(training: Training, source: Resumable, place: str, setting: dict[str, Any]) -> None:
+def save(training: Training, source: ImageChannel, place: str, setting: dict[str, Any]) -> None:
     """Write the checkpoint on rank 0. A collective call.
 
     Args:
@@ -217,7 +200,7 @@ def save(training: Training, source: Resumable, place: str, setting: dict[str, A
     gather(None)  # No rank continues, and perhaps ends, before it is written.
 
 
-def restore(training: Training, source: Resumable, place: str, setting: dict[str, Any]) -> bool:
+def restore(training: Training, source: ImageChannel, place: str, setting: dict[str, Any]) -> bool:
     """Load the checkpoint, if there is one. A collective call: rank 0 reads it for all.
 
     Returns:
