@@ -80,7 +80,7 @@ class Format:
             try:
                 sample = start | decode(record[DATA])
             except ValueError as error:
-                raise corrupt(key, abs(offset), f"not a record of {self.name}, or damaged: {error}") from error
+                raise corrupt(key, abs(offset), f"not a record of {self.name}, or damaged: {error}") from None
             offset = cursor.position
             yield sample
 

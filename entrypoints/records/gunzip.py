@@ -58,7 +58,7 @@ class Gunzip(Source):
                 if not data and not content:
                     raise zlib.error("it ends inside a member")
             except zlib.error as error:
-                raise corrupt(self._key, self._window.offset, f"the gzip stream is damaged or cut: {error}") from error
+                raise corrupt(self._key, self._window.offset, f"the gzip stream is damaged or cut: {error}") from None
             self._inside = not self._member.eof
             self._rest = self._member.unconsumed_tail
             if self._member.eof:

@@ -6,21 +6,21 @@ They are part of the traceback's text, which a DataLoader passes on from its wor
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 from entrypoints.order.sampling import Samples
-from entrypoints.sample import KEY
+from entrypoints.sample import KEY, Sample
 
 
-def add_sample_note(error: Exception, sample: dict[str, Any], samples: Samples) -> None:
+def add_sample_note(error: Exception, sample: Sample, samples: Samples) -> None:
     """Add a note with the channel, key and position of the sample that `samples` yielded last.
 
-    Lines and records have only their object's key, and samples of a Pipe mostly none, so the reader's position is added.
+    The key of a line, row or record is only its object's, and samples of a Pipe mostly have none, so the position is added.
     """
     state = samples.state_dict()
-    names = ("block", "given") if "seed" in state["of"] else ("object", "position")
-    numbers = ", ".join(f"{name} {state[name]}" for name in names)
-    add_key_note(error, sample.get(KEY), state["of"]["channel"], f"; the reader's next position is {numbers}")
+    place = f"it ends at position {state['position']} of object {state['object']}"
+    if "seed" in state["of"]:
+        place = f"it is sample {state['given']} of block {state['block']}; without a seed, this names its position"
+    add_key_note(error, sample.get(KEY), state["of"]["channel"], f"; {place}")
 
 
 def add_key_note(error: Exception, key: str | None, channel: str, more: str = "") -> None:

@@ -10,7 +10,7 @@ The path of a whole object is its `__key__`; of a tar's group, the key with the 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -81,33 +81,8 @@ def write_lst(file: Path, lines: Iterable[Line]) -> None:
             stream.write(f"{line.index}\t{labels}\t{line.path}\n")
 
 
-def join_lst(samples: Iterable[Sample], lines: Mapping[str, Line], *, whole: bool = True) -> Iterator[Sample]:
-    """Yield the samples with their line's labels in the field `labels`, a tuple of floats.
-
-    Args:
-        samples: Samples with keys.
-        lines: The list.
-        whole: Whether `samples` is the whole channel, not the shard of one of several processes; then a line without a sample is
-            an error at the end.
-
-    Raises:
-        ChannelError: A sample has no line, or the line of an earlier sample.
-    """
-    left = set(lines)
-    for sample in samples:
-        line = line_of(sample, lines)
-        if line.path not in left:
-            raise ChannelError(f"two images have the path {line.path!r}, and the list has one line for it")
-        left.remove(line.path)
-        yield {**sample, LABELS: line.labels}
-    if whole and left and not is_sampled():
-        raise ChannelError(f"{len(left)} line(s) of the list have no image, first {min(left)!r}")
-
-
 def add_labels(sample: Sample, lines: Mapping[str, Line]) -> Sample:
     """Return a sample with its line's labels; as a dataset's `transform`: `functools.partial(add_labels, lines=lines)`.
-
-    Lines without a sample cannot be found in one process; `check_lst` finds them.
 
     Raises:
         ChannelError: The sample has no line.
@@ -128,19 +103,6 @@ def line_of(sample: Sample, lines: Mapping[str, Line]) -> Line:
             "a sample without a key cannot be found in a list: a Pipe sends no keys; use tar shards or another input mode"
         )
     raise ChannelError(f"image {' or '.join(map(repr, paths))} has no line in the list")
-
-
-def check_lst(paths: Iterable[str], lines: Mapping[str, Line]) -> None:
-    """Compare a list with the paths of all images, before any is read. Raises ChannelError, with an example, if they differ."""
-    images = {_normal(path) for path in paths}
-    unlisted, lost = images - set(lines), set() if is_sampled() else set(lines) - images
-    found = []
-    if unlisted:
-        found.append(f"{len(unlisted)} image(s) have no line, first {min(unlisted)!r}")
-    if lost:
-        found.append(f"{len(lost)} line(s) have no image, first {min(lost)!r}")
-    if found:
-        raise ChannelError("the list and the images differ: " + "; ".join(found))
 
 
 def is_sampled() -> bool:

@@ -21,7 +21,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from io import SEEK_END, FileIO
 from itertools import groupby
 from pathlib import Path
@@ -86,7 +86,8 @@ class ObjectCache:
             places: deque[str] = deque()  # of the items that the reader has requested but not yielded yet
             with closing(reader.open_objects(channel, self._noting(items, places))) as streams:
                 for key, stream in streams:
-                    yield key, self._keeping(stream, places.popleft())
+                    place = places.popleft()
+                    yield key, _Keeping(stream, self, place) if self.has_room(0) else stream
 
     def _noting(self, items: Iterable[tuple[Any, str]], places: deque[str]) -> Iterator[Any]:
         for item, place in items:
@@ -95,9 +96,6 @@ class ObjectCache:
 
     def _place(self, item: Any) -> str:
         return f"{self._folder}/{hashlib.sha256(repr(item).encode('utf-8', 'surrogateescape')).hexdigest()}"
-
-    def _keeping(self, stream: ByteStream, place: str) -> ByteStream:
-        return _Keeping(stream, self, place) if self.has_room(0) else stream
 
     def has_room(self, size: int) -> bool:
         """Return whether an object of so many bytes may be kept. Logs, once, that no more objects will be."""
@@ -117,41 +115,38 @@ class ObjectCache:
         self._full = True
         _log.warning("%s: no more objects are kept here: %s", self._folder, reason)
 
-    # For _Keeping
+    @contextmanager
+    def _keeping_on(self) -> Iterator[None]:
+        """Keep no more objects after an error of the disk."""
+        try:
+            yield
+        except OSError as error:
+            self._stop(str(error))
 
     def begin_part(self) -> FileIO | None:
         """Make a file for an object, locked while it is open; None if that fails."""
-        try:
+        part = None
+        with self._keeping_on():
             descriptor, name = tempfile.mkstemp(dir=self._parts, prefix="part-")
             os.close(descriptor)
             part = FileIO(name, "r+")
             fcntl.flock(part, fcntl.LOCK_EX)
-        except OSError as error:
-            self._stop(str(error))
-            return None
-        return part
+        return None if self._full else part
 
     def add_to(self, part: FileIO, data: memoryview) -> bool:
-        """Write to a part; return False if that fails, after which nothing more is kept."""
-        try:
+        """Write to a part; return False if that fails."""
+        with self._keeping_on():
             while len(data):
                 data = data[part.write(data) :]
-        except OSError as error:
-            self._stop(str(error))
-            return False
-        return True
+        return not len(data)
 
     def end_part(self, part: FileIO, place: str | None) -> None:
         """Move a part to its object's path, or remove it if that is None."""
-        try:
+        with self._keeping_on(), part:
             if place is None:
                 os.unlink(part.name)  # noqa: PTH108 (names are plain strings here)
             else:
                 os.replace(part.name, place)  # noqa: PTH105
-        except OSError as error:
-            self._stop(str(error))
-        finally:
-            part.close()
 
 
 class _Keeping:

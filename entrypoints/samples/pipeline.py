@@ -5,11 +5,10 @@ Closing the outer generator closes the open streams.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 from entrypoints.broker.reader import finish_shard, has_broker, read_shard
 from entrypoints.errors import ChannelError
@@ -19,11 +18,11 @@ from entrypoints.order.sharding import EVERYTHING, Shard
 from entrypoints.readers import Reader, fifo
 from entrypoints.records import Format
 from entrypoints.records.recordio import recordio
-from entrypoints.sample import ByteStream, Sample
+from entrypoints.sample import Sample
 from entrypoints.samples.object_cache import ObjectCache
 
 
-@dataclass(frozen=True)
+@dataclass
 class Pipeline:
     """What is read of a channel, and how."""
 
@@ -34,6 +33,7 @@ class Pipeline:
     shard: Shard
     reading: Reading
     cache: ObjectCache | None
+    _key: str | None = None  # of the object that is being read, for errors
 
     @property
     def is_assigned(self) -> bool:
@@ -51,31 +51,34 @@ class Pipeline:
             CorruptError: The data is damaged.
             ChannelError: The data is missing, or has changed since the state was taken.
         """
-        current = _Reading()
         try:
-            if cursor.finished:
-                self._pass_by()
-                return
-            yield from self._of_objects(self.reader, cursor, current) if self.reader else self._of_stream(cursor)
-            cursor.finished = True
+            if not cursor.finished:
+                yield from self._of_objects(self.reader, cursor) if self.reader else self._of_stream(cursor)
+                cursor.finished = True
+            elif self.is_assigned:  # Nothing is read, but the other readers of the Pipe have to know.
+                finish_shard(self.channel, self.epoch, self.form, self.shard, self._shuffled)
         except ChannelError as error:
             if f"channel {self.channel.name!r}" in str(error):
                 raise
-            raise type(error)(f"channel {self.channel.name!r}: {error}") from error
+            raise type(error)(f"channel {self.channel.name!r}: {error}") from error.__cause__
         except OSError as error:
-            where = "" if current.key is None else f" at or after object {current.key!r}"
+            where = "" if self._key is None else f" at or after object {self._key!r}"
             raise ChannelError(f"channel {self.channel.name!r} cannot be read{where}: {error}") from error
 
-    def _of_objects(self, reader: Reader, cursor: ShardCursor, current: _Reading) -> Generator[Sample, None, None]:
+    def _of_objects(self, reader: Reader, cursor: ShardCursor) -> Generator[Sample, None, None]:
         ordered = self.reading.of_objects(reader.objects(self.channel), self.epoch)
         items = self.shard.of(ordered)
         for item in islice(items, cursor.object):
             self._begin(cursor, reader.key_of(self.channel, item))
         if cursor.begun < cursor.object:
             raise self._fewer(cursor, cursor.begun, "objects")
-        with closing(self._open(reader, items)) as streams:
+        if self.cache is None:
+            opened = reader.open_objects(self.channel, items)
+        else:
+            opened = self.cache.open_objects(reader, self.channel, items)
+        with closing(opened) as streams:
             for key, stream in streams:
-                current.key = key
+                self._key = key
                 with closing(stream):
                     self._begin(cursor, key or "")
                     yield from self.form.split(stream, key, cursor)
@@ -105,16 +108,6 @@ class Pipeline:
             f" {count:,}: the data has changed; restart the epoch"
         )
 
-    def _pass_by(self) -> None:
-        """Read nothing of a finished shard, but let the other readers of its Pipe know."""
-        if self.is_assigned:
-            finish_shard(self.channel, self.epoch, self.form, self.shard, self._shuffled)
-
-    def _open(self, reader: Reader, chosen: Iterable[Any]) -> Generator[tuple[str | None, ByteStream], None, None]:
-        if self.cache is None:
-            return reader.open_objects(self.channel, chosen)
-        return self.cache.open_objects(reader, self.channel, chosen)
-
     def _of_stream(self, cursor: ShardCursor) -> Generator[Sample, None, None]:
         """A Pipe's samples. If they are assigned or wrapped, the cursor counts those of this shard."""
         if self.is_assigned or has_broker(self.channel):
@@ -141,10 +134,3 @@ class Pipeline:
             for sample in self._left(self.shard.of(samples), cursor):
                 cursor.object += 1
                 yield sample
-
-
-@dataclass
-class _Reading:
-    """The object that is being read, for error messages."""
-
-    key: str | None = None

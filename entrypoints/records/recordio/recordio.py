@@ -95,7 +95,7 @@ def unwrapped(stream: ByteStream, split: Callable[[ByteStream, str | None], Iter
         try:
             yield from split(BytesIO(payload), None)
         except ChannelError as error:
-            raise type(error)(f"object at byte {offset} of the Pipe, {error}") from error
+            raise type(error)(f"object at byte {offset} of the Pipe, {error}") from error.__cause__
         offset = cursor.position
 
 

@@ -88,7 +88,7 @@ def _rows(lines: _Lines, delimiter: str, key: str | None) -> Iterator[tuple[int,
                 yield offset, row, lines.offset
             lines.row = offset = lines.offset
     except (csv.Error, UnicodeDecodeError) as error:
-        raise corrupt(key, offset, f"this row is not CSV in UTF-8, or is cut: {error}") from error
+        raise corrupt(key, offset, f"this row is not CSV in UTF-8, or is cut: {error}") from None
 
 
 def _write(delimiter: str, stream: BinaryIO, samples: Iterable[Sample]) -> int:

@@ -58,7 +58,7 @@ def _values(line: bytes, offset: int, key: str | None) -> Iterator[tuple[Any, in
             yield value, offset + len(line.rstrip(b" \t\r" + _BOM)) - len(rest.encode()) if rest else 0
             text = rest
     except (ValueError, RecursionError) as error:
-        raise corrupt(key, offset, f"this line is not JSON in UTF-8, or is cut: {error}") from error
+        raise corrupt(key, offset, f"this line is not JSON in UTF-8, or is cut: {error}") from None
 
 
 def _encode(sample: Sample) -> list[bytes]:

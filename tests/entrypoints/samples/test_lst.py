@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrypoints import contract
 from entrypoints.errors import ChannelError
 from entrypoints.sample import Sample
-from entrypoints.samples.lst import Line, add_labels, check_lst, join_lst, parse_lst, read_lst, sample_paths, write_lst
+from entrypoints.samples.lst import Line, add_labels, parse_lst, read_lst, sample_paths, write_lst
 
 LINES = {"a/1.png": Line(0, (3.0,), "a/1.png"), "2.png": Line(1, (0.5, 2.0), "2.png")}
 IMAGES: list[Sample] = [{"__key__": "2.png", "data": b"two"}, {"__key__": "a/1.png", "data": b"one"}]
@@ -75,33 +73,27 @@ def test_lines_that_cannot_be_written(tmp_path: Path, line: Line) -> None:
         write_lst(tmp_path / "x.lst", [line])
 
 
-def test_joining_whole_objects() -> None:
-    assert list(join_lst(IMAGES, LINES)) == [{**IMAGES[0], "labels": (0.5, 2.0)}, {**IMAGES[1], "labels": (3.0,)}]
-    assert partial(add_labels, lines=LINES)(IMAGES[1])["labels"] == (3.0,)
+def test_line_of_a_whole_object_is_found_by_its_key() -> None:
+    assert [add_labels(image, LINES) for image in IMAGES] == [
+        {**IMAGES[0], "labels": (0.5, 2.0)},
+        {**IMAGES[1], "labels": (3.0,)},
+    ]
 
 
-def test_joining_a_tars_groups_by_member_path() -> None:
+def test_line_of_a_tars_group_is_found_by_a_members_path() -> None:
     samples: list[Sample] = [{"__key__": "./a/1", "png": b"", "json": b"{}"}, {"__key__": "2", "png": b""}]
-    assert [sample["labels"] for sample in join_lst(samples, LINES)] == [(3.0,), (0.5, 2.0)]
+    assert [add_labels(sample, LINES)["labels"] for sample in samples] == [(3.0,), (0.5, 2.0)]
     assert sample_paths(samples[0]) == ["a/1.png", "a/1.json"]
 
 
-def test_an_image_without_a_line() -> None:
+def test_image_without_a_line_is_an_error() -> None:
     with pytest.raises(ChannelError, match=r"image 'b.png' has no line in the list"):
-        list(join_lst([*IMAGES, {"__key__": "b.png", "data": b""}], LINES))
+        add_labels({"__key__": "b.png", "data": b""}, LINES)
     with pytest.raises(ChannelError, match=r"image 'b.png' or 'b.cls' has no line"):
         add_labels({"__key__": "b", "png": b"", "cls": b""}, LINES)
 
 
-def test_a_line_without_an_image() -> None:
-    with pytest.raises(ChannelError, match=r"1 line.* have no image, first 'a/1.png'"):
-        list(join_lst(IMAGES[:1], LINES))
-    assert len(list(join_lst(IMAGES[:1], LINES, whole=False))) == 1
-
-
-def test_an_image_twice_and_two_lines_for_one_sample() -> None:
-    with pytest.raises(ChannelError, match=r"two images have the path '2.png'"):
-        list(join_lst([IMAGES[0], IMAGES[0]], LINES))
+def test_two_lines_for_one_sample_are_an_error() -> None:
     lines = {path: Line(0, (1.0,), path) for path in ("1.png", "1.jpg")}
     with pytest.raises(ChannelError, match=r"sample '1' has 2 lines in the list: '1.png', '1.jpg'"):
         add_labels({"__key__": "1", "png": b"", "jpg": b""}, lines)
@@ -110,20 +102,6 @@ def test_an_image_twice_and_two_lines_for_one_sample() -> None:
 def test_a_sample_without_a_key() -> None:
     with pytest.raises(ChannelError, match=r"without a key"):
         add_labels({"data": b""}, LINES)
-
-
-def test_checking_before_reading() -> None:
-    check_lst(["./2.png", "a/1.png"], LINES)
-    with pytest.raises(ChannelError, match=r"1 image.* 'b.png'; 1 line.* 'a/1.png'"):
-        check_lst(["2.png", "b.png"], LINES)
-
-
-def test_a_sample_of_the_images_leaves_lines_without_an_image(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(contract.SAMPLE_VARIABLE, "1")
-    assert len(list(join_lst(IMAGES[:1], LINES))) == 1
-    check_lst(["a.png"], {"a.png": Line(0, (1.0,), "a.png"), "b.png": Line(1, (1.0,), "b.png")})
-    with pytest.raises(ChannelError, match=r"1 image\(s\) have no line, first 'b\.png'"):
-        check_lst(["a.png", "b.png"], {"a.png": Line(0, (1.0,), "a.png")})
 
 
 def test_every_malformed_line_is_reported_and_the_others_are_returned() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import traceback
 from pathlib import Path
 
 import pytest
@@ -118,3 +119,12 @@ def test_records_of_a_wrapped_pipe_have_their_own_format(tmp_path: Path) -> None
     feeder = feed(environment.data_dir / "train_0", [recordio_of([b"a\nb", b"c\nd"])])
     assert [sample["data"] for sample in open_channel("train", environment=environment)] == [b"a", b"b", b"c", b"d"]
     feeder.join()
+
+
+def test_damage_is_one_traceback_without_internal_causes(tmp_path: Path) -> None:
+    with delivered(tmp_path, "File", 1, "FullyReplicated") as [environment]:
+        shard = environment.channels["tar"].path / "0.tar"
+        shard.write_bytes(b"\xff" + shard.read_bytes())
+        with pytest.raises(CorruptError, match=r"channel 'tar': .*this row is not CSV in UTF-8") as raised:
+            tally(open_channel("tar", format="csv", environment=environment))
+    assert "".join(traceback.format_exception(raised.value)).count("Traceback") == 1
