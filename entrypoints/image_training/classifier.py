@@ -18,22 +18,9 @@ import torch  # noqa: TID253 - its name says that this file imports torch
 
 from entrypoints.checkpoint import save_checkpoint
 from entrypoints.errors import ChannelError
+from entrypoints.image_training import training as loop
 from entrypoints.image_training.images import ImageChannel, ImageForm, Loading, PassStatistics
 from entrypoints.image_training.model import build_model
-from entrypoints.image_training.training import (
-    Score,
-    StopRequest,
-    Training,
-    evaluate,
-    finish_epoch,
-    gather,
-    make_training,
-    rank,
-    ranks,
-    restore,
-    save,
-    train_epoch,
-)
 from entrypoints.job.environment import Environment
 from entrypoints.samples.channel import find_channel, open_channel
 from entrypoints.samples.digest import Tally
@@ -51,21 +38,13 @@ class _Job:
     options: Options
     environment: Environment
     channels: Mapping[str, ImageChannel]  # by role: train, validation, test
-    training: Training
+    training: loop.Training
     say: Callable[[str], None]  # prints on rank 0 only
     compared: PassStatistics | None = None  # of compare_channel
 
 
 def run(options: Options, environment: Environment, say: Callable[[str], None]) -> bool:
-    """Train, test and write the model.
-
-    Args:
-        options: The training's options.
-        environment: The job.
-        say: Prints a line.
-
-    Returns:
-        Whether the training was stopped before its end.
+    """Train, test and write the model, printing lines by `say`; return whether the training was stopped before its end.
 
     Raises:
         ChannelError: A channel or list cannot be read, they differ, or compare_channel holds other samples than train.
@@ -75,20 +54,20 @@ def run(options: Options, environment: Environment, say: Callable[[str], None]) 
         raise ChannelError(
             f"this job has {len(environment.hosts)} hosts, and each would train its own model; write launcher: torchrun"
         )
-    with StopRequest() as stop, ranks() as device:
-        job = _prepare(options, environment, stop, device, say if rank() == 0 else lambda text: None)
+    with loop.StopRequest() as stop, loop.ranks() as device:
+        job = _prepare(options, environment, stop, device, say if loop.rank() == 0 else lambda text: None)
         training = job.training
         setting = {name: getattr(options, name) for name in ("seed", "batch_size", "num_workers", "shuffle_block")}
-        setting["ranks"] = len(gather(None))
+        setting["ranks"] = len(loop.gather(None))
         place = f"{options.checkpoint_dir or environment.checkpoint_dir}/{CHECKPOINT}"
         source = job.channels["train"]
-        if restore(training, source, place, setting):
+        if loop.restore(training, source, place, setting):
             job.say(f"resuming from {place}: {training.epoch} epoch(s) and {training.batches} batch(es) are done")
         while training.epoch < options.epochs and _epoch(job):
-            save(training, source, place, setting)
+            loop.save(training, source, place, setting)
         tested = _evaluate(job, "test")
         if stopped := tested is None:
-            save(training, source, place, setting)
+            loop.save(training, source, place, setting)
             inside = f"in epoch {training.epoch + 1}, after {training.batches} batch(es) of it"
             when = inside if training.epoch < options.epochs else "after the last epoch"
             job.say(f"stopped {when}; {place} is written")
@@ -99,7 +78,7 @@ def run(options: Options, environment: Environment, say: Callable[[str], None]) 
 
 
 def _prepare(
-    options: Options, environment: Environment, stop: StopRequest, device: torch.device, say: Callable[[str], None]
+    options: Options, environment: Environment, stop: loop.StopRequest, device: torch.device, say: Callable[[str], None]
 ) -> _Job:
     if options.num_threads is not None:
         torch.set_num_threads(options.num_threads)
@@ -125,23 +104,23 @@ def _prepare(
             )
     model = build_model(options.model, form.channels, known.classes)
     say(
-        f"{known.classes} classes, {sum(map(torch.numel, model.parameters())):,} parameters, {len(gather(None))} rank(s)"
+        f"{known.classes} classes, {sum(map(torch.numel, model.parameters())):,} parameters, {len(loop.gather(None))} rank(s)"
     )
-    training = make_training(model, options.learning_rate, device, stop)
-    torch.manual_seed(options.seed + 1 + rank())  # Each rank needs other dropouts.
+    training = loop.make_training(model, options.learning_rate, device, stop)
+    torch.manual_seed(options.seed + 1 + loop.rank())  # Each rank needs other dropouts.
     return _Job(options, environment, channels, training, say)
 
 
 def _epoch(job: _Job) -> bool:
     """Train the rest of an epoch; False if it was stopped."""
     training, channel, begin = job.training, job.channels["train"], time.monotonic()
-    train_epoch(training, channel.batches(training.epoch), _reporter(job))
+    loop.train_epoch(training, channel.batches(training.epoch), _reporter(job))
     if training.stop.by_any_rank():
         return False
     _check(job, channel)
     metrics = {
         "epoch": training.epoch + 1,
-        "train_loss": sum(gather(training.score), Score()).means("train")["train_loss"],
+        "train_loss": sum(loop.gather(training.score), loop.Score()).means("train")["train_loss"],
     }
     if job.compared is None and job.options.compare_channel is not None:
         job.compared = _read(job, job.options.compare_channel)
@@ -152,7 +131,7 @@ def _epoch(job: _Job) -> bool:
     if validated is None:
         return False
     metrics |= validated
-    finish_epoch(training, metrics)
+    loop.finish_epoch(training, metrics)
     job.say(f"{_line(metrics)} seconds={time.monotonic() - begin:.1f}")
     return True
 
@@ -164,16 +143,16 @@ def _evaluate(job: _Job, role: str) -> dict[str, float] | None:
     if role not in job.channels:
         return {}
     channel = job.channels[role]
-    score = evaluate(job.training, channel.batches(job.training.epoch))
+    score = loop.evaluate(job.training, channel.batches(job.training.epoch))
     if job.training.stop.by_any_rank():
         return None
     _check(job, channel)
-    return sum(gather(score), Score()).means(role)
+    return sum(loop.gather(score), loop.Score()).means(role)
 
 
 def _check(job: _Job, channel: ImageChannel) -> None:
     """Check that all ranks together saw each image of the list once."""
-    seen = chain.from_iterable(gather(channel.statistics.seen))
+    seen = chain.from_iterable(loop.gather(channel.statistics.seen))
     check_seen(channel.channel.name, channel.labels, seen, whole=job.options.lines_without_image == "error")
 
 
@@ -190,7 +169,7 @@ def _read(job: _Job, name: str) -> PassStatistics:
 
 def _compare(job: _Job, name: str, read: Tally) -> None:
     train = job.channels["train"]
-    one, other = (sum(gather(tally), Tally()) for tally in (train.statistics.last, read))
+    one, other = (sum(loop.gather(tally), Tally()) for tally in (train.statistics.last, read))
     if (one.count, one.digest) != (other.count, other.digest):
         raise ChannelError(
             f"channel {name!r} ({other.count:,} samples, digest {other.hex[:16]}) does not hold the same samples as "
@@ -218,7 +197,7 @@ def _reporter(job: _Job) -> Callable[[], None]:
 def _write(job: _Job, tested: Mapping[str, float]) -> None:
     """Write the model and the metrics, and print what was read of each channel. A collective call."""
     table = _table(job)
-    if rank() != 0:
+    if loop.rank() != 0:
         return
     options, training, environment = job.options, job.training, job.environment
     save_checkpoint(training.network.state_dict(), environment.model_dir / "model.pt")
@@ -252,7 +231,7 @@ def _table(job: _Job) -> list[dict[str, Any]]:
         passes[job.options.compare_channel] = job.compared
     rows = []
     for name, statistics in passes.items():
-        every = gather(statistics)
+        every = loop.gather(statistics)
         last = sum((each.last for each in every), Tally())
         seconds = max(each.seconds for each in every)
         rate = sum(each.samples for each in every) / seconds if seconds else 0

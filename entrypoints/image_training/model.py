@@ -10,11 +10,7 @@ from torch import nn
 
 
 def small_cnn(channels: int, classes: int) -> nn.Module:
-    """Return three convolutions and a linear layer: some 66,000 parameters for 10 classes.
-
-    Its input is (n, `channels`, height, width), at least 4 x 4 pixels. Groups are normalised rather than batches, so a batch
-    of one image is no special case.
-    """
+    """Return three convolutions and a linear layer, some 66,000 parameters for 10 classes, for images of 4 x 4 pixels or more."""
     return nn.Sequential(
         *_stage(channels, 32),
         *_stage(32, 64),

@@ -201,10 +201,7 @@ def save(training: Training, source: ImageChannel, place: str, setting: dict[str
 
 
 def restore(training: Training, source: ImageChannel, place: str, setting: dict[str, Any]) -> bool:
-    """Load the checkpoint, if there is one. A collective call: rank 0 reads it for all.
-
-    Returns:
-        Whether there was one.
+    """Load the checkpoint, if there is one, and return whether there was. A collective call: rank 0 reads it for all.
 
     Raises:
         ChannelError: It is of another model.

@@ -39,9 +39,9 @@ CONTENT_TYPES: Mapping[str, Format] = {name: form for form in FORMATS for name i
 
 
 def format_of(content_type: str | None) -> Format:
-    """Return the format of a content type or short name (`tar`), with its options.
+    """Return the format of a content type or short name (`tar`), with its options; `format_of(str(form))` equals `form`.
 
-    Without a content type, or with an unknown one, this is whole objects. `format_of(str(form))` equals `form`.
+    Without a content type, or with an unknown one, this is whole objects.
 
     Raises:
         ChannelError: The name has no slash and is not a short name, or its options are wrong (`format.with_options`).

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
+from io import BytesIO
 
 from entrypoints.errors import corrupt
 from entrypoints.records.cursor import Cursor
@@ -46,12 +47,10 @@ class Gunzip(Source):
         while True:
             data = self._rest or self._window.read(_PIECE)
             if not self._inside:
-                at_end = not data
-                data = data.lstrip(b"\0")
-                if at_end:
-                    return b""
                 if not data:
-                    self._rest = b""
+                    return b""
+                data = self._rest = data.lstrip(b"\0")
+                if not data:
                     continue
             try:
                 content = self._member.decompress(data, size)
@@ -76,27 +75,19 @@ class _Begun:
 
     def __init__(self, stream: ByteStream | Gunzip) -> None:
         self._stream = stream
-        self._head = b""
-        while len(self._head) < len(MAGIC) and (piece := stream.read(CHUNK)):
-            self._head += piece
-        self.is_gzip = self._head.startswith(MAGIC)
+        head = b""
+        while len(head) < len(MAGIC) and (piece := stream.read(_PIECE)):
+            head += piece
+        self._head = BytesIO(head)
+        self.is_gzip = head.startswith(MAGIC)
 
     def read(self, size: int = -1, /) -> bytes:
-        if not self._head:
-            return self._stream.read(size)
-        head, self._head = self._head, b""
         if size < 0:
-            return head + self._stream.read()
-        if size < len(head):
-            head, self._head = head[:size], head[size:]
-        return head
+            return self._head.read() + self._stream.read()
+        return self._head.read(size) or self._stream.read(size)
 
     def readinto(self, buffer: memoryview, /) -> int:
-        if not self._head:
-            return self._stream.readinto(buffer)
-        head = self.read(len(buffer))
-        buffer[: len(head)] = head
-        return len(head)
+        return self._head.readinto(buffer) or self._stream.readinto(buffer)
 
     def close(self) -> None:
         self._stream.close()

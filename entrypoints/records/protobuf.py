@@ -162,10 +162,7 @@ def _of_one_width(rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
 
 
 def joined(data: bytes, regions: Iterable[tuple[int, int, int]], wire: int) -> bytes:
-    """Return the numbers of a repeated field as if packed, from its regions in `fields`: packed, one by one, or both.
-
-    `wire` is the wire type of one number.
-    """
+    """Return a repeated field of numbers as if packed, from its regions in `fields`; `wire` is the wire type of one number."""
     pieces = []
     for tag, start, stop in regions:
         if tag & 7 not in (wire, BYTES):

@@ -10,6 +10,7 @@ again. So a small object is read in one go, unless the format needs only parts o
 from __future__ import annotations
 
 import io
+import shutil
 import tempfile
 from typing import Any, cast
 
@@ -39,7 +40,9 @@ class SeekableFile(io.RawIOBase):
             small = at_once and self._copy is None and self.size <= _IN_MEMORY
             if small and not isinstance(source, (io.FileIO, io.BytesIO)):
                 source.seek(0)
-                self._copy = source = io.BytesIO(_all_of(source))
+                self._copy = io.BytesIO()
+                shutil.copyfileobj(source, self._copy, 4 << 20)
+                source = self._copy
         except io.UnsupportedOperation as error:
             place = f"object {key!r}" if key is not None else "this object"
             raise ChannelError(f"{place} cannot be read from its end, which its format needs: {error}") from error
@@ -110,10 +113,3 @@ def _copy(source: Any, copy: Any) -> None:
             copy.write(piece)
         except OSError as error:
             raise no_room("a copy of an object that cannot be sought", tempfile.gettempdir(), error.strerror) from error
-
-
-def _all_of(source: Any) -> bytes:
-    whole = io.BytesIO()
-    while piece := source.read(1 << 22):
-        whole.write(piece)
-    return whole.getvalue()

@@ -21,19 +21,12 @@ ENDING = ".lst"
 
 @dataclass(frozen=True)
 class Labels:
-    """All lists of one channel.
-
-    Attributes:
-        channel: The channel's name.
-        lines: The lines by path.
-        numbers: The number of each path's line, from 0.
-        size: Bytes of all lists.
-    """
+    """All lists of one channel."""
 
     channel: str
-    lines: Mapping[str, Line]
-    numbers: Mapping[str, int]
-    size: int
+    lines: Mapping[str, Line]  # by path
+    numbers: Mapping[str, int]  # of each path's line, from 0
+    size: int  # bytes of all lists
 
     @property
     def classes(self) -> int:
@@ -42,14 +35,7 @@ class Labels:
 
 
 def read_labels(environment: Environment, name: str) -> Labels:
-    """Read every `.lst` file of a channel; each line must have one class.
-
-    Args:
-        environment: The container's environment, which has the channel.
-        name: The channel's name.
-
-    Returns:
-        The lines of all lists.
+    """Return the lines of every `.lst` file of a channel; each line must have one class.
 
     Raises:
         ChannelError: The channel has no list or does not arrive as files, a label is not a whole number from 0 on, or a path

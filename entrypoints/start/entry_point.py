@@ -48,12 +48,9 @@ class StartError(Exception):
 
 
 def run_entry_point(root: Path, environ: Mapping[str, str], options: StartOptions) -> int:
-    """Run the job from the unpacked code to the end of the training.
+    """Run the job from the unpacked code to the end of the training, and return the container's exit code.
 
     If it fails, `output/failure` gets the reason, unless the script wrote its own.
-
-    Returns:
-        The container's exit code.
     """
     failure_file = root / contract.FAILURE_FILE
     try:

@@ -70,9 +70,6 @@ def run_program(
         directory: Its working directory.
         grace_seconds: How long it may run after a signal, until it and all its children are killed.
 
-    Returns:
-        How it ended.
-
     Raises:
         OSError: The program cannot be started.
     """

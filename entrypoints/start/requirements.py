@@ -73,17 +73,14 @@ def _pyproject(code_dir: Path) -> str:
 def install(
     wanted: Sequence[str], folder: Path, code_dir: Path, environ: Mapping[str, str], grace_seconds: float
 ) -> ProgramResult:
-    """Run pip, whose output is passed through.
+    """Run pip, whose output is passed through, in `code_dir` with these variables.
 
     Args:
         wanted: pip's arguments after `install`; relative paths count from `code_dir`.
         folder: The virtual environment; made if it is missing.
-        code_dir: pip's working directory.
-        environ: pip's variables.
+        code_dir: The code folder.
+        environ: The variables.
         grace_seconds: How long pip may run after a signal.
-
-    Returns:
-        How pip ended.
     """
     # The environment sees the image's pip, and gets its own only if there is none. If that fails too, pip's result reports that
     # there is no module pip.

@@ -59,11 +59,7 @@ def grouped(members: Iterable[tuple[str | None, bytes, int, int]], key: str | No
 
 
 def members_of(sample: Sample) -> list[tuple[str, bytes]]:
-    """Return the members of a sample: names and contents.
-
-    Raises:
-        ValueError: The sample would not be read back: it has no key, no fields, or names that mean something else.
-    """
+    """Return a sample's members, names and contents. Raises ValueError if it would not be read back from them."""
     key = sample.get(KEY)
     last = key.rpartition("/")[2] if isinstance(key, str) and "\0" not in key else ""
     if not last or "." in last:

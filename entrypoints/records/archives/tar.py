@@ -16,13 +16,16 @@ Source: POSIX.1-2017 pax; GNU tar manual, "Basic Tar Format". Writing is in `tar
 from __future__ import annotations
 
 import logging
+import struct
+import zlib
 from collections.abc import Iterator
+from functools import lru_cache
 
 from entrypoints.errors import corrupt
 from entrypoints.records import gunzip
 from entrypoints.records.archives import tar_write
 from entrypoints.records.archives.members import grouped
-from entrypoints.records.archives.tar_header import BLOCK, SPARSE, parse, pax, text
+from entrypoints.records.archives.tar_write import BLOCK
 from entrypoints.records.cursor import Cursor, go_to
 from entrypoints.records.format import Format
 from entrypoints.records.sizes import max_sample_bytes, too_large
@@ -32,6 +35,13 @@ from entrypoints.sample import KEY, ByteStream, Sample
 _log = logging.getLogger(__name__)
 _logged: set[str] = set()  # the link that has been logged
 _ZEROS = bytes(BLOCK)
+# name, size, checksum, kind, magic, prefix of the name
+_FIELDS = struct.Struct("100s24x12s12x8ss100x6s82x155s12x")
+_USTAR = b"ustar\x00"
+_MODULO = 65521  # Adler-32's
+_WANTED = {b"path", b"size"}
+_MAX_DIGITS = 20  # of a size and its line feed: int() has a limit
+_SPARSE = "a sparse file, which cannot be read from a stream: write it as a plain file"
 _LINKS = b"12"
 _NO_DATA = b"123456V"  # links, devices, directories, FIFOs, a volume's label: no content follows, whatever their size
 _EXTENDED = b"xX"  # pax records; the second as Solaris writes them
@@ -41,7 +51,7 @@ _LONE = "a single block of zeros, but an archive ends with two: a header was ove
 _NO_MEMBER = "the archive ends after an extended header: the member it describes is missing"
 _DUMP_DIR = b"D"  # GNU: a directory's listing
 _REFUSED = {
-    b"S": SPARSE,
+    b"S": _SPARSE,
     b"M": "the continuation of a file from another volume, which cannot be read from a stream: write it as a plain file",
 }
 
@@ -93,7 +103,7 @@ def _members(stream: ByteStream, key: str | None, start: int) -> Iterator[tuple[
             inside, every, begin = False, {}, -1
             continue
         else:
-            kind, size, name = parse(block, key, offset)
+            kind, size, name = _parse(block, key, offset)
             if is_lone:
                 raise corrupt(key, offset - BLOCK, _LONE)
             if kind == b"x":
@@ -122,12 +132,12 @@ def _members(stream: ByteStream, key: str | None, start: int) -> Iterator[tuple[
             raise corrupt(key, header, f"the stream ends at byte {window.offset}, inside this member of {size} bytes")
         if describes:
             if kind in _EXTENDED:
-                if records := pax(data, key, header):
+                if records := _pax(data, key, header):
                     own |= records
             elif kind == b"g":
-                every |= pax(data, key, header)
+                every |= _pax(data, key, header)
             elif kind == b"L":
-                own["path"] = text(data)
+                own["path"] = _text(data)
             continue
         if name.endswith("/"):  # so archives older than ustar mark directories
             if size and kind != _DUMP_DIR:
@@ -163,6 +173,73 @@ def _log_link(key: str | None, offset: int, name: str) -> None:
             offset,
             name,
         )
+
+
+def _parse(block: bytes, key: str | None, offset: int) -> tuple[bytes, int, str]:
+    """Return kind, size and name in a header of 512 bytes, not all zeros. Raises CorruptError if it is damaged or not one."""
+    name, size, checksum, kind, magic, prefix = _FIELDS.unpack(block)
+    # Summing in Python costs by the byte; Adler-32 is in its lower half 1 + the sum, modulo 65,521.
+    if zlib.adler32(block) & 0xFFFF != _adler(checksum) and not _is_signed_sum(block, checksum):
+        raise corrupt(key, offset, "not a tar header, or a damaged one: its checksum is wrong")
+    path = _text(name)
+    if prefix[0] and magic == _USTAR:  # GNU's own layout has other fields instead of the prefix
+        path = f"{_text(prefix)}/{path}"
+    return kind, _number(size, key, offset), path
+
+
+@lru_cache(1024)
+def _adler(checksum: bytes) -> int:
+    """Return the lower half of a header's Adler-32 according to its checksum field; -1 if that is not a number."""
+    try:
+        stored = int(checksum.strip(b" \0") or b"-1", 8)
+    except ValueError:
+        return -1
+    return (1 + stored - 8 * 32 + sum(checksum)) % _MODULO if stored >= 0 else -1
+
+
+def _is_signed_sum(block: bytes, checksum: bytes) -> bool:
+    """Return whether the checksum is a sum of signed bytes, as some old writers computed it."""
+    high = sum(byte > 127 for byte in block[:148] + block[156:])
+    return (zlib.adler32(block) - 256 * high) & 0xFFFF == _adler(checksum)
+
+
+def _number(field: bytes, key: str | None, offset: int) -> int:
+    """Return a size: octal digits, or binary if the first bit is set (GNU, for 8 GiB and more)."""
+    if field[0] & 0x80:
+        return int.from_bytes(field, "big") & (1 << (8 * len(field) - 1)) - 1
+    digits = field.strip(b" \0")
+    if digits.strip(b"01234567"):
+        raise corrupt(key, offset, f"the size {field!r} is not an octal number")
+    return int(digits or b"0", 8)
+
+
+def _text(field: bytes) -> str:
+    """Decode a field, which ends at its first zero byte, if it has one."""
+    return field.partition(b"\0")[0].decode("utf-8", "surrogateescape")
+
+
+def _pax(data: bytes, key: str | None, offset: int) -> dict[str, str]:
+    r"""Return `path` and `size` of an extended header, whose records are `<length> <name>=<value>\n`."""
+    records: dict[str, str] = {}
+    size = len(data)
+    if data.startswith(b"%d mtime=" % size) and data.endswith(b"\n"):
+        return records  # one record, the time: as nearly all of them
+    position = 0
+    while position < size:
+        blank = data.find(b" ", position, position + 24)
+        digits = data[position:blank] if blank > 0 else b""
+        stop = position + int(digits) if digits.isdigit() else 0
+        name, equals, value = data[blank + 1 : stop].partition(b"=")
+        if stop > size or not equals or not value.endswith(b"\n"):
+            raise corrupt(key, offset, f"this extended header is damaged at its byte {position}")
+        if name in _WANTED:
+            if name == b"size" and not (value[:-1].isdigit() and len(value) <= _MAX_DIGITS):
+                raise corrupt(key, offset, f"the size {value[:-1]!r} is not a number")
+            records[name.decode()] = value[:-1].decode("utf-8", "surrogateescape")
+        elif name.startswith(b"GNU.sparse."):
+            raise corrupt(key, offset, _SPARSE)
+        position = stop
+    return records
 
 
 FORMAT = Format(

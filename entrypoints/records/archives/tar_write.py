@@ -10,18 +10,16 @@ from collections.abc import Iterable
 from typing import BinaryIO
 
 from entrypoints.records.archives.members import members_of
-from entrypoints.records.archives.tar_header import BLOCK
 from entrypoints.records.writing import write_each
 from entrypoints.sample import KEY, Sample
 
+BLOCK = 512
 _END = bytes(2 * BLOCK)
 _MAX_OCTAL_SIZE = 8**11
 
 
 def write(stream: BinaryIO, samples: Iterable[Sample]) -> int:
-    """Write samples as one archive with its end marker, and return their number.
-
-    Each field becomes the member `<__key__>.<field>`.
+    """Write samples as one archive, each field as the member `<__key__>.<field>`, and return their number.
 
     Raises:
         SampleError: A sample would not be read back the same (see `members.py`), or has the same key as the one before.

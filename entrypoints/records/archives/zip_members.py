@@ -29,7 +29,7 @@ from typing import Any
 from entrypoints.errors import CorruptError, corrupt
 from entrypoints.records.archives import zip_write
 from entrypoints.records.archives.members import MACOS_FOLDER, grouped
-from entrypoints.records.archives.zip_table import Entry, Table, name_of, read_table
+from entrypoints.records.archives.zip_table import IN_EXTRA, Entry, Table, name_of, read_table
 from entrypoints.records.cursor import Cursor
 from entrypoints.records.format import Format
 from entrypoints.records.seeking import SeekableFile
@@ -40,7 +40,6 @@ from entrypoints.sample import KEY, ByteStream, Sample
 _MACOS_FOLDER = MACOS_FOLDER.encode()
 _LOCAL = struct.Struct("<4sHHHHHIIIHH")
 _SIZES_FOLLOW = 0x8  # flag: the CRC and the sizes are in a descriptor after the content, not in the header
-_IN_EXTRA = 0xFFFFFFFF  # a size of zip64
 _STORED, _DEFLATED, _BZIP2 = 0, 8, 12
 _METHODS = {1: "shrunk", 6: "imploded", 9: "deflate64", 14: "LZMA", 93: "Zstandard", 95: "XZ", 98: "PPMd", 99: "AES"}
 
@@ -120,11 +119,7 @@ class _Members:
         file.seek(0)
 
     def go_to_content(self, entry: Entry) -> int:
-        """Go to the beginning of a member's content, and return the flags in its header.
-
-        Raises:
-            CorruptError: The header and the table differ.
-        """
+        """Go to a member's content and return the flags in its header. Raises CorruptError if header and table differ."""
         self._go_to(entry.offset)
         take = self._window.take
         header = take(_LOCAL.size)
@@ -139,11 +134,9 @@ class _Members:
             and len(extra) == extra_size
             and (name.isascii() or name_of(name, extra, flags) == entry.name)
         )
-        if agrees and not flags & _SIZES_FOLLOW:
-            agrees = (
-                crc == entry.crc
-                and (packed_size == entry.packed_size or packed_size == _IN_EXTRA)
-                and (size == entry.size or size == _IN_EXTRA)
+        if not flags & _SIZES_FOLLOW:
+            agrees &= (
+                crc == entry.crc and packed_size in (entry.packed_size, IN_EXTRA) and size in (entry.size, IN_EXTRA)
             )
         if not agrees:
             raise self._corrupt(entry, "has a header that differs from the central directory")
@@ -178,7 +171,7 @@ class _Members:
         if crc != struct.pack("<I", entry.crc):
             return False
         sizes = take(8)
-        if sizes == struct.pack("<II", entry.packed_size & _IN_EXTRA, entry.size & _IN_EXTRA):
+        if sizes == struct.pack("<II", entry.packed_size & IN_EXTRA, entry.size & IN_EXTRA):
             return True
         return sizes + take(8) == struct.pack("<QQ", entry.packed_size, entry.size)
 

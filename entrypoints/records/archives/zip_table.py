@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from entrypoints.errors import CorruptError, corrupt
@@ -24,6 +24,7 @@ _MAX_COMMENT = 0xFFFF
 _UTF8 = 0x800  # flag: the name is UTF-8
 _UNIX, _DARWIN = 3, 19
 _LINK = 0o120000
+IN_EXTRA = 0xFFFFFFFF  # a value that is in the extra fields, for zip64
 
 
 class Entry(NamedTuple):
@@ -41,19 +42,19 @@ class Entry(NamedTuple):
 
 
 class Table:
-    """The entries of an archive; a place is the offset of an entry in the table's bytes."""
+    """The entries of an archive; a place is the offset of an entry in the table's bytes.
+
+    Args:
+        data: The table.
+        count: The number of entries that the archive's end states.
+        before: Bytes of the object before the archive, whose offsets do not count them.
+        start: The table's own offset in the object.
+        key: The object's key, if known.
+    """
 
     def __init__(self, data: bytes, count: int, before: int, start: int, key: str | None) -> None:
-        self._data = data
-        self._count = count
-        self._before = before  # bytes of the object before the archive, whose offsets do not count them
-        self._start = start  # the table's own offset in the object
-        self._key = key
-
-    @property
-    def size(self) -> int:
-        """The table's size in bytes: the place after the last entry."""
-        return len(self._data)
+        self._data, self._count, self._before, self._start, self._key = data, count, before, start, key
+        self.size = len(data)  # the place after the last entry
 
     def check_start(self, start: int, end: int) -> None:
         """Raise CorruptError if reading should resume after the archive's end."""
@@ -67,87 +68,61 @@ class Table:
     def names(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
         """Yield the place of each entry from `start` on, and its name as it is written.
 
-        All names are read before the first sample, so this does little for each.
-
-        Raises:
-            CorruptError: The number of entries differs from the one at the archive's end.
+        All names are read before the first sample, so this does little for each. Raises CorruptError if their number is wrong.
         """
-        self.check_start(start, len(self._data))
+        self.check_start(start, self.size)
         data, lengths, fixed = self._data, _LENGTHS.unpack_from, _ENTRY.size
-        place, count = start, 0
-        end = len(data)
+        place, count, end = start, 0, self.size
         while place < end:
             if place + fixed > end or data[place : place + 4] != b"PK\1\2":
                 raise self._not_an_entry(place)
             name_size, extra_size, comment_size = lengths(data, place + 28)
             after = place + fixed + name_size
-            name = data[place + fixed : after]
-            yield place, name
+            yield place, data[place + fixed : after]
             place = after + extra_size + comment_size
             count += 1
         if place > end:
             raise self._corrupt(end, "the central directory ends inside its last entry")
         if start == 0 and count != self._count:
-            raise self._corrupt(
-                place, f"the central directory has {count} entries, but the archive's end states {self._count}"
-            )
+            reason = f"the central directory has {count} entries, but the archive's end states {self._count}"
+            raise self._corrupt(place, reason)
 
     def entry(self, place: int) -> Entry:
         """Return one entry. Raises CorruptError if it is damaged."""
-        fields = self._fields(place)
-        _, system, _, flags, method, _, _, crc, packed, size, name_size, *_, attributes, offset = self._widened(
-            place, fields
-        )
+        fixed = place + _ENTRY.size
+        if fixed > self.size or not self._data.startswith(b"PK\1\2", place):
+            raise self._not_an_entry(place)
+        fields: list[int] = list(_ENTRY.unpack_from(self._data, place))
+        extra_start = fixed + fields[10]
+        extra = self._data[extra_start : extra_start + fields[11]]
+        if fixed + sum(fields[10:13]) > self.size:
+            raise self._corrupt(place, "the central directory ends inside this entry")
+        if IN_EXTRA in fields:
+            self._widen(place, fields, extra)
+        _, system, _, flags, method, _, _, crc, packed, size, _, _, _, _, _, attributes, offset = fields
         if offset + self._before + packed >= self._start:  # a member also has a header, so it must end before
             raise self._corrupt(place, "this entry's data overlaps the central directory")
-        start = place + _ENTRY.size
-        raw_name = self._data[start : start + name_size]
+        raw_name = self._data[fixed:extra_start]
         if size and raw_name.endswith(b"/"):
             raise self._corrupt(place, f"{raw_name!r} is a directory, but has {size} bytes")
-        return Entry(
-            name=name_of(raw_name, self._extra(place, fields), flags),
-            raw_name=raw_name,
-            flags=flags,
-            method=method,
-            crc=crc,
-            packed_size=packed,
-            size=size,
-            offset=offset + self._before,
-            is_link=system >> 8 in (_UNIX, _DARWIN) and attributes >> 16 & 0o170000 == _LINK,
-        )
+        is_link = system >> 8 in (_UNIX, _DARWIN) and attributes >> 16 & 0o170000 == _LINK
+        name = name_of(raw_name, extra, flags)
+        return Entry(name, raw_name, flags, method, crc, packed, size, offset + self._before, is_link)
 
-    def _fields(self, place: int) -> tuple[int, ...]:
-        end = place + _ENTRY.size
-        if end > len(self._data) or not self._data.startswith(b"PK\1\2", place):
-            raise self._not_an_entry(place)
-        fields: tuple[int, ...] = _ENTRY.unpack_from(self._data, place)
-        if end + sum(fields[10:13]) > len(self._data):
-            raise self._corrupt(place, "the central directory ends inside this entry")
-        return fields
-
-    def _widened(self, place: int, fields: tuple[int, ...]) -> Sequence[int]:
-        """Return the fields, with 64-bit values where an entry has them; source: APPNOTE 4.5.3."""
-        if 0xFFFFFFFF not in fields:
-            return fields
-        wide = list(fields)
-        extra = _part(self._extra(place, fields), 1)
+    def _widen(self, place: int, fields: list[int], extra: bytes) -> None:
+        """Replace sizes and offset by the 64-bit values in an entry's extra fields; source: APPNOTE 4.5.3."""
+        wide = _part(extra, 1)
         at = 0
         for number in (9, 8, 16):
-            if wide[number] == 0xFFFFFFFF and extra is not None:
-                if at + 8 > len(extra):
+            if fields[number] == IN_EXTRA and wide is not None:
+                if at + 8 > len(wide):
                     raise self._corrupt(place, "the sizes of this entry are cut")
-                (wide[number],) = struct.unpack_from("<Q", extra, at)
+                (fields[number],) = struct.unpack_from("<Q", wide, at)
                 at += 8
-        return wide
-
-    def _extra(self, place: int, fields: tuple[int, ...]) -> bytes:
-        start = place + _ENTRY.size + fields[10]
-        return self._data[start : start + fields[11]]
 
     def _not_an_entry(self, place: int) -> CorruptError:
-        return self._corrupt(
-            place, f"expected an entry of the central directory here, got {self._data[place : place + 4]!r}"
-        )
+        found = self._data[place : place + 4]
+        return self._corrupt(place, f"expected an entry of the central directory here, got {found!r}")
 
     def _corrupt(self, place: int, reason: str) -> CorruptError:
         return corrupt(self._key, self._start + place, reason)
@@ -200,17 +175,13 @@ def read_table(file: SeekableFile, key: str | None) -> Table:
     start = end - size
     before = start - offset
     if start < 0 or before < 0:
-        raise corrupt(
-            key,
-            end,
-            f"the central directory of {size} bytes from byte {offset} on does not end here: bytes are missing",
-        )
+        reason = f"the central directory of {size} bytes from byte {offset} on does not end here: bytes are missing"
+        raise corrupt(key, end, reason)
     if before:
         file.seek(0)
         if file.read(4) == b"PK\3\4":
-            raise corrupt(
-                key, before, "an archive begins here, inside another or after it: zips cannot be joined; write one"
-            )
+            reason = "an archive begins here, inside another or after it: zips cannot be joined; write one"
+            raise corrupt(key, before, reason)
     file.seek(start)
     return Table(file.read(size), count, before, start, key)
 

@@ -17,9 +17,7 @@ _MAX_NAME = 0xFFFF  # bytes
 
 
 def write(stream: BinaryIO, samples: Iterable[Sample]) -> int:
-    """Write samples as one archive, and return their number. Each field becomes the member `<__key__>.<field>`.
-
-    Members are stored and not deflated: images and the like do not get smaller.
+    """Write samples as one archive, each field as the stored member `<__key__>.<field>`, and return their number.
 
     Raises:
         SampleError: A sample would not be read back the same (see `members.py`), or has the key of an earlier one.

@@ -38,13 +38,7 @@ _BUFFERS = 32 << 20  # bytes, for all columns together
 
 
 def _read(columns: tuple[str, ...] | None, stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
-    """Yield the rows of a file, with all columns or some. Positions count rows.
-
-    Raises:
-        CorruptError: The file is damaged or cut; the message names the row and how far the file was read.
-        ChannelError: A column does not exist.
-        ImportError: pyarrow is not installed.
-    """
+    """Yield the rows of a file, all columns or some; positions count rows. Raises ChannelError if a column does not exist."""
     arrow, _ = pyarrow()
     cursor.position = cursor.start
     place = f"object {key!r}, " if key is not None else ""

@@ -34,11 +34,7 @@ _MAGIC_BYTES = struct.pack("<I", MAGIC)
 
 
 def payloads(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[bytes]:
-    """Yield the payloads of the records of a stream that is not compressed, with their parts joined. Positions are bytes.
-
-    Raises:
-        CorruptError: The stream is damaged or cut; the message names the offset.
-    """
+    """Yield the payloads of a stream's records, not compressed, with their parts joined; positions are bytes."""
     return map(itemgetter(DATA), _read(stream, key, cursor or Cursor()))
 
 

@@ -35,10 +35,7 @@ _INT32 = 1 << 31
 def encode_record(sample: Sample) -> bytes:
     """Encode a sample's features, labels and texts as a Record. Arrays of several dimensions keep their shape.
 
-    Floats keep their width (float16 becomes float32); integers become int32.
-
-    Raises:
-        ValueError: A Record cannot hold a field; the message names it.
+    Floats keep their width (float16 becomes float32); integers become int32. Raises ValueError for what a Record cannot hold.
     """
     refuse_others(sample, (FEATURES, LABEL, *_TEXTS))
     fields = []

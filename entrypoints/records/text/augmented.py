@@ -76,11 +76,7 @@ def _read_nameless(stream: ByteStream, key: str | None, cursor: Cursor) -> Itera
 
 
 def _read(names: tuple[str, ...], stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
-    """Yield the samples of a stream of records. Positions are RecordIO's.
-
-    Raises:
-        CorruptError: A record is damaged, or the last line lacks records.
-    """
+    """Yield the samples of a stream of records. Positions are RecordIO's."""
     inner = Cursor(cursor.start)
     start = cursor.start
     values: list[bytes] = []

@@ -92,13 +92,9 @@ def _rows(lines: _Lines, delimiter: str, key: str | None) -> Iterator[tuple[int,
 
 
 def _write(delimiter: str, stream: BinaryIO, samples: Iterable[Sample]) -> int:
-    """Write samples as rows, and return their number.
+    """Write samples as rows, and return their number. Values become texts as Python's csv converts them.
 
-    A first row has the fields' names, unless samples hold their fields as a list in `data`. Values become texts as Python's csv
-    converts them.
-
-    Raises:
-        SampleError: A sample has other fields than the first or another number of them, bytes, or `data` that is not a list.
+    A first row has the fields' names, unless samples hold their fields as a list in `data`.
     """
     text = io.StringIO(newline="")
     writer = csv.writer(text, delimiter=delimiter)  # ends rows by \r\n, as RFC 4180

@@ -134,10 +134,8 @@ def _feature(data: bytes, kind: int, regions: list[tuple[int, int, int]]) -> Fea
 def encode_example(features: Mapping[str, Any]) -> bytes:
     """Encode bytes or str, numbers, arrays of one dimension, or lists of these; None is a feature without a kind.
 
-    Floats of every width become float32, integers and booleans int64, an empty list one of bytes. A `__key__` is left out.
-
-    Raises:
-        ValueError: An Example cannot hold a value; the message names the feature.
+    Floats of every width become float32, integers and booleans int64, an empty list one of bytes. A `__key__` is left out. Raises
+    ValueError, which names the feature, for a value that an Example cannot hold.
     """
     entries = []
     for name, value in features.items():

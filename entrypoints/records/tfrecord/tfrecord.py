@@ -33,13 +33,7 @@ _KNOWN = 1 << 12  # headers that are remembered
 
 
 def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
-    """Yield the samples of a stream, gzip-compressed or not.
-
-    Positions are bytes, negative in a compressed stream, which must be read from its beginning.
-
-    Raises:
-        ImportError: The package crc32c is not installed.
-    """
+    """Yield the samples of a stream; positions are bytes, negative in a compressed one, which must be read from its beginning."""
     crc32c = _crc32c()
     start = cursor.start
     go_to(stream, start, key)
