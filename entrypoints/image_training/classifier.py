@@ -118,10 +118,8 @@ def _epoch(job: _Job) -> bool:
     if training.stop.by_any_rank():
         return False
     _check(job, channel)
-    metrics = {
-        "epoch": training.epoch + 1,
-        "train_loss": sum(loop.gather(training.score), loop.Score()).means("train")["train_loss"],
-    }
+    trained = sum(loop.gather(training.score), loop.Score()).means("train")
+    metrics = {"epoch": training.epoch + 1, "train_loss": trained["train_loss"]}
     if job.compared is None and job.options.compare_channel is not None:
         job.compared = _read(job, job.options.compare_channel)
         if training.stop.by_any_rank():

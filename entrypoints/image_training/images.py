@@ -132,28 +132,31 @@ class ImageChannel:
         self.statistics.last, self.statistics.seen = Tally(**state["tally"]), state["met"].tolist()
 
 
+@dataclass(frozen=True)
 class _Collate:
     """A function that makes a batch from samples."""
 
-    def __init__(self, name: str, labels: Labels, form: ImageForm) -> None:
-        self._name, self._labels, self._form = name, labels, form
+    name: str
+    labels: Labels
+    form: ImageForm
 
     def __call__(self, samples: Sequence[Sample]) -> Batch:
         tally = Tally()
         images, classes, lines = [], [], []
         for sample in samples:
             try:
-                line = line_of(sample, self._labels.lines)
+                line = line_of(sample, self.labels.lines)
             except ChannelError as error:
-                raise ChannelError(f"channel {self._name!r} and its list {self._labels.channel!r}: {error}") from None
+                raise ChannelError(f"channel {self.name!r} and its list {self.labels.channel!r}: {error}") from None
             tally.add(sample)
-            images.append(self._decode(_image_of(sample, line.path), line.path))
+            fields = [field for field in sample if field != KEY]  # a tar's group has several; the list names one
+            images.append(self._decode(sample[fields[sample_paths(sample).index(line.path)]], line.path))
             classes.append(class_of(line))
-            lines.append(self._labels.numbers[line.path])
+            lines.append(self.labels.numbers[line.path])
             if images[-1].shape != images[0].shape:
                 height, width = images[-1].shape[1:]
                 raise ChannelError(
-                    f"channel {self._name!r}: image {line.path!r} has {width} x {height} pixels, unlike others of its batch; set"
+                    f"channel {self.name!r}: image {line.path!r} has {width} x {height} pixels, unlike others of its batch; set"
                     " image-size"
                 )
         return Batch(torch.stack(images), torch.tensor(classes), tuple(lines), tally)
@@ -161,19 +164,12 @@ class _Collate:
     def _decode(self, data: bytes, path: str) -> torch.Tensor:
         try:
             with Image.open(BytesIO(data)) as file:
-                image = file.convert(self._form.mode)
+                image = file.convert(self.form.mode)
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
             raise ChannelError(
-                f"channel {self._name!r}: image {path!r} of {len(data)} bytes cannot be decoded: {error}"
+                f"channel {self.name!r}: image {path!r} of {len(data)} bytes cannot be decoded: {error}"
             ) from None
-        if self._form.size is not None:
-            image = image.resize((self._form.size, self._form.size), Image.Resampling.BILINEAR)
+        if self.form.size is not None:
+            image = image.resize((self.form.size, self.form.size), Image.Resampling.BILINEAR)
         pixels = np.asarray(image, dtype=np.float32) / 255
         return torch.from_numpy(pixels.reshape(*pixels.shape[:2], -1)).permute(2, 0, 1)
-
-
-def _image_of(sample: Sample, path: str) -> bytes:
-    """The bytes of the field that the list's path names; of a tar's group, one of several members."""
-    fields = [field for field in sample if field != KEY]
-    data: bytes = sample[fields[sample_paths(sample).index(path)]]
-    return data

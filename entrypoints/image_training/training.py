@@ -180,10 +180,11 @@ def save(training: Training, source: ImageChannel, place: str, setting: dict[str
         place: The checkpoint, as `save_checkpoint` takes it.
         setting: The options that determine the batches and their order; resuming with others restarts the epoch.
     """
+    on_gpu = training.device.type == "cuda"
     mine = {
         "batches": 0 if source.restarts_epoch else training.batches,
         "score": vars(Score() if source.restarts_epoch else training.score),
-        "random": _random_state(training.device),
+        "random": [torch.get_rng_state(), *([torch.cuda.get_rng_state(training.device)] if on_gpu else [])],
         "source": source.state_dict(),
     }
     every = gather(mine)
@@ -206,7 +207,11 @@ def restore(training: Training, source: ImageChannel, place: str, setting: dict[
     Raises:
         ChannelError: It is of another model.
     """
-    data = _broadcast(_read(place) if rank() == 0 else b"", 0)
+    stored = BytesIO()
+    if rank() == 0:
+        with suppress(FileNotFoundError):
+            torch.save(load_checkpoint(place), stored)
+    data = _broadcast(stored.getvalue(), 0)
     if not data:
         return False
     state = torch.load(BytesIO(data), map_location="cpu", weights_only=True)
@@ -222,7 +227,9 @@ def restore(training: Training, source: ImageChannel, place: str, setting: dict[
     if state["setting"] == setting:
         mine = state["ranks"][rank()]
         training.batches, training.score = mine["batches"], Score(**mine["score"])
-        _restore_random_state(mine["random"], training.device)
+        torch.set_rng_state(mine["random"][0])
+        for gpu in mine["random"][1:]:
+            torch.cuda.set_rng_state(gpu, training.device)
         source.load_state_dict(mine["source"])
     return True
 
@@ -254,21 +261,3 @@ def _broadcast(data: bytes, source: int) -> bytes:
     values = [data]
     torch.distributed.broadcast_object_list(values, source)
     return values[0]
-
-
-def _read(place: str) -> bytes:
-    """The checkpoint's bytes, with tensors on the CPU; empty if there is none."""
-    data = BytesIO()
-    with suppress(FileNotFoundError):
-        torch.save(load_checkpoint(place), data)
-    return data.getvalue()
-
-
-def _random_state(device: torch.device) -> list[torch.Tensor]:
-    return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
-
-
-def _restore_random_state(states: list[torch.Tensor], device: torch.device) -> None:
-    torch.set_rng_state(states[0])
-    for state in states[1:]:
-        torch.cuda.set_rng_state(state, device)

@@ -40,13 +40,12 @@ def write_shards(
         SampleError: A sample would not be read back the same; it has its number among all samples. A ValueError, too.
         FileExistsError: The folder has shards already, and nothing was written: shards of two runs must not be mixed.
     """
-    form = SHORT_NAMES.get(format)
-    if form is None or form.write is None or form.ending is None:
-        names = ", ".join(name for name, known in SHORT_NAMES.items() if known.ending is not None)
-        raise ValueError(f"format {format!r} has no writer of shards; expected one of {names}")
+    writers = {name: (form.write, form.ending) for name, form in SHORT_NAMES.items() if form.write and form.ending}
+    if format not in writers:
+        raise ValueError(f"format {format!r} has no writer of shards; expected one of {', '.join(writers)}")
     if shard_bytes < 1:
         raise ValueError(f"shard_bytes is {shard_bytes}; it must be 1 or more")
-    ending, write = form.ending, form.write
+    write, ending = writers[format]
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     old = min(folder.glob(f"[0-9][0-9][0-9][0-9][0-9]*{ending}"), default=None)

@@ -22,29 +22,6 @@ MODULUS = 1 << 256
 _LENGTHS = struct.Struct("<QQ")
 
 
-def sample_digest(sample: Sample) -> int:
-    """Return a sample's SHA-256 as a number."""
-    return _digest(_fields(sample))
-
-
-def _digest(fields: dict[str, bytes]) -> int:
-    digest = hashlib.sha256()
-    for name, value in sorted(fields.items()):
-        encoded = name.encode("utf-8", "surrogateescape")
-        digest.update(_LENGTHS.pack(len(encoded), len(value)) + encoded)
-        digest.update(value)
-    return int.from_bytes(digest.digest(), "big")
-
-
-def _fields(sample: Sample) -> dict[str, bytes]:
-    """Return the fields except `__key__` as bytes."""
-    return {
-        name: value if isinstance(value, bytes) else json.dumps(_plain(value), sort_keys=True).encode()
-        for name, value in sample.items()
-        if name != KEY
-    }
-
-
 def _plain(value: Any) -> Any:
     """Return a value as what JSON can hold: bytes in hexadecimal, numpy's arrays and scalars by type, shape and content.
 
@@ -65,23 +42,24 @@ def _plain(value: Any) -> Any:
 
 @dataclass
 class Tally:
-    """The samples read so far. Tallies of ranks or epochs add up.
-
-    Attributes:
-        count: Samples.
-        bytes: Bytes of all fields except `__key__`, in the form that is hashed.
-        digest: The sum of the samples' digests modulo 2^256.
-    """
+    """The samples read so far. Tallies of ranks or epochs add up."""
 
     count: int = 0
-    bytes: int = 0
-    digest: int = 0
+    bytes: int = 0  # of all fields except `__key__`, in the form that is hashed
+    digest: int = 0  # the sum of the samples' digests modulo 2^256
 
     def add(self, sample: Sample) -> None:
         """Count one more sample."""
-        fields = _fields(sample)
-        self.digest = (self.digest + _digest(fields)) % MODULUS
-        self.bytes += sum(map(len, fields.values()))
+        digest = hashlib.sha256()
+        for name, value in sorted(sample.items()):
+            if name == KEY:
+                continue
+            data = value if isinstance(value, bytes) else json.dumps(_plain(value), sort_keys=True).encode()
+            encoded = name.encode("utf-8", "surrogateescape")
+            digest.update(_LENGTHS.pack(len(encoded), len(data)) + encoded)
+            digest.update(data)
+            self.bytes += len(data)
+        self.digest = (self.digest + int.from_bytes(digest.digest(), "big")) % MODULUS
         self.count += 1
 
     def __add__(self, other: Tally) -> Tally:

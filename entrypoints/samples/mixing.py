@@ -89,23 +89,15 @@ class Mixture:
 
     def state_dict(self) -> State:
         """Return the state of each source, and how many samples have been drawn."""
+        now = {"version": VERSION, "epoch": self.epoch, "finished": self.finished, "of": self._about}
         states = [source.state_dict() for source in self._sources]
-        drawn = {"drawn": self._drawn, "ended": sorted(self._ended)}
-        return {
-            "version": VERSION,
-            "epoch": self.epoch,
-            "finished": self.finished,
-            "of": self._about,
-            **drawn,
-            "sources": states,
-        }
+        return {**now, "drawn": self._drawn, "ended": sorted(self._ended), "sources": states}
 
     def load_state_dict(self, state: State) -> None:
         """Resume at a state; call it before the first sample is read. Raises ChannelError like Samples'."""
         differ = differences(self._about, state.get("of") or {})
-        sources: Any = state.get("sources")
-        ended: Any = state.get("ended")
-        drawn: Any = state.get("drawn")
+        stored: list[Any] = [state.get(name) for name in ("sources", "ended", "drawn")]
+        sources, ended, drawn = stored
         complete = isinstance(sources, list) and isinstance(ended, list) and isinstance(drawn, int)
         if differ or not complete or len(sources) != len(self._sources):
             raise ChannelError(

@@ -44,20 +44,16 @@ _log = logging.getLogger(__name__)
 
 
 class ObjectCache:
-    """The cached objects of one channel. Any number of processes may use the same folder.
-
-    Args:
-        folder: The cache's folder; made if it is missing.
-        channel: The channel.
+    """The cached objects of one channel. Any number of processes may use the same folder, which is made if it is missing.
 
     Raises:
         ChannelError: The folder cannot be written to, or is a part of the channel.
     """
 
     def __init__(self, folder: str | os.PathLike[str], channel: Channel) -> None:
-        said = f"{channel.name}\0{channel.s3_uri}\0{channel.path}"
         root = _absolute(folder, channel)
-        self._folder = root / hashlib.sha256(said.encode()).hexdigest()[:16]
+        identity = f"{channel.name}\0{channel.s3_uri}\0{channel.path}"
+        self._folder = root / hashlib.sha256(identity.encode()).hexdigest()[:16]
         self._parts = self._folder / "parts"
         self._full = False
         try:

@@ -6,7 +6,7 @@ does all without threads: signals are bytes in a pipe (signal.set_wakeup_fd), so
 A signal goes once, to the program alone, in a session of its own: torchrun passes it on, and a script keeps its DataLoader workers
 while it writes its checkpoint. A shell that dies of SIGTERM orphans its command: orphans get the signal once, too. Processes that
 are left are killed, as by the kernel when PID 1 ends. Locally, Linux makes this process the reaper of orphans
-(PR_SET_CHILD_SUBREAPER); without /proc (macOS) only the program's process group can be found. stderr is copied, since its end has
+(_PR_SET_CHILD_SUBREAPER); without /proc (macOS) only the program's process group can be found. stderr is copied, since its end has
 the reason of a failure.
 """
 
@@ -27,11 +27,11 @@ from pathlib import Path
 from entrypoints.start.failure import shell_code
 
 TAIL_BYTES = 64 * 1024  # of stderr that are kept: several tracebacks and torchrun's report
-PR_SET_CHILD_SUBREAPER = 36
-STOPPING = (signal.SIGTERM, signal.SIGINT)  # passed on; then there is time to write a checkpoint
-AT_ONCE = signal.SIGQUIT  # kills everything: for a launcher whose user presses Ctrl-C twice
-ORPHAN_SECONDS = 1.0  # for processes that outlive the program to clean up, such as multiprocessing's trackers
-POLL_SECONDS = 0.1  # between two searches for orphans, which no signal announces
+_PR_SET_CHILD_SUBREAPER = 36
+_STOPPING = (signal.SIGTERM, signal.SIGINT)  # passed on; then there is time to write a checkpoint
+_AT_ONCE = signal.SIGQUIT  # kills everything: for a launcher whose user presses Ctrl-C twice
+_ORPHAN_SECONDS = 1.0  # for processes that outlive the program to clean up, such as multiprocessing's trackers
+_POLL_SECONDS = 0.1  # between two searches for orphans, which no signal announces
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,8 @@ def run_program(
     Raises:
         OSError: The program cannot be started.
     """
-    _become_reaper()
+    if sys.platform == "linux":  # Adopt orphans even if this is not PID 1; elsewhere the system's PID 1 adopts them.
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     with _signals_as_bytes() as wakeup:
         # In its own session, so that a terminal's signal to our process group reaches the program once, through us.
         child = subprocess.Popen(
@@ -105,10 +106,10 @@ def _loop(run: _Run, wakeup: int, stderr: int) -> None:
         if run.exit_code is not None:
             if not _orphans(run):
                 return
-            run.deadline = run.deadline or time.monotonic() + ORPHAN_SECONDS
+            run.deadline = run.deadline or time.monotonic() + _ORPHAN_SECONDS
         timeout = None
         if run.deadline is not None:
-            timeout = min(POLL_SECONDS, run.deadline - time.monotonic())
+            timeout = min(_POLL_SECONDS, run.deadline - time.monotonic())
             if timeout <= 0:
                 return
         ready, _, _ = select.select(waiting_for, [], [], timeout)
@@ -122,7 +123,7 @@ def _loop(run: _Run, wakeup: int, stderr: int) -> None:
 def _on_signal(run: _Run, number: signal.Signals) -> None:
     if number == signal.SIGCHLD:
         _reap(run)
-    elif number == AT_ONCE:
+    elif number == _AT_ONCE:
         run.stopped_by, run.deadline = run.stopped_by or number, time.monotonic()
     elif run.exit_code is None and run.stopped_by is None:
         run.stopped_by, run.deadline = number, time.monotonic() + run.grace_seconds
@@ -210,12 +211,6 @@ def _descendants(parents: Mapping[int, int]) -> list[int]:
     return found[1:]
 
 
-def _become_reaper() -> None:
-    """Adopt orphans even if this process is not PID 1. Linux only; elsewhere the system's PID 1 adopts them."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
 @contextlib.contextmanager
 def _signals_as_bytes() -> Iterator[int]:
     """A descriptor from which each handled signal can be read as one byte."""
@@ -223,7 +218,7 @@ def _signals_as_bytes() -> Iterator[int]:
     os.set_blocking(reading, False)
     os.set_blocking(writing, False)
     previous_fd = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    numbers = (*STOPPING, AT_ONCE, signal.SIGCHLD)
+    numbers = (*_STOPPING, _AT_ONCE, signal.SIGCHLD)
     previous = {number: signal.signal(number, lambda number, frame: None) for number in numbers}
     try:
         yield reading

@@ -1,14 +1,10 @@
-"""tar as a stream: groups of members, as in WebDataset, are the samples.
+"""tar as a stream: groups of neighbouring members, as in WebDataset, are the samples (the rule is in `members.py`).
 
-Neighbouring members that share their name up to the first dot of the base name are one sample; the field is what follows
-the dot (`a/1.seg.png` is field `seg.png` of sample `a/1`; more in `members.py`). Names keep their case. Directories, links and
-devices are skipped. The first skipped link is logged: it has no bytes in a stream, only the name of a file, which may have passed
-long ago. GNU tar's `--hard-dereference` and `--dereference` write the files themselves.
-
-Python's tarfile is not used: it is four times slower than a FIFO, reads only the first of joined archives (a Pipe
-joins them) and stops silently at damage. Here every header's checksum is verified, and an archive
-without its end marker is an error. Read: ustar, pax (path, size), GNU long
-names, gzip around all of it; refused: sparse files and volumes, which a stream cannot restore.
+Names keep their case. Directories, links and devices are skipped. The first skipped link is logged: it has no bytes in a stream,
+only the name of a file, which may have passed long ago. Python's tarfile is not used: it is four times slower than a FIFO, reads
+only the first of joined archives (a Pipe joins them) and stops silently at damage. Here every header's checksum is verified, and
+an archive without its end marker is an error. Read: ustar, pax (path, size), GNU long names, gzip around all of it; refused:
+sparse files and volumes, which a stream cannot restore.
 
 Source: POSIX.1-2017 pax; GNU tar manual, "Basic Tar Format". Writing is in `tar_write.py`.
 """

@@ -1,16 +1,12 @@
-"""zip, read member by member: groups of members are the samples, by the same rule as in a tar.
+"""zip, read member by member: groups of members are the samples, by the same rule as in a tar (see `members.py`).
 
-The same files yield the same samples from a zip and a tar (see `members.py`). But tools write the members of a zip in the order in
-which a file system lists them, so those of one sample need not be neighbours here; the order of samples is that of
-their first members. Directories, hidden files and what macOS adds (`__MACOSX/`) are skipped.
+Tools write the members of a zip in the order in which a file system lists them, so those of one sample need not be neighbours;
+samples are in the order of their first members. Directories, hidden files and what macOS adds (`__MACOSX/`) are skipped; stored,
+deflated and bzip2 members are read; encrypted ones, other methods and symbolic links are refused. Python's zipfile is not used:
+it treats an archive inside another, or the last of joined ones, as the whole, and keeps a kilobyte for each member. Here each
+member's header must agree with the table, even if the member is skipped: one damaged bit in the table could hide any file.
 
-The table of contents is at the end, so a zip is read from files and through the connector, and from a Pipe only if it wraps objects
-as RecordIO. Stored, deflated and bzip2 members are read; encrypted ones, other methods and symbolic links are refused.
-Python's zipfile is not used: it treats an archive inside another, or the last of joined ones, as the whole, and
-keeps a kilobyte for each member. Here each member's header must agree with the table in name, size and CRC, even if the member
-is skipped: one damaged bit in the table could hide any file.
-
-Source: PKWARE APPNOTE.TXT 6.3. Writing is in `zip_write.py`; the table is read by `zip_table.py`.
+Source: PKWARE APPNOTE.TXT 6.3. Writing is in `zip_write.py`; the table, which is at the end, is read by `zip_table.py`.
 """
 
 from __future__ import annotations

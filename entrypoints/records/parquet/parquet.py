@@ -5,14 +5,9 @@
 
 Binary and text columns become bytes and str, numbers Python's numbers, nulls None; a list of numbers becomes a numpy array (a list
 if it has a null), a struct a dict, a time Python's datetime or, in nanoseconds, numpy's datetime64 (timedelta64). A column
-`__key__` is the sample's key.
-
-Row groups are read one after the other, each column in pieces of a few MiB, so that memory is constant whatever the size of
-files and row groups. The table of contents is at the end, which files and the connector can reach; a Pipe can only if it
-wraps objects as RecordIO. Checksums of pages are verified if the writer stored them, as ours does; `parquet_table.py`
-does the checks that pyarrow leaves out.
-
-It needs pyarrow. Writing is in `parquet_write.py`. Source: parquet.apache.org, "File Format".
+`__key__` is the sample's key. Row groups are read one after the other, each column in pieces of a few MiB, so that memory is
+constant. Checksums of pages are verified if the writer stored them; `parquet_table.py` does the checks that pyarrow leaves out.
+Writing is in `parquet_write.py`. Source: parquet.apache.org, "File Format".
 """
 
 from __future__ import annotations

@@ -101,7 +101,9 @@ def _check(schema: Any, rows: list[Sample]) -> None:
 
 def _column(rows: list[Sample], name: str, kind: Any, before: int) -> Any:
     """Return a field of all rows as a column. Raises SampleError for the first row that does not fit those before it."""
-    values = [_plain(row.get(name)) for row in rows]
+    values: list[Any] = [row.get(name) for row in rows]
+    # pyarrow accepts arrays of more than one dimension only as lists of lists.
+    values = [value.tolist() if getattr(value, "ndim", 1) != 1 else value for value in values]
     column, reason = _array(values, kind)
     if column is not None:
         return column
@@ -123,8 +125,3 @@ def _array(values: list[Any], kind: Any) -> tuple[Any, Exception | None]:
         return arrow.array(values, kind), None
     except (arrow.ArrowException, ValueError, TypeError, OverflowError) as error:
         return None, error
-
-
-def _plain(value: Any) -> Any:
-    """Return arrays of more than one dimension as lists of lists, which pyarrow accepts."""
-    return value.tolist() if getattr(value, "ndim", 1) != 1 else value

@@ -10,23 +10,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import accumulate
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from entrypoints.records.cursor import Cursor, go_to
 from entrypoints.records.protobuf import arrays, count_of, numbers, varints
+from entrypoints.records.recordio import protobuf_record as proto
 from entrypoints.records.recordio import recordio
-from entrypoints.records.recordio.protobuf_record import (
-    FEATURES,
-    LABEL,
-    Parsed,
-    Tensor,
-    check_keys,
-    corrupt_record,
-    parse,
-    to_value,
-)
+from entrypoints.records.recordio.protobuf_record import FEATURES, LABEL, Parsed, Tensor, parse, to_value
 from entrypoints.records.window import CHUNK, Window
 from entrypoints.sample import KEY, ByteStream, Sample
 
@@ -67,7 +60,7 @@ def batches(size: int, stream: ByteStream, key: str | None, cursor: Cursor) -> I
             try:
                 taken = records.take(parts, size - count)
             except ValueError as error:
-                raise corrupt_record(key, offset, error) from error
+                raise proto.corrupt_record(key, offset, error) from error
             if taken == 0:
                 break
             count += taken
@@ -76,7 +69,7 @@ def batches(size: int, stream: ByteStream, key: str | None, cursor: Cursor) -> I
         try:
             batch = _stack(parts)
         except ValueError as error:
-            raise corrupt_record(key, cursor.position, f"in the {count} records from here, {error}") from error
+            raise proto.corrupt_record(key, cursor.position, f"in the {count} records from here, {error}") from error
         cursor.position = window.offset
         if key is not None:
             batch[KEY] = [key] * count
@@ -104,14 +97,14 @@ def as_tensors(batch: Sample) -> Sample:
     }
 
 
+@dataclass
 class _Part:
     """Consecutive records of a batch: of one layout, as arrays filled so far, or each as it was parsed."""
 
-    def __init__(self, form: Any = None, columns: dict[tuple[str, str], npt.NDArray[Any]] | None = None) -> None:
-        self.form = form  # the names, types and shapes that all have
-        self.columns = columns or {}
-        self.parsed: list[Parsed] = []
-        self.count = 0
+    form: Any = None  # the names, types and shapes that all have
+    columns: dict[tuple[str, str], npt.NDArray[Any]] = field(default_factory=dict)
+    parsed: list[Parsed] = field(default_factory=list)
+    count: int = 0
 
 
 class _Layout(NamedTuple):
@@ -267,5 +260,5 @@ def _sparse_rows(tensors: list[Tensor]) -> SparseRows:
     counts = [count_of(tensor.values, first.dtype) for tensor in tensors]
     if [count_of(tensor.keys, "<u8") for tensor in tensors] != counts:
         raise ValueError("a sparse tensor has not as many keys as values")
-    check_keys(keys, first.shape)
+    proto.check_keys(keys, first.shape)
     return SparseRows(values, keys, np.array([0, *accumulate(counts)], np.int64), first.shape)

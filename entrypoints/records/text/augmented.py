@@ -1,18 +1,13 @@
 """The samples of an augmented manifest: RecordIO with one record per attribute, combined to one sample per line.
 
 For each line of the manifest, SageMaker streams the values of AttributeNames in their order: for a `-ref` attribute the content
-of the object that it names, for any other the value as text. Neither the stream nor inputdataconfig.json contains the names. In a
-job that the launcher planned, the channel knows them, and `open_channel("train")` is enough; in other jobs the script names them:
-
-    dataset = ChannelDataset("train", 'augmented; attributes="source-ref,class"')
-
-A sample is {"source-ref": b"<the image>", "class": b"3"}: bytes, whatever the value is in the manifest. A text is
-`sample["class"].decode()`; a number, a list or an object (Ground Truth's `-metadata`) is JSON: `json.loads(sample["class"])`.
-This works in Pipe mode with RecordWrapperType RecordIO, the only way in which SageMaker separates attributes.
+of the object that it names, for any other the value as text; a number, a list or an object is JSON. It does so in Pipe mode with
+RecordWrapperType RecordIO. The stream has no names: a channel that the launcher planned knows them, in other jobs the script
+names them: `ChannelDataset("train", 'augmented; attributes="source-ref,class"')`. A sample is
+{"source-ref": b"<the image>", "class": b"3"}: bytes, whatever the value is in the manifest.
 
 Source: AWS developer guide, "Augmented Manifest Files for Training Jobs" (the order is that of AttributeNames; "any type of
-data allowed by the JSON format ... including text, numerical, data arrays, or objects"; 1 is sent as "1"). Its own reader,
-PipeModeDataset of sagemaker-tensorflow, also yields an attribute's bytes.
+data allowed by the JSON format"; 1 is sent as "1"). PipeModeDataset of sagemaker-tensorflow also yields an attribute's bytes.
 """
 
 from __future__ import annotations

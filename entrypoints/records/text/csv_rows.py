@@ -1,17 +1,13 @@
 r"""CSV, parsed: each row is a sample; quoted fields may hold commas, quotes and line feeds.
 
-The content type `text/csv` yields lines as bytes (`lines.py`), as it always has; ask for rows by the short name:
-
     format="csv"                                   {"data": ["1", "a, b"]}: the fields as texts
     format="csv; header=present"                   {"id": "1", "name": "a, b"}: by the names in the first row
     format='csv; header=present; delimiter="\t"'   tab-separated
 
-Stricter than Python's csv: a quote that is not closed, text after a closing quote, or a row with fewer or more fields than the one
-before it is an error with the row's offset. Blank lines and byte order marks are skipped. In a Pipe, which joins objects, each
-object has the header, so rows equal to it are skipped. The format does not mark the end of a file, so a file that was cut
-between two rows, or inside a row's last field, looks complete.
-
-Source: RFC 4180, and its parameter `header`.
+The content type `text/csv` yields lines as bytes (`lines.py`). Stricter than Python's csv: a quote that is not closed, text after
+a closing quote, or a row with fewer or more fields than the one before it is an error with the row's offset. Blank lines and byte
+order marks are skipped. In a Pipe, which joins objects, each object has the header, so rows equal to it are skipped. A file that
+was cut between two rows, or inside a row's last field, looks complete. Source: RFC 4180, and its parameter `header`.
 """
 
 from __future__ import annotations

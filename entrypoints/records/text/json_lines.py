@@ -1,12 +1,9 @@
-"""JSON lines, parsed: each line's object is a sample, its members the fields.
+"""JSON lines, parsed: each line's object is a sample, its members the fields; any other value becomes the field `data`.
 
-The content type `application/jsonlines` yields lines as bytes (`lines.py`), as it always has; ask for `format="jsonl"` to
-parse them. A line with another value (a list, a number) becomes the field `data`. A member `__key__` is the
-sample's key; without one, the key is the object's, if known.
-
-A line ends at a line feed only: U+2028 and U+0085 are text. Blank lines and byte order marks are skipped. In a Pipe, the last line
-of an object without a line feed and the first line of the next are one line: several objects in one line are separated there, and
-are an error everywhere else. The format does not mark the end of a file, so a file that was cut between two lines looks complete.
+The content type `application/jsonlines` yields lines as bytes (`lines.py`); ask for `format="jsonl"` to parse them. A member
+`__key__` is the sample's key. A line ends at a line feed only: U+2028 and U+0085 are text. Blank lines and byte order marks are
+skipped. In a Pipe, the last line of an object without a line feed and the first line of the next are one line: several objects in
+one line are separated there, and are an error everywhere else. A file that was cut between two lines looks complete.
 
 Source: jsonlines.org; RFC 8259. NaN and Infinity are read, which Python and other writers produce.
 """

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from entrypoints.sample import Sample
-from entrypoints.samples.digest import MODULUS, Tally, sample_digest
+from entrypoints.samples.digest import MODULUS, Tally
 
 samples = st.lists(
     st.dictionaries(st.text(max_size=3).filter(lambda name: name != "__key__"), st.binary(max_size=4)), max_size=6
@@ -44,9 +44,9 @@ def test_different_samples_differ(first: list[Sample], second: list[Sample]) -> 
 def test_the_definition() -> None:
     content = b"".join(struct.pack("<QQ", len(n), len(v)) + n + v for n, v in [(b"cls", b"3"), (b"jpg", b"\xff\xd8")])
     sample = {"__key__": "a/1", "jpg": b"\xff\xd8", "cls": b"3"}
-    assert sample_digest(sample) == int(hashlib.sha256(content).hexdigest(), 16)
-    assert tally([sample]) == Tally(1, 3, sample_digest(sample))
-    assert tally([sample] * 3).hex == f"{3 * sample_digest(sample) % MODULUS:064x}"
+    assert tally([sample]).digest == int(hashlib.sha256(content).hexdigest(), 16)
+    assert tally([sample]) == Tally(1, 3, tally([sample]).digest)
+    assert tally([sample] * 3).hex == f"{3 * tally([sample]).digest % MODULUS:064x}"
 
 
 def parsed(**changes: object) -> Sample:
@@ -64,7 +64,7 @@ def parsed(**changes: object) -> Sample:
 
 
 def test_parsed_values_have_the_digest_of_their_content() -> None:
-    assert sample_digest(parsed()) == sample_digest(parsed(row={"a": (b"\xff", True), "b": [1.5, None]}))
+    assert tally([parsed()]).digest == tally([parsed(row={"a": (b"\xff", True), "b": [1.5, None]})]).digest
     assert tally([{"label": 3, "data": b"ab"}]).bytes == 3
 
 
@@ -83,4 +83,4 @@ def test_parsed_values_have_the_digest_of_their_content() -> None:
     ],
 )
 def test_a_changed_parsed_value_changes_the_digest(changes: Sample) -> None:
-    assert sample_digest(parsed(**changes)) != sample_digest(parsed())
+    assert tally([parsed(**changes)]).digest != tally([parsed()]).digest
