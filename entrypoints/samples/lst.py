@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from entrypoints import contract
 from entrypoints.errors import ChannelError
 from entrypoints.sample import DATA, KEY, Sample
 
@@ -103,11 +102,6 @@ def line_of(sample: Sample, lines: Mapping[str, Line]) -> Line:
             "a sample without a key cannot be found in a list: a Pipe sends no keys; use tar shards or another input mode"
         )
     raise ChannelError(f"image {' or '.join(map(repr, paths))} has no line in the list")
-
-
-def is_sampled() -> bool:
-    """Return whether the job reads only some objects of each channel (`--local --sample`), so that lists have more lines."""
-    return contract.SAMPLE_VARIABLE in os.environ
 
 
 def sample_paths(sample: Sample) -> list[str]:
