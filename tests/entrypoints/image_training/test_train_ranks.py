@@ -48,7 +48,7 @@ def test_ranks_stay_one_model_when_their_shares_differ(tmp_path: Path) -> None:
             torch.manual_seed(1)
             training = make_training(small_cnn(1, 4), 0.01, device, stop)
             for shards in ((3, 3), (0, 4), (5, 1), (2, 2)):
-                train_epoch(training, batches(shards[rank()]), lambda training: None)
+                train_epoch(training, batches(shards[rank()]), lambda: None)
                 assert training.batches == shards[rank()]
                 finish_epoch(training, {})
                 averages = [value for state in training.optimizer.state.values() for value in state.values()]
