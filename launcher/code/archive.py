@@ -135,7 +135,7 @@ def read_code(
     """Find and hash the files to send: the user's folder with its dependencies, and the bundled package.
 
     Args:
-        directory: The user's folder; None if only the bundled scripts travel.
+        directory: The user's folder; None if only the bundled scripts are sent.
         include: Patterns as in a `.gitignore` for files to send although another rule leaves them out.
         exclude: Patterns for files to leave out.
         dependencies: Files and folders that are put beside the folder's own files, each under its base name.
@@ -189,7 +189,7 @@ def _folder(key: errors.SpecPath, path: Path, rules: FileRules) -> _Root:
 
 
 def _dependency(path: Path, include: Sequence[str], exclude: Sequence[str], key: errors.SpecPath) -> _Root:
-    """A file, or the files of a folder, under the base name of `path`."""
+    """Return a file, or the files of a folder, under the base name of `path`."""
     base = Path(os.path.abspath(path)).name  # noqa: PTH100 - resolves `..`, but not links
     if os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises for a path that is too long
         return _Root(key, path, [CodeFile(base, str(path), os.access(path, os.X_OK), path.stat().st_size)])

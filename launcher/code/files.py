@@ -101,13 +101,7 @@ class FileRules:
     def __init__(
         self, directory: Path, include: Sequence[str] = (), exclude: Sequence[str] = (), prefix: str = ""
     ) -> None:
-        """Read the ignore files above the folder.
-
-        Args:
-            directory: The folder.
-            include: The patterns of `code.include`.
-            exclude: The patterns of `code.exclude`.
-            prefix: Prefix of the names in the archive.
+        """Read the ignore files above the folder, whose files are sent with `prefix` before their names.
 
         Raises:
             CodeError: An ignore file cannot be read, or a pattern is not one.

@@ -132,12 +132,7 @@ class Estimate:
 
 
 def estimate(request: Mapping[str, Any], region: str | None, lookup: Lookup = instance_price) -> Estimate | None:
-    """Estimate the cost of a CreateTrainingJob request.
-
-    Args:
-        request: The request.
-        region: The job's region; None means us-east-1.
-        lookup: Returns the price of an instance type in a region.
+    """Estimate the cost of a CreateTrainingJob request in a region, by default us-east-1.
 
     Returns:
         The estimate; None if the job is not billed by the instance hour, for a reason that `why_not` returns.

@@ -99,15 +99,9 @@ def objection(request: Mapping[str, Any], region: str | None, limit: Limit) -> s
 
 
 def refuse_above_limit(plan: Plan, region: str | None, agree: str) -> None:
-    """Refuse a job that may cost more than a limit that the user has set; the default limit refuses nothing.
+    """Raise RefusedError if a job may cost more than a limit that the user has set; the default limit refuses nothing.
 
-    Args:
-        plan: The job.
-        region: The job's region.
-        agree: How the caller agrees to the cost: an option, or an argument in Python.
-
-    Raises:
-        RefusedError: The job may cost more.
+    `agree` is what the message names as the way to agree: an option, or an argument in Python.
     """
     limit = limit_of(plan.spec)
     if limit.source is not None and (reason := objection(plan.request, region, limit)) is not None:

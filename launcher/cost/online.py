@@ -28,13 +28,7 @@ _VOLUME = re.compile(r"(?:[A-Z0-9]+-)?Train:VolumeUsage(?:\.gp2)?")
 def ask_prices(account: Account, instance_types: Iterable[str], region: str) -> dict[str, Price]:
     """Return today's on-demand training price of each type in `region`, without types for which AWS has none.
 
-    Args:
-        account: An account opened in us-east-1.
-        instance_types: The types.
-        region: The region whose prices are returned.
-
-    Raises:
-        AwsError: AWS did not answer.
+    The account has to be opened in API_REGION. Raises AwsError if AWS does not answer.
     """
     found: dict[str, Price] = {}
     for name in dict.fromkeys(instance_types):

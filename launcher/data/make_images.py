@@ -56,16 +56,7 @@ _ON_P4D = {
 
 
 def make_images(folder: Path, source: str, date: str) -> dict[str, Any]:
-    """Return the content of images.json.
-
-    Args:
-        folder: The SDK's tables, one JSON file per framework.
-        source: The SDK's name and version.
-        date: The day of the download, such as 2026-10-21.
-
-    Returns:
-        The content, in which builds refer to `registries` by index.
-    """
+    """Return the content of images.json, made from a folder of the SDK's tables; builds refer to `registries` by index."""
     images: dict[str, dict[str, list[_Build]]] = {}
     for file in sorted(folder.glob("*.json")):
         content = json.loads(file.read_text())

@@ -36,8 +36,8 @@ def import_file(path: str | Path) -> str:
     """Return the spec, as YAML, for the request in a file, or in standard input for `-`.
 
     Raises:
-        InputError: If the file cannot be read, or has no request in it.
-        SpecError: If it is wrong YAML.
+        InputError: The file cannot be read, or has no request in it.
+        SpecError: It is wrong YAML.
     """
     try:
         data = sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()

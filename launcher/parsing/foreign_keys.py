@@ -113,11 +113,9 @@ _MISSED_AT: dict[SpecPath, SpecPath] = {("training_job_name",): ("base_name",)}
 
 
 def place_of(path: SpecPath, known: Iterable[str]) -> tuple[str, SpecPath] | None:
-    """Return `write ...` for a key known from elsewhere, and the place that it means; None for any other key.
+    """Return `write ...` for an unknown key that is known from elsewhere, and the place that it means; else None.
 
-    Args:
-        path: The place of the unknown key.
-        known: The keys that the mapping around it may have.
+    `known` are the keys that the mapping around it may have.
     """
     key = spec_name(str(path[-1])).replace("-", "_")
     above = path[:-1]

@@ -195,15 +195,7 @@ def _without_lookalikes(event: Any, place: _Place, tree: Tree) -> str:
 
 
 def _plain(node: _Node, path: SpecPath, tree: Tree, left: Iterator[int], depth: int = 0) -> Any:
-    """Return a node as dict, list or scalar; add locations, and problems of keys, to the tree.
-
-    Args:
-        node: The node.
-        path: Its place in the spec.
-        tree: The tree, which is changed.
-        left: Has an item for each further value that a spec may have.
-        depth: The number of mappings and lists around the node, those that `<<` adds included.
-    """
+    """Return a node as dict, list or scalar, and add its locations and problems to the tree; `left` limits the values."""
     if next(left, None) is None:
         raise _too_much(tree, node.place)
     if depth > MAX_DEPTH:

@@ -223,7 +223,7 @@ PARTS: dict[str, Callable[[], str]] = {
 
 
 def updated(text: str) -> str:
-    """A text with its generated parts up to date. Raises KeyError for a part that nothing generates."""
+    """Return a text with its generated parts up to date. Raises KeyError for a part that nothing generates."""
 
     def part(found: re.Match[str]) -> str:
         return f"{found[1]}\n{PARTS[found[2]]()}\n{found[4]}"

@@ -24,16 +24,12 @@ class MadeName(str):
 
 
 def job_name(spec: JobSpec, now: datetime | None = None) -> MadeName:
-    """Return the name for a new job.
-
-    A name can be used once per account and region, so a base name gets the time (`now`, by default the present) and four
-    random characters.
-    """
+    """Return the name for a new job; a base name gets the time `now`, by default the present, and four random characters."""
     if spec.training_job_name is not None:
         return MadeName(spec.training_job_name)
     moment = (now or datetime.now(timezone.utc)).strftime("%Y%m%d-%H%M%S")
-    ending = f"-{moment}-{''.join(secrets.choice(_ALPHABET) for _ in range(4))}"
-    return MadeName(beginning(spec.base_name if spec.base_name is not None else "job") + ending)
+    unique = "".join(secrets.choice(_ALPHABET) for _ in range(4))
+    return MadeName(f"{beginning('job' if spec.base_name is None else spec.base_name)}-{moment}-{unique}")
 
 
 def place_of_name(name: str, spec: JobSpec) -> tuple[SpecPath, Location | None]:

@@ -37,11 +37,7 @@ class Plain(str):
 
 
 def as_text(value: object) -> str:
-    """Return the string to send for a value: a scalar exactly as written, lists and mappings as JSON.
-
-    Raises:
-        PydanticCustomError: `wrong-type` for null, which has no text.
-    """
+    """Return the string to send for a value: a scalar as written, others as JSON. Raises PydanticCustomError for null."""
     if isinstance(value, str):
         return str(value)
     if value is None:

@@ -41,12 +41,7 @@ class BaseChannel(Section, ABC):
         return None
 
     def input_data_config(self, name: str, training_input_mode: str | None) -> dict[str, Any] | None:
-        """Return this channel's InputDataConfig entry; None if SageMaker does not deliver it.
-
-        Args:
-            name: The channel's name.
-            training_input_mode: The job's mode, for a channel that states none itself.
-        """
+        """Return the InputDataConfig entry, with the job's input mode if the channel has none; None if there is no entry."""
         if self.MEMBER is None:
             return None
         entry: dict[str, Any] = {"ChannelName": name, "DataSource": {}}
