@@ -131,13 +131,13 @@ class FileRules:
                 is_folder = status is not None and stat.S_ISDIR(status.st_mode)
                 path = name + entry.name + "/" * is_folder
                 own = self._fate(path, fate)
-                travels = own in (_BY_RULES, _INCLUDED)
-                if is_folder and (travels or any(_leads_below(pattern, path) for pattern in self._include_lines)):
+                is_sent = own in (_BY_RULES, _INCLUDED)
+                if is_folder and (is_sent or any(_leads_below(pattern, path) for pattern in self._include_lines)):
                     todo.append((entry.path, path, (*above, identity), own))
-                elif travels and status is not None and stat.S_ISREG(status.st_mode):
+                elif is_sent and status is not None and stat.S_ISREG(status.st_mode):
                     name_sent = self._prefix + _sendable(path, folder)
                     yield CodeFile(name_sent, entry.path, bool(status.st_mode & 0o100), status.st_size)
-                elif travels:
+                elif is_sent:
                     shown = self._prefix + (path if path.isprintable() else repr(path))
                     self.skipped.append(f"{shown} ({'not a regular file' if status else 'a broken link'})")
                 elif _is_secret(path):

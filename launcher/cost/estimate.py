@@ -81,33 +81,11 @@ class Estimate:
     is_default_time: bool  # whether max_seconds is AWS's default
     is_spot: bool
     left_out: tuple[str, ...]
-
-    @property
-    def per_hour(self) -> Range | None:
-        """Return dollars per hour for the instances; None if a price is unknown."""
-        return _range(cluster.for_instances(_HOUR) for cluster in self.clusters)
-
-    @property
-    def most_for_training(self) -> Range | None:
-        """Return dollars for the instances until the time limit."""
-        return _range(cluster.for_instances(self.max_seconds) for cluster in self.clusters)
-
-    @property
-    def most_for_keep_alive(self) -> Range | None:
-        """Return dollars for the instances of the warm pool after the training."""
-        return _range(cluster.for_instances(self.keep_alive_seconds) for cluster in self.clusters)
-
-    @property
-    def most_for_volumes(self) -> Range | None:
-        """Return dollars for storage over the whole time, including the warm pool's."""
-        seconds = self.max_seconds + self.keep_alive_seconds
-        return _range(cluster.for_volumes(seconds, self.volume) for cluster in self.clusters)
-
-    @property
-    def maximum(self) -> Range | None:
-        """Return dollars for everything that is counted."""
-        seconds = self.max_seconds + self.keep_alive_seconds
-        return _range(cluster.altogether(seconds, self.volume) for cluster in self.clusters)
+    per_hour: Range | None  # for the instances; None if a price is unknown, as in the next two and in `maximum`
+    most_for_training: Range | None  # for the instances until the time limit
+    most_for_keep_alive: Range | None  # for the instances of the warm pool after the training
+    most_for_volumes: Range | None  # for storage over the whole time, including the warm pool's
+    maximum: Range | None  # for everything that is counted
 
     @property
     def instances(self) -> tuple[Instances, ...]:
@@ -142,13 +120,21 @@ def estimate(request: Mapping[str, Any], region: str | None, lookup: Lookup = in
     resources = request.get("ResourceConfig", {})
     limit = request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds")
     clusters = tuple(_cluster(parts, resources, region, lookup) for parts in _choices(resources))
+    volume = volume_price(region)
+    max_seconds = _ONE_DAY if limit is None else limit
+    kept = resources.get("KeepAlivePeriodInSeconds") or 0
     return Estimate(
         region=region,
         clusters=clusters,
-        volume=volume_price(region),
-        max_seconds=_ONE_DAY if limit is None else limit,
-        keep_alive_seconds=resources.get("KeepAlivePeriodInSeconds") or 0,
+        volume=volume,
+        max_seconds=max_seconds,
+        keep_alive_seconds=kept,
         is_default_time=limit is None,
+        per_hour=_range(cluster.for_instances(_HOUR) for cluster in clusters),
+        most_for_training=_range(cluster.for_instances(max_seconds) for cluster in clusters),
+        most_for_keep_alive=_range(cluster.for_instances(kept) for cluster in clusters),
+        most_for_volumes=_range(cluster.for_volumes(max_seconds + kept, volume) for cluster in clusters),
+        maximum=_range(cluster.altogether(max_seconds + kept, volume) for cluster in clusters),
         is_spot=bool(request.get("EnableManagedSpotTraining")),
         left_out=(*_left_out(request), *_ALWAYS_LEFT_OUT),
     )
