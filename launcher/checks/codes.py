@@ -50,7 +50,7 @@ OTHER_WARNINGS = {
 }
 
 # Errors that can be ignored even so: the service may be newer than the installed model.
-IGNORABLE_ERRORS = ("aws-enum",)
+_IGNORABLE_ERRORS = ("aws-enum",)
 
 
 def offline_codes() -> tuple[str, ...]:
@@ -60,7 +60,7 @@ def offline_codes() -> tuple[str, ...]:
 
 def ignorable_offline() -> tuple[str, ...]:
     """Return those of the offline codes that `ignore:` and `--ignore` suppress."""
-    return (*(rule.code for rule in RULES if rule.severity == "warning"), *OTHER_WARNINGS, *IGNORABLE_ERRORS)
+    return (*(rule.code for rule in RULES if rule.severity == "warning"), *OTHER_WARNINGS, *_IGNORABLE_ERRORS)
 
 
 def without_ignored(problems: list[Problem], spec: JobSpec, ignore: tuple[str, ...]) -> list[Problem]:

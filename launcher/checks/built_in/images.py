@@ -18,7 +18,7 @@ _LISTS = {
 _READS_IMAGES = ("image-classification", "object-detection", "semantic-segmentation")
 
 
-def images_as_files(draft: Draft) -> bool:
+def _images_as_files(draft: Draft) -> bool:
     """Return whether the images are files with separate labels, not RecordIO or an augmented manifest."""
     channels = [entry for entry in map(draft.entry, ("train", "validation")) if entry is not None]
     lists = any(draft.entry(name) is not None for name in _LISTS.get(draft.built_in or "", ()))
@@ -52,7 +52,7 @@ def images_need_lists(draft: Draft) -> Iterator[Mistake]:
     accepts image/png and image/jpeg as well) and object-detection.
     """
     lists = _LISTS.get(draft.built_in or "")
-    if lists is None or not images_as_files(draft):
+    if lists is None or not _images_as_files(draft):
         return
     for name in lists:
         if draft.entry(name) is None:

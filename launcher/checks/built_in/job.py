@@ -11,7 +11,7 @@ from launcher.checks.rule import Mistake, error, warning
 from launcher.request.images import built_in_algorithm
 from launcher.request.view import Draft
 
-AN_HOUR = 3600  # seconds
+_HOUR = 3600  # seconds
 _REGRESSION = built_in("linear-learner", "train, content_type: text/csv")
 _TOPICS = built_in("lda", "train, content_type: application/x-recordio-protobuf")
 _SPOT = (
@@ -79,15 +79,11 @@ def machines_that_it_runs_on(draft: Draft) -> Iterator[Mistake]:
     known = facts(draft)
     for path, found in draft.instance_types:
         if known.gpu_only and found.has_gpu is False:
-            yield (
-                path,
-                f"{found.name} has no GPU, and {draft.built_in} trains on GPUs only; write one such as ml.g5.xlarge",
-            )
+            what = f"{found.name} has no GPU, and {draft.built_in} trains on GPUs only"
+            yield path, f"{what}; write one such as ml.g5.xlarge"
         elif known.cpu_only and found.is_accelerated:
-            yield (
-                path,
-                f"{found.name} is not for {draft.built_in}, which trains on CPUs only; write one such as ml.m5.xlarge",
-            )
+            what = f"{found.name} is not for {draft.built_in}, which trains on CPUs only"
+            yield path, f"{what}; write one such as ml.m5.xlarge"
 
 
 @error("built-in-one-instance", wrong=two_hosts(_TOPICS), right=_TOPICS)
@@ -110,11 +106,9 @@ def spot_wait_within_an_hour(draft: Draft) -> Iterator[Mistake]:
     greater than an hour").
     """
     known, wait = facts(draft), draft.get("StoppingCondition.MaxWaitTimeInSeconds") or 0
-    if known.needs and not known.keeps_checkpoints and draft.is_spot and wait > AN_HOUR:
-        yield (
-            ("stopping_condition", "max_wait_time_in_seconds"),
-            f"is {wait}, but AWS allows {AN_HOUR} on spot for {draft.built_in}, which keeps no checkpoints; write {AN_HOUR}",
-        )
+    if known.needs and not known.keeps_checkpoints and draft.is_spot and wait > _HOUR:
+        what = f"is {wait}, but AWS allows {_HOUR} on spot for {draft.built_in}, which keeps no checkpoints"
+        yield ("stopping_condition", "max_wait_time_in_seconds"), f"{what}; write {_HOUR}"
 
 
 @warning("marketplace-spot-wait", _OF_MARKETPLACE + _SPOT, wrong="7200", right="3600")
@@ -125,12 +119,9 @@ def marketplace_wait_within_an_hour(draft: Draft) -> Iterator[Mistake]:
     Source: developer guide, model-managed-spot-training.
     """
     wait = draft.get("StoppingCondition.MaxWaitTimeInSeconds") or 0
-    if is_of_marketplace(draft) and draft.is_spot and wait > AN_HOUR:
-        yield (
-            ("stopping_condition", "max_wait_time_in_seconds"),
-            f"is {wait}, but AWS allows algorithms of AWS Marketplace without checkpoints {AN_HOUR}; write {AN_HOUR} if it"
-            " keeps none",
-        )
+    if is_of_marketplace(draft) and draft.is_spot and wait > _HOUR:
+        what = f"is {wait}, but AWS allows algorithms of AWS Marketplace without checkpoints {_HOUR}"
+        yield ("stopping_condition", "max_wait_time_in_seconds"), f"{what}; write {_HOUR} if it keeps none"
 
 
 RULES = (

@@ -25,11 +25,9 @@ def gzip_needs_pipe(draft: Draft) -> Iterator[Mistake]:
     """
     for entry in _not_piped(draft):
         if entry.get("CompressionType") == "Gzip":
+            what = f"'Gzip' works only with input_mode Pipe, not {entry.mode!r}"
             remedy = "delete it, since open_channel unzips by itself, or use Pipe"
-            yield (
-                entry.path("compression_type"),
-                f"'Gzip' works only with input_mode Pipe, not {entry.mode!r}; {remedy}",
-            )
+            yield entry.path("compression_type"), f"{what}; {remedy}"
 
 
 @error("channel-recordio-needs-pipe", train("record_wrapper_type: RecordIO%s"), right=", input_mode: Pipe")

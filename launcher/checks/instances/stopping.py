@@ -8,8 +8,8 @@ from launcher.checks.rule import Mistake, error, warning
 from launcher.errors import SpecPath
 from launcher.request.view import Draft
 
-A_MINUTE = 60  # seconds
-MAX_RUNTIME = 28 * 24 * 3600  # seconds
+_MINUTE = 60  # seconds
+_LONGEST = 28 * 24 * 3600  # seconds
 
 _RUNTIME: SpecPath = ("stopping_condition", "max_runtime_in_seconds")
 _WAIT: SpecPath = ("stopping_condition", "max_wait_time_in_seconds")
@@ -36,8 +36,8 @@ def stopping_within_28_days(draft: Draft) -> Iterator[Mistake]:
     maximum, so that botocore sends any number.
     """
     seconds = draft.get("StoppingCondition.MaxRuntimeInSeconds")
-    if seconds is not None and seconds > MAX_RUNTIME:
-        yield _RUNTIME, f"is {seconds}, but AWS stops at 28 days; write {MAX_RUNTIME} or less"
+    if seconds is not None and seconds > _LONGEST:
+        yield _RUNTIME, f"is {seconds}, but AWS stops at 28 days; write {_LONGEST} or less"
 
 
 @warning("max-runtime-short", "stopping_condition: {max_runtime_in_seconds: %s}", wrong="24", right="24h")
@@ -48,7 +48,7 @@ def runtime_is_long_enough(draft: Draft) -> Iterator[Mistake]:
     expect minutes (shiftan/simple_sagemaker PR 19).
     """
     seconds = draft.get("StoppingCondition.MaxRuntimeInSeconds")
-    if seconds is not None and 0 < seconds < A_MINUTE:
+    if seconds is not None and 0 < seconds < _MINUTE:
         message = f"is {seconds} seconds, too short to train; write {seconds}h for hours, {seconds}m for minutes"
         yield _RUNTIME, message
 

@@ -9,7 +9,7 @@ from launcher.errors import SpecPath
 from launcher.request.instance_types import Storage
 from launcher.request.view import Draft
 
-MAX_GIGABYTES = 16384  # of one EBS volume
+_MAX_GIGABYTES = 16384  # of one EBS volume
 
 _BYTES = 2**30  # bytes of a gigabyte
 _SIZE: SpecPath = ("resource_config", "volume_size_in_gb")
@@ -52,8 +52,8 @@ def volume_within_bounds(draft: Draft) -> Iterator[Mistake]:
     size = draft.get("ResourceConfig.VolumeSizeInGB")
     if size is not None and size >= _BYTES:
         yield _SIZE, f"is {size} GB, probably meant in bytes; write {max(1, round(size / _BYTES))}"
-    elif size is not None and size > MAX_GIGABYTES:
-        yield _SIZE, f"is {size}, but a volume holds {MAX_GIGABYTES} GB; stream the data by FastFile or Pipe instead"
+    elif size is not None and size > _MAX_GIGABYTES:
+        yield _SIZE, f"is {size}, but a volume holds {_MAX_GIGABYTES} GB; stream the data by FastFile or Pipe instead"
 
 
 @error(

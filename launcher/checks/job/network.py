@@ -160,11 +160,8 @@ def connector_reads_over_the_network(draft: Draft) -> Iterator[Mistake]:
     if draft.get("EnableNetworkIsolation"):
         for name, channel in draft.spec.all_channels.items():
             if channel.connector(name) is not None:
-                yield (
-                    ("channels", name, "source"),
-                    "'S3Connector' reads S3 from inside the container, which enable_network_isolation forbids;"
-                    " use source: S3",
-                )
+                what = "'S3Connector' reads S3 from inside the container, which enable_network_isolation forbids"
+                yield ("channels", name, "source"), f"{what}; use source: S3"
 
 
 @warning("requirements-need-network", "%scode: {entry_point: train.py, requirements: more.txt}", wrong=_ISOLATED)
@@ -175,10 +172,8 @@ def requirements_need_the_network(draft: Draft) -> Iterator[Mistake]:
     """
     code = draft.spec.code
     if draft.get("EnableNetworkIsolation") and code is not None and code.requirements is not None:
-        yield (
-            ("code", "requirements"),
-            "cannot be installed under enable_network_isolation; add the packages to the image, or send them with the code",
-        )
+        remedy = "add the packages to the image, or send them with the code"
+        yield ("code", "requirements"), f"cannot be installed under enable_network_isolation; {remedy}"
 
 
 RULES = (

@@ -122,23 +122,23 @@ GROUPS = (
     " instance_count: 1}, {instance_group_name: b, instance_type: ml.g5.xlarge, instance_count: 2}]}\n"
 )
 FINE = {
-    "modes of one's own, mixed": "training_input_mode: Pipe\nchannels: {a: {s3_uri: s3://b/a/, input_mode: File},"
+    "modes that differ by channel": "training_input_mode: Pipe\nchannels: {a: {s3_uri: s3://b/a/, input_mode: File},"
     " b: {s3_uri: s3://b/b/, input_mode: FastFile}, c: s3://b/c/}",
     "shuffled in every mode": "resource_config: {instance_type: ml.m5.large, instance_count: 2, volume_size_in_gb: 9}\n"
     "channels: {a: {s3_uri: s3://b/a/, shuffle_config: {seed: 1}, s3_data_distribution_type: ShardedByS3Key},"
     " b: {s3_uri: s3://b/b/, input_mode: FastFile, shuffle_config: {seed: 1}},"
     " c: {s3_uri: s3://b/c/, input_mode: Pipe, shuffle_config: {seed: 1}, s3_data_distribution_type: ShardedByS3Key}}",
-    "a key with //": "channels: {a: {s3_uri: s3://bucket/a//b/, input_mode: Pipe}}",
+    "a key with // in a stream": "channels: {a: {s3_uri: s3://bucket/a//b/, input_mode: Pipe}}",
     "a manifest in a stream": "channels: {a: {s3_uri: s3://b/m.json, s3_data_type: ManifestFile, input_mode: Pipe}}",
     "None as a text": "channels: {a: {s3_uri: s3://b/a/, compression_type: None, record_wrapper_type: None}}",
     "empty maps and texts": "hyperparameters: {}\nenvironment: {A: ''}\ntags: {}\ncontainer_arguments: [' ']",
-    "a job of no region with an image of one": "image: 763104351884.dkr.ecr.us-west-2.amazonaws.com/mine:1",
+    "an image of a region in a job without one": "image: 763104351884.dkr.ecr.us-west-2.amazonaws.com/mine:1",
     "an image by its digest": f"region: eu-west-1\nimage: 123456789012.dkr.ecr.eu-west-1.amazonaws.com/a@sha256:{'0' * 64}",
     "an image of China": "region: cn-north-1\nimage: 123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn/a:1\n"
     "role_arn: arn:aws-cn:iam::123456789012:role/training",
     "an image of another registry": "region: eu-west-1\nimage: registry.example.com/training:1\n"
     "training_image_config: {training_repository_access_mode: Vpc}\n" + VPC,
-    "no volume where disks are": "resource_config: {instance_type: ml.p4d.24xlarge, instance_count: 2}",
+    "no volume for a type with disks": "resource_config: {instance_type: ml.p4d.24xlarge, instance_count: 2}",
     "groups with a volume for one of them": GROUPS + "channels: null",
     "a period of 0": "resource_config: {instance_type: ml.m5.large, instance_count: 1, volume_size_in_gb: 9,"
     " keep_alive_period_in_seconds: 0}",
@@ -146,10 +146,10 @@ FINE = {
     "stopping_condition: {max_runtime_in_seconds: 60, max_wait_time_in_seconds: 60}",
     "TensorBoard's default, written out": "tensor_board_output_config: {s3_output_path: s3://bucket/tb/,"
     " local_path: /opt/ml/output/tensorboard}",
-    "no spot, said": "enable_managed_spot_training: false",
+    "no spot, written out": "enable_managed_spot_training: false",
     "a volume's key on EBS": "resource_config: {instance_type: ml.m5.large, instance_count: 1, volume_size_in_gb: 9,"
     " volume_kms_key_id: alias/mine}",
-    "a channel model by File": "channels: {model: s3://b/model.tar.gz}",
+    "a channel model in File mode": "channels: {model: s3://b/model.tar.gz}",
     "a group's channel on a file system": GROUPS + VPC + "channels: {a: {s3_uri: s3://b/a/, instance_group_names: [a]},"
     " c: {source: EFS, file_system_id: fs-0123456789abcdef0, directory_path: /c}}",
     "shards over the hosts of a group": GROUPS + "channels: {a: {s3_uri: s3://b/a/, instance_group_names: [b],"
@@ -160,7 +160,7 @@ FINE = {
     "an algorithm's image with a script": built_in("xgboost", "training, content_type: csv").replace(
         "num_round: 10", "sagemaker_program: train.py"
     ),
-    "an algorithm of one's own": "image: null\nalgorithm_name: mine",
+    "an algorithm of the user": "image: null\nalgorithm_name: mine",
     "a serverless job": "image: null\nresource_config: null\nstopping_condition: null\nserverless_job_config: {base_model_arn:"
     " 'arn:aws:sagemaker:eu-west-1:aws:hub-content/SageMakerPublicHub/Model/a/1.0.0', job_type: FineTuning}",
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Every member of the request can be said, by a key of its own or by `request:`, and is checked either way."""
+"""Every member of the request has a key or can be written under `request:`, and is checked either way."""
 
 from __future__ import annotations
 
@@ -19,16 +19,13 @@ from launcher.spec.channels import KINDS
 from launcher.spec.job import JobSpec
 from launcher.spec.model import spec_name
 
-# Members that have no key: what SageMaker answers and does not take, and what a channel's `source` says.
-NOT_WRITTEN = {
-    ("ResourceConfig", "SelectedInstanceType"),
-    ("ResourceConfig", "SelectedInstanceCount"),
-}
+# Members without a key, since only responses have them.
+NOT_WRITTEN = {("ResourceConfig", "SelectedInstanceType"), ("ResourceConfig", "SelectedInstanceCount")}
 SAMPLES = {"string": "text", "integer": 7, "long": 7, "boolean": True}
 
 
 def sample(shape_name: str) -> Any:
-    """A value of the shape in which every member is given."""
+    """Return a value of the shape with every member."""
     shape = shapes()[shape_name]
     if shape["type"] == "structure":
         return {name: sample(member["shape"]) for name, member in shape["members"].items()}
@@ -40,7 +37,7 @@ def sample(shape_name: str) -> Any:
 
 
 def in_spec_names(value: Any, shape_name: str) -> Any:
-    """A sample with the keys of a spec in place of the members of a structure."""
+    """Return a sample with the keys of a spec in place of the members of a structure."""
     shape = shapes()[shape_name]
     if shape["type"] == "structure":
         return {spec_name(name): in_spec_names(item, shape["members"][name]["shape"]) for name, item in value.items()}
