@@ -28,6 +28,9 @@ Guarantees:
   run, and when the FIFOs' folder is deleted; a new one at the same path gets its own broker. On Linux its socket has no file, so
   nothing is left even if it is killed; its readers then get an error, not a short epoch.
 
+Formats that decode a record (a tf.train.Example, numbers in protocol buffers) are another format that finds the record, and a
+function of that record: the broker sends records, and all workers decode.
+
 Modules: `wire.py` the protocol; `reader.py` the readers' end; `epochs.py` which reader gets which sample; `coordinator.py` the
-connections; `framing.py` what is sent; `serve.py` the process.
+connections; `serve.py` the process.
 """

@@ -15,20 +15,19 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 from entrypoints.broker import wire
-from entrypoints.broker.framing import decoder_of
-from entrypoints.errors import ChannelError
+from entrypoints.errors import ChannelError, CorruptError
 from entrypoints.job.environment import Channel
 from entrypoints.job.process_identity import owner_process
 from entrypoints.order.sampling import Reading, ShardCursor
 from entrypoints.order.sharding import Shard
 from entrypoints.readers.fifo import wait_seconds
 from entrypoints.records import Format
-from entrypoints.sample import Sample
+from entrypoints.sample import DATA, Sample
 
 # The broker gets the path of its starter, and so the same modules, whatever environment variables say.
 _PROGRAM = """
@@ -59,7 +58,7 @@ def read_shard(
         ChannelError: The epoch cannot be read, the host's readers contradict each other, or the broker has died.
     """
     request = _request(channel, epoch, form, shard, reading, finished=False)
-    decode = decoder_of(form) if request.record_wrapper != "RecordIO" else None
+    decode = _decoder(form) if request.record_wrapper != "RecordIO" else None
     count = 0
     with closing(_ask(channel, request)) as connection:
         try:
@@ -82,6 +81,21 @@ def read_shard(
                 f"channel {channel.name!r}: the process that reads the Pipe for this host has died, after {count:,} samples "
                 f"of this reader's shard of epoch {epoch}; see the log for why, and start the job again"
             ) from error
+
+
+def _decoder(form: Format) -> Callable[[Sample], Sample] | None:
+    """Return the function that makes a sample of a record; None if the broker sends samples."""
+    decode = form.decode
+    if decode is None:
+        return None
+
+    def decoded(record: Sample) -> Sample:
+        try:
+            return decode(record[DATA])
+        except ValueError as error:
+            raise CorruptError(f"byte {record[wire.OFFSET]}: this record cannot be decoded: {error}") from error
+
+    return decoded
 
 
 def finish_shard(channel: Channel, epoch: int, form: Format, shard: Shard, reading: Reading | None) -> None:

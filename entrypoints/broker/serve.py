@@ -13,15 +13,17 @@ import signal
 import socket
 import time
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 
 from entrypoints.broker import wire
 from entrypoints.broker.coordinator import POLL_SECONDS, Coordinator, JobOverError
-from entrypoints.broker.framing import split_stream
 from entrypoints.fetching.silence import WARN_SECONDS, Silence, warn
 from entrypoints.readers import fifo
-from entrypoints.records import format_of
-from entrypoints.sample import Sample
+from entrypoints.records import Format, format_of
+from entrypoints.records.cursor import Cursor
+from entrypoints.records.recordio import recordio
+from entrypoints.sample import ByteStream, Sample
 
 ROOM = 64 << 20  # bytes for all readers together, before the FIFO is left to fill
 FIFO_POLL_SECONDS = 0.02  # between two checks for the next FIFO
@@ -48,7 +50,7 @@ def _read_epoch(coordinator: Coordinator, request: wire.Request) -> bytes:
         descriptor, who = _open(coordinator, request)
         stream = _Stream(coordinator, descriptor, Silence(who, request.wait_seconds))
         try:
-            for sample in split_stream(stream, format_of(request.format), request.record_wrapper == "RecordIO"):
+            for sample in _split(stream, format_of(request.format), request.record_wrapper == "RecordIO"):
                 stream.made.append(sample)
         finally:
             stream.assign()  # before an error, too: the samples before it are good
@@ -90,6 +92,22 @@ def _open(coordinator: Coordinator, request: wire.Request) -> tuple[int, str]:
 def _stop_if_abandoned(coordinator: Coordinator) -> None:
     if coordinator.epoch.is_abandoned:
         raise _AbandonedError
+
+
+def _split(stream: ByteStream, form: Format, wrapped: bool) -> Iterator[Sample]:
+    """Yield a stream's samples, or its records if the readers decode them. `wrapped`: each object is in a RecordIO record."""
+    if wrapped:
+        yield from recordio.unwrapped(stream, form.split)
+        return
+    if form.framing is None:
+        yield from form.split(stream, None)
+        return
+    cursor = Cursor()
+    offset = 0
+    for sample in form.framing.split(stream, None, cursor):
+        sample[wire.OFFSET] = offset
+        offset = abs(cursor.position)
+        yield sample
 
 
 class _Stream(fifo.FifoStream):

@@ -32,6 +32,7 @@ LENGTH = struct.Struct("<Q")  # one per field beside the pickle, between the hea
 LARGE = 1 << 14  # bytes from which a field is sent beside the pickle; a system call costs as much as copying some KiB
 # Requested for a socket's buffer: reader and broker wait for each other less often. Linux grants less.
 SEND_BYTES = 1 << 22
+OFFSET = "__offset__"  # a record's offset in the stream, for errors; in place of samples, if decoding them takes long
 # Errors that are raised in the reader with their own type.
 ERRORS = {error.__name__: error for error in (ChannelError, CorruptError, ImportError)}
 

@@ -14,18 +14,12 @@ from typing import NamedTuple
 
 
 class Fetchable(ABC):
-    """An object that can be fetched, whole or in pieces.
-
-    Attributes:
-        key: The object's name in the channel.
-        size: Bytes; None if they are known only at its end.
-        ranges: Whether several ranges may be fetched at the same time; such an object knows its size.
-    """
+    """An object that can be fetched, whole or in pieces."""
 
     __slots__ = ()
-    key: str
-    size: int | None
-    ranges: bool
+    key: str  # the object's name in the channel
+    size: int | None  # bytes; None if they are known only at its end
+    ranges: bool  # whether several ranges may be fetched at the same time; such an object knows its size
 
     @abstractmethod
     def fetch(self, start: int, count: int) -> bytes:
@@ -42,21 +36,13 @@ class Fetchable(ABC):
 
 @dataclass(frozen=True)
 class Limits:
-    """How far to prefetch, per process and channel.
+    """How far to prefetch, per process and channel."""
 
-    Attributes:
-        held_bytes: Bytes that are requested or fetched, and not read yet; exceeded by two pieces at most.
-        piece_bytes: Bytes of one request.
-        whole_bytes: Objects up to this size are fetched by one request.
-        objects: Objects that are known and not read yet.
-        threads: Requests at the same time.
-    """
-
-    held_bytes: int = 64 << 20
-    piece_bytes: int = 8 << 20
-    whole_bytes: int = 0
-    objects: int = 512
-    threads: int = 64
+    held_bytes: int = 64 << 20  # requested or fetched, and not read yet; exceeded by two pieces at most
+    piece_bytes: int = 8 << 20  # of one request
+    whole_bytes: int = 0  # Objects up to this size are fetched by one request.
+    objects: int = 512  # that are known and not read yet
+    threads: int = 64  # requests at the same time
 
 
 @dataclass(slots=True, eq=False)

@@ -26,7 +26,7 @@ class Silence:
         self,
         who: str,
         seconds: float,
-        remedy: str = "look whether it is alive",
+        remedy: str = "check that it runs",
         variable: str = contract.FIFO_WAIT_VARIABLE,
     ) -> None:
         self.bytes = 0  # received so far
@@ -60,7 +60,7 @@ class Silence:
 def remote_silence(who: str) -> Silence:
     """Return the Silence of a store or remote file system, which should answer much sooner than a Pipe's feeder."""
     seconds = float(os.environ.get(contract.READ_WAIT_VARIABLE) or READ_WAIT_SECONDS)
-    remedy = "look whether it is alive and this machine's network reaches it"
+    remedy = "check that it runs and that this machine's network reaches it"
     return Silence(who, seconds, remedy, contract.READ_WAIT_VARIABLE)
 
 

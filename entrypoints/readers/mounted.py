@@ -69,7 +69,7 @@ def _opened(path: str, flags: int) -> int:
     descriptor = os.open(path, flags | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is no file any more", path)
+        raise OSError(errno.EINVAL, "it is no longer a file", path)
     return descriptor
 
 
@@ -91,15 +91,17 @@ def objects(channel: Channel) -> Iterator[str]:
     elif channel.path.exists() or not _may_be_empty(channel):
         raise ChannelError(
             f"channel {channel.name!r}: {channel.path} is not a directory; its input mode is {channel.mode}, which "
-            "needs one: look whether the job's channel was delivered"
+            "needs one: check that SageMaker delivered the channel"
         )
     said = f"channel {channel.name!r}: no file in {channel.path}"
     if not _may_be_empty(channel):
         folder = ", which for FastFile names a folder and ends with '/'" if channel.mode == "FastFile" else ""
         raise ChannelError(
-            f"{said}, nor below it; correct the channel's s3_uri{folder}, or directory_path (the log says what was passed over)"
+            f"{said}, nor below it; correct the channel's s3_uri{folder}, or directory_path (the log lists what was skipped)"
         )
-    warn_once(f"{said} on this host; ShardedByS3Key gives it none where there are fewer objects than hosts: write more")
+    warn_once(
+        f"{said} on this host; ShardedByS3Key assigns it none if there are fewer objects than hosts; write more objects"
+    )
 
 
 def _may_be_empty(channel: Channel) -> bool:
@@ -141,7 +143,7 @@ def _names(directory: bytes, tops: tuple[bytes, ...]) -> tuple[Iterator[bytes], 
             elif stat.S_ISREG(mode):
                 names.append(entry.name)
             elif not stat.S_ISDIR(mode):
-                _pass_over(entry, "neither a file nor a directory")
+                _log_skipped(entry, "neither a file nor a directory")
             elif (target := _target(entry, tops)) is not None:
                 names.append(entry.name + b"/")
                 links[names[-1]] = target
@@ -155,7 +157,7 @@ def _mode(entry: os.DirEntry[bytes]) -> int | None:
     except OSError as error:
         if error.errno not in _NOWHERE:
             raise
-        _pass_over(entry, f"a link to what is not here, {os.fsdecode(os.readlink(entry.path))}")  # noqa: PTH115 (bytes)
+        _log_skipped(entry, f"a link to a missing target, {os.fsdecode(os.readlink(entry.path))}")  # noqa: PTH115 (bytes)
         return None
 
 
@@ -164,10 +166,10 @@ def _target(entry: os.DirEntry[bytes], tops: tuple[bytes, ...]) -> bytes | None:
     target = os.path.realpath(entry.path)
     for top in tops:
         if _holds(top, target):
-            _pass_over(entry, f"a link to {os.fsdecode(target)}, which is read under its own name")
+            _log_skipped(entry, f"a link to {os.fsdecode(target)}, which is read under its own name")
             return None
         if _holds(target, top):
-            _pass_over(entry, f"a link to {os.fsdecode(target)}, in which it lies itself")
+            _log_skipped(entry, f"a link to {os.fsdecode(target)}, which contains it")
             return None
     return target
 
@@ -176,5 +178,5 @@ def _holds(folder: bytes, path: bytes) -> bool:
     return (path + b"/").startswith(folder.rstrip(b"/") + b"/")
 
 
-def _pass_over(entry: os.DirEntry[bytes], reason: str) -> None:
-    _log.warning("%s is passed over: %s", os.fsdecode(entry.path), reason)
+def _log_skipped(entry: os.DirEntry[bytes], reason: str) -> None:
+    _log.warning("%s is skipped: %s", os.fsdecode(entry.path), reason)

@@ -92,7 +92,7 @@ class S3Object(Fetchable):
 
     def _changed(self, how: str) -> ChannelError:
         return ChannelError(
-            f"s3://{self.bucket}/{self._listed.key} changed after it was listed: {how}; leave the objects of a job alone "
+            f"s3://{self.bucket}/{self._listed.key} changed after it was listed: {how}; do not change a job's objects "
             "while it runs"
         )
 

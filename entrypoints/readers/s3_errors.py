@@ -18,7 +18,7 @@ class Cause(NamedTuple):
     remedy: str
 
 
-_UNCHANGED = "leave the objects of a job alone while it runs"
+_UNCHANGED = "do not change a job's objects while it runs"
 _AGAIN = "start the job again from its checkpoint; see AWS Health if it stays"
 
 # By a regular expression for the client's message, whose groups are inserted in ours.
@@ -27,18 +27,16 @@ _CAUSES = {
         False,
         "access is denied (403: {})",
         "give the job's role s3:GetObject and s3:ListBucket there, s3:PutObject to save a checkpoint, and kms:Decrypt of the"
-        " key that encrypts it; without s3:ListBucket S3 says this of objects that are gone, too",
+        " key that encrypts it; without s3:ListBucket S3 also answers so for objects that do not exist",
     ),
-    r"(?:key does not exist|object was not found)": Cause(
-        False, "it is not there any more (404 NoSuchKey)", _UNCHANGED
-    ),
+    r"(?:key does not exist|object was not found)": Cause(False, "it no longer exists (404 NoSuchKey)", _UNCHANGED),
     r"bucket does not exist": Cause(False, "there is no such bucket (404 NoSuchBucket)", "correct s3_uri"),
     r"XML parsing error: .*Invalid character (U\+[0-9A-F]+)": Cause(
         False,
-        "a key there holds the control character {}, which the connector cannot read in S3's listing",
+        "a key there has the control character {}, which the connector cannot read in S3's listing",
         "rename that object, or use an s3_uri that leaves it out",
     ),
-    r"preconditions? .* not hold": Cause(False, "it is another object by now (412)", _UNCHANGED),
+    r"preconditions? .* not hold": Cause(False, "it was replaced after it was listed (412)", _UNCHANGED),
     r"response_status: 416": Cause(False, "it is shorter than it was listed (416 InvalidRange)", _UNCHANGED),
     r"response_status: (30\d)": Cause(
         False, "the bucket is in another region ({})", "set AWS_REGION to the bucket's own"
@@ -49,21 +47,23 @@ _CAUSES = {
     r"Failed to construct request: (.*)": Cause(
         False, "no request can be made ({})", "correct s3_uri, AWS_REGION or AWS_ENDPOINT_URL"
     ),
-    r"TOKEN_EXPIRED": Cause(True, "the credentials have expired (ExpiredToken)", "renew them"),
-    r"TIME_TOO_SKEWED": Cause(True, "this machine's clock is wrong (403 RequestTimeTooSkewed)", "set it"),
+    r"TOKEN_EXPIRED": Cause(True, "the credentials have expired (ExpiredToken)", "renew the credentials"),
+    r"TIME_TOO_SKEWED": Cause(True, "this machine's clock is wrong (403 RequestTimeTooSkewed)", "set the clock"),
     r"throttled": Cause(
         True,
         "S3 asks to slow down, or is busy (503)",
         "read with fewer workers, join small objects to shards, or spread them over more prefixes",
     ),
-    r"INTERNAL_ERROR": Cause(True, "S3 failed by itself (500)", _AGAIN),
-    r"response_status: (5\d\d|408|429)": Cause(True, "S3 failed by itself ({})", _AGAIN),
-    r"response_status: (\d+)": Cause(False, "S3 refuses it ({})", "look at the bucket's and the object's settings"),
+    r"INTERNAL_ERROR": Cause(True, "S3 had an internal error (500)", _AGAIN),
+    r"response_status: (5\d\d|408|429)": Cause(True, "S3 had an internal error ({})", _AGAIN),
+    r"response_status: (\d+)": Cause(
+        False, "S3 refuses the request ({})", "check the bucket's and the object's settings"
+    ),
     r"AWS_ERROR_\w+, (.*)|AWS_IO_\w+, (.*)": Cause(
-        True, "no connection ({})", "look whether the job's network reaches S3"
+        True, "no connection ({})", "check that the job's network reaches S3"
     ),
 }
-_OTHER = Cause(True, "{}", "look at the client's own words")
+_OTHER = Cause(True, "{}", "see the client's message")
 
 
 def cause_of(message: str) -> Cause:

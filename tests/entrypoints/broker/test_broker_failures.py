@@ -210,7 +210,7 @@ def test_silent_feeder_raises_with_its_fifo(
     threading.Thread(target=stall, daemon=True).start()
     for error in side_by_side(environment, "lines", readers):
         assert "channel 'lines': the feeder of " in str(error)
-        assert "lines_0 has sent nothing for 0 s, after 8 bytes; look whether it is alive" in str(error)
+        assert "lines_0 has sent nothing for 0 s, after 8 bytes; check that it runs" in str(error)
     done.set()
 
 

@@ -69,14 +69,14 @@ def test_object_deleted_after_the_listing_raises(store: Store, tmp_path: Path) -
     channel = channel_of(tmp_path)
     assert len(s3.objects(channel)) == 2
     (store.folder / "b").unlink()
-    with pytest.raises(ChannelError, match=r"s3://bucket/b cannot be read: it is not there any more \(404 NoSuchKey\)"):
+    with pytest.raises(ChannelError, match=r"s3://bucket/b cannot be read: it no longer exists \(404 NoSuchKey\)"):
         read_all(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("status", "message"),
     [
-        (500, r"S3 failed by itself \(500\)"),
+        (500, r"S3 had an internal error \(500\)"),
         (503, r"\(503\)"),
         (504, r"\(504\)"),
         (RESET, r"no connection \(socket is closed\)"),
@@ -170,7 +170,7 @@ def test_key_with_a_control_character_raises_immediately(store: Store, tmp_path:
     """S3 puts it into its listing as it is, and no XML may hold it: asking again does not help."""
     (store.folder / "a\x01b").write_bytes(b"x")
     with pytest.raises(
-        ChannelError, match=r"s3://bucket/ cannot be listed: a key there holds .* U\+0001, .* rename that"
+        ChannelError, match=r"s3://bucket/ cannot be listed: a key there has .* U\+0001, .* rename that"
     ):
         read_all(tmp_path)
     assert store.listings() == 1

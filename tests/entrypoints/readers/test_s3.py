@@ -129,7 +129,7 @@ def test_object_deleted_before_its_request_raises(bucket: Path) -> None:
     fill(bucket, ["a"])
     [(_, stream)] = streams_of(connector("s3://bucket/a"))
     (bucket / "a").unlink()
-    with pytest.raises(ChannelError, match=r"s3://bucket/a cannot be read: it is not there any more"):
+    with pytest.raises(ChannelError, match=r"s3://bucket/a cannot be read: it no longer exists"):
         stream.read()
 
 
