@@ -100,14 +100,6 @@ class Environment:
         """This host's index in `hosts`, from 0."""
         return self.hosts.index(self.current_host)
 
-    @property
-    def group_hosts(self) -> tuple[str, ...]:
-        """The hosts of this host's instance group, among which a ShardedByS3Key channel is divided."""
-        for group in self.instance_groups:
-            if group.name == self.current_group:
-                return group.hosts
-        return self.hosts
-
 
 def load_environment(root: str | Path | None = None, environ: Mapping[str, str] | None = None) -> Environment:
     """Read this container's settings from SageMaker's files and variables. Missing files are no error.

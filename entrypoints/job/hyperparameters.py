@@ -15,8 +15,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-ARGUMENT_STYLES = ("toolkit", "json")
-
 # Hyperparameters that the SDK sends to the toolkit, not to the script. The toolkit knows these itself, and passes all others that
 # begin with the prefix to the framework (SM_FRAMEWORK_PARAMS).
 TOOLKIT_PREFIX = "sagemaker_"
@@ -55,7 +53,7 @@ def user_hyperparameters(hyperparameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def argument(value: Any, style: str) -> str:
-    """Return a decoded hyperparameter as the script's argument, in one of ARGUMENT_STYLES."""
+    """Return a decoded hyperparameter as the script's argument, in the style `toolkit` or `json`."""
     if style == "json":
         return _json_text(decoded(value))  # SDK v3 decodes twice: JSON's text '"5"' becomes 5
     if isinstance(value, dict):

@@ -40,7 +40,7 @@ class StartOptions:
     entry_point: str  # a path in the code; entrypoints/<name>.py is a script of the bundle
     launcher: str = "python"  # python | torchrun
     requirements: str | None = None  # a path in the code
-    argument_style: str = "toolkit"  # of hyperparameters.ARGUMENT_STYLES
+    argument_style: str = "toolkit"  # or "json": see job/hyperparameters.py
 
 
 class StartError(Exception):

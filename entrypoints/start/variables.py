@@ -74,7 +74,7 @@ def sagemaker_variables(
         environ: The container's own variables, from which a few values come.
         machine: The host's processors.
         entry_point: The script; without one, SAGEMAKER_PROGRAM or the hyperparameter sagemaker_program, as in the toolkit.
-        argument_style: The form of SM_HPS, SM_HP_* and SM_USER_ARGS: one of hyperparameters.ARGUMENT_STYLES.
+        argument_style: The form of SM_HPS, SM_HP_* and SM_USER_ARGS: `toolkit` or `json` (job/hyperparameters.py).
     """
     properties = _toolkit_properties(environment, environ, machine, entry_point)
     values: dict[str, Any] = {name: value for name, value in properties.items() if name not in _NO_VARIABLE}

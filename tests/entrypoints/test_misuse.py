@@ -1,6 +1,6 @@
-"""What is given wrongly to the public names: one line that says what it was and what to give, before anything is begun.
+"""Wrong arguments of the public names are refused before anything begins, in one line with the value and what to give.
 
-States of another reader are worse than an error where they are taken for something else: samples would come twice.
+That includes states of another kind of reader, which would repeat samples if they were loaded.
 """
 
 from __future__ import annotations

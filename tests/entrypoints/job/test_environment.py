@@ -77,7 +77,7 @@ def test_sagemakers_files_are_read(tmp_path: Path) -> None:
 
 def test_missing_files_give_defaults(tmp_path: Path) -> None:
     environment = load_environment(tmp_path, {})
-    assert (environment.hosts, environment.host_rank, environment.group_hosts) == (("algo-1",), 0, ("algo-1",))
+    assert (environment.hosts, environment.host_rank) == (("algo-1",), 0)
     assert (environment.channels, environment.hyperparameters, environment.instance_groups) == ({}, {}, ())
     assert (environment.job_name, environment.current_instance_type) == (None, "local")
 
@@ -86,7 +86,6 @@ def test_older_resourceconfig_is_read(tmp_path: Path) -> None:
     write(tmp_path, resourceconfig={"current_host": "algo-2", "hosts": ["algo-1", "algo-2"]})
     environment = load_environment(tmp_path, {})
     assert (environment.current_instance_type, environment.current_group) == ("local", "homogeneousCluster")
-    assert environment.group_hosts == ("algo-1", "algo-2")
     assert (environment.network_interface_name, environment.instance_groups) == ("eth0", ())
 
 
@@ -105,7 +104,7 @@ def test_hosts_of_any_name_can_be_ordered() -> None:
     assert sorted(backwards, key=host_order) == names
 
 
-def test_channel_of_a_group_is_sharded_among_its_hosts(tmp_path: Path) -> None:
+def test_hosts_of_each_group_are_ordered_by_number(tmp_path: Path) -> None:
     groups = [
         {"instance_group_name": "data", "instance_type": "ml.c5.xlarge", "hosts": ["algo-10", "algo-9"]},
         {"instance_group_name": "dnn", "instance_type": "ml.p4d.24xlarge", "hosts": ["algo-11"]},
@@ -113,7 +112,7 @@ def test_channel_of_a_group_is_sharded_among_its_hosts(tmp_path: Path) -> None:
     members = {"current_group_name": "data", "instance_groups": groups, "current_host": "algo-10"}
     write(tmp_path, resourceconfig=RESOURCES | members | {"hosts": ["algo-10", "algo-11", "algo-9"]})
     environment = load_environment(tmp_path, {})
-    assert environment.group_hosts == ("algo-9", "algo-10")
+    assert [group.hosts for group in environment.instance_groups] == [("algo-9", "algo-10"), ("algo-11",)]
     assert environment.hosts == ("algo-9", "algo-10", "algo-11")
 
 
