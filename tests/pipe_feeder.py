@@ -12,12 +12,15 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from torch.utils.data import DataLoader
+
 from entrypoints import contract
 from entrypoints.broker import wire
 from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Environment, load_environment
 from entrypoints.order.sharding import Shard
 from entrypoints.samples.channel import open_channel
+from entrypoints.torch_data.dataset import ChannelDataset
 
 PATIENCE = 30.0
 
@@ -161,6 +164,12 @@ def numbers(samples: Any, epoch: int = 0) -> list[int]:
     words = [sample["data"].split() for sample in samples]
     assert {int(found) for found, _ in words} <= {epoch}
     return [int(number) for _, number in words]
+
+
+def loaded(environment: Environment, workers: int, **options: Any) -> DataLoader[Any]:
+    """The channel `lines` in batches of 50, read by workers."""
+    dataset = ChannelDataset("lines", environment=environment)
+    return DataLoader(dataset, batch_size=50, num_workers=workers, collate_fn=list, **options)
 
 
 def side_by_side(environment: Environment, name: str, readers: int, **options: Any) -> list[Any]:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from torch.utils.data import DataLoader
 
 from entrypoints.broker.epochs import Epoch
 from entrypoints.job.environment import Environment
@@ -21,13 +20,13 @@ from entrypoints.order.sharding import Shard
 from entrypoints.records.archives import tar_write
 from entrypoints.records.recordio import image_recordio, recordio
 from entrypoints.samples.channel import open_channel
-from entrypoints.torch_data.dataset import ChannelDataset
 from pipe_feeder import (
     LINES,
     PATIENCE,
     Feed,
     brokers,
     lines_of,
+    loaded,
     numbers,
     side_by_side,
     wait_for,
@@ -39,11 +38,6 @@ pytestmark = [
 ]
 
 REPOSITORY = Path(__file__).parents[3]
-
-
-def loaded(environment: Environment, workers: int, **options: Any) -> DataLoader[Any]:
-    dataset = ChannelDataset("lines", environment=environment)
-    return DataLoader(dataset, batch_size=50, num_workers=workers, collate_fn=list, **options)
 
 
 @pytest.mark.parametrize(("workers", "start"), [(2, "fork"), (5, "fork"), (2, "spawn")])

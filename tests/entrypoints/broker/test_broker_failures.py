@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from torch.utils.data import DataLoader
 
 from entrypoints import contract
 from entrypoints.broker import wire
@@ -25,12 +24,12 @@ from entrypoints.order.sharding import Shard
 from entrypoints.records.archives import tar_write
 from entrypoints.records.recordio import image_recordio, recordio
 from entrypoints.samples.channel import open_channel
-from entrypoints.torch_data.dataset import ChannelDataset
 from pipe_feeder import (
     PATIENCE,
     Feed,
     brokers,
     lines_of,
+    loaded,
     numbers,
     side_by_side,
     wait_for,
@@ -42,11 +41,6 @@ pytestmark = [
 ]
 
 REPOSITORY = Path(__file__).parents[3]
-
-
-def loaded(environment: Environment, workers: int, **options: Any) -> DataLoader[Any]:
-    dataset = ChannelDataset("lines", environment=environment)
-    return DataLoader(dataset, batch_size=50, num_workers=workers, collate_fn=list, **options)
 
 
 def test_reader_that_stops_early_does_not_block_the_others(environment: Environment, feed: Feed) -> None:
