@@ -24,6 +24,7 @@ from abc import abstractmethod
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, overload
 
@@ -194,9 +195,7 @@ def _open(path: Path) -> int:
 
 def _encode(objects: Sequence[Listed], token: str | None) -> bytes:
     keys = [item.key.encode("utf-8", "surrogateescape") for item in objects]
-    ends = [0]
-    for key in keys:
-        ends.append(ends[-1] + len(key))
+    ends = list(accumulate(map(len, keys), initial=0))
     after = (token or "").encode()
     header = _HEADER.pack(len(keys), ends[-1], len(after), token is None)
     numbers = b"".join(_NUMBERS.pack(item.size, item.version) for item in objects)

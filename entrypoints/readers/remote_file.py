@@ -30,12 +30,12 @@ _OVERLAYS = frozenset(("fuse.fuse-overlayfs", "fuse.lxcfs", "fuse.gvfsd-fuse")) 
 class RemoteFile(Fetchable):
     """One file, read from front to back by one thread at a time."""
 
-    __slots__ = ("_descriptor", "_path", "key", "ranges", "size")
+    __slots__ = ("_descriptor", "_path", "key")
+    size = None  # Asking for it is a request of its own.
+    ranges = False
 
     def __init__(self, path: str, key: str) -> None:
         self.key = key
-        self.size: int | None = None  # asking for it is a request of its own
-        self.ranges = False
         self._path = path
         self._descriptor = -1
 

@@ -42,14 +42,14 @@ _counting = threading.Lock()  # guards the counts of fetched bytes
 class S3Object(Fetchable):
     """One object of a listing."""
 
-    __slots__ = ("_fetched", "_listed", "_without_md5", "bucket", "key", "ranges", "size")
+    __slots__ = ("_fetched", "_listed", "_without_md5", "bucket", "key", "size")
+    ranges = True
 
     def __init__(self, bucket: str, key: str, listed: Listed, without_md5: Iterator[int] | None = None) -> None:
         """Create one; `without_md5` counts the reader's objects whose ETag is not the MD5 of their content."""
         self.bucket = bucket
         self.key = key  # of its samples
         self.size: int = listed.size
-        self.ranges = True
         self._listed = listed
         self._without_md5 = without_md5 or itertools.count()
         self._fetched = 0  # bytes since it was last compared with the listing
