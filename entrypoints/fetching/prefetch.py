@@ -289,7 +289,7 @@ def end_all() -> list[ReadAhead]:
 
 @atexit.register
 def _close_at_exit() -> None:
-    """Wait a moment for threads to end: none should be in the middle of a request while Python is taken down."""
+    """Wait a moment for threads to end: none should be in a request while Python exits."""
     pipelines = end_all()
     deadline = min(time.monotonic() + _QUIT_SECONDS, exit_deadline())
     for thread in [thread for pipeline in pipelines for thread in tuple(pipeline.threads)]:

@@ -1,7 +1,7 @@
 """How long a sender of bytes has been silent: a Pipe's feeder, S3 or a remote file system.
 
 A waiting job costs as much as a working one, so a long silence is reported on stderr and at last an error. It is measured where
-bytes are waited for, not where they are fetched: a thread that is stuck in a request cannot report anything.
+bytes are waited for, not where they are fetched: a thread that is stuck in a request cannot report it.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ _workers: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
 @atexit.register
 def _join_workers() -> None:
-    """Wait a moment for threads to end: one that returns from torch while Python is taken down would abort the process."""
+    """Wait a moment for threads to end: one that returns from torch while Python exits would abort the process."""
     end_all()  # else those that wait for a silent store would end only after the wait
     deadline = min(time.monotonic() + _LEAVE_SECONDS, exit_deadline())
     for worker in list(_workers):
