@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from launcher import __version__
-from launcher.commands import COMMANDS
+from launcher.commands import COMMANDS, GROUPS
 from launcher.commands.options import one_of
 from launcher.console import say, show_problem
 from launcher.errors import LaunchError, ProblemsError, did_you_mean, did_you_mean_path
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _A_SPEC = "a spec (*.yaml, *.yml, *.json, or - for stdin)"
 _OUTPUT_ERRORS = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _INTERRUPTED = 130
+_NAMES = list(dict.fromkeys(name.split()[0] for name in COMMANDS))
 _BROKEN_PIPE = 128 + 13  # as a shell reports a process ended by SIGPIPE
 
 
@@ -43,7 +44,7 @@ class _SpecOrCommand(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words = [arg for arg in args if not arg.startswith("-") or arg == "-"]
         at_once = any(arg.startswith(("--import", "--example", "--explain")) for arg in args)
-        if words and words[0] not in COMMANDS and not at_once and any(is_spec(arg) for arg in args):
+        if words and words[0] not in _NAMES and not at_once and any(is_spec(arg) for arg in args):
             args = ["run", *args]
         try:
             return super().parse_args(ctx, args)
@@ -65,14 +66,18 @@ class _SpecOrCommand(click.Group):
             formatter.write_dl([*rows, ("launch --example s3-file", "print a commented spec to start from")])
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return _NAMES
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in GROUPS:
+            parts = [name.split()[1] for name in COMMANDS if name.split()[0] == cmd_name]
+            inner = {part: self.get_command(ctx, f"{cmd_name} {part}") for part in parts}
+            return click.Group(cmd_name, {part: each for part, each in inner.items() if each}, help=GROUPS[cmd_name])
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name].partition(":")
         card: type[Command] = getattr(importlib.import_module(module), name)
-        return card.as_click(cmd_name)
+        return card.as_click(cmd_name.split()[-1])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Offer commands and the specs of this folder; if nothing matches, let the shell complete files."""
@@ -86,8 +91,8 @@ class _SpecOrCommand(click.Group):
         return found or [CompletionItem(incomplete, type="file")]
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        if args[0] not in COMMANDS:
-            near = did_you_mean_path(args[0], is_spec) or did_you_mean(args[0], list(COMMANDS))
+        if args[0] not in _NAMES:
+            near = did_you_mean_path(args[0], is_spec) or did_you_mean(args[0], _NAMES)
             raise click.UsageError(f"{args[0]!r} is neither a command nor {_A_SPEC}{near}", ctx)
         return super().resolve_command(ctx, args)
 

@@ -74,10 +74,10 @@ def write_lst(file: Path, lines: Iterable[Line]) -> None:
     """Write a list. Raises ValueError for a path that a line cannot hold, or a line without labels."""
     with file.open("w", encoding="utf-8", errors="surrogateescape", newline="\n") as stream:
         for line in lines:
-            if not line.path or set(line.path) & set("\t\n\r") or not line.labels:
+            path = line.path
+            if not path or "\t" in path or "\n" in path or "\r" in path or not line.labels:
                 raise ValueError(f"a line needs labels and a path without tabs and line ends: {line}")
-            labels = "\t".join(map(_shown, line.labels))
-            stream.write(f"{line.index}\t{labels}\t{line.path}\n")
+            stream.write(f"{line.index}\t{_shown(line.labels)}\t{path}\n")
 
 
 def add_labels(sample: Sample, lines: Mapping[str, Line]) -> Sample:
@@ -130,9 +130,10 @@ def _labels(text: str) -> tuple[float, ...]:
     return tuple(map(float, text.split("\t")))
 
 
-def _shown(label: float) -> str:
-    """Return a label as a list has it: a class as a whole number, without a decimal point."""
-    return str(int(label)) if float(label).is_integer() and abs(label) < 1e15 else repr(float(label))
+@lru_cache(maxsize=1 << 16)
+def _shown(labels: tuple[float, ...]) -> str:
+    """Return labels as a list has them: a class is a whole number, without a decimal point."""
+    return "\t".join(str(int(x)) if float(x).is_integer() and abs(x) < 1e15 else repr(float(x)) for x in labels)
 
 
 def _normal(path: str) -> str:

@@ -1,7 +1,7 @@
 """The commands: one card per module, and one row in this table. A module is imported when its command is called.
 
 A card is a class derived from `launcher.commands.card.Command`. Not here: what a command shows of AWS or of a job (`jobs`,
-`cost`).
+`cost`). A command of two words belongs to a group.
 """
 
 from __future__ import annotations
@@ -17,4 +17,13 @@ COMMANDS: Mapping[str, str] = {
     "rerun": "launcher.commands.rerun:Rerun",
     "diff": "launcher.commands.diff:Diff",
     "cost": "launcher.commands.cost:Cost",
+    "lst make": "launcher.commands.lists.make:Make",
+    "lst check": "launcher.commands.lists.look:Check",
+    "lst diff": "launcher.commands.lists.look:DiffLists",
+    "lst merge": "launcher.commands.lists.make:Merge",
+    "lst split-class": "launcher.commands.lists.edit:SplitClass",
+    "lst merge-classes": "launcher.commands.lists.edit:MergeClasses",
+    "lst relabel": "launcher.commands.lists.edit:Relabel",
+    "lst stats": "launcher.commands.lists.look:Stats",
 }
+GROUPS: Mapping[str, str] = {"lst": "Make, check, compare and change `.lst` lists of images and labels."}

@@ -35,8 +35,19 @@ DEFAULTS = {name: each.settings["default"] for effect in EFFECTS for name, each 
 
 @pytest.fixture
 def account(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
-    """An account with the running job digits-1, and a working directory with job.yaml."""
+    """An account with the running job digits-1, and a working directory with job.yaml, images and lists."""
     (tmp_path / "job.yaml").write_text(SPEC)
+    for name in (f"{kind}/{number}.jpg" for kind in ("cat/siamese", "cat/persian", "dog") for number in range(10)):
+        (tmp_path / "images" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "images" / name).touch()
+    lines = [
+        f"{n}\t{n >= 20:d}\t{kind}/{n % 10}.jpg\n"
+        for n, kind in enumerate(sorted(["cat/siamese", "cat/persian", "dog"] * 10))
+    ]
+    (tmp_path / "train.lst").write_text("".join(lines))
+    (tmp_path / "more.lst").write_text("".join(lines[1:]))
+    (tmp_path / "classes.txt").write_text("cat\ndog\n")
+    (tmp_path / "map.txt").write_text("cat/siamese/\t1\n")
     monkeypatch.chdir(tmp_path)
     aws.client("sagemaker").create_training_job(**launcher.plan("job.yaml", name="digits-1").request)
     aws.job("digits-1", "Training")
@@ -78,7 +89,7 @@ def test_exit_codes_of_command_are_documented(name: str, account: StandIn) -> No
     """Done, wrong arguments, and calls that AWS denies."""
     card = CARDS[name]
     assert {*card.exit_codes} <= EXIT_CODES.keys()
-    assert launch(name, "--no-such-option").returncode == 2
+    assert launch(*name.split(), "--no-such-option").returncode == 2
     for operation in ("DescribeTrainingJob", "ListTrainingJobs", "StopTrainingJob", "CreateTrainingJob"):
         account.deny(f"sagemaker:{operation}")
     codes = {launch(*shlex.split(card.example)).returncode, 2}
@@ -99,7 +110,7 @@ def test_options_of_command_are_frozen(name: str) -> None:
 def test_every_card_is_in_a_table() -> None:
     folder = Path(importlib.import_module("launcher.commands").__file__ or "").parent
     cards = {f"{card.__module__}:{card.__name__}" for card in (*CARDS.values(), *EFFECTS)}
-    for file in [*folder.glob("*.py"), *folder.glob("effects/*.py")]:
+    for file in folder.rglob("*.py"):
         module = ".".join(file.relative_to(folder.parents[1]).with_suffix("").parts)
         found = vars(importlib.import_module(module)).values()
         classes = [each for each in found if isinstance(each, type) and each.__module__ == module]

@@ -1,0 +1,1 @@
+"""The commands of `launch lst`, on `.lst` lists of images and labels."""

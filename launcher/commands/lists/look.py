@@ -1,0 +1,167 @@
+"""Questions about lists that change nothing: `launch lst check`, `diff` and `stats`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from entrypoints.samples.lst import Line, parse_lst
+from launcher.commands.lists.options import CLASSES, LISTS, ListCommand, in_words, show_classes, show_examples
+from launcher.commands.options import argument, option
+from launcher.console import say, shown_path
+from launcher.lists.classes import columns
+from launcher.lists.comparing import Problem, compare, problems_of, problems_with_images
+from launcher.lists.files import Lines, read_bytes, read_names
+from launcher.lists.images import ENDINGS, described, ending_of, find_images
+from launcher.lists.statistics import Statistics, draw, statistics
+from launcher.plot import check_plot
+
+
+class Check(ListCommand):
+    """Check lists, and compare them with their images.
+
+    Check that each line of the LISTs of a data set is well-formed, that row numbers are unique, that no image is listed twice, and
+    that classes are whole numbers without gaps; with --images, that each image has a line and each line an image. The exit
+    code is 3 if something is wrong.
+    """
+
+    example = "lst check train.lst --images images"
+
+    lists: tuple[str, ...] = LISTS
+    images: str | None = option(
+        metavar="PLACE", help="The folder, or s3://bucket/prefix, that the paths are relative to."
+    )
+    classes: Path | None = CLASSES
+
+    def run(self) -> int:
+        """Print each kind of problem with its number and some examples."""
+        lists: dict[str, Lines] = {}
+        problems: list[Problem] = []
+        with self.working("reading the lists"):
+            for place in self.lists:
+                lists[place], malformed = parse_lst(read_bytes(place, self.account), place)
+                problems += [("malformed or repeated lines", malformed)] if malformed else []
+        problems += problems_of(lists, read_names(self.classes) if self.classes else ())
+        count = sum(map(len, lists.values()))
+        notes = f"{count:,} lines"
+        if self.images:
+            endings = {*ENDINGS, *(ending_of(path) for lines in lists.values() for path in lines)} - {""}
+            with self.working(f"listing {self.images}"):
+                found = find_images(self.images, endings, self.account)
+            problems += problems_with_images(lists.values(), found.paths)
+            notes += f", {len(found.paths):,} images" + f", {described(found.skipped)}" * bool(found.skipped)
+        if self.as_json:
+            shown = [{"problem": what, "count": len(which), "examples": list(which)} for what, which in problems]
+            self.print_json({"lines": count, "problems": shown})
+        else:
+            for what, which in problems:
+                say(f"error: {what}: {len(which):,}", "red")
+                show_examples("", which)
+            click.echo(f"{', '.join(self.lists)}: {notes}; {'the problems are above' if problems else 'no problems'}")
+        return 3 if problems else 0
+
+
+class DiffLists(ListCommand):
+    """Compare two lists.
+
+    Compare the lists A and B by path: images that were added, removed, relabelled (other labels), moved (the only one of its
+    file name and labels that was removed, and the only one that was added) and renumbered (another row number). The exit code
+    is 0 also if there are differences.
+    """
+
+    example = "lst diff train.lst more.lst"
+
+    old: str = argument(type=click.Path(), metavar="A")
+    new: str = argument(type=click.Path(), metavar="B")
+
+    def run(self) -> int:
+        """Print the differences of each kind, and their numbers by class."""
+        old, new = (self.read([place])[place] for place in (self.old, self.new))
+        with self.working("comparing"):
+            changes, width = compare(old, new), columns((old, new))
+        if self.as_json:
+            pairs = {kind: [_as_data(*pair) for pair in found] for kind, found in changes._asdict().items()}
+            self.print_json({"counts": changes.counts(), "classes": changes.by_class(width), **pairs})
+            return 0
+        show_examples("+ ", [_in_words(line) for _, line in changes.added], "green")
+        show_examples("- ", [_in_words(line) for line, _ in changes.removed], "red")
+        show_examples(
+            "~ ", [f"{_in_words(before)} -> {_labels(after)}" for before, after in changes.relabelled], "yellow"
+        )
+        show_examples("> ", [f"{before.path} -> {_in_words(after)}" for before, after in changes.moved], "cyan")
+        show_classes(changes, width)
+        click.echo(f"from {self.old} ({len(old):,} lines) to {self.new} ({len(new):,} lines): {in_words(changes)}")
+        return 0
+
+
+def _as_data(old: Line | None, new: Line | None) -> dict[str, Any]:
+    """Return the line for programs; of a changed one, also what it was."""
+    before, after = ({"path": x.path, "labels": x.labels, "index": x.index} if x else {} for x in (old, new))
+    return (after or before) | {f"old_{key}": value for key, value in before.items() if value != after.get(key, value)}
+
+
+def _labels(line: Line) -> str:
+    return " ".join(f"{label:g}" for label in line.labels)
+
+
+def _in_words(line: Line) -> str:
+    return f"{line.path} {_labels(line)}"
+
+
+class Stats(ListCommand):
+    """Count the lines of each class.
+
+    Count the lines of each class in the LISTs of a data set, and how many times more the largest class has than the smallest.
+    """
+
+    example = "lst stats train.lst"
+
+    lists: tuple[str, ...] = LISTS
+    classes: Path | None = CLASSES
+    plot: Path | None = option(
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Draw the classes' numbers of lines into a .png or .svg file.",
+    )
+
+    def run(self) -> int:
+        """Print a row for each class, and draw the picture."""
+        if self.plot:
+            check_plot(self.plot)
+        found = statistics(self.read(self.lists), read_names(self.classes) if self.classes else ())
+        if self.as_json:
+            rows = zip(found.names, found.totals, *found.counts.values(), strict=True)
+            classes = [
+                {"class": n, "name": name, "total": total, "lists": dict(zip(found.counts, each, strict=True))}
+                for n, (name, total, *each) in enumerate(rows)
+            ]
+            self.print_json({"lines": found.lines, "classes": classes, "imbalance": found.imbalance})
+        else:
+            self._show(found)
+        if self.plot:
+            draw(found, self.plot)
+            say(f"plot {shown_path(self.plot)}")
+        return 0
+
+    def _show(self, found: Statistics) -> None:
+        rows = [("class", *self.lists)]
+        rows += [
+            (f"{n} {name}" if name != str(n) else name, *(f"{counts[n]:,}" for counts in found.counts.values()))
+            for n, name in enumerate(found.names)
+        ]
+        rows += [("all", *(f"{count:,}" for count in found.lines.values()))]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for first, *rest in rows:
+            click.echo(
+                "  ".join(
+                    [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))]
+                )
+            )
+        totals = found.totals
+        if found.imbalance and len(totals) > 1:
+            largest, smallest = (each(range(len(totals)), key=totals.__getitem__) for each in (max, min))
+            click.echo(f"class {largest} has {found.imbalance:.3g} times as many lines as class {smallest}")
+        for number in (n for n, total in enumerate(totals) if not total):
+            click.echo(f"class {number} has no line")

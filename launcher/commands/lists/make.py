@@ -1,0 +1,143 @@
+"""`launch lst make IMAGES`: a list from a folder or a prefix with a folder for each class; `launch lst merge`."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import click
+
+from launcher.commands.lists.options import CLASSES, LISTS, WritingCommand
+from launcher.commands.options import argument, flag, option, repeatable
+from launcher.errors import InputError
+from launcher.lists.files import Lines, Stamp, read_names, stamp
+from launcher.lists.images import ENDINGS, described, find_images
+from launcher.lists.making import LISTS as NAMES
+from launcher.lists.making import by_path, check_names, class_names, divide, make_lines, merge
+
+
+class _Ratios(click.ParamType[tuple[float, ...]]):
+    """`0.8,0.1,0.1`."""
+
+    name = "ratios"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
+        try:
+            ratios = tuple(map(float, value.split(",")))
+        except ValueError:
+            ratios = ()
+        if len(ratios) not in (2, 3) or min(ratios) <= 0 or abs(sum(ratios) - 1) > 1e-6:
+            self.fail(f"expected two or three shares with the sum 1, such as 0.8,0.1,0.1, got {value!r}", param, ctx)
+        return ratios
+
+
+class _Writes(WritingCommand):
+    """A command that writes lists to places of the user's choice."""
+
+    def write(self, lists: dict[Path, Lines], names: dict[Path, list[str]], notes: list[str]) -> int:
+        """Replace the lists; report what changes in those that exist."""
+        stamps: dict[Path, Stamp] = {file: stamp(file) for file in (*lists, *names)}
+        old: dict[Path, Lines] = {}
+        for file in lists:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            if stamps[file]:
+                old |= {file: self.read([str(file)])[str(file)]}
+        return self.replace(lists, names, notes, old, stamps)
+
+
+class Make(_Writes):
+    """Make a list of images and their classes.
+
+    Make a list of the images below IMAGES, a folder or s3://bucket/prefix, whose first folders are the classes, numbered from 0
+    in their order. The classes' names are written to classes.txt beside the list. Row numbers are unique over all lists, and
+    paths are relative to IMAGES, as im2rec and the built-in image classification expect them. Hidden files and files with
+    other endings are counted and left out.
+    """
+
+    example = "lst make images --split 0.8,0.1,0.1 --seed 7 --by class"
+
+    images: str = argument(type=click.Path())
+    output: Path | None = option(
+        "-o",
+        "--output",
+        type=click.Path(path_type=Path),
+        metavar="PATH",
+        help="The list, by default named as IMAGES; with --split, the folder of the lists.",
+    )
+    classes: Path | None = CLASSES
+    split: tuple[float, ...] | None = option(
+        type=_Ratios(),
+        metavar="SHARES",
+        help="Write train.lst, validation.lst and test.lst with these shares: 0.8,0.1,0.1.",
+    )
+    seed: int | None = option(
+        type=int, metavar="N", help="Shuffle the lines by this number; with --split, 0 by default."
+    )
+    by: str | None = option(
+        type=click.Choice(("class", "folder")),
+        help="With --split: divide each class (the default), or keep the images of a folder in one list.",
+    )
+    one_hot: bool = flag(help="Write a column of 0 or 1 for each class, for multi_label.")
+    endings: tuple[str, ...] = repeatable(
+        "--ending", metavar=".EXT", help=f"Images end so, instead of {', '.join(ENDINGS)}. Repeatable."
+    )
+
+    def run(self) -> int:
+        """Find the images, number their classes, divide them, and write the lists."""
+        if self.by and not self.split:
+            raise click.UsageError("--by works only with --split; add it, or leave --by out")
+        with self.working(f"listing {self.images}"):
+            found = find_images(self.images, tuple(each.lower() for each in self.endings) or ENDINGS, self.account)
+        folders = class_names(found.paths, self.images)
+        names = read_names(self.classes) if self.classes else folders
+        check_names(names, folders, str(self.classes))
+        lines = make_lines(found.paths, names, one_hot=self.one_hot)
+        notes = [f"{self.images}: {len(lines):,} images in {len(names):,} classes"]
+        notes += [f"left out: {described(found.skipped)}"] if found.skipped else []
+        if self.split:
+            folder = self.output or Path()
+            parts = divide(lines, self.split, self.seed or 0, self.by or "class")
+            lists = {folder / f"{name}.lst": by_path(part) for name, part in zip(NAMES, parts, strict=False)}
+            stale = [file for file in (folder / f"{name}.lst" for name in NAMES) if file.exists() and file not in lists]
+            notes += [
+                f"warning: {file} is of an earlier division, and may have images of the new lists" for file in stale
+            ]
+        else:
+            if self.seed is not None:
+                random.Random(self.seed).shuffle(lines)
+            lists = {self.output or Path(f"{self.images.rstrip('/').rpartition('/')[2]}.lst"): by_path(lines)}
+            folder = next(iter(lists)).parent
+        if empty := [str(file) for file, part in lists.items() if not part]:
+            raise InputError(f"{', '.join(empty)} would be empty: {len(lines):,} image(s) are too few for these shares")
+        return self.write(lists, {} if self.classes else {folder / "classes.txt": names}, notes)
+
+
+class Merge(_Writes):
+    """Merge lists into one.
+
+    Merge LISTs whose classes have the same numbers. A path that several lists contain is written once; different labels are
+    refused, unless you pass --keep. Lines keep their row numbers; one that an earlier list uses is replaced by a free one.
+    """
+
+    example = "lst merge train.lst more.lst -o all.lst"
+
+    lists: tuple[str, ...] = LISTS
+    output: Path = option(
+        "-o",
+        "--output",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        required=True,
+        help="The merged list.",
+    )
+    keep: str | None = option(type=click.Choice(("first", "last")), help="Whose labels a path gets if lists differ.")
+
+    def run(self) -> int:
+        """Merge the lists, and report how many lines of each were in another."""
+        merged, left_out = merge(list(self.read(self.lists).items()), self.keep)
+        notes = [
+            f"{name}: {count:,} line(s) left out, since another list has their paths"
+            for name, count in left_out.items()
+        ]
+        return self.write({self.output: merged}, {}, notes)

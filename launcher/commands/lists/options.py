@@ -1,0 +1,117 @@
+"""What the commands on lists share: reading, replacing, and reporting what has changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from launcher.commands.card import Command
+from launcher.commands.options import AccountOptions, argument, flag, option
+from launcher.console import COLOUR, Console, say
+from launcher.lists.classes import columns
+from launcher.lists.comparing import Changes, compare
+from launcher.lists.files import Lines, Stamp, read_list, read_names, replace_files
+
+_MOST = 10  # examples, or classes, that a person reads; --json has all
+
+LISTS = argument(nargs=-1, required=True, type=click.Path(), metavar="LIST...")  # str: may be an S3 URI
+CLASSES = option(
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The names of the classes, one per line, class 0 first.",
+)
+
+
+class ListCommand(AccountOptions, Command):
+    """A command on lists."""
+
+    def read(self, places: Sequence[str]) -> dict[str, Lines]:
+        """Return the lines of each list. Raises InputError for a malformed list."""
+        with self.working("reading the lists"):
+            return {place: read_list(place, self.account) for place in places}
+
+    def working(self, title: str) -> Any:
+        """Show that something is running."""
+        return Console(as_json=self.as_json).progress(title, counted=False)
+
+    def print_json(self, data: Any) -> None:
+        """Print the result for programs."""
+        click.echo(json.dumps(data, indent=2))
+
+
+class WritingCommand(ListCommand):
+    """A command that replaces lists."""
+
+    dry_run: bool = flag(help="Report what would change, and write nothing.")
+
+    def replace(
+        self,
+        lists: Mapping[Path, Lines],
+        names: Mapping[Path, list[str]],
+        notes: Sequence[str],
+        old: Mapping[Path, Lines],
+        stamps: Mapping[Path, Stamp],
+    ) -> int:
+        """Replace what has changed, and report it.
+
+        Args:
+            lists: The new lines of each list.
+            names: The new names of a class file, if there is one.
+            notes: What else to report.
+            old: The lists that exist.
+            stamps: The stamps of all files when they were read.
+        """
+        changes = {file: compare(old.get(file, {}), lines) for file, lines in lists.items()}
+        changed = {file: lists[file] for file in lists if file not in old or any(changes[file].counts().values())}
+        named = {file: new for file, new in names.items() if not file.exists() or read_names(file) != new}
+        if not self.dry_run:
+            with self.working("writing"):
+                replace_files(changed, named, stamps)
+        width = columns(lists.values())
+        if self.as_json:
+            reports = {str(file): report(found, width, len(lists[file])) for file, found in changes.items()}
+            self.print_json({"lists": reports, "class_files": [str(file) for file in named], "notes": notes})
+            return 0
+        for file, found in changes.items():
+            lines = f"{file}: {len(lists[file]):,} lines"
+            click.echo(f"{lines}, {in_words(found)}" if file in old else f"{lines}, a new file")
+            if file in old:
+                show_classes(found, width)
+        for file, new in named.items():
+            click.echo(f"{file}: {len(new):,} classes")
+        for note in notes:
+            click.echo(note)
+        if self.dry_run:
+            say("nothing is written with --dry-run")
+        return 0
+
+
+def report(changes: Changes, width: int, lines: int) -> dict[str, Any]:
+    """Return the number of changes, in all and by class, for programs."""
+    return {"lines": lines, **changes.counts(), "classes": changes.by_class(width)}
+
+
+def in_words(changes: Changes) -> str:
+    """Return `2 added, 1 relabelled`, or `unchanged`."""
+    return ", ".join(f"{count:,} {kind}" for kind, count in changes.counts().items() if count) or "unchanged"
+
+
+def show_classes(changes: Changes, width: int) -> None:
+    """Print the changes of each class."""
+    rows = [
+        f"class {key}: {', '.join(f'{count:,} {kind}' for kind, count in kinds.items())}"
+        for key, kinds in changes.by_class(width).items()
+    ]
+    show_examples("", rows)
+
+
+def show_examples(mark: str, examples: Sequence[str], colour: str | None = None) -> None:
+    """Print the first few examples, and how many more there are."""
+    for example in examples[:_MOST]:
+        click.secho(f"  {mark}{example}", fg=colour, color=COLOUR)
+    if examples[_MOST:]:
+        click.echo(f"  {len(examples) - _MOST:,} more; --json shows all")

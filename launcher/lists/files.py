@@ -1,0 +1,156 @@
+"""Lists and class files on disk: read with the place of each error, and replaced whole or not at all."""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from entrypoints.samples.lst import Line, parse_lst, write_lst
+from launcher.errors import InputError, RefusedError, did_you_mean_path
+from launcher.s3.uri import parse_s3_uri
+
+if TYPE_CHECKING:
+    from launcher.aws.account import Account
+
+Lines = dict[str, Line]  # by path, in the order of their list
+Stamp = tuple[int, int, int] | None  # of a file's content; None for no file
+
+
+def is_s3(place: str) -> bool:
+    """Return whether a user means an object or a prefix, not a path."""
+    return place.startswith(("s3://", "https://"))
+
+
+def read_bytes(place: str, account: Callable[[], Account]) -> bytes:
+    """Return the content of a file or an object. Raises InputError or AwsError."""
+    if is_s3(place):
+        bucket, key = parse_s3_uri(place)
+        content: bytes = account().attempt(
+            "s3", "get_object", lambda client: client.get_object(Bucket=bucket, Key=key)["Body"].read()
+        )
+        return content
+    try:
+        return Path(place).read_bytes()
+    except OSError as error:
+        near = did_you_mean_path(place) if isinstance(error, FileNotFoundError) else ""
+        raise InputError(f"{place}: cannot be read: {error.strerror}{near}") from None
+
+
+def read_list(place: str, account: Callable[[], Account]) -> Lines:
+    """Return a list's lines. Raises InputError for the first malformed one, or if the list cannot be read."""
+    data = read_bytes(place, account)
+    gc.disable()  # lines have no cycles, and the collector would visit all of them again and again
+    try:
+        lines, problems = parse_lst(data, place)
+    finally:
+        gc.enable()
+    if problems:
+        more = f"; {len(problems) - 1:,} more: `launch lst check {place}` shows them" if problems[1:] else ""
+        raise InputError(problems[0] + more)
+    return lines
+
+
+def read_names(file: Path) -> list[str]:
+    """Return the names of a class file, one per line, the class 0 first. Raises InputError for a line without a name."""
+    try:
+        names = [line.strip() for line in file.read_text(encoding="utf-8").rstrip().split("\n")]
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise InputError(f"{file}: cannot be read: {reason}{did_you_mean_path(file)}") from None
+    first: dict[str, int] = {}
+    for number, name in enumerate(names):
+        where = f"{file}:{number + 1}: class {number}"
+        if not name:
+            raise InputError(f"{where} has no name, and classes have no gaps; write one, or remove the line")
+        if first.setdefault(name, number) != number:
+            raise InputError(f"{where}, {name!r}, is class {first[name]} as well; remove one of the lines")
+    return names
+
+
+def read_map(file: Path) -> dict[str, tuple[str, ...]]:
+    """Return what each line of a map assigns: `key<TAB>value[<TAB>value...]`. Raises InputError."""
+    found: dict[str, tuple[str, ...]] = {}
+    try:
+        lines = file.read_text(encoding="utf-8", errors="surrogateescape").split("\n")
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read: {error.strerror}") from None
+    for number, line in enumerate(lines, start=1):
+        key, *values = (part.strip() for part in line.split("\t"))
+        if not line.strip():
+            continue
+        if not key or not values or "" in values:
+            raise InputError(f"{file}:{number}: expected a key and its value(s), separated by tabs, got {line!r}")
+        if found.setdefault(key, tuple(values)) != tuple(values):
+            raise InputError(f"{file}:{number}: {key!r} has another value above; remove one of the lines")
+    if not found:
+        raise InputError(f"{file}: is empty; write a key and its value in each line, separated by a tab")
+    return found
+
+
+def stamp(file: Path) -> Stamp:
+    """Return what changes if another process writes the file."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def replace_files(
+    lists: Mapping[Path, Lines], names: Mapping[Path, Sequence[str]], stamps: Mapping[Path, Stamp]
+) -> None:
+    """Write lists and class files beside their places, and rename them all once every one is on the disk.
+
+    Args:
+        lists: The new lines of each list.
+        names: The new names of each class file.
+        stamps: The `stamp` of a file when it was read; if it has changed, nothing is replaced.
+
+    Raises:
+        RefusedError: A file cannot be written or has changed; then all are as they were.
+    """
+    parts: dict[Path, Path] = {}  # the new file -> the file that it replaces
+    try:
+        for file in (*lists, *names):
+            target = Path(os.path.realpath(file))  # a link to a list remains one
+            part = target.with_name(f".{target.name}.{os.getpid()}.part")
+            with _refusals(file):
+                parts[part] = target
+                if file in lists:
+                    write_lst(part, lists[file].values())
+                else:
+                    part.write_text("".join(f"{name}\n" for name in names[file]), encoding="utf-8")
+                _sync(part)
+                if target.exists():
+                    shutil.copymode(target, part)
+        for file, before in stamps.items():
+            if stamp(file) != before:
+                raise RefusedError(f"{file}: another process has changed it meanwhile; nothing is replaced, run again")
+        for part, target in parts.items():
+            with _refusals(target):
+                part.replace(target)
+                _sync(target.parent)
+    finally:
+        for part in parts:
+            part.unlink(missing_ok=True)
+
+
+@contextmanager
+def _refusals(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RefusedError(f"{file}: cannot be written: {error.strerror}; the file is as it was") from None
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,143 @@
+"""Lines for the images of a folder per class, and their division into lists by a seed."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+from itertools import islice
+
+from entrypoints.samples.lst import Line
+from launcher.errors import InputError, did_you_mean
+from launcher.lists.classes import as_labels
+from launcher.lists.files import Lines
+
+LISTS = ("train", "validation", "test")  # the names of up to three lists, as SageMaker's channels are named
+
+
+def class_names(paths: Iterable[str], place: str) -> list[str]:
+    """Return the first folder of all paths, each once, sorted. Raises InputError for an image that is in no folder."""
+    folders = {path.partition("/")[0] if "/" in path else "" for path in paths}
+    if "" in folders:
+        outside = [path for path in paths if "/" not in path]
+        raise InputError(
+            f"{place}: {len(outside):,} image(s) are in no folder, first {outside[0]!r}; the class is the first folder of the"
+            " path: move each image into its class's folder, or name the folder above"
+        )
+    return sorted(folders)
+
+
+def check_names(names: Sequence[str], folders: Sequence[str], file: str) -> None:
+    """Raise InputError unless the names of a class file are exactly the folders of images."""
+    known, there = set(names), set(folders)
+    for folder in folders:
+        if folder not in known:
+            near = did_you_mean(folder, known - there)
+            raise InputError(f"{file}: folder {folder!r} has images and no line{near}; add it, or move the folder away")
+    for number, name in enumerate(names):
+        if name not in there:
+            remedy = "remove the line, or add images: classes have no gaps"
+            raise InputError(f"{file}:{number + 1}: class {name!r} has no image; {remedy}")
+
+
+def make_lines(paths: Iterable[str], names: Sequence[str], *, one_hot: bool) -> list[Line]:
+    """Return a line for each path, numbered from 0. Raises InputError for a path that no line can hold."""
+    numbers = {name: number for number, name in enumerate(names)}
+    labels = [as_labels((number,), len(names) * one_hot) for number in range(len(names))]
+    lines = []
+    for index, path in enumerate(paths):
+        if "\t" in path or "\n" in path or "\r" in path or path != path.strip():
+            raise InputError(
+                f"{path!r}: a list cannot hold a path with a tab, a line end or blanks around it; rename it"
+            )
+        lines.append(Line(index, labels[numbers[path.partition("/")[0]]], path))
+    return lines
+
+
+def divide(lines: Sequence[Line], ratios: Sequence[float], seed: int, by: str) -> list[list[Line]]:
+    """Divide lines among lists, each class by the ratios, in an order shuffled by the seed.
+
+    The numbers of each class are its exact quotas, rounded up or down so that all classes together have the ratios as well. The
+    first list gets something of every class.
+
+    Args:
+        lines: The lines; the class is the first folder.
+        ratios: The share of each list; their sum is 1.
+        seed: Selects the order and the division.
+        by: `class` divides single images; `folder` keeps the images of one folder in one list.
+    """
+    chance = random.Random(seed)
+    units: defaultdict[str, defaultdict[Hashable, list[Line]]] = defaultdict(lambda: defaultdict(list))
+    for line in lines:
+        key = line.path.rpartition("/")[0] if by == "folder" else line.index
+        units[line.path.partition("/")[0]][key].append(line)
+    lists: list[list[Line]] = [[] for _ in ratios]
+    debts = [0.0] * len(ratios)
+    for groups in units.values():
+        shuffled = list(groups.values())
+        chance.shuffle(shuffled)
+        rest = iter(shuffled)
+        for chosen, count in zip(lists, _rounded(len(shuffled), ratios, debts), strict=True):
+            chosen.extend(line for group in islice(rest, count) for line in group)
+    for chosen in lists:
+        chance.shuffle(chosen)
+    return lists
+
+
+def _rounded(count: int, ratios: Sequence[float], debts: list[float]) -> list[int]:
+    """Return whole numbers near `count * ratio`, in sum `count`; what a list is owed is added to `debts`."""
+    quotas = [count * ratio for ratio in ratios]
+    counts = [int(quota + 1e-9) for quota in quotas]
+    counts[0] = max(counts[0], 1)
+    for place, quota in enumerate(quotas):
+        debts[place] += quota - counts[place]
+    while sum(counts) < count:
+        open_places = [place for place, quota in enumerate(quotas) if counts[place] < quota - 1e-9]
+        place = max(open_places, key=lambda place: debts[place])
+        counts[place] += 1
+        debts[place] -= 1
+    return counts
+
+
+def by_path(lines: Iterable[Line]) -> Lines:
+    """Return lines by path."""
+    return {line.path: line for line in lines}
+
+
+def merge(lists: Sequence[tuple[str, Lines]], keep: str | None) -> tuple[Lines, Counter[str]]:
+    """Return the lines of all lists as one; a line keeps its row number unless an earlier one has it.
+
+    Args:
+        lists: The lists with their names.
+        keep: `first` or `last`: whose labels a path gets that two lists label differently; None refuses it.
+
+    Returns:
+        The lines, and how many of each list were left out because another has the path.
+
+    Raises:
+        InputError: Two lists label a path differently.
+    """
+    merged: Lines = {}
+    left_out: Counter[str] = Counter()
+    homes: dict[str, str] = {}
+    for name, lines in lists:
+        for path, line in lines.items():
+            other = merged.get(path)
+            if other is None:
+                merged[path], homes[path] = line, name
+                continue
+            if other.labels != line.labels and keep is None:
+                raise InputError(
+                    f"{name}: {path!r} has other labels in {homes[path]}; correct one, or pass --keep first or --keep last"
+                )
+            left_out[homes[path] if keep == "last" else name] += 1
+            if keep == "last":
+                merged[path], homes[path] = Line(other.index, line.labels, path), name
+    taken: set[int] = set()
+    free = max((line.index for line in merged.values()), default=-1) + 1
+    for path, line in merged.items():
+        if line.index in taken:
+            merged[path] = Line(free, line.labels, path)
+            free += 1
+        taken.add(merged[path].index)
+    return merged, left_out

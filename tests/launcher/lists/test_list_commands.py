@@ -1,0 +1,277 @@
+"""`launch lst`, on real folders, lists and objects."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import launcher
+from aws_stand_in import StandIn
+from entrypoints.samples.lst import read_lst
+from launcher import cli
+
+PAGE = Path(launcher.__file__).parent / "README.md"
+
+
+class Launch:
+    """`launch lst` in this process: its exit code and what it printed."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, *words: str | Path, code: int = 0) -> str:
+        with pytest.raises(SystemExit) as end:
+            cli.main(["lst", *map(str, words)])
+        printed = self._capsys.readouterr()
+        assert end.value.code == code, printed
+        return printed.err if code == 2 else printed.out + printed.err
+
+    def json(self, *words: str | Path, code: int = 0) -> Any:
+        with pytest.raises(SystemExit) as end:
+            cli.main(["lst", *map(str, words), "--json"])
+        assert end.value.code == code
+        return json.loads(self._capsys.readouterr().out)
+
+
+@pytest.fixture
+def lst(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Launch:
+    """The command, in a folder with photos of 20 cats and 10 dogs, and a few other files."""
+    for name in (
+        *(f"cat/{n}.jpg" for n in range(20)),
+        *(f"dog/{n}.PNG" for n in range(10)),
+        "dog/notes.txt",
+        ".x/a.jpg",
+    ):
+        (tmp_path / "photos" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "photos" / name).touch()
+    monkeypatch.chdir(tmp_path)
+    return Launch(capsys)
+
+
+def test_made_list_is_what_im2rec_reads(lst: Launch) -> None:
+    said = lst("make", "photos")
+    lines = Path("photos.lst").read_text().splitlines()
+    assert lines[:2] == ["0\t0\tcat/0.jpg", "1\t0\tcat/1.jpg"]
+    assert lines[-1] == "29\t1\tdog/9.PNG"
+    assert Path("classes.txt").read_text() == "cat\ndog\n"
+    assert "left out: 2 other files (hidden 1, .txt 1)" in said
+    lst("make", "photos", "-o", "hot.lst", "--one-hot", "--ending", ".png")
+    assert Path("hot.lst").read_text().startswith("0\t1\tdog/0.PNG\n")
+
+
+def test_divided_lists_have_unique_rows_and_pass_the_check(lst: Launch) -> None:
+    lst("make", "photos", "--split", "0.8,0.1,0.1", "--seed", "7", "--by", "class", "-o", "out")
+    names = [f"out/{name}.lst" for name in ("train", "validation", "test")]
+    counts = [[sum(line.labels == (n,) for line in read_lst(name).values()) for n in (0, 1)] for name in names]
+    assert counts == [[16, 8], [2, 1], [2, 1]]
+    assert sorted(line.index for name in names for line in read_lst(name).values()) == list(range(30))
+    assert "no problems" in lst("check", *names, "--images", "photos", "--classes", "out/classes.txt")
+    before = [Path(name).read_bytes() for name in names]
+    assert lst("make", "photos", "--split", "0.8,0.1,0.1", "--seed", "7", "-o", "out").count("unchanged") == 3
+    assert [Path(name).read_bytes() for name in names] == before
+    assert "out/test.lst is of an earlier division" in lst("make", "photos", "--split", "0.5,0.5", "-o", "out")
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ("cat\n\ndog\n", "classes.txt:2: class 1 has no name"),
+        ("cat\ndog\ncow\n", "classes.txt:3: class 'cow' has no image"),
+        ("cat\n", "folder 'dog' has images and no line"),
+        ("cat\ndog\ncat\n", "classes.txt:3: class 2, 'cat', is class 0 as well"),
+    ],
+)
+def test_class_file_with_a_gap_is_refused(lst: Launch, names: str, message: str) -> None:
+    Path("classes.txt").write_text(names)
+    assert message in lst("make", "photos", "--classes", "classes.txt", code=2)
+    assert not Path("photos.lst").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["make", "photo"], "there is no such folder; did you mean photos?"),
+        (["make", "photos/cat"], "20 image(s) are in no folder"),
+        (["make", "photos", "--ending", ".webp"], "no images below it, only"),
+        (["make", "photos", "--split", "0.8,0.1"], "expected two or three shares with the sum 1"),
+        (["make", "photos", "--by", "class"], "--by works only with --split"),
+        (["check", "no.lst"], "no.lst: cannot be read: No such file"),
+        (["relabel", "s3://b/a.lst", "--map", "x"], "lists are changed in place, on disk"),
+    ],
+)
+def test_wrong_input_has_one_error_with_a_remedy(lst: Launch, words: list[str], message: str) -> None:
+    said = lst(*words, code=2)
+    assert message in said
+    assert said.count("error:") == 1
+
+
+def test_check_finds_each_kind_of_problem(lst: Launch) -> None:
+    Path("a.lst").write_text(
+        "0\t0\tcat/0.jpg\n0\t2\tdog/0.PNG\nx\n1\t0.5\tcat/1.jpg\n2\t0\tcat/0.jpg\n3\t0\tgone.jpg\n"
+    )
+    Path("b.lst").write_text("0\t0\tcat/0.jpg\n")
+    said = lst("check", "a.lst", "b.lst", "--images", "photos", code=3)
+    for problem in (
+        "malformed or repeated lines: 2\n",
+        "a.lst:3: expected index, label(s) and path",
+        "a.lst:5: 'cat/0.jpg' is listed a second time",
+        "a.lst: row numbers are repeated; they must be unique: 2",
+        "b.lst: images are in another list, too; an image belongs to one list: 1",
+        "labels are not whole numbers from 0 on: 1",
+        "without gaps: 1",
+        "lines have no image: 1",
+        "images have no line: 27",
+    ):
+        assert problem in said, problem
+    found = lst.json("check", "a.lst", "b.lst", "--images", "photos", code=3)
+    assert found["problems"][0]["examples"][0].startswith("a.lst:3: ")
+    Path("c.lst").write_text("0\t0\tphotos/cat/0.jpg\n")
+    assert "paths begin with photos/, so name the folder above" in lst("check", "c.lst", "--images", "photos", code=3)
+
+
+def test_changed_classes_are_the_same_in_all_lists(lst: Launch) -> None:
+    lst("make", "photos", "--split", "0.5,0.5")
+    lists, names = ("train.lst", "validation.lst"), ("--classes", "classes.txt")
+    Path("map.txt").write_text("cat/0.jpg\told\ncat/1.jpg\told\ncat/2.jpg\tnew\n")
+    assert "class 0 (cat) keeps 17 images" in lst("split-class", *lists, *names, "--class", "cat", "--map", "map.txt")
+    assert Path("classes.txt").read_text() == "cat\ndog\nnew\nold\n"
+    assert "no problems" in lst("check", *lists, "--images", "photos", *names)
+    said = lst("merge-classes", *lists, *names, "--class", "dog", "--into", "old", "--dry-run")
+    assert "classes 2 to 3 are now 1 to 2" in said
+    assert Path("classes.txt").read_text() == "cat\ndog\nnew\nold\n"
+    lst("merge-classes", *lists, *names, "--class", "dog", "--into", "old")
+    assert Path("classes.txt").read_text() == "cat\nnew\nold\n"
+    found = lst.json("stats", *lists, *names)
+    assert [(each["name"], each["total"]) for each in found["classes"]] == [("cat", 17), ("new", 1), ("old", 12)]
+    assert found["imbalance"] == 17
+
+
+def test_relabelling_into_a_gap_warns(lst: Launch) -> None:
+    lst("make", "photos")
+    Path("map.txt").write_text("1\t3\n")
+    said = lst("relabel", "photos.lst", "--map", "map.txt")
+    assert "photos.lst: 30 lines, 10 relabelled" in said
+    assert said.endswith("without gaps: 1, 2\n")
+
+
+def test_diff_reports_by_path_with_counts_per_class(lst: Launch) -> None:
+    lst("make", "photos")
+    (Path("photos") / "cat/0.jpg").rename("photos/cat/new.jpg")
+    (Path("photos") / "cat/sub").mkdir()
+    (Path("photos") / "cat/19.jpg").rename("photos/cat/sub/19.jpg")
+    lst("make", "photos", "-o", "b.lst")
+    found = lst.json("diff", "photos.lst", "b.lst")
+    assert [each["path"] for each in found["added"]] == ["cat/new.jpg"]
+    assert [each["path"] for each in found["removed"]] == ["cat/0.jpg"]
+    assert [(each["old_path"], each["path"]) for each in found["moved"]] == [("cat/19.jpg", "cat/sub/19.jpg")]
+    assert found["classes"]["0"]["moved"] == 1
+    assert "  > cat/19.jpg -> cat/sub/19.jpg 0" in lst("diff", "photos.lst", "b.lst")
+
+
+def test_merge_refuses_lists_that_contradict_each_other(lst: Launch) -> None:
+    Path("a.lst").write_text("0\t0\ta.jpg\n1\t0\tb.jpg\n")
+    Path("b.lst").write_text("0\t1\tb.jpg\n1\t1\tc.jpg\n")
+    assert "b.lst: 'b.jpg' has other labels in a.lst" in lst("merge", "a.lst", "b.lst", "-o", "m.lst", code=2)
+    assert "a.lst: 1 line(s) left out" in lst("merge", "a.lst", "b.lst", "-o", "m.lst", "--keep", "last")
+    assert Path("m.lst").read_text() == "0\t0\ta.jpg\n1\t1\tb.jpg\n2\t1\tc.jpg\n"
+
+
+def test_lists_and_images_in_s3(lst: Launch, aws: StandIn) -> None:
+    s3 = aws.client("s3")
+    s3.create_bucket(Bucket="pictures")
+    for key in ("train/", "train/cat/1.jpg", "train/dog/2.jpg", "train/dog/x.csv", "train_old/cat/3.jpg"):
+        s3.put_object(Bucket="pictures", Key=key, Body=b"")
+    lst("make", "s3://pictures/train")
+    assert list(read_lst("train.lst")) == ["cat/1.jpg", "dog/2.jpg"]
+    s3.put_object(Bucket="pictures", Key="a.lst", Body=Path("train.lst").read_bytes())
+    assert "no problems" in lst("check", "s3://pictures/a.lst", "--images", "s3://pictures/train/")
+    assert "s3://pictures/empty: no images below it" in lst("make", "s3://pictures/empty", code=2)
+    assert "NoSuchKey" in lst("stats", "s3://pictures/none.lst", code=3)
+    aws.deny("s3:ListObjectsV2")
+    assert "AccessDenied" in lst("make", "s3://pictures/train", code=3)
+
+
+def test_failing_command_leaves_the_old_files(lst: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that is full after the list was read: a limit on the size of files has the same effect."""
+    lst("make", "photos")
+    before = {file: file.read_bytes() for file in Path().glob("*.*")}
+    program = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); from launcher import cli\n"
+        "cli.main(['lst', 'merge-classes', 'photos.lst', '--classes', 'classes.txt', '--class', 'dog', '--into', 'cat'])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 3
+    assert "photos.lst: cannot be written: File too large; the file is as it was" in done.stderr
+    assert {file: file.read_bytes() for file in Path().glob("*.*")} == before
+
+
+def test_interrupted_command_leaves_the_old_file(lst: Launch) -> None:
+    os.mkfifo("more.lst")
+    Path("a.lst").write_text("0\t0\ta.jpg\n")
+    words = [sys.executable, "-m", "launcher", "lst", "merge", "a.lst", "more.lst", "-o", "a.lst"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process, Path("more.lst").open("w"):
+        process.send_signal(signal.SIGINT)  # it has opened the FIFO, and waits for its lines
+        assert process.wait(timeout=60) == 130
+    assert Path("a.lst").read_text() == "0\t0\ta.jpg\n"
+    assert sorted(file.name for file in Path().iterdir()) == ["a.lst", "more.lst", "photos"]
+
+
+def test_list_that_another_process_has_changed_is_not_replaced(lst: Launch) -> None:
+    os.mkfifo("classes.txt")
+    Path("a.lst").write_text("0\t0\ta.jpg\n1\t1\tb.jpg\n")
+    words = ["a.lst", "--classes", "classes.txt", "--class", "1", "--into", "0"]
+    command = [sys.executable, "-m", "launcher", "lst", "merge-classes", *words]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        with Path("classes.txt").open("w") as stream:  # the list has been read
+            Path("a.lst").write_text("0\t0\tchanged.jpg\n")
+            Path("classes.txt").unlink()
+            stream.write("cat\ndog\n")
+        said = process.communicate(timeout=60)[1]
+    assert (process.returncode, Path("a.lst").read_text()) == (3, "0\t0\tchanged.jpg\n")
+    assert "another process has changed it meanwhile" in said
+
+
+def test_replaced_list_keeps_its_mode_and_its_link(lst: Launch) -> None:
+    lst("make", "photos", "-o", "real/a.lst")
+    Path("real/a.lst").chmod(0o640)
+    Path("a.lst").symlink_to("real/a.lst")
+    lst("merge-classes", "a.lst", "--class", "1", "--into", "0")
+    assert Path("a.lst").is_symlink()
+    assert Path("real/a.lst").stat().st_mode & 0o777 == 0o640
+    assert {line.labels for line in read_lst("real/a.lst").values()} == {(0.0,)}
+
+
+def test_paths_that_no_list_can_hold_are_refused(lst: Launch) -> None:
+    Path("photos/cat/a\tb.jpg").touch()
+    assert "a list cannot hold a path with a tab" in lst("make", "photos", code=2)
+
+
+def test_picture_of_statistics_is_written(lst: Launch) -> None:
+    lst("make", "photos", "--split", "0.5,0.5")
+    said = lst("stats", "train.lst", "validation.lst", "--plot", "classes.svg")
+    assert "class 0 has 2 times as many lines as class 1" in said
+    assert "<svg" in Path("classes.svg").read_text()
+    assert "expected a file name that ends in .png or .svg" in lst("stats", "train.lst", "--plot", "x.pdf", code=3)
+
+
+def test_commands_of_the_page_run_in_order(lst: Launch) -> None:
+    Path("photos/husky").mkdir()
+    for number in range(10):
+        Path(f"photos/husky/{number}.jpg").touch()
+    (script,) = re.findall(r"```sh\n(launch lst make .*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    script = script.replace("launch ", f"{sys.executable} -m launcher ")
+    done = subprocess.run(["sh", "-ec", script], capture_output=True, text=True, check=False, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert Path("lists/classes.txt").read_text() == "cat\ndog\n"
+    lines = [line for file in Path("lists").glob("*.lst") for line in read_lst(file).values()]
+    assert ("cat/7.jpg", (1.0,)) in {(line.path, line.labels) for line in lines}
+    assert Path("lists/classes.png").stat().st_size > 1000
