@@ -19,7 +19,7 @@ def add_sample_note(error: Exception, sample: Sample, samples: Samples) -> None:
     state = samples.state_dict()
     place = f"it ends at position {state['position']} of object {state['object']}"
     if "seed" in state["of"]:
-        place = f"it is sample {state['given']} of block {state['block']}; without a seed, this names its position"
+        place = f"the next one is sample {state['given']} of block {state['block']}; without a seed, this names its position"
     add_key_note(error, sample.get(KEY), state["of"]["channel"], f"; {place}")
 
 

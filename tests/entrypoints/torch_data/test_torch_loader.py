@@ -125,11 +125,11 @@ def traceback_of(loader: Any) -> tuple[str, str]:
 @pytest.mark.parametrize("reading", [None, Reading(seed=1, block=10)], ids=["", "shuffled"])
 def test_transform_error_names_the_sample(environment: Environment, reading: Reading | None) -> None:
     dataset = ChannelDataset("files", transform=fails_at_seven, environment=environment, reading=reading)
-    stands = "ends at position 8 of object 7" if reading is None else "is sample"
+    stands = "it ends at position 8 of object 7" if reading is None else "the next one is sample"
     for loader in (dataset, ThreadLoader(dataset, 4, threads=1), MixedDataset({dataset: 1.0})):
         kind, text = traceback_of(loader)
         assert kind == "KeyError"
-        assert f"in the transform of a sample of channel 'files' with the key '07.txt'; it {stands}" in text
+        assert f"in the transform of a sample of channel 'files' with the key '07.txt'; {stands}" in text
         assert "raise KeyError" in text, "the traceback is the transform's own"
 
 
