@@ -35,7 +35,8 @@ def as_classes(labels: tuple[float, ...], width: int) -> Classes | None:
     return tuple(map(int, labels)) if all(label >= 0 and label.is_integer() for label in labels) else None
 
 
-def as_labels(classes: Collection[int], width: int) -> tuple[float, ...]:
+@lru_cache(maxsize=1 << 16)
+def as_labels(classes: Classes, width: int) -> tuple[float, ...]:
     """Return the labels that name these classes; with a width, one-hot."""
     return tuple(float(number in classes) for number in range(width)) if width else tuple(map(float, classes))
 

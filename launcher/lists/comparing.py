@@ -69,8 +69,10 @@ def compare(old: Mapping[str, Line], new: Mapping[str, Line]) -> Changes:
         elif other.index != line.index:
             changes.renumbered.append((line, other))
     for path, line in new.items():
-        if path not in old:
+        if path not in old and gone:
             come[path.rpartition("/")[2], line.labels].append(line)
+        elif path not in old:
+            changes.added.append((None, line))
     for name, lines in gone.items():
         if len(lines) == len(come.get(name, ())) == 1:
             changes.moved.append((lines[0], come.pop(name)[0]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,12 +42,7 @@ def read_bytes(place: str, account: Callable[[], Account]) -> bytes:
 
 def read_list(place: str, account: Callable[[], Account]) -> Lines:
     """Return a list's lines. Raises InputError for the first malformed one, or if the list cannot be read."""
-    data = read_bytes(place, account)
-    gc.disable()  # lines have no cycles, and the collector would visit all of them again and again
-    try:
-        lines, problems = parse_lst(data, place)
-    finally:
-        gc.enable()
+    lines, problems = parse_lst(read_bytes(place, account), place)
     if problems:
         more = f"; {len(problems) - 1:,} more: `launch lst check {place}` shows them" if problems[1:] else ""
         raise InputError(problems[0] + more)
@@ -120,6 +114,7 @@ def replace_files(
             target = Path(os.path.realpath(file))  # a link to a list remains one
             part = target.with_name(f".{target.name}.{os.getpid()}.part")
             with _refusals(file):
+                target.parent.mkdir(parents=True, exist_ok=True)
                 parts[part] = target
                 if file in lists:
                     write_lst(part, lists[file].values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from entrypoints.samples.lst import Line
@@ -67,10 +67,10 @@ def divide(lines: Sequence[Line], ratios: Sequence[float], seed: int, by: str) -
         by: `class` divides single images; `folder` keeps the images of one folder in one list.
     """
     chance = random.Random(seed)
-    units: defaultdict[str, defaultdict[Hashable, list[Line]]] = defaultdict(lambda: defaultdict(list))
+    units: defaultdict[str, dict[str, list[Line]]] = defaultdict(dict)  # what stays together, by class
     for line in lines:
-        key = line.path.rpartition("/")[0] if by == "folder" else line.index
-        units[line.path.partition("/")[0]][key].append(line)
+        key = line.path.rpartition("/")[0] if by == "folder" else line.path
+        units[line.path.partition("/")[0]].setdefault(key, []).append(line)
     lists: list[list[Line]] = [[] for _ in ratios]
     debts = [0.0] * len(ratios)
     for groups in units.values():

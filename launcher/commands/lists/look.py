@@ -160,7 +160,9 @@ class Stats(ListCommand):
                 )
             )
         totals = found.totals
-        if found.imbalance and len(totals) > 1:
+        if found.imbalance == 1:
+            click.echo("every class has the same number of lines")
+        elif found.imbalance:
             largest, smallest = (each(range(len(totals)), key=totals.__getitem__) for each in (max, min))
             click.echo(f"class {largest} has {found.imbalance:.3g} times as many lines as class {smallest}")
         for number in (n for n, total in enumerate(totals) if not total):

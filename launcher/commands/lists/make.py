@@ -8,10 +8,11 @@ from typing import Any
 
 import click
 
+from entrypoints.samples.lst import Line
 from launcher.commands.lists.options import CLASSES, LISTS, WritingCommand
 from launcher.commands.options import argument, flag, option, repeatable
 from launcher.errors import InputError
-from launcher.lists.files import Lines, Stamp, read_names, stamp
+from launcher.lists.files import Lines, Stamp, is_s3, read_names, stamp
 from launcher.lists.images import ENDINGS, described, find_images
 from launcher.lists.making import LISTS as NAMES
 from launcher.lists.making import by_path, check_names, class_names, divide, make_lines, merge
@@ -40,7 +41,6 @@ class _Writes(WritingCommand):
         stamps: dict[Path, Stamp] = {file: stamp(file) for file in (*lists, *names)}
         old: dict[Path, Lines] = {}
         for file in lists:
-            file.parent.mkdir(parents=True, exist_ok=True)
             if stamps[file]:
                 old |= {file: self.read([str(file)])[str(file)]}
         return self.replace(lists, names, notes, old, stamps)
@@ -92,25 +92,33 @@ class Make(_Writes):
         folders = class_names(found.paths, self.images)
         names = read_names(self.classes) if self.classes else folders
         check_names(names, folders, str(self.classes))
-        lines = make_lines(found.paths, names, one_hot=self.one_hot)
-        notes = [f"{self.images}: {len(lines):,} images in {len(names):,} classes"]
-        notes += [f"left out: {described(found.skipped)}"] if found.skipped else []
-        if self.split:
-            folder = self.output or Path()
-            parts = divide(lines, self.split, self.seed or 0, self.by or "class")
-            lists = {folder / f"{name}.lst": by_path(part) for name, part in zip(NAMES, parts, strict=False)}
-            stale = [file for file in (folder / f"{name}.lst" for name in NAMES) if file.exists() and file not in lists]
-            notes += [
-                f"warning: {file} is of an earlier division, and may have images of the new lists" for file in stale
-            ]
-        else:
-            if self.seed is not None:
-                random.Random(self.seed).shuffle(lines)
-            lists = {self.output or Path(f"{self.images.rstrip('/').rpartition('/')[2]}.lst"): by_path(lines)}
-            folder = next(iter(lists)).parent
+        with self.working("dividing the images"):
+            lists = self._lists(make_lines(found.paths, names, one_hot=self.one_hot))
         if empty := [str(file) for file, part in lists.items() if not part]:
-            raise InputError(f"{', '.join(empty)} would be empty: {len(lines):,} image(s) are too few for these shares")
+            raise InputError(
+                f"{', '.join(empty)} would be empty: {len(found.paths):,} image(s) are too few for these shares"
+            )
+        folder = next(iter(lists)).parent
+        notes = [f"{self.images}: {len(found.paths):,} images in {len(names):,} classes"]
+        notes += [f"left out: {described(found.skipped)}"] if found.skipped else []
+        stale = [folder / f"{name}.lst" for name in NAMES if self.split and folder / f"{name}.lst" not in lists]
+        notes += [
+            f"warning: {file} is of an earlier division, and may have images of the new lists"
+            for file in stale
+            if file.exists()
+        ]
         return self.write(lists, {} if self.classes else {folder / "classes.txt": names}, notes)
+
+    def _lists(self, lines: list[Line]) -> dict[Path, Lines]:
+        """Return the lines of each list."""
+        if self.split:
+            parts = divide(lines, self.split, self.seed or 0, self.by or "class")
+            folder = self.output or Path()
+            return {folder / f"{name}.lst": by_path(part) for name, part in zip(NAMES, parts, strict=False)}
+        if self.seed is not None:
+            random.Random(self.seed).shuffle(lines)
+        place = self.images if is_s3(self.images) else str(Path(self.images).resolve())
+        return {self.output or Path(f"{place.rstrip('/').rpartition('/')[2]}.lst"): by_path(lines)}
 
 
 class Merge(_Writes):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +36,15 @@ class ListCommand(AccountOptions, Command):
         with self.working("reading the lists"):
             return {place: read_list(place, self.account) for place in places}
 
-    def working(self, title: str) -> Any:
-        """Show that something is running."""
-        return Console(as_json=self.as_json).progress(title, counted=False)
+    @contextmanager
+    def working(self, title: str) -> Iterator[None]:
+        """Show that something is running, without the garbage collector, which would visit millions of lines again and again."""
+        gc.disable()
+        try:
+            with Console(as_json=self.as_json).progress(title, counted=False):
+                yield
+        finally:
+            gc.enable()
 
     def print_json(self, data: Any) -> None:
         """Print the result for programs."""
@@ -65,7 +73,8 @@ class WritingCommand(ListCommand):
             old: The lists that exist.
             stamps: The stamps of all files when they were read.
         """
-        changes = {file: compare(old.get(file, {}), lines) for file, lines in lists.items()}
+        with self.working("comparing with the old lists"):
+            changes = {file: compare(old.get(file, {}), lines) for file, lines in lists.items()}
         changed = {file: lists[file] for file in lists if file not in old or any(changes[file].counts().values())}
         named = {file: new for file, new in names.items() if not file.exists() or read_names(file) != new}
         if not self.dry_run:

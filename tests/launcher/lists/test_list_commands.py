@@ -250,6 +250,19 @@ def test_replaced_list_keeps_its_mode_and_its_link(lst: Launch) -> None:
     assert {line.labels for line in read_lst("real/a.lst").values()} == {(0.0,)}
 
 
+def test_statistics_of_balanced_and_missing_classes(lst: Launch) -> None:
+    Path("a.lst").write_text("0\t0\ta.jpg\r\n1\t1\tb.jpg\r\n")
+    assert "every class has the same number of lines" in lst("stats", "a.lst")
+    Path("a.lst").write_text("0\t0\ta.jpg\n1\t2\tb.jpg\n")
+    assert lst("stats", "a.lst").endswith("class 1 has no line\n")
+
+
+def test_list_of_the_working_directory_has_its_name(lst: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("photos")
+    lst("make", ".")
+    assert len(read_lst("photos.lst")) == 30
+
+
 def test_paths_that_no_list_can_hold_are_refused(lst: Launch) -> None:
     Path("photos/cat/a\tb.jpg").touch()
     assert "a list cannot hold a path with a tab" in lst("make", "photos", code=2)
