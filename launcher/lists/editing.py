@@ -87,6 +87,8 @@ def split_class(data: DataSet, split: int, rules: Rules | None) -> Edited:
 def merge_classes(data: DataSet, merged: Collection[int], into: int) -> Edited:
     """Merge classes into one; the numbers after a merged class close its gap."""
     kept = [number for number in range(data.size) if number == into or number not in merged]
+    if data.width and len(kept) == 1:
+        raise InputError("a one-hot list needs at least two classes; merge fewer of them")
     position = {old: new for new, old in enumerate(kept)}
     numbers = {old: position[into if old in merged else old] for old in range(data.size)}
     lists = _changed(data, lambda path, classes: [numbers[each] for each in classes], len(kept))

@@ -42,6 +42,8 @@ def check_names(names: Sequence[str], folders: Sequence[str], file: str) -> None
 
 def make_lines(paths: Iterable[str], names: Sequence[str], *, one_hot: bool) -> list[Line]:
     """Return a line for each path, numbered from 0. Raises InputError for a path that no line can hold."""
+    if one_hot and len(names) == 1:
+        raise InputError(f"the only class is {names[0]!r}, and a one-hot list needs at least two; leave out --one-hot")
     numbers = {name: number for number, name in enumerate(names)}
     labels = [as_labels((number,), len(names) * one_hot) for number in range(len(names))]
     lines = []

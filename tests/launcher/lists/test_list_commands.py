@@ -63,8 +63,9 @@ def test_made_list_is_what_im2rec_reads(lst: Launch) -> None:
     assert lines[-1] == "29\t1\tdog/9.PNG"
     assert Path("classes.txt").read_text() == "cat\ndog\n"
     assert "left out: 2 other files (hidden 1, .txt 1)" in said
-    lst("make", "photos", "-o", "hot.lst", "--one-hot", "--ending", ".png")
-    assert Path("hot.lst").read_text().startswith("0\t1\tdog/0.PNG\n")
+    lst("make", "photos", "-o", "hot.lst", "--one-hot")
+    assert Path("hot.lst").read_text().startswith("0\t1\t0\tcat/0.jpg\n")
+    assert "needs at least two" in lst("make", "photos", "-o", "hot.lst", "--one-hot", "--ending", ".png", code=2)
 
 
 def test_divided_lists_have_unique_rows_and_pass_the_check(lst: Launch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from entrypoints.samples.lst import Line
@@ -83,16 +83,14 @@ def test_merged_classes_have_no_gaps_and_keep_the_others_apart(lines: Lines, dat
     known = DataSet.of([lines], [])
     into = data.draw(st.integers(0, known.size - 1))
     merged = data.draw(st.sets(st.integers(0, known.size - 1)))
+    assume(not known.width)
     (new,) = merge_classes(known, merged, into).lists
-    numbers: dict[float, float] = {}
-    for path in lines if not known.width else ():
-        for before in lines[path].labels:
-            after = {numbers[before]} if before in numbers else set(new[path].labels)
-            assert after & set(new[path].labels)
-            if len(lines[path].labels) == 1:
-                numbers[before] = new[path].labels[0]
-    kept = [each for each in range(known.size) if each == into or each not in merged]
-    assert {number for line in new.values() for number in line.labels} <= set(map(float, range(len(kept))))
+    kept = [number for number in range(known.size) if number == into or number not in merged]
+    for path, line in new.items():
+        # A number counts the remaining classes before it, so it names one of them.
+        assert {kept[int(label)] for label in line.labels} == {
+            into if label in merged else label for label in lines[path].labels
+        }
 
 
 @given(st.lists(LISTS, min_size=1, max_size=3))
@@ -112,6 +110,8 @@ def test_one_hot_lists_stay_one_hot() -> None:
     assert (columns([lines]), columns([lines_of((1, 0), (3,))]), columns([lines_of((1,), (0,))])) == (3, 0, 0)
     (merged,) = merge_classes(data, {2}, 1).lists
     assert [line.labels for line in merged.values()] == [(1, 0), (0, 1), (0, 1)]
+    with pytest.raises(InputError, match="needs at least two classes"):
+        merge_classes(data, {0, 1, 2}, 1)
     split = split_class(data, 2, {"x/2.jpg": ("sled",)})
     assert split.names == ["cat", "dog", "husky", "sled"]
     assert [line.labels for line in split.lists[0].values()] == [(1, 0, 0, 0), (0, 1, 1, 0), (0, 0, 0, 1)]
