@@ -19,7 +19,7 @@ EXIT_CODES = {
     0: "done",
     1: "a bug in `launch`",
     2: "the spec or the arguments are wrong",
-    3: "AWS refused, or a check in the account failed",
+    3: "AWS refused, or a check failed",
     4: "the training failed",
     5: "the job was stopped, or not submitted because you answered no; nothing was created then",
     130: "Ctrl-C",
