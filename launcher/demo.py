@@ -14,7 +14,7 @@ into train, validation and test, and stored in the folders that a local run read
     DIR/efs/fs-0123456789abcdef0/digits/              train/ again, and lists/train/train.lst
     DIR/fsx/fs-0123456789abcdef1/abcdefgh/digits/     train/ again, and lists/validation/validation.lst
 
-This is the only part of the launcher that writes records, and so uses the writers of `entrypoints` besides its contract.
+Like `launch toy-data`, it uses the writers of `entrypoints` besides its contract.
 """
 
 from __future__ import annotations

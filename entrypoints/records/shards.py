@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
@@ -20,7 +21,11 @@ SHARD_BYTES = 128 << 20
 
 
 def write_shards(
-    samples: Iterable[Sample], folder: str | os.PathLike[str], format: str, shard_bytes: int = SHARD_BYTES
+    samples: Iterable[Sample],
+    folder: str | os.PathLike[str],
+    format: str,
+    shard_bytes: int = SHARD_BYTES,
+    shard_samples: int = sys.maxsize,
 ) -> list[Path]:
     """Write samples, as the format's `split` yields them, to numbered files in a folder.
 
@@ -31,20 +36,22 @@ def write_shards(
         folder: The folder, created if necessary.
         format: The format's short name.
         shard_bytes: A shard ends with the sample that reaches about this size.
+        shard_samples: A shard ends at the latest with so many samples.
 
     Returns:
         The files, in order.
 
     Raises:
-        ValueError: The format has no writer, or `shard_bytes` is less than 1.
+        ValueError: The format has no writer, or `shard_bytes` or `shard_samples` is less than 1.
         SampleError: A sample would not be read back the same; it has its number among all samples. A ValueError, too.
         FileExistsError: The folder has shards already, and nothing was written: shards of two runs must not be mixed.
     """
     writers = {name: (form.write, form.ending) for name, form in SHORT_NAMES.items() if form.write and form.ending}
     if format not in writers:
         raise ValueError(f"format {format!r} has no writer of shards; expected one of {', '.join(writers)}")
-    if shard_bytes < 1:
-        raise ValueError(f"shard_bytes is {shard_bytes}; it must be 1 or more")
+    for name, limit in (("shard_bytes", shard_bytes), ("shard_samples", shard_samples)):
+        if limit < 1:
+            raise ValueError(f"{name} is {limit}; it must be 1 or more")
     write, ending = writers[format]
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -59,7 +66,10 @@ def write_shards(
         part = shard.with_name(shard.name + ".part")
         try:
             with part.open("wb") as stream:
-                count = write(stream, _portion(itertools.chain([first], rest), stream, shard_bytes))
+                count = write(
+                    stream,
+                    _portion(itertools.islice(itertools.chain([first], rest), shard_samples), stream, shard_bytes),
+                )
             part.replace(shard)
         except BaseException as error:
             part.unlink(missing_ok=True)

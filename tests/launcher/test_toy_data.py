@@ -1,0 +1,86 @@
+"""`launch toy-data`: shards of random PNGs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from entrypoints.records import SHORT_NAMES
+from launcher import cli
+
+
+def launch(*words: str | Path) -> int:
+    with pytest.raises(SystemExit) as end:
+        cli.main(["toy-data", *map(str, words)])
+    return int(end.value.code or 0)
+
+
+@pytest.mark.parametrize("format", ["tar", "zip", "parquet", "tfrecord-example"])
+def test_toy_data_has_the_shards_samples_and_pixels_asked_for(
+    format: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "toy"
+    assert launch(folder, "--shards", "3", "--samples", "4", "--size", "32", "--format", format, "--json") == 0
+    form = SHORT_NAMES[format]
+    shards = sorted(folder.iterdir())
+    assert [shard.name for shard in shards] == [f"0000{number}{form.ending}" for number in range(3)]
+    assert [row["bytes"] for row in json.loads(capsys.readouterr().out)["shards"]] == [
+        shard.stat().st_size for shard in shards
+    ]
+    images = set()
+    for shard in shards:
+        with shard.open("rb", buffering=0) as stream:
+            samples = list(form.split(stream))
+        assert len(samples) == 4
+        for sample in samples:
+            image, label = (Image.open(BytesIO(sample[name])) for name in ("image", "label"))
+            assert (image.mode, image.size, image.format) == ("RGB", (32, 32), "PNG")
+            assert (label.mode, label.size, label.format) == ("L", (32, 32), "PNG")
+            assert len(sample["image"]) >= 3 * 32 * 32
+            images.add(image.tobytes())
+    assert len(images) == 12
+
+
+def test_toy_data_is_the_same_again_and_changes_with_the_seed(tmp_path: Path) -> None:
+    tiny = ("--shards", "1", "--samples", "1", "--size", "8")
+    made = []
+    for name, seed in (("a", "0"), ("b", "0"), ("c", "1")):
+        assert launch(tmp_path / name, *tiny, "--seed", seed) == 0
+        made.append((tmp_path / name / "00000.tar").read_bytes())
+    assert made[0] == made[1] != made[2]
+
+
+def test_toy_data_replaces_shards_only_if_asked_and_nothing_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny = (tmp_path / "toy", "--samples", "1", "--size", "2")
+    assert launch(*tiny, "--shards", "2") == 0
+    assert launch(*tiny, "--shards", "1") == 3
+    assert "00000.tar" in (said := capsys.readouterr().err) or "00001.tar" in said
+    assert launch(*tiny, "--shards", "1", "--replace") == 0
+    assert [file.name for file in (tmp_path / "toy").iterdir()] == ["00000.tar"]
+    (tmp_path / "toy/notes.txt").touch()
+    assert launch(*tiny, "--shards", "2", "--replace") == 3
+    assert sorted(file.name for file in (tmp_path / "toy").iterdir()) == ["00000.tar", "notes.txt"]
+    assert "notes.txt; use another folder" in capsys.readouterr().err
+
+
+def test_interrupted_toy_data_leaves_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "launcher", "toy-data", "toy", "--shards", "1000"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE) as process:
+        while not any(tmp_path.rglob("*.tar.part")):
+            assert process.poll() is None
+            time.sleep(0.02)
+        os.kill(process.pid, signal.SIGINT)
+        process.communicate()
+    assert process.returncode == 130
+    assert list(tmp_path.iterdir()) == []
