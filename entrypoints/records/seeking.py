@@ -112,4 +112,4 @@ def _copy(source: Any, copy: Any) -> None:
         try:
             copy.write(piece)
         except OSError as error:
-            raise no_room("a copy of an object that cannot be sought", tempfile.gettempdir(), error.strerror) from error
+            raise no_room("a copy of an object that cannot seek", tempfile.gettempdir(), error.strerror) from error

@@ -97,9 +97,9 @@ def check_seen(channel: str, labels: Labels, seen: Iterable[int], *, whole: bool
     again = [path for path, number in labels.numbers.items() if times[number] > 1]
     found = []
     if lost:
-        found.append(f"{len(lost)} line(s) have no image, first {min(lost)!r}")
+        found.append(f"lines without an image: {len(lost):,}, the first {min(lost)!r}")
     if again:
-        found.append(f"{len(again)} image(s) were read more than once, first {min(again)!r}")
+        found.append(f"images read more than once: {len(again):,}, the first {min(again)!r}")
     if found:
         raise ChannelError(
             f"channel {channel!r} and its list {labels.channel!r} differ: {'; '.join(found)}; correct the list or the images"

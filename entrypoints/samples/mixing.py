@@ -101,7 +101,7 @@ class Mixture:
         complete = isinstance(sources, list) and isinstance(ended, list) and isinstance(drawn, int)
         if differ or not complete or len(sources) != len(self._sources):
             raise ChannelError(
-                f"the state is of another mixture: {differ or 'it is not of these channels'} (the seed includes epoch, rank,"
+                f"the state was saved by another mixture: {differ or 'it is not of these channels'} (the seed includes epoch, rank,"
                 " worker and number of workers); mix as before, or restart the epoch"
             )
         self._drawn, self._ended = drawn, set(ended)

@@ -113,8 +113,8 @@ class Pipeline:
         if self.is_assigned or has_broker(self.channel):
             if cursor.start:
                 raise ChannelError(
-                    f"channel {self.channel.name!r}: the state is of a Pipe with one reader, but it now has several; use as many"
-                    " as before, or restart the epoch"
+                    f"channel {self.channel.name!r}: the state was saved with one reader of the Pipe, which now has"
+                    " several; use as many as before, or restart the epoch"
                 )
             with closing(
                 read_shard(self.channel, self.epoch, self.form, self.shard, cursor, self._shuffled)

@@ -96,8 +96,8 @@ class ThreadLoader:
             begin = None
         if begin is not None and len(begin["threads"]) != self._threads:
             raise ChannelError(
-                f"the state is of {len(begin['threads'])} threads, but this loader has {self._threads}; use as many, or restart the"
-                " epoch"
+                f"the state was saved with {len(begin['threads'])} threads, but this loader has {self._threads};"
+                " use as many, or restart the epoch"
             )
         samples = [self.dataset.samples(worker, self._threads) for worker in range(self._threads)]
         for each, state in zip(samples, begin["threads"] if begin else (), strict=False):

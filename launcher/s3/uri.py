@@ -35,5 +35,5 @@ def parse_s3_uri(uri: str) -> S3Location:
     elif scheme == "https" and _PATH_STYLE.fullmatch(host):
         host, _, key = key.partition("/")
     if not separator or scheme not in ("s3", "https") or not host:
-        raise RefusedError(f"{uri!r} is no S3 URI; write s3://bucket/key")
+        raise RefusedError(f"{uri!r} is not an S3 URI; write s3://bucket/key")
     return S3Location(host, key)

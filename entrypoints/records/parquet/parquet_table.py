@@ -34,7 +34,7 @@ Fields = dict[int, Any]
 
 
 def check(file: SeekableFile) -> None:
-    """Raise ValueError if a file is not one whole Parquet file, or its table or a page's size is damaged.
+    """Raise ValueError if a file is not one whole Parquet file, or its footer or a page's size is damaged.
 
     Pages are checked if that costs no request: in local files and in objects in memory.
     """
@@ -45,7 +45,7 @@ def check(file: SeekableFile) -> None:
         raise ValueError(f"it begins with {start!r} and ends with {tail[-4:]!r}; expected {MAGIC!r} for both")
     place = file.size - 8 - int.from_bytes(tail[-8:-4], "little")
     if place < 4:
-        raise ValueError("its table begins before the file does")
+        raise ValueError("its footer is longer than the file")
     try:
         table, _ = _struct(_read(file, place, file.size - 8 - place), 0)
         chunks = [column for group in table.get(_GROUPS, ()) for column in group[_COLUMNS]]
@@ -55,7 +55,7 @@ def check(file: SeekableFile) -> None:
             for chunk in chunks:
                 _check_pages(file, chunk[_META])
     except (IndexError, KeyError, TypeError, AttributeError, StopIteration, RuntimeError) as error:
-        raise ValueError("its table, or a page's header, is damaged") from error
+        raise ValueError("its footer, or a page's header, is damaged") from error
     finally:
         file.seek(0)
 
@@ -66,7 +66,7 @@ def _check_names(table: Fields) -> None:
     leaves = list(_leaves(elements, next(elements).get(_CHILDREN, 0), []))
     for group in table.get(_GROUPS, ()):
         if [column[_META][_PATH] for column in group[_COLUMNS]] != leaves:
-            raise ValueError("the names of columns differ in its table")
+            raise ValueError("its footer names other columns in a row group than in the schema")
 
 
 def _leaves(elements: Iterator[Fields], count: int, path: list[bytes]) -> Iterator[list[bytes]]:

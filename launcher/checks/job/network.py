@@ -61,7 +61,7 @@ def other_accounts_may_be_of_marketplace(draft: Draft) -> Iterator[Mistake]:
     account, own = _account(draft.get("AlgorithmSpecification.AlgorithmName")), _account(draft.get("RoleArn"))
     stranger = account and own and account != own and not is_of_marketplace(draft)
     if stranger and not draft.get("EnableNetworkIsolation"):
-        message = "is of another account; if it is of AWS Marketplace, it needs enable_network_isolation: true"
+        message = "is in another account; if it is from AWS Marketplace, the job needs enable_network_isolation: true"
         yield ("algorithm_name",), message
 
 

@@ -115,7 +115,7 @@ def as_tree(objects: Iterable[S3Object]) -> list[S3Object]:
     keys: dict[str, S3Object] = {}
     for found in objects:
         if "\0" in found.path or any(part in ("", ".", "..") for part in found.path.split("/")):
-            what = f"this key cannot be the file {found.path!r} below the channel's directory"
+            what = f"{found.path!r} is not a valid file path below the channel's directory"
             remedy = "rename the object (no '//', '.', '..' or leading '/' in it), or read the channel by Pipe"
             raise RefusedError(f"{found.place}: {what}; {remedy}")
         other = keys.setdefault(found.path, found)

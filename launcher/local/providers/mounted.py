@@ -92,7 +92,7 @@ def _folder(delivery: Delivery) -> _Folder:
     except NoObjectsError as error:
         raise NoObjectsError(f"{error} ({what} needs a folder, not the beginning of a name)") from error
     if partial_name:
-        reason = "SageMaker documents that FastFile supports no partial names"
+        reason = "FastFile reads whole folders, not the beginning of a name"
         delivery.on_warning(f"{what} reads {source['S3Uri']} as the folder {place}; end it with '/': {reason}")
     objects = delivery.select(found)
     whole = delivery.sample is None and len(objects) == len(found)

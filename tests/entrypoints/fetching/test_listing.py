@@ -173,6 +173,6 @@ def test_full_temporary_folder_is_named(tmp_path: Path) -> None:
     said = done.stdout.splitlines()
     assert [line.partition(f" in {tmp_path}")[0] for line in said] == [
         "no room for the listing of a channel",
-        "no room for a copy of an object that cannot be sought",
+        "no room for a copy of an object that cannot seek",
     ]
     assert all(line.endswith("); make room there, or set TMPDIR to another folder") for line in said)

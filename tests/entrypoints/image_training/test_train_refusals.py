@@ -49,7 +49,7 @@ def test_a_line_without_an_image_is_refused(make_root: Callable[..., Path]) -> N
     root = make_root("ml")
     with (own(root, "train_lst") / "train.lst").open("a") as lst:
         lst.write("9999\t3\tlost.png\n")
-    expected = "channel 'train' and its list 'train_lst' differ: 1 line(s) have no image, first 'lost.png'"
+    expected = "channel 'train' and its list 'train_lst' differ: lines without an image: 1, the first 'lost.png'"
     assert expected in refusal()
     run("--epochs", "1", "--lines-without-image", "ignore")
 

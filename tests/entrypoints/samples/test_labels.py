@@ -92,6 +92,6 @@ def test_what_was_met_is_compared_with_the_list(environment: Environment) -> Non
     with pytest.raises(ChannelError) as error:
         check_seen("train", labels, [2, 2, 0])
     assert str(error.value) == (
-        "channel 'train' and its list 'lists' differ: 1 line(s) have no image, first 'y.png'; "
-        "1 image(s) were read more than once, first 'z.png'; correct the list or the images"
+        "channel 'train' and its list 'lists' differ: lines without an image: 1, the first 'y.png'; "
+        "images read more than once: 1, the first 'z.png'; correct the list or the images"
     )

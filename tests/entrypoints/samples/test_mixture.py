@@ -141,7 +141,7 @@ def test_a_state_of_another_mixture_is_refused(
     next(samples)
     again = mixed(environment, *weights, **how)
     again.load_state_dict(first.state_dict())
-    with pytest.raises(ChannelError, match=f"of another mixture: {differs}"):
+    with pytest.raises(ChannelError, match=f"by another mixture: {differs}"):
         next(iter(again))
 
 

@@ -1,4 +1,4 @@
-"""A request becomes a spec that plans to it: every bundled request, random ones of the model's shapes, and odd ones."""
+"""A request becomes a spec whose plan is that request: bundled, random and unusual requests."""
 
 from __future__ import annotations
 

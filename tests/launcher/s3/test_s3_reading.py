@@ -46,7 +46,7 @@ def test_uri_names_bucket_and_key(uri: str, place: tuple[str, str]) -> None:
     "uri", ["", "bucket/key", "s3:/b/k", "s3:///k", "S3://b/k", "gs://b/k", "https://s3.amazonaws.com"]
 )
 def test_malformed_s3_uri_is_refused(uri: str) -> None:
-    with pytest.raises(RefusedError, match="is no S3 URI"):
+    with pytest.raises(RefusedError, match="is not an S3 URI"):
         parse_s3_uri(uri)
 
 

@@ -5,7 +5,7 @@ So data is served in place, and a run's writes are ordinary files. What files ca
 no bucket can have:
 
 - `changes.jsonl`: what was put with which headers, and what was deleted (changes.py).
-- `odd/`: objects whose key is no path, or whose path is taken: `a/b` beside `a`, `a/` (a folder's marker), `a//b`, `../a`. Their
+- `odd/`: objects whose key is not a path, or whose path is taken: `a/b` beside `a`, `a/` (a folder's marker), `a//b`, `../a`. Their
   files are named for a hash of the key, so every key that S3 allows can be put, and none can leave its bucket.
 - `incoming/`: bodies and parts still being received (incoming.py). A put is moved into place when it is whole.
 
@@ -185,7 +185,7 @@ class Store:
             plain = is_plain(key)
             written = Path(self._overlay, bucket, key) if plain else None
             if written is not None and self._behind_link(written):
-                reason = f"{written} is behind a link; objects are not removed through links"
+                reason = f"{written} is reached through a link; objects are not removed through links"
                 raise S3Error("AccessDenied", Message=reason)
             hide = plain and (self.data_folder(bucket) / key).is_file()
             self._journal.delete(bucket, key, hide=hide)  # first, so that the data folder's object does not reappear
