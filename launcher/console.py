@@ -54,7 +54,7 @@ class Console:
         self.say(f"warning: {text}", "yellow")
 
     def log(self, prefix: str, lines: Sequence[str], colour: str, state: str = "") -> None:
-        """Print lines of a host's output in one write, each behind the coloured `prefix`, which names the host.
+        """Print lines of a host's output in one write, each after the coloured `prefix`, which names the host.
 
         `state` is what a progress bar of the job shows now. On a terminal it is shown below the lines until the host's next call.
         """

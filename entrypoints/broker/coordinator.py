@@ -13,7 +13,7 @@ An epoch is in one of three states:
 
 The broker serves as long as a process runs for which the channel was read (an owner). After that it serves while the present
 epoch is unsettled and every reader that has connected was finished: such a rank may end before the others connect, and a new
-broker would wait for its shard in vain. A request that does not fit that epoch belongs to another job, which gets another broker.
+broker would wait forever for its shard. A request that does not fit that epoch belongs to another job, which gets another broker.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from entrypoints.job.process_identity import Processes, torchrun_ranks
 from entrypoints.order.sharding import Shard
 from entrypoints.readers import fifo
 
-POLL_SECONDS = 0.2  # between two checks of whether the job still runs and whether readers wait in vain
+POLL_SECONDS = 0.2  # between two checks of whether the job still runs and which ranks are missing
 CENSUS_SECONDS = 3.0  # until missing ranks are looked for among torchrun's processes, which all run by then
 FIRST_SECONDS = 10.0  # until the first request; the reader that starts a broker sends one immediately
 

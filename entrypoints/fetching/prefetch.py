@@ -130,7 +130,7 @@ class ReadAhead:
         self._tidy()
 
     def _tidy(self) -> None:
-        """Drop what was closed, unless another thread has the lock: that one does it within a second."""
+        """Drop closed streams, unless another thread holds the lock: that thread drops them within a second."""
         if self._process == os.getpid() and self._lock.acquire(blocking=False):
             try:
                 self._drop_closed()

@@ -5,7 +5,7 @@ First all objects are shuffled, the same way on every rank, and split into shard
 blocks. A shuffle buffer would mix a little better, but depends on all earlier samples, while a block can be read again by itself.
 So a state is a few numbers (object, position in it, block, samples yielded of it), and resuming rereads at most one block.
 
-A Pipe can be neither listed nor sought: its objects keep SageMaker's order, and resuming reads and drops the earlier samples.
+A Pipe has no listing and cannot seek: its objects keep SageMaker's order, and resuming reads and drops the earlier samples.
 A Pipe that SageMaker shuffles gets another order in each job, so its state is the beginning of the epoch.
 """
 

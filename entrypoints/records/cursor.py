@@ -4,7 +4,7 @@ A caller that may resume later passes a Cursor to a format's `split`. Before eac
 the next one, and `split(the same object, key, Cursor(that position))` resumes there, without repeating or losing a sample.
 
 Each format decides what the number counts: bytes of the stream for most. 0 is the beginning in all of them. Callers must not
-compute with it: tar and TFRecord, for example, use negative numbers for a position that cannot be sought.
+compute with it: tar and TFRecord, for example, use negative numbers for a position that a reader cannot seek to.
 """
 
 from __future__ import annotations

@@ -199,7 +199,7 @@ def _torchrun(variables: Mapping[str, str], machine: Machine) -> list[str]:
 def _child_environ(
     environment: Environment, environ: Mapping[str, str], variables: Mapping[str, str], packages: Path
 ) -> dict[str, str]:
-    """The entry point's variables: the container's, SM_*, and those for modules, commands and the other hosts."""
+    """Return the entry point's environment: the container's, SM_*, module and command search paths, and network settings."""
     child = {
         "MASTER_ADDR": variables["SM_MASTER_ADDR"],
         "MASTER_PORT": variables["SM_MASTER_PORT"],

@@ -41,7 +41,7 @@ class Effect(SpecOptions):
     """The field that chooses this effect; None for the one that needs no flag."""
     example: str
     summary: str
-    """One line of `launch --help`, behind the example."""
+    """One line of `launch --help`, after the example."""
     contradictions: tuple[tuple[str, str], ...] = ()
     """Pairs of fields of which only one may be given."""
 

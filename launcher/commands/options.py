@@ -58,7 +58,7 @@ def repeatable(*names: str, **settings: Any) -> Any:
 
 
 def one_of(names: str) -> _Completion:
-    """Return a completion that offers the names beginning with what is typed.
+    """Return a completion that offers the names that begin with the typed text.
 
     Args:
         names: The function that lists them, `module:function`. It is imported when it is called.

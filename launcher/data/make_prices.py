@@ -26,7 +26,11 @@ _URL = "https://pricing.us-east-1.amazonaws.com/offers/v1.0/aws/AmazonSageMaker/
 
 
 def sheet_of(offer: dict[str, Any]) -> dict[str, Any]:
-    """Return one region's sheet from its offer file. Raises ValueError if it has no training prices, or several regions'."""
+    """Return one region's price sheet, read from its offer file.
+
+    Raises:
+        ValueError: The file has no training prices, or prices of several regions.
+    """
     terms = offer["terms"]["OnDemand"]
     found: dict[str, float] = {}
     volumes: set[float] = set()

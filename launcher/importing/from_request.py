@@ -1,4 +1,4 @@
-"""From a CreateTrainingJob request to the spec that plans to it: `launch --import request.json`.
+"""From a CreateTrainingJob request to a spec whose plan is that request: `launch --import request.json`.
 
 Accepts the arguments of boto3 or the CLI, a Step Functions state, a CDK template, and DescribeTrainingJob's response,
 whose read-only members are dropped. Members become keys of the spec if it has them; the others are written under
@@ -64,7 +64,7 @@ def import_file(path: str | Path) -> str:
 
 
 def import_request(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the spec, as plain data, that plans to the request in `data`. Raises InputError if there is none in it."""
+    """Return a spec, as plain data, whose plan is the request in `data`. Raises InputError if `data` has no request."""
     return _spec_of(find_request(data))
 
 
@@ -75,7 +75,7 @@ def _spec_of(found: FoundRequest) -> dict[str, Any]:
 
 
 def _escaped(value: Any) -> Any:
-    """Escape `${` in texts, which is no variable in a request."""
+    """Escape `${` in texts: it begins a variable in a spec, but not in a request."""
     if isinstance(value, dict):
         return {key: _escaped(item) for key, item in value.items()}
     if isinstance(value, list):

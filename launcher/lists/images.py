@@ -19,7 +19,7 @@ ENDINGS = (".jpeg", ".jpg", ".png")  # im2rec's; the built-in image classificati
 
 
 class Found(NamedTuple):
-    """What is below a folder or a prefix."""
+    """The images and other files below a folder or a prefix."""
 
     paths: list[str]  # of the images
     skipped: Counter[str]  # other files by ending; "hidden" for those below a name that begins with a dot

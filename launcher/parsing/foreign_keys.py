@@ -154,7 +154,7 @@ def _as_yaml(place: SpecPath) -> str:
 
 
 def as_mapping(path: SpecPath, value: Any) -> str:
-    """Return `; write {...}` for a value that should be a mapping, or an empty text if it does not show what is meant.
+    """Return `; write {...}` for a value that should be a mapping, or an empty text if the intended mapping is unclear.
 
     The values of a list's items are not shown: in `environment` they can be secrets.
     """

@@ -29,7 +29,7 @@ DEADLINE = 5.0  # seconds, unless prefixes are listed to their ends
 
 @dataclass
 class _Run:
-    """A check in a thread of its own; what it has found so far counts even if it does not finish."""
+    """A check that runs in its own thread; its findings so far count even if it does not finish."""
 
     check: Check
     subject: Subject
@@ -89,7 +89,7 @@ def preflight(
 
 
 def subject_of(plan: Plan, account: Account, *, full: bool = False) -> Subject:
-    """Return what the checks of a plan ask about."""
+    """Return the plan and account that the checks examine."""
     return Subject(Draft(plan.spec, plan.request), account, plan.code_uri, full)
 
 

@@ -60,12 +60,12 @@ class Origin:
         return ("request", *member) if replaced or member in self.overlaid else self.key(member)
 
     def place_of_key(self, key: SpecPath) -> SpecPath:
-        """Return where the member of a key is written: the key itself, or the member's place under `request:`."""
+        """Return where the spec sets a key's member: at the key, or under `request:`."""
         place = self.place(self.member(key)) if key and self.overlaid else key
         return place if place[:1] == ("request",) else key
 
     def key(self, member: SpecPath) -> SpecPath:
-        """Return the key of a member, whether or not the spec writes it there."""
+        """Return the spec key that sets a request member, even if the spec sets it under `request:`."""
         end = next((end for end in range(len(member), 0, -1) if member[:end] in self._keys), 0)
         known, rest = self._keys.get(member[:end], ()), member[end:]
         if known[:1] == ("tags",) or known == ("channels",) or rest == ("ChannelName",):
@@ -76,7 +76,7 @@ class Origin:
         return (*known, *names)
 
     def member(self, key: SpecPath) -> SpecPath:
-        """Return the member of a key, whether or not the request has it."""
+        """Return the path of the request member that a spec key sets, even if the request lacks it."""
         first, *rest = key
         if first == "request":
             return tuple(rest)

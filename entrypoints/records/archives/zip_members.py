@@ -54,7 +54,7 @@ def _members(file: SeekableFile, key: str | None, start: int) -> Iterator[tuple[
     """Yield every file from a position on: name, content, offset of its header, and its position; last, no name."""
     table = read_table(file, key)
     reader = _Members(file, key)
-    most, end = max_sample_bytes(), 0  # the position behind the last member
+    most, end = max_sample_bytes(), 0  # the position after the last member
     for place, position in _places(table, start):
         entry = table.entry(place)
         if not _is_file(entry.raw_name):

@@ -1,1 +1,1 @@
-"""MXNet's RecordIO and what is stored in its records: bytes, images with labels, and SageMaker's protobuf tensors."""
+"""MXNet's RecordIO and the content of its records: bytes, images with labels, and SageMaker's protobuf tensors."""

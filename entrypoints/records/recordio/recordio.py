@@ -34,12 +34,12 @@ _MAGIC_BYTES = struct.pack("<I", MAGIC)
 
 
 def payloads(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[bytes]:
-    """Yield the payloads of a stream's records, not compressed, with their parts joined; positions are bytes."""
+    """Yield the payload of each record of an uncompressed stream, with its parts joined; positions are byte offsets."""
     return map(itemgetter(DATA), _read(stream, key, cursor or Cursor()))
 
 
 def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
-    """Yield the samples of a stream that is not compressed; made here, since a call for each is slow if they are small."""
+    """Yield the samples of an uncompressed stream; built inline, since a function call for each small record is slow."""
     go_to(stream, cursor.start, key)
     window = Window(stream, cursor.start)
     view = window.view

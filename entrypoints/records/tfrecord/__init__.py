@@ -1,1 +1,1 @@
-"""TFRecord and what is stored in its records: bytes, and `tf.train.Example`."""
+"""TFRecord and the content of its records: bytes, and `tf.train.Example`."""

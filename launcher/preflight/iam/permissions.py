@@ -63,7 +63,7 @@ def _ask(subject: Subject) -> Iterator[Finding]:
 
 
 def _is_denied(subject: Subject, role: str, need: Need, verdict: _Verdict) -> bool:
-    """Whether a refusal is confirmed by a closer look. Raises AwsError."""
+    """Return whether the need is still denied when simulated with a real key, its tags and the key's policy. Raises AwsError."""
     if need.place is not None:
         verdict = _with_real_key(subject, need, verdict)
     if not verdict.is_denied:

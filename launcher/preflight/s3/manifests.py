@@ -38,7 +38,7 @@ _AT_ONCE = 16  # questions at the same time
 
 @dataclass
 class _Named:
-    """What is known of the objects that a manifest names."""
+    """The known facts about the objects that a manifest names."""
 
     count: int
     looked_at: int = 0

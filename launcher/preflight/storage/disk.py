@@ -30,7 +30,7 @@ _ROOM = 1.25  # times the data: the suggested volume size
 
 
 class _Copied(NamedTuple):
-    """What is copied to each host."""
+    """The bytes copied to each host."""
 
     bytes: int
     is_all: bool  # whether these are all bytes, or at least so many

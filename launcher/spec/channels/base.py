@@ -70,7 +70,7 @@ class BaseChannel(Section, ABC):
 
     @classmethod
     def members(cls, entry: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the members of an InputDataConfig entry that have keys in this kind; None if it is of another kind."""
+        """Return the members of an InputDataConfig entry that have keys in this kind; None if the entry is of another kind."""
         sources, fixed = entry.get("DataSource"), cls.fixed_members()
         data = sources.get(cls.MEMBER) if isinstance(sources, dict) and len(sources) == 1 else None
         if not isinstance(data, dict) or not fixed.items() <= data.items():
