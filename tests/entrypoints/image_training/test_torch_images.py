@@ -65,7 +65,7 @@ def channel_of(
 
 
 @pytest.mark.parametrize("name", ["train", "tar"])
-def test_images_come_with_their_classes(environment: Environment, name: str) -> None:
+def test_batches_hold_images_with_the_classes_of_their_lines(environment: Environment, name: str) -> None:
     channel = channel_of(environment, name=name)
     batches = list(channel.batches(0))
     assert [tuple(batch.images.shape) for batch in batches] == [(16, 1, 2, 3), (16, 1, 2, 3), (8, 1, 2, 3)]
@@ -78,7 +78,7 @@ def test_images_come_with_their_classes(environment: Environment, name: str) -> 
     assert channel.statistics.last.count == channel.statistics.samples == COUNT and channel.statistics.passes == 1
 
 
-def test_an_order_belongs_to_its_seed_and_epoch(environment: Environment) -> None:
+def test_order_is_a_function_of_seed_and_epoch(environment: Environment) -> None:
     def order(epoch: int, seed: int | None = 1) -> list[int]:
         channel = channel_of(environment, seed=seed, block=10)
         return [each for batch in channel.batches(epoch) for each in batch.classes.tolist()]
@@ -90,7 +90,7 @@ def test_an_order_belongs_to_its_seed_and_epoch(environment: Environment) -> Non
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_a_pass_goes_on_where_it_was_left(environment: Environment, threads: int) -> None:
+def test_resumed_pass_yields_the_remaining_batches(environment: Environment, threads: int) -> None:
     def channel() -> ImageChannel:
         return channel_of(environment, batch_size=4, seed=1, threads=threads)
 
@@ -106,7 +106,7 @@ def test_a_pass_goes_on_where_it_was_left(environment: Environment, threads: int
         assert sorted(resumed.statistics.seen) == list(range(COUNT))
 
 
-def test_form(environment: Environment) -> None:
+def test_images_are_converted_to_the_requested_mode_and_size(environment: Environment) -> None:
     file = environment.channels["train"].path / "00.png"
     file.write_bytes(png("RGBA", (255, 0, 51, 255)))
     batch = next(channel_of(environment, ImageForm("RGB", 4)).batches(0))
@@ -115,7 +115,7 @@ def test_form(environment: Environment) -> None:
     assert ImageForm("RGB").channels == 3 and GREY.channels == 1
 
 
-def test_an_image_that_is_none(environment: Environment) -> None:
+def test_undecodable_image_is_refused_by_name(environment: Environment) -> None:
     (environment.channels["train"].path / "03.png").write_bytes(b"no image")
     with pytest.raises(ChannelError, match=r"^channel 'train': image '03.png' of 8 bytes cannot be decoded: [^\n]*$"):
         list(channel_of(environment).batches(0))
@@ -124,7 +124,7 @@ def test_an_image_that_is_none(environment: Environment) -> None:
         list(channel_of(environment, threads=2).batches(0))
 
 
-def test_images_of_different_sizes(environment: Environment) -> None:
+def test_images_of_different_sizes_need_image_size(environment: Environment) -> None:
     (environment.channels["train"].path / "03.png").write_bytes(png("L", 3, (9, 7)))
     with pytest.raises(
         ChannelError, match=r"image '03.png' has 9 x 7 pixels, unlike others of its batch; set image-size"
@@ -133,7 +133,7 @@ def test_images_of_different_sizes(environment: Environment) -> None:
     assert len(list(channel_of(environment, ImageForm("L", 4)).batches(0))) == 3
 
 
-def test_an_epoch_that_is_left_leaves_no_threads(environment: Environment) -> None:
+def test_epoch_left_early_leaves_no_threads(environment: Environment) -> None:
     before = set(threading.enumerate())  # threads of earlier tests may still end
     channel = channel_of(environment, threads=2, batch_size=2)
     batches = channel.batches(0)

@@ -24,7 +24,9 @@ from entrypoints.records.archives import tar_write
 from train_runs import REPOSITORY, assert_same, result, run
 
 
-def test_it_learns_and_leaves_its_results(make_root: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_training_learns_and_writes_model_and_metrics(
+    make_root: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
     root = make_root("ml")
     run("--epochs", "12")
     weights, metrics = result(root)
@@ -55,7 +57,7 @@ def test_it_learns_and_leaves_its_results(make_root: Callable[..., Path], capsys
         ("test 7", "stopped after the last epoch", 3),
     ],
 )
-def test_it_goes_on_where_it_was_stopped(
+def test_stopped_training_resumes_with_the_same_result(
     place: str,
     told: str,
     done: int,
@@ -80,7 +82,7 @@ def test_it_goes_on_where_it_was_stopped(
     assert_same(stopped, undisturbed)
 
 
-def test_it_goes_on_after_an_epoch(make_root: Callable[..., Path]) -> None:
+def test_training_resumes_after_a_whole_epoch(make_root: Callable[..., Path]) -> None:
     undisturbed = make_root("undisturbed")
     run("--epochs", "3")
     interrupted = make_root("interrupted")
@@ -92,7 +94,7 @@ def test_it_goes_on_after_an_epoch(make_root: Callable[..., Path]) -> None:
     assert before[1] == result(interrupted)[1]
 
 
-def test_another_setting_repeats_the_epoch(
+def test_changed_batch_size_repeats_the_epoch(
     make_root: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make_root("ml")
@@ -104,7 +106,7 @@ def test_another_setting_repeats_the_epoch(
     assert "1 epoch(s) and 0 batch(es) are done" in capsys.readouterr().out
 
 
-def test_workers_bring_the_same_images(make_root: Callable[..., Path]) -> None:
+def test_workers_read_every_image_once(make_root: Callable[..., Path]) -> None:
     root = make_root("ml")
     run("--epochs", "1", "--num-workers", "2")
     metrics = json.loads((root / contract.OUTPUT_DATA_DIR / "metrics.json").read_text())
@@ -148,7 +150,7 @@ def run_as_a_job(workers: str) -> int:
     return subprocess.run(command, env=environ, timeout=120, check=False).returncode
 
 
-def test_an_epoch_of_a_pipe_that_sagemaker_shuffles_begins_anew(
+def test_epoch_of_a_shuffled_pipe_restarts_after_a_stop(
     make_root: Callable[..., Path], data: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     shard = (data / "s3/my-bucket/digits/train-tar/train-000.tar").read_bytes()
@@ -177,7 +179,7 @@ def test_an_epoch_of_a_pipe_that_sagemaker_shuffles_begins_anew(
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_pipe_has_a_fifo_per_epoch_counted_anew_after_a_stop(
+def test_stopped_pipe_training_resumes_from_fifo_0_of_the_next_job(
     workers: str, make_root: Callable[..., Path], data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shard = (data / "s3/my-bucket/digits/train-tar/train-000.tar").read_bytes()

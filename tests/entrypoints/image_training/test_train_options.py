@@ -7,7 +7,7 @@ import pytest
 from entrypoints.image_training import options as train_options
 
 
-def test_options_with_underscores() -> None:
+def test_options_accept_underscores() -> None:
     # The toolkit hands hyperparameters over as the user spelt them.
     options = train_options.parse_options(["--batch_size", "7", "--train_lst=a_b", "--model", "a_b:c_d"])
     assert (options.batch_size, options.train_lst, options.model) == (7, "a_b", "a_b:c_d")
@@ -26,7 +26,7 @@ def test_options_with_underscores() -> None:
         (["--seed"], "argument --seed: expected one argument"),
     ],
 )
-def test_a_wrong_option_is_one_line(words: list[str], told: str) -> None:
+def test_wrong_option_is_a_one_line_error(words: list[str], told: str) -> None:
     with pytest.raises(SystemExit) as ended:
         train_options.parse_options(words)
     line = str(ended.value.code)

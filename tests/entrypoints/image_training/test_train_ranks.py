@@ -29,7 +29,7 @@ def torchrun(folder: Path, *command: str, **variables: str) -> subprocess.Comple
     )
 
 
-def test_ranks_stay_one_model_when_their_shares_differ(tmp_path: Path) -> None:
+def test_ranks_with_uneven_shards_train_one_model(tmp_path: Path) -> None:
     script = textwrap.dedent(
         """
         import os
@@ -94,7 +94,7 @@ def train(root: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     return torchrun(root.parent, "-m", "entrypoints.train", *options, SAGEMAKER_BASE_DIR=str(root), **variables)
 
 
-def test_a_stop_of_one_rank_stops_all_and_they_go_on_together(root: Path) -> None:
+def test_stop_of_one_rank_stops_all_and_all_resume(root: Path) -> None:
     # Rank 1's first step of the second epoch, of two; rank 0 makes all its three.
     stopped = train(root, STOP_AT="train 3", STOP_RANK="1")
     assert stopped.returncode != 0
@@ -110,7 +110,7 @@ def test_a_stop_of_one_rank_stops_all_and_they_go_on_together(root: Path) -> Non
     assert metrics["test"].keys() == {"test_loss", "test_accuracy"}
 
 
-def test_an_error_of_one_rank_ends_all(root: Path) -> None:
+def test_error_of_one_rank_ends_all(root: Path) -> None:
     folder = root / contract.DATA_DIR / "train_lst"
     lst = folder.resolve() / "train.lst"
     first, *others = sorted(lst.read_text().splitlines(keepends=True), key=lambda line: line.split("\t")[2])

@@ -36,7 +36,7 @@ def test_channels_with_other_samples_end_the_job(make_root: Callable[..., Path],
     )
 
 
-def test_an_image_without_a_line_is_refused(make_root: Callable[..., Path]) -> None:
+def test_image_without_a_line_is_refused(make_root: Callable[..., Path]) -> None:
     root = make_root("ml")
     lst = own(root, "train_lst") / "train.lst"
     first, *others = lst.read_text().splitlines(keepends=True)
@@ -45,7 +45,7 @@ def test_an_image_without_a_line_is_refused(make_root: Callable[..., Path]) -> N
     assert re.search(rf"'train' and its list 'train_lst': image '{path}' has no line", refusal("--num-workers", "2"))
 
 
-def test_a_line_without_an_image_is_refused(make_root: Callable[..., Path]) -> None:
+def test_line_without_an_image_is_refused(make_root: Callable[..., Path]) -> None:
     root = make_root("ml")
     with (own(root, "train_lst") / "train.lst").open("a") as lst:
         lst.write("9999\t3\tlost.png\n")
@@ -54,7 +54,7 @@ def test_a_line_without_an_image_is_refused(make_root: Callable[..., Path]) -> N
     run("--epochs", "1", "--lines-without-image", "ignore")
 
 
-def test_wrong_names_are_refused(make_root: Callable[..., Path]) -> None:
+def test_unknown_channel_and_model_names_are_refused(make_root: Callable[..., Path]) -> None:
     make_root("ml")
     assert "no channel 'trian'" in refusal("--train-channel", "trian")
     assert "no channel 'images'" in refusal("--compare-channel", "images")
@@ -64,13 +64,13 @@ def test_wrong_names_are_refused(make_root: Callable[..., Path]) -> None:
     assert "expected a torch.nn.Module, got str" in refusal("--model", "users_model:make_nothing")
 
 
-def test_a_class_that_training_lacks_is_refused(make_root: Callable[..., Path]) -> None:
+def test_validation_class_missing_from_training_is_refused(make_root: Callable[..., Path]) -> None:
     root = make_root("ml")
     (own(root, "validation_lst") / "validation.lst").write_text("1\t12\tx.png\n")
     assert "'validation_lst' has class 12, but 'train_lst' has none above 9" in refusal()
 
 
-def test_a_checkpoint_of_another_model_is_refused(make_root: Callable[..., Path]) -> None:
+def test_checkpoint_of_another_model_is_refused(make_root: Callable[..., Path]) -> None:
     make_root("ml")
     run("--epochs", "1")
     assert "checkpoint.pt is a checkpoint of another model (" in refusal("--model", "users_model:make")

@@ -130,7 +130,7 @@ def test_card_is_complete(form: Format) -> None:
 
 
 @every_format
-def test_payloads_come_back(form: Format) -> None:
+def test_written_payloads_are_read_back(form: Format) -> None:
     payloads = [b"a", b"", b"bcd" * 100]
     data = written(form, payloads)
     expected = payloads if form != objects.FORMAT else [b"".join(payloads)]
@@ -138,19 +138,19 @@ def test_payloads_come_back(form: Format) -> None:
 
 
 @every_format
-def test_no_bytes_are_no_samples_but_for_whole_objects(form: Format) -> None:
+def test_empty_stream_has_no_samples_except_as_whole_object(form: Format) -> None:
     assert values(form.split(io.BytesIO(b""), None)) == ([b""] if form == objects.FORMAT else [])
 
 
 @every_joinable_format
-def test_joined_objects_are_the_same_samples(form: Format) -> None:
+def test_joined_objects_yield_the_samples_of_both(form: Format) -> None:
     first, second = [b"1", b"2"], [b"3"]
     joined = written(form, first) + written(form, second)
     assert values(form.split(io.BytesIO(joined), None)) == first + second
 
 
 @every_joinable_format
-def test_memory_stays_flat(form: Format) -> None:
+def test_memory_does_not_grow_with_the_stream(form: Format) -> None:
     stream = Repeated(written(form, [b"x" * 10_000] * 100), times=100)
     tracemalloc.start()
     try:
@@ -173,7 +173,7 @@ def with_positions(form: Format, stream: Any, start: int = 0) -> list[tuple[list
 
 @pytest.mark.parametrize("kind", [Seekable, Unseekable])
 @every_format
-def test_going_on_from_every_position_gives_what_remains(form: Format, kind: Callable[[bytes], Any]) -> None:
+def test_resuming_from_any_position_yields_the_rest(form: Format, kind: Callable[[bytes], Any]) -> None:
     data = written(form, PAYLOADS)
     if form.boundaries:
         data += written(form, [b"of a second object"])
@@ -188,7 +188,7 @@ def test_going_on_from_every_position_gives_what_remains(form: Format, kind: Cal
 
 @every_joinable_format
 @pytest.mark.parametrize("kind", [io.BytesIO, Unseekable])
-def test_going_on_in_a_compressed_object(form: Format, kind: Callable[[bytes], Any]) -> None:
+def test_resuming_in_a_compressed_object_yields_the_rest(form: Format, kind: Callable[[bytes], Any]) -> None:
     data = written(form, PAYLOADS)
     # Three members, with records across them.
     compressed = b"".join(map(gzip.compress, (data[:7], data[7:40_000], data[40_000:])))
@@ -203,7 +203,7 @@ def test_going_on_in_a_compressed_object(form: Format, kind: Callable[[bytes], A
 
 
 @every_joinable_format
-def test_a_compressed_object_that_is_cut_or_damaged(form: Format) -> None:
+def test_cut_or_damaged_compressed_object_is_an_error(form: Format) -> None:
     compressed = gzip.compress(written(form, [b"%d" % number for number in range(3000)]), 9)
     damaged = bytearray(compressed)
     damaged[-6] ^= 1  # of the CRC
@@ -221,7 +221,7 @@ def test_a_compressed_object_that_is_cut_or_damaged(form: Format) -> None:
 
 
 @pytest.mark.parametrize("name", ["objects", *WITH_TABLE])
-def test_objects_and_formats_with_a_table_are_never_unzipped(name: str) -> None:
+def test_whole_objects_and_formats_with_a_table_are_never_unzipped(name: str) -> None:
     form = SHORT_NAMES[name]
     compressed = gzip.compress(written(form, [b"a", b"b"]))
     if form == objects.FORMAT:
@@ -232,7 +232,7 @@ def test_objects_and_formats_with_a_table_are_never_unzipped(name: str) -> None:
 
 
 @every_joinable_format
-def test_going_on_reads_no_more_than_what_remains(form: Format) -> None:
+def test_resuming_reads_only_the_remaining_bytes(form: Format) -> None:
     data = written(form, [b"x" * 10_000] * 1000)
     complete = with_positions(form, io.BytesIO(data))
     stream = Seekable(data)
@@ -241,7 +241,7 @@ def test_going_on_reads_no_more_than_what_remains(form: Format) -> None:
 
 
 @every_joinable_format
-def test_going_on_in_a_shorter_object_is_an_error(form: Format) -> None:
+def test_resuming_in_a_shorter_object_is_an_error(form: Format) -> None:
     data = written(form, [b"a", b"b"])
     for kind in (io.BytesIO, Unseekable):
         with pytest.raises(CorruptError, match=r"object 'key', byte .* resume here, but the object is shorter"):
@@ -249,18 +249,18 @@ def test_going_on_in_a_shorter_object_is_an_error(form: Format) -> None:
 
 
 @pytest.mark.parametrize("name", CONTENT_TYPES)
-def test_content_types_in_any_spelling(name: str) -> None:
+def test_content_type_is_recognised_in_any_case_and_with_parameters(name: str) -> None:
     assert format_of(f" {name.upper()} ; charset=utf-8;label_size=1") is CONTENT_TYPES[name]
 
 
 @pytest.mark.parametrize(
     "content_type", [None, "", " ", "image/png", "application/x-unknown", "application/x-image; a=b"]
 )
-def test_everything_else_is_whole_objects(content_type: str | None) -> None:
+def test_unknown_content_type_means_whole_objects(content_type: str | None) -> None:
     assert format_of(content_type) is objects.FORMAT
 
 
-def test_short_names() -> None:
+def test_short_name_is_recognised_and_a_misspelt_one_refused() -> None:
     assert format_of("Tar") is tar.FORMAT
     with pytest.raises(ChannelError, match=r"format 'tra' is neither a content type nor one of .*; did you mean 'tar'"):
         format_of("tra")

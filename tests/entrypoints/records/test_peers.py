@@ -70,7 +70,7 @@ def opened(root: Path, form: str, mode: str, data: bytes) -> Iterator[Sample]:
 
 
 @every_file
-def test_every_way_and_position(made: Made, tmp_path: Path) -> None:
+def test_file_of_another_writer_is_read_in_every_mode_and_from_any_position(made: Made, tmp_path: Path) -> None:
     form, data, wanted = made
     assert alike(opened(tmp_path / "file", form, "File", data), wanted)
     reader = format_of(form)
@@ -87,7 +87,7 @@ RECORDS = ("tfrecord", "tfrecord-example", "image-recordio")  # that do so for t
 
 
 @every_file
-def test_no_cut_is_a_shorter_epoch(name: str, made: Made) -> None:
+def test_cut_file_of_another_writer_loses_no_samples_silently(name: str, made: Made) -> None:
     form, data, wanted = made
     if form not in ENDED + RECORDS:
         pytest.skip("nothing in it says where a file ends")
@@ -111,7 +111,7 @@ def test_no_cut_is_a_shorter_epoch(name: str, made: Made) -> None:
 
 
 @every_file
-def test_no_flipped_bit_is_a_shorter_epoch(made: Made) -> None:
+def test_flipped_bit_loses_no_samples_silently(made: Made) -> None:
     form, data, wanted = made
     if form not in ENDED + RECORDS:
         pytest.skip("nothing in it says where a row ends but what can be flipped")
@@ -128,7 +128,7 @@ def test_no_flipped_bit_is_a_shorter_epoch(made: Made) -> None:
             assert len(found) == len(wanted), place
 
 
-def test_sparse_files_and_other_methods_are_refused_by_name(tmp_path: Path) -> None:
+def test_sparse_files_and_unsupported_methods_are_refused_by_name(tmp_path: Path) -> None:
     with (tmp_path / "hole.bin").open("wb") as stream:
         stream.truncate(1 << 20)
     for form in ("gnu", "pax"):
@@ -141,7 +141,7 @@ def test_sparse_files_and_other_methods_are_refused_by_name(tmp_path: Path) -> N
         list(format_of("zip").split(io.BytesIO(packed), "x"))
 
 
-def test_gzip_in_several_members_of_other_levels(tmp_path: Path) -> None:
+def test_gzip_members_of_different_levels_are_read(tmp_path: Path) -> None:
     _, data, wanted = gnu_tar(tmp_path)
     pieces = [gzip.compress(data[start : start + 3000], start % 9) for start in range(0, len(data), 3000)]
     assert alike(format_of("tar").split(io.BytesIO(b"".join(pieces)), "x"), wanted)

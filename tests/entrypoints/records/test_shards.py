@@ -43,7 +43,7 @@ def read(shards: list[Path], format: str) -> Iterator[Sample]:
 
 @pytest.mark.parametrize("format", ENDINGS)
 @pytest.mark.parametrize("shard_bytes", [1, 20_000, 1 << 30])
-def test_shards_come_back(format: str, shard_bytes: int, tmp_path: Path) -> None:
+def test_written_shards_are_read_back(format: str, shard_bytes: int, tmp_path: Path) -> None:
     samples = samples_of(format)
     shards = write_shards(iter(samples), tmp_path / "new", format, shard_bytes)
     assert shards == sorted((tmp_path / "new").iterdir())
@@ -59,7 +59,7 @@ def test_shards_come_back(format: str, shard_bytes: int, tmp_path: Path) -> None
         assert 5 <= len(shards) <= 10
 
 
-def test_every_format_that_is_made_of_samples_has_a_writer() -> None:
+def test_every_format_but_objects_and_augmented_has_a_writer() -> None:
     assert SHORT_NAMES.keys() - ENDINGS.keys() == {"objects", "augmented"}
 
 
@@ -72,7 +72,7 @@ def test_old_shards_are_not_mixed_with_new_ones(tmp_path: Path) -> None:
     assert write_shards(samples[:1], tmp_path, "zip") == [tmp_path / "00000.zip"]
 
 
-def test_what_is_interrupted_leaves_complete_shards_only(tmp_path: Path) -> None:
+def test_interrupted_writing_leaves_complete_shards_only(tmp_path: Path) -> None:
     def failing() -> Iterator[Sample]:
         yield from samples_of("recordio")[:30]
         raise RuntimeError("no more")
@@ -84,7 +84,7 @@ def test_what_is_interrupted_leaves_complete_shards_only(tmp_path: Path) -> None
     assert list(read(left, "recordio")) == samples_of("recordio")[:17]
 
 
-def test_what_cannot_be_written(tmp_path: Path) -> None:
+def test_invalid_format_size_or_sample_is_refused(tmp_path: Path) -> None:
     assert write_shards([], tmp_path, "tar") == []
     with pytest.raises(ValueError, match="format 'gz' has no writer of shards; expected one of tar, zip"):
         write_shards([], tmp_path, "gz")
@@ -176,7 +176,7 @@ def good_of(format: str) -> Sample:
 
 
 @pytest.mark.parametrize(("format", "bad", "reason"), UNWRITABLE, ids=lambda value: str(value)[:50])
-def test_what_would_not_come_back_is_refused_by_its_number_and_nothing_is_left(
+def test_unreadable_sample_is_refused_by_number_and_leaves_no_file(
     format: str, bad: Sample | list[Sample], reason: str, tmp_path: Path
 ) -> None:
     bad = bad if isinstance(bad, list) else [bad]
@@ -188,7 +188,7 @@ def test_what_would_not_come_back_is_refused_by_its_number_and_nothing_is_left(
     assert (type(copy), str(copy)) == (type(caught.value), str(caught.value))
 
 
-def test_the_number_of_a_refused_sample_is_that_among_all(tmp_path: Path) -> None:
+def test_number_of_a_refused_sample_counts_all_shards(tmp_path: Path) -> None:
     samples = samples_of("tar")[:30]
     samples[25]["txt"] = "text"
     with pytest.raises(ValueError, match=r"^sample 25 \(__key__ '000025'\): field 'txt': expected bytes, got str"):
@@ -198,13 +198,13 @@ def test_the_number_of_a_refused_sample_is_that_among_all(tmp_path: Path) -> Non
     assert len(found) > 10
 
 
-def test_neighbours_of_one_key_may_end_and_begin_shards(tmp_path: Path) -> None:
+def test_equal_keys_may_be_split_between_shards(tmp_path: Path) -> None:
     samples: list[Sample] = [{"__key__": "a", "x": b"1"}, {"__key__": "a", "x": b"2"}]
     for format in ("tar", "zip"):
         assert list(read(write_shards(samples, tmp_path, format, 1), format)) == samples
 
 
-def test_lines_that_would_be_unzipped_are_refused(tmp_path: Path) -> None:
+def test_first_line_that_looks_like_gzip_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="sample 0: it begins as gzip data does, and would be unzipped"):
         write_shards([{"data": gunzip.MAGIC}], tmp_path, "lines")
     samples: list[Sample] = [{"data": b"a"}, {"data": gunzip.MAGIC}]
@@ -212,14 +212,14 @@ def test_lines_that_would_be_unzipped_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [bytearray(b"a"), memoryview(b"a")])
-def test_other_bytes(value: bytearray | memoryview, tmp_path: Path) -> None:
+def test_bytearray_and_memoryview_fields_are_written(value: bytearray | memoryview, tmp_path: Path) -> None:
     for format in ("tar", "zip", "recordio", "tfrecord", "lines", "image-recordio"):
         field = "x" if format in ("tar", "zip") else "data"
         shards = write_shards([{"__key__": "k", field: value}], tmp_path / format, format)
         assert [sample[field] for sample in read(shards, format)] == [b"a"]
 
 
-def test_a_folder_by_its_name(tmp_path: Path) -> None:
+def test_folder_may_be_a_string_and_is_created(tmp_path: Path) -> None:
     assert write_shards(samples_of("tar"), str(tmp_path / "new" / "er"), "tar") == [
         tmp_path / "new" / "er" / "00000.tar"
     ]

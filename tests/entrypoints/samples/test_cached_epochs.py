@@ -39,7 +39,7 @@ def far(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> Iterator[l
     return opened
 
 
-def test_the_second_epoch_is_read_from_the_cache(environment: Environment, far: list[str], tmp_path: Path) -> None:
+def test_second_epoch_is_read_from_the_cache(environment: Environment, far: list[str], tmp_path: Path) -> None:
     for name in CHANNELS:
         far.clear()
         reading = Reading(cache_dir=tmp_path / name)
@@ -63,7 +63,7 @@ def test_objects_not_read_to_their_end_are_not_kept(environment: Environment, fa
     assert [file.name for file in tmp_path.rglob("part-*")] == []
 
 
-def test_a_full_disk_ends_caching_but_not_reading(
+def test_full_disk_ends_caching_but_not_reading(
     environment: Environment, far: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("entrypoints.samples.object_cache._KEPT_FREE", 1.1)

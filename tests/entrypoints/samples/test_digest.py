@@ -27,21 +27,21 @@ def tally(items: list[Sample]) -> Tally:
 
 
 @given(samples, st.randoms(use_true_random=False), st.integers(0, 6))
-def test_order_and_division_do_not_matter(items: list[Sample], random: object, cut: int) -> None:
+def test_tally_is_independent_of_order_and_division(items: list[Sample], random: object, cut: int) -> None:
     shuffled = list(items)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     assert tally(shuffled[:cut]) + tally(shuffled[cut:]) == tally(items)
 
 
 @given(samples, samples)
-def test_different_samples_differ(first: list[Sample], second: list[Sample]) -> None:
+def test_tally_differs_exactly_if_samples_differ(first: list[Sample], second: list[Sample]) -> None:
     def kinds(items: list[Sample]) -> list[list[tuple[str, bytes]]]:
         return sorted(sorted(item.items()) for item in items)
 
     assert (tally(first) == tally(second)) == (kinds(first) == kinds(second))
 
 
-def test_the_definition() -> None:
+def test_digest_is_the_sum_of_sha256_of_named_fields() -> None:
     content = b"".join(struct.pack("<QQ", len(n), len(v)) + n + v for n, v in [(b"cls", b"3"), (b"jpg", b"\xff\xd8")])
     sample = {"__key__": "a/1", "jpg": b"\xff\xd8", "cls": b"3"}
     assert tally([sample]).digest == int(hashlib.sha256(content).hexdigest(), 16)
@@ -82,5 +82,5 @@ def test_parsed_values_have_the_digest_of_their_content() -> None:
         {"objects": np.array(["y", None], dtype=object)},
     ],
 )
-def test_a_changed_parsed_value_changes_the_digest(changes: Sample) -> None:
+def test_changed_parsed_value_changes_the_digest(changes: Sample) -> None:
     assert tally([parsed(**changes)]).digest != tally([parsed()]).digest

@@ -26,7 +26,7 @@ def write(environment: Environment, name: str, text: str) -> None:
     (environment.channels["lists"].path / name).write_text(text)
 
 
-def test_several_lists_are_one(environment: Environment) -> None:
+def test_several_lists_are_read_as_one(environment: Environment) -> None:
     write(environment, "b.lst", "0\t3.0\tb/1.png\n")
     write(environment, "more/a.lst", "7\t0\ta.png\n8\t11\t./c.png\n")
     write(environment, "notes.txt", "no list")
@@ -48,14 +48,14 @@ def test_several_lists_are_one(environment: Environment) -> None:
         ("\n", "a.lst has no lines"),
     ],
 )
-def test_a_list_that_holds_no_classes(environment: Environment, text: str, expected: str) -> None:
+def test_list_without_one_class_per_image_is_refused(environment: Environment, text: str, expected: str) -> None:
     write(environment, "a.lst", text)
     with pytest.raises(ChannelError) as error:
         read_labels(environment, "lists")
     assert expected in str(error.value) and "\n" not in str(error.value)
 
 
-def test_a_path_in_two_lists(environment: Environment) -> None:
+def test_path_in_two_lists_is_refused(environment: Environment) -> None:
     write(environment, "a.lst", "1\t1\tx.png\n")
     write(environment, "b.lst", "1\t2\tx.png\n")
     with pytest.raises(ChannelError, match=r"b.lst: 'x.png' is in another list of channel 'lists', too"):
@@ -70,13 +70,13 @@ def test_a_path_in_two_lists(environment: Environment) -> None:
         ("piped", "'piped' has input_mode Pipe, but lists are read as files"),
     ],
 )
-def test_a_channel_without_lists(environment: Environment, channel: str, expected: str) -> None:
+def test_channel_without_lists_is_refused(environment: Environment, channel: str, expected: str) -> None:
     write(environment, "a.txt", "1\t1\tx.png\n")
     with pytest.raises(ChannelError, match=expected):
         read_labels(environment, channel)
 
 
-def test_a_sampled_run_may_meet_fewer_images_than_the_list_names(
+def test_sampled_run_may_read_fewer_images_than_listed(
     environment: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(environment, "a.lst", "1\t1\tx.png\n2\t1\ty.png\n")
@@ -84,7 +84,7 @@ def test_a_sampled_run_may_meet_fewer_images_than_the_list_names(
     check_seen("train", read_labels(environment, "lists"), [0])
 
 
-def test_what_was_met_is_compared_with_the_list(environment: Environment) -> None:
+def test_unread_and_repeated_images_are_refused(environment: Environment) -> None:
     write(environment, "a.lst", "1\t1\tx.png\n2\t1\ty.png\n3\t1\tz.png\n")
     labels = read_labels(environment, "lists")
     check_seen("train", labels, [2, 0, 1])

@@ -22,7 +22,7 @@ def lst(directory: Path, text: str) -> Path:
     return file
 
 
-def test_reading(tmp_path: Path) -> None:
+def test_lines_are_read_with_labels_and_normalised_paths(tmp_path: Path) -> None:
     # As im2rec writes it, as people edit it.
     text = "0\t3.000000\ta/1.png\r\n\n1\t0.5\t2\t./2.png"
     assert read_lst(lst(tmp_path, text)) == LINES
@@ -35,7 +35,7 @@ floats = st.floats(allow_nan=False)
 
 
 @given(st.dictionaries(paths, st.tuples(st.integers(0, 2**31), st.lists(floats, min_size=1, max_size=3))))
-def test_what_is_written_is_read(
+def test_written_list_is_read_back(
     tmp_path_factory: pytest.TempPathFactory, content: dict[str, tuple[int, list[float]]]
 ) -> None:
     lines = {path: Line(index, tuple(labels), path) for path, (index, labels) in content.items()}
@@ -57,18 +57,18 @@ def test_what_is_written_is_read(
         ("inf\t1\ta.png", r"train.lst:1: index and labels must be numbers"),
     ],
 )
-def test_a_malformed_line_is_named(tmp_path: Path, text: str, message: str) -> None:
+def test_malformed_line_is_refused_by_number(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ChannelError, match=message):
         read_lst(lst(tmp_path, text))
 
 
-def test_a_missing_list(tmp_path: Path) -> None:
+def test_missing_list_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ChannelError, match=r"nothing.lst: the list cannot be read: No such file"):
         read_lst(tmp_path / "nothing.lst")
 
 
 @pytest.mark.parametrize("line", [Line(0, (1.0,), "a\tb"), Line(0, (), "a"), Line(0, (1.0,), "")])
-def test_lines_that_cannot_be_written(tmp_path: Path, line: Line) -> None:
+def test_line_without_labels_or_path_is_not_written(tmp_path: Path, line: Line) -> None:
     with pytest.raises(ValueError, match=r"a line needs labels and a path"):
         write_lst(tmp_path / "x.lst", [line])
 
@@ -99,7 +99,7 @@ def test_two_lines_for_one_sample_are_an_error() -> None:
         add_labels({"__key__": "1", "png": b"", "jpg": b""}, lines)
 
 
-def test_a_sample_without_a_key() -> None:
+def test_sample_without_a_key_is_refused() -> None:
     with pytest.raises(ChannelError, match=r"without a key"):
         add_labels({"data": b""}, LINES)
 

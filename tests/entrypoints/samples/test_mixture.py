@@ -45,7 +45,9 @@ def every(*names: str) -> list[str]:
 
 
 @pytest.mark.parametrize("weights", [(1e-300, 1), (1, 1e300), (1, 1e6, 1e-6)])
-def test_those_left_are_drawn_however_light(environment: Environment, weights: tuple[float, ...]) -> None:
+def test_light_channels_are_read_whole_after_the_heavy_ones(
+    environment: Environment, weights: tuple[float, ...]
+) -> None:
     texts = list(mixed(environment, *weights))
     assert sorted(texts) == every(*[*SIZES][: len(weights)])
     heaviest = weights.index(max(weights))
@@ -62,14 +64,16 @@ class Counted(random.Random):
         Counted.made += 1
 
 
-def test_a_light_channel_costs_no_draws_in_vain(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_draw_yields_a_sample_of_a_remaining_channel(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("random.Random", Counted)
     Counted.made = 0
     assert len(list(mixed(environment, 1e-9, 1))) == 38
     assert Counted.made == 2, "the chances of the first draws, before and after the heavy channel has ended"
 
 
-def test_the_order_goes_by_the_weights_of_those_left(environment: Environment) -> None:
+def test_order_follows_the_weights_of_the_remaining_channels(environment: Environment) -> None:
     """Drawn again by the rule: of the same chances, each among those that have not ended."""
     weights = {"a": 3.0, "b": 5.0, "c": 1.0}
     dataset = mixed(environment, *weights.values(), seed=4)
@@ -91,7 +95,7 @@ def test_the_order_goes_by_the_weights_of_those_left(environment: Environment) -
 
 
 @pytest.mark.parametrize("stop_at_first", [False, True])
-def test_states_are_exact_at_every_place(environment: Environment, stop_at_first: bool) -> None:
+def test_state_at_every_sample_resumes_exactly(environment: Environment, stop_at_first: bool) -> None:
     def made() -> MixedDataset:
         return mixed(environment, np.float32(1), 4, 2, seed=1, stop_at_first=stop_at_first)
 
@@ -109,17 +113,17 @@ def test_states_are_exact_at_every_place(environment: Environment, stop_at_first
 @pytest.mark.parametrize(
     "weights", [(0, 1), (-1, 1), (float("nan"), 1), (float("inf"), 1), (1e308, 1e308), ("3", 1), (None, 1), ()]
 )
-def test_weights_that_are_none_are_refused_at_once(environment: Environment, weights: tuple[Any, ...]) -> None:
+def test_invalid_weights_are_refused_immediately(environment: Environment, weights: tuple[Any, ...]) -> None:
     with pytest.raises(ValueError, match="each needs one, a finite number above 0"):
         mixed(environment, *weights)
 
 
-def test_every_source_has_a_weight() -> None:
+def test_number_of_weights_must_equal_sources() -> None:
     with pytest.raises(ValueError, match="0 sources have the weights"):
         Mixture([], [1.0], seed="")
 
 
-def test_a_mixture_of_mixtures_is_refused_at_once(environment: Environment) -> None:
+def test_mixture_of_mixtures_is_refused_immediately(environment: Environment) -> None:
     with pytest.raises(TypeError, match="a mixture needs ChannelDatasets, got MixedDataset"):
         MixedDataset({mixed(environment, 1, 1): 1.0})  # type: ignore[dict-item]
 
@@ -133,7 +137,7 @@ def test_a_mixture_of_mixtures_is_refused_at_once(environment: Environment) -> N
         ((3, 1, 1), {}, r"it has weights \[3.0, 1.0\], but this reader has weights \[3.0, 1.0, 1.0\]"),
     ],
 )
-def test_a_state_of_another_mixture_is_refused(
+def test_state_of_another_mixture_is_refused(
     environment: Environment, weights: tuple[float, ...], how: dict[str, Any], differs: str
 ) -> None:
     first = mixed(environment, 3, 1)
@@ -145,7 +149,7 @@ def test_a_state_of_another_mixture_is_refused(
         next(iter(again))
 
 
-def test_a_state_from_before_weights_were_kept_in_it_is_refused(environment: Environment) -> None:
+def test_state_without_weights_is_refused(environment: Environment) -> None:
     first = mixed(environment, 3, 1)
     samples = iter(first)
     next(samples)

@@ -69,7 +69,7 @@ def fetched(store: Store) -> list[str]:
 
 
 @pytest.mark.parametrize("form", ["tar", "zip", "parquet"])
-def test_every_format_is_kept(store: Store, tmp_path: Path, form: str) -> None:
+def test_objects_of_every_format_are_cached(store: Store, tmp_path: Path, form: str) -> None:
     write(store, form)
     reading = Reading(cache_dir=tmp_path / "cache")
     first = read(tmp_path, form, reading)
@@ -82,7 +82,7 @@ def test_every_format_is_kept(store: Store, tmp_path: Path, form: str) -> None:
     assert not list((tmp_path / "cache").rglob("part-*"))
 
 
-def test_what_is_too_large_to_fetch_first_is_read_where_it_lies(
+def test_object_too_large_to_fetch_whole_is_read_from_the_store(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(object_cache, "WHOLE_BYTES", 10)
@@ -94,7 +94,7 @@ def test_what_is_too_large_to_fetch_first_is_read_where_it_lies(
         assert len(set(fetched(store))) == OBJECTS
 
 
-def test_a_changed_object_is_read_anew(store: Store, tmp_path: Path) -> None:
+def test_changed_object_is_fetched_again(store: Store, tmp_path: Path) -> None:
     write(store, "tar")
     reading = Reading(cache_dir=tmp_path / "cache")
     assert sorted(read(tmp_path, "tar", reading)) == EVERY
@@ -111,7 +111,7 @@ def test_a_changed_object_is_read_anew(store: Store, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("left", [0, 100])
-def test_an_object_that_lost_bytes_on_the_disk_is_read_and_kept_anew(
+def test_truncated_cached_object_is_fetched_and_cached_again(
     store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture, left: int
 ) -> None:
     (store.folder / "objects").mkdir()
@@ -152,7 +152,7 @@ def test_eight_processes_share_a_cache(store: Store, tmp_path: Path) -> None:
     assert sum(file.is_file() for file in (tmp_path / "cache").rglob("*")) == OBJECTS
 
 
-def test_a_folder_that_cannot_keep_anything_is_an_error_at_once(
+def test_unusable_cache_dir_is_refused_immediately(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(store, "tar")
@@ -169,7 +169,9 @@ def test_a_folder_that_cannot_keep_anything_is_an_error_at_once(
         ObjectCache(tmp_path / "data" / "cache", mounted)
 
 
-def test_a_folder_is_named_as_in_a_shell(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_dir_expands_home_and_relative_paths(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(store, "tar")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
@@ -179,7 +181,7 @@ def test_a_folder_is_named_as_in_a_shell(store: Store, tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize("form", ["tar", "zip"])
-def test_a_disk_that_takes_no_more_ends_the_keeping_only(
+def test_failing_write_ends_caching_but_not_reading(
     store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture, form: str
 ) -> None:
     write(store, form)
@@ -195,7 +197,7 @@ def test_a_disk_that_takes_no_more_ends_the_keeping_only(
     assert [file for file in (tmp_path / "cache").rglob("*") if file.is_file()] == []
 
 
-def test_a_folder_that_is_removed_ends_the_keeping_only(
+def test_removed_cache_dir_ends_caching_but_not_reading(
     store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     write(store, "zip")
@@ -217,7 +219,7 @@ def read_half_and_die(root: Path) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_what_a_killed_process_leaves_is_removed_by_the_next(store: Store, tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_process_are_removed_by_the_next(store: Store, tmp_path: Path) -> None:
     (store.folder / "big").mkdir()
     (store.folder / "big/a").write_bytes(bytes(3_000_000))
     child = multiprocessing.get_context("fork").Process(target=read_half_and_die, args=(tmp_path,))

@@ -68,7 +68,9 @@ WAYS = [
 
 @pytest.mark.usefixtures("bucket")
 @pytest.mark.parametrize(("mode", "hosts", "distribution", "workers"), WAYS)
-def test_the_same_samples_by_every_way(tmp_path: Path, mode: str, hosts: int, distribution: str, workers: int) -> None:
+def test_every_mode_and_number_of_hosts_yields_the_same_samples(
+    tmp_path: Path, mode: str, hosts: int, distribution: str, workers: int
+) -> None:
     with delivered(tmp_path, mode, hosts, distribution) as environments:
         for name, expected in EXPECTED.items():
             parts = [tally(read(environment, name, workers)) for environment in environments]
@@ -78,7 +80,7 @@ def test_the_same_samples_by_every_way(tmp_path: Path, mode: str, hosts: int, di
 
 
 @pytest.mark.parametrize("distribution", ["FullyReplicated", "ShardedByS3Key"])
-def test_the_same_samples_over_torchruns_ranks(
+def test_ranks_of_torchrun_together_yield_every_sample(
     tmp_path: Path, distribution: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with delivered(tmp_path, "File", 2, distribution) as environments:
@@ -96,25 +98,25 @@ def test_the_same_samples_over_torchruns_ranks(
             assert total == tally(expected)
 
 
-def test_keys(tmp_path: Path) -> None:
+def test_key_is_the_relative_path_or_the_member_name(tmp_path: Path) -> None:
     with delivered(tmp_path, "File", 1, "FullyReplicated") as [environment]:
         assert next(open_channel("whole", environment=environment))["__key__"] == "0/0.bin"
         assert next(open_channel("lines", environment=environment))["__key__"] == "0.csv"
         assert next(open_channel("tar", environment=environment))["__key__"] == "000"
 
 
-def test_the_environment_of_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_channel_reads_the_process_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with delivered(tmp_path, "File", 1, "FullyReplicated"):
         monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path / "host0"))
         assert tally(open_channel("tar")) == tally(EXPECTED["tar"])
 
 
-def test_format_replaces_the_content_type(tmp_path: Path) -> None:
+def test_format_argument_overrides_the_content_type(tmp_path: Path) -> None:
     with delivered(tmp_path, "File", 1, "FullyReplicated") as [environment]:
         for form in ("objects", "application/octet-stream"):
             assert tally(open_channel("tar", format=form, environment=environment)).count == 7
 
 
-def test_the_share_can_be_given(tmp_path: Path) -> None:
+def test_shard_argument_selects_the_samples(tmp_path: Path) -> None:
     with delivered(tmp_path, "File", 1, "FullyReplicated") as [environment]:
         assert tally(open_channel("whole", environment=environment, shard=Shard(1, 10))).count == 3

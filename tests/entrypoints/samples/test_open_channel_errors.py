@@ -21,7 +21,7 @@ from entrypoints.order.sharding import Placement
 from entrypoints.samples.channel import default_shard, find_channel, open_channel
 
 
-def test_an_unknown_channel_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
+def test_unknown_channel_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
     environment = job(tmp_path, train={}, validation={})
     with pytest.raises(ChannelError, match=r"no channel 'trian'; it has train, validation; did you mean 'train'"):
         open_channel("trian", environment=environment)
@@ -53,7 +53,7 @@ def test_damage_names_channel_object_and_offset(tmp_path: Path) -> None:
             tally(open_channel("tar", environment=environment))
 
 
-def test_a_removed_file_names_channel_and_object(tmp_path: Path) -> None:
+def test_removed_file_raises_with_channel_and_object(tmp_path: Path) -> None:
     with delivered(tmp_path, "File", 1, "FullyReplicated") as [environment]:
         samples = open_channel("lines", environment=environment)
         next(samples)

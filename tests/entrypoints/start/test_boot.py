@@ -16,14 +16,14 @@ from entrypoints.start import boot
 from entrypoints.start.entry_point import StartError, wait_for_hosts
 
 
-def test_the_standalone_part_says_what_the_contract_says() -> None:
+def test_constants_of_boot_equal_the_contracts() -> None:
     names = ("BASE_DIR_VARIABLE", "CODE_ARCHIVE", "CODE_DIR", "BUNDLE_DIR", "BUNDLED_PACKAGE", "FAILURE_FILE")
     assert {name: getattr(boot, name) for name in names} == {name: getattr(contract, name) for name in names}
     place = Path(contract.DATA_DIR, contract.CODE_CHANNEL, contract.BOOT_FILE)
     assert len(place.parents) == 4  # boot.py finds the root by its own place
 
 
-def test_a_script_with_argparse(tmp_path: Path) -> None:
+def test_script_gets_hyperparameters_as_arguments(tmp_path: Path) -> None:
     script = (
         "import argparse, helper\n"
         "parser = argparse.ArgumentParser()\n"
@@ -38,7 +38,7 @@ def test_a_script_with_argparse(tmp_path: Path) -> None:
     assert container.failure is None
 
 
-def test_what_the_script_sees(tmp_path: Path) -> None:
+def test_script_gets_arguments_variables_and_directory(tmp_path: Path) -> None:
     channel = {"TrainingInputMode": "File", "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"}
     channels = {"train": channel, contract.CODE_CHANNEL: channel}
     container = Container(tmp_path / "ml", {"train.py": SHOW}, hyperparameters={"a": "1"}, inputdataconfig=channels)
@@ -74,7 +74,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("entry_point", ["train.py", "train.sh"])
-def test_odd_characters_survive(entry_point: str, tmp_path: Path) -> None:
+def test_odd_characters_in_hyperparameters_are_preserved(entry_point: str, tmp_path: Path) -> None:
     code = {"train.py": SHOW, "train.sh": f'exec "{sys.executable}" train.py "$@"'}
     container = Container(tmp_path / "ml", code, hyperparameters=ODD)
     arguments, environ, _ = shown(container.run(entry_point, LC_ALL="C.UTF-8"))
@@ -95,18 +95,20 @@ def test_odd_characters_survive(entry_point: str, tmp_path: Path) -> None:
         ),  # by bash
     ],
 )
-def test_any_file_can_be_the_entry_point(name: str, content: str, arguments: list[str], tmp_path: Path) -> None:
+def test_script_of_any_language_can_be_the_entry_point(
+    name: str, content: str, arguments: list[str], tmp_path: Path
+) -> None:
     container = Container(tmp_path / "ml", {name: content}, hyperparameters={"n": "a b"})  # not executable yet
     told, environ, directory = shown(container.run(name))
     assert (told, directory, environ["SM_USER_ENTRY_POINT"]) == (arguments, str(container.root / "code"), name)
 
 
-def test_options_in_a_shell_scripts_first_line_count(tmp_path: Path) -> None:
+def test_options_in_a_shebang_line_are_applied(tmp_path: Path) -> None:
     finished = Container(tmp_path / "ml", {"train.sh": "#!/bin/sh -e\nfalse\necho went on"}).run("train.sh")
     assert (finished.returncode, finished.stdout) == (1, "")
 
 
-def test_a_binary_can_be_the_entry_point(tmp_path: Path) -> None:
+def test_binary_can_be_the_entry_point(tmp_path: Path) -> None:
     container = Container(tmp_path / "ml", {"train.py": ""}, hyperparameters={"name": "value"})
     echo = shutil.which("echo")
     assert echo is not None
@@ -116,7 +118,7 @@ def test_a_binary_can_be_the_entry_point(tmp_path: Path) -> None:
     assert container.run("train").stdout == "--name value\n"
 
 
-def test_what_no_variable_can_hold_is_left_out(tmp_path: Path) -> None:
+def test_variable_that_is_too_long_or_misnamed_is_left_out(tmp_path: Path) -> None:
     parameters = {f"p{number}": "x" * 2500 for number in range(60)} | {"a=b": "1"}
     container = Container(tmp_path / "ml", {"train.py": SHOW}, hyperparameters=parameters)
     finished = container.run("train.py")
@@ -127,7 +129,7 @@ def test_what_no_variable_can_hold_is_left_out(tmp_path: Path) -> None:
     assert "xxx" not in finished.stderr  # values may be secrets
 
 
-def test_a_bundled_script_runs_as_a_module(tmp_path: Path) -> None:
+def test_bundled_script_runs_as_a_module(tmp_path: Path) -> None:
     container = Container(tmp_path / "ml", {"notes.txt": ""})
     bundle = tmp_path / "ml-bundle"  # a bundle with one script more, so that this test depends on no other script
     (bundle / "entrypoints").mkdir(parents=True)
@@ -145,7 +147,7 @@ def test_a_bundled_script_runs_as_a_module(tmp_path: Path) -> None:
     assert environ["SM_USER_ENTRY_POINT"] == "entrypoints/show.py"
 
 
-def test_the_code_folder_holds_the_users_files_only(tmp_path: Path) -> None:
+def test_code_folder_holds_only_the_users_files(tmp_path: Path) -> None:
     script = "import os, entrypoints; print(sorted(os.listdir()), entrypoints.load_environment().current_host)"
     container = Container(tmp_path / "ml", {"train.py": script, "sub/data.txt": ""})
     for _ in range(2):  # a container that is started again finds the bundle of its first start
@@ -153,7 +155,7 @@ def test_the_code_folder_holds_the_users_files_only(tmp_path: Path) -> None:
         assert (finished.returncode, finished.stdout) == (0, "['sub', 'train.py'] algo-1\n"), finished.stderr
 
 
-def test_names_of_the_users_files_do_not_disturb_the_start(tmp_path: Path) -> None:
+def test_user_files_named_like_modules_do_not_break_the_start(tmp_path: Path) -> None:
     broken = "raise RuntimeError('the wrong module')"
     code = {"train.py": "print('ran')"} | dict.fromkeys(("json.py", "entrypoints.py", "signal.py"), broken)
     finished = Container(tmp_path / "ml", code).run("train.py")
@@ -169,7 +171,9 @@ def test_names_of_the_users_files_do_not_disturb_the_start(tmp_path: Path) -> No
         ("import sys; open('../output/failure', 'w').write('own'); sys.exit(4)", 4, "own"),
     ],
 )
-def test_how_it_ends(script: str, exit_code: int, failure: str | None, tmp_path: Path) -> None:
+def test_exit_code_and_failure_file_are_the_scripts(
+    script: str, exit_code: int, failure: str | None, tmp_path: Path
+) -> None:
     container = Container(tmp_path / "ml", {"train.py": script})
     (container.root / "output").mkdir()
     assert container.run("train.py").returncode == exit_code
@@ -191,7 +195,7 @@ def test_how_it_ends(script: str, exit_code: int, failure: str | None, tmp_path:
         ([], "the following arguments are required: entry_point"),
     ],
 )
-def test_what_cannot_start_is_one_line(arguments: list[str], reason: str, tmp_path: Path) -> None:
+def test_entry_point_that_cannot_start_is_a_one_line_error(arguments: list[str], reason: str, tmp_path: Path) -> None:
     code = {
         "train.py": "print('never')",
         "train.sh": "echo never",
@@ -206,7 +210,7 @@ def test_what_cannot_start_is_one_line(arguments: list[str], reason: str, tmp_pa
     assert finished.stderr == f"boot: {container.failure}\n" and finished.stderr.count("\n") == 1
 
 
-def test_damaged_files_of_the_container_are_named(tmp_path: Path) -> None:
+def test_damaged_container_file_is_named(tmp_path: Path) -> None:
     container = Container(tmp_path / "ml", {"train.py": "print('never')"}, hyperparameters=[1])
     assert container.run("train.py").returncode == 1
     assert "hyperparameters.json: expected a JSON object, got a list" in str(container.failure)
@@ -216,12 +220,12 @@ def test_damaged_files_of_the_container_are_named(tmp_path: Path) -> None:
     assert "code.tar.gz is damaged" in str(container.failure)
 
 
-def test_hosts_that_do_not_resolve_are_named() -> None:
+def test_unresolved_host_is_named() -> None:
     with pytest.raises(StartError, match=r"^no-such-host\.invalid: the name did not resolve"):
         wait_for_hosts(["localhost", "no-such-host.invalid"], 0)
 
 
-def test_a_stop_while_waiting_for_hosts(tmp_path: Path) -> None:
+def test_sigterm_while_waiting_for_hosts_ends_the_start(tmp_path: Path) -> None:
     resources = {"current_host": "algo-1.invalid", "hosts": ["algo-1.invalid", "algo-2.invalid"]}
     container = Container(tmp_path / "ml", {"train.py": "print('never')"}, resourceconfig=resources)
     process = container.start("train.py", "--launcher", "torchrun")

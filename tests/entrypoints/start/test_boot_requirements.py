@@ -25,14 +25,14 @@ SRC_LAYOUT = {
 }
 
 
-def test_a_package_with_a_src_layout_is_installed_without_a_network(tmp_path: Path) -> None:
+def test_package_with_a_src_layout_is_installed_offline(tmp_path: Path) -> None:
     container = Container(tmp_path / "ml", SRC_LAYOUT)
     finished = container.run("src/example/train.py", PIP_NO_INDEX="1")
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert finished.stdout.splitlines()[-2:] == ["command ran", "brought 0.7 ['pyproject.toml', 'src']"]
 
 
-def test_a_package_that_cannot_be_installed_is_the_failure(tmp_path: Path) -> None:
+def test_failed_package_installation_is_the_failure(tmp_path: Path) -> None:
     code = {"setup.py": "raise SystemExit('no build today')", "train.py": "print('never')", "train.sh": "echo ran"}
     container = Container(tmp_path / "ml", code)
     finished = container.run("train.py", PIP_NO_INDEX="1")
@@ -53,7 +53,7 @@ def test_a_package_that_cannot_be_installed_is_the_failure(tmp_path: Path) -> No
         ({"sub/setup.py": ""}, False),
     ],
 )
-def test_what_is_a_package(files: dict[str, str], expected: bool, tmp_path: Path) -> None:
+def test_is_package_recognises_setup_and_pyproject_files(files: dict[str, str], expected: bool, tmp_path: Path) -> None:
     for name, content in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)
@@ -69,7 +69,7 @@ def test_what_is_a_package(files: dict[str, str], expected: bool, tmp_path: Path
         ('["no-such-backend-of-ours[toml]"]', False),
     ],
 )
-def test_what_the_image_lacks_for_a_build_has_to_be_fetched(requires: str, expected: bool, tmp_path: Path) -> None:
+def test_image_can_build_depends_on_the_build_requirements(requires: str, expected: bool, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(f"[build-system]\nrequires = {requires}\n")
     assert requirements.image_can_build(tmp_path) is expected
 
@@ -87,7 +87,7 @@ def wheel(folder: Path, name: str, content: str) -> None:
         archive.writestr(f"{info}/RECORD", "")
 
 
-def test_requirements_go_to_a_folder_of_the_run(tmp_path: Path) -> None:
+def test_requirements_are_installed_in_the_runs_folder(tmp_path: Path) -> None:
     wheel(tmp_path, "brought", "def command(): print('command ran')")
     script = (
         "import subprocess, brought, entrypoints\n"
@@ -107,7 +107,7 @@ def test_requirements_go_to_a_folder_of_the_run(tmp_path: Path) -> None:
     assert "No module named 'brought'" in probe.stderr
 
 
-def test_the_old_module_of_our_name_in_the_requirements(tmp_path: Path) -> None:
+def test_required_entrypoints_module_works_beside_ours(tmp_path: Path) -> None:
     wheel(tmp_path, "entrypoints", "def get_group_all(group): return ['old', group]")
     script = "import entrypoints\nprint(entrypoints.get_group_all('x'), entrypoints.load_environment().current_host)\n"
     requirements = f"--no-index\n--find-links {tmp_path}\nentrypoints\n"
@@ -116,7 +116,7 @@ def test_the_old_module_of_our_name_in_the_requirements(tmp_path: Path) -> None:
     assert finished.stdout.splitlines()[-1] == "['old', 'x'] algo-1", finished.stderr
 
 
-def test_a_requirement_that_does_not_exist_is_the_failure(tmp_path: Path) -> None:
+def test_missing_requirement_is_the_failure(tmp_path: Path) -> None:
     code = {"train.py": "print('never')", "needs.txt": "--no-index\nno-such-package-of-ours\n"}
     container = Container(tmp_path / "ml", code)
     finished = container.run("train.py", "--requirements", "needs.txt")

@@ -81,13 +81,13 @@ def two_hosts(folder: Path, hyperparameters: dict[str, str]) -> list[tuple[int, 
     return results
 
 
-def test_two_hosts_work_together(tmp_path: Path) -> None:
+def test_torchrun_connects_two_hosts(tmp_path: Path) -> None:
     for rank, (exit_code, output, errors) in enumerate(two_hosts(tmp_path, {})):
         assert (exit_code, output) == (0, f"sum 3.0 of 2 {rank} {rank}\n"), errors
         assert failure(tmp_path / f"algo-{rank + 1}") is None
 
 
-def test_a_failing_workers_reason_comes_before_torchruns(tmp_path: Path) -> None:
+def test_failure_of_a_worker_precedes_torchruns_summary(tmp_path: Path) -> None:
     _, (exit_code, _, _) = two_hosts(tmp_path, {"fail": "1"})
     text = str(failure(tmp_path / "algo-2"))
     assert exit_code == 1
@@ -108,7 +108,7 @@ time.sleep(600)
 
 
 @pytest.mark.parametrize(("launcher", "exit_code"), [("python", 0), ("torchrun", 1)])
-def test_a_stop_reaches_the_script_once(launcher: str, exit_code: int, tmp_path: Path) -> None:
+def test_sigterm_reaches_the_script_once(launcher: str, exit_code: int, tmp_path: Path) -> None:
     process = start(tmp_path, STOPS, "--launcher", launcher, environ={contract.MASTER_PORT_VARIABLE: free_port()})
     try:
         assert process.stdout is not None and process.stdout.readline() == "ready\n"

@@ -32,7 +32,7 @@ def special(name: str, kind: bytes, target: str = "") -> tuple[tarfile.TarInfo, 
     return member, b""
 
 
-def test_files_folders_and_modes(tmp_path: Path) -> None:
+def test_unpack_keeps_files_folders_and_modes(tmp_path: Path) -> None:
     members = [special("empty", tarfile.DIRTYPE), file("./sub/é.txt", b"inside"), file("run", b"#!", 0o6755)]
     unpack(archive(tmp_path / "code.tar.gz", *members), tmp_path / "code")
     assert (tmp_path / "code/empty").is_dir()
@@ -54,9 +54,7 @@ def test_files_folders_and_modes(tmp_path: Path) -> None:
     ],
     ids=lambda member: f"{member[0].name} {member[0].linkname}",
 )
-def test_nothing_escapes_and_nothing_is_written_before_the_refusal(
-    member: tuple[tarfile.TarInfo, bytes], tmp_path: Path
-) -> None:
+def test_unsafe_member_is_refused_and_nothing_is_written(member: tuple[tarfile.TarInfo, bytes], tmp_path: Path) -> None:
     path = archive(tmp_path / "code.tar.gz", file("good"), member)
     with pytest.raises(BootError, match=r"code\.tar\.gz: ") as raised:
         unpack(path, tmp_path / "code")
@@ -78,7 +76,7 @@ def damaged(whole: bytes) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("kind", list(damaged(b"x" * 10)))
-def test_a_damaged_archive_is_refused(kind: str, tmp_path: Path) -> None:
+def test_damaged_archive_is_refused(kind: str, tmp_path: Path) -> None:
     path = archive(tmp_path / "code.tar.gz", *[file(f"{number}.py", bytes(range(256)) * 40) for number in range(30)])
     path.write_bytes(damaged(path.read_bytes())[kind])
     with pytest.raises(BootError, match=r"code\.tar\.gz is damaged: .*; submit the job again"):
@@ -86,6 +84,6 @@ def test_a_damaged_archive_is_refused(kind: str, tmp_path: Path) -> None:
     assert not (tmp_path / "code").exists()
 
 
-def test_a_missing_archive_is_named(tmp_path: Path) -> None:
+def test_missing_archive_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BootError, match=r"code\.tar\.gz cannot be unpacked .*No such file"):
         unpack(tmp_path / "code.tar.gz", tmp_path / "code")

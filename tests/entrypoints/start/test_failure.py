@@ -33,14 +33,14 @@ def stderr_of(script: str, folder: Path) -> str:
         ("import os\nos.write(2, b'Warning: a\\n' * 3000)\nassert 0, 'far down'", "AssertionError: far down"),
     ],
 )
-def test_the_exception_comes_first_and_then_its_traceback(script: str, first: str, tmp_path: Path) -> None:
+def test_failure_begins_with_the_exception_before_its_traceback(script: str, first: str, tmp_path: Path) -> None:
     text = failure_text("train.py", 1, stderr_of(script, tmp_path))
     head, _, rest = text.partition("\n\n")
     assert head.removeprefix("__main__.").startswith(first.removeprefix("__main__."))
     assert rest.startswith(("Traceback (most recent call last):\n", '  File "')) and head in rest
 
 
-def test_an_exception_that_aborts_the_end_of_python_is_the_reason(tmp_path: Path) -> None:
+def test_exception_before_an_abort_at_exit_is_the_reason(tmp_path: Path) -> None:
     script = "import ctypes\nclass End:\n    def __del__(self): self.abort()\n"
     script += "end = End()\nend.abort = ctypes.CDLL(None).abort\nraise ValueError('too many')"  # as gloo's threads do
     (tmp_path / "train.py").write_text(script)
@@ -52,7 +52,7 @@ def test_an_exception_that_aborts_the_end_of_python_is_the_reason(tmp_path: Path
     assert other.startswith("train.py was ended by SIGABRT (exit code 134)\n\nTraceback")
 
 
-def test_a_long_traceback_is_cut_at_its_beginning(tmp_path: Path) -> None:
+def test_long_traceback_is_cut_at_its_beginning(tmp_path: Path) -> None:
     script = "def deep(n):\n    raise ValueError('x' * 300) if n == 0 else deep(n - 1) or None\ndef a(n):\n    b(n)\n"
     script += "def b(n):\n    a(n - 1) if n else deep(0)\na(20)\n"
     text = failure_text("train.py", 1, stderr_of(script, tmp_path))
@@ -62,7 +62,7 @@ def test_a_long_traceback_is_cut_at_its_beginning(tmp_path: Path) -> None:
     assert 800 < len(text) <= contract.FAILURE_LIMIT
 
 
-def test_a_message_longer_than_the_limit_keeps_its_beginning() -> None:
+def test_message_longer_than_the_limit_keeps_its_beginning() -> None:
     stderr = 'Traceback (most recent call last):\n  File "a.py", line 1\nValueError: ' + "".join(map(str, range(2000)))
     text = failure_text("train.py", 1, stderr)
     assert text.startswith("ValueError: 0123") and len(text) == contract.FAILURE_LIMIT
@@ -77,7 +77,7 @@ def test_a_message_longer_than_the_limit_keeps_its_beginning() -> None:
         (255, "train.py ended with exit code 255"),
     ],
 )
-def test_without_an_exception_the_end_of_stderr_tells(exit_code: int, first: str) -> None:
+def test_failure_without_an_exception_shows_the_end_of_stderr(exit_code: int, first: str) -> None:
     # A traceback that the script caught and logged is not the reason: Python would have ended with 1.
     caught = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\nOSError: caught\n'
     text = failure_text("train.py", exit_code, caught + "usage: train.py\ntrain.py: error: unrecognized arguments: --x")
@@ -119,7 +119,7 @@ Root Cause (first observed failure):
 """
 
 
-def test_under_torchrun_the_rank_that_failed_first_tells() -> None:
+def test_failure_of_torchrun_is_that_of_the_first_failed_rank() -> None:
     text = failure_text("train.py", 1, TORCHRUN.format(code=1))
     assert text == (
         "ValueError: the reason\n\nTraceback (most recent call last):\n"
@@ -128,32 +128,32 @@ def test_under_torchrun_the_rank_that_failed_first_tells() -> None:
     )
 
 
-def test_under_torchrun_without_a_process_group_the_workers_traceback_tells() -> None:
+def test_failure_of_torchrun_without_a_process_group_is_the_workers() -> None:
     unmarked = "\n".join(line for line in TORCHRUN.format(code=1).split("\n") if "rank0" not in line)
     text = failure_text("train.py", 1, unmarked.replace("[rank1]: ", ""))
     assert text.startswith("ValueError: the reason\n\nTraceback") and "elastic" not in text
 
 
-def test_under_torchrun_a_killed_worker_is_named() -> None:
+def test_killed_worker_of_torchrun_is_named() -> None:
     text = failure_text("train.py", 1, "loading\n" + TORCHRUN[TORCHRUN.index("E1121") :].format(code=-9))
     assert text == (
         "rank 1 of train.py was ended by SIGKILL (exit code 137); the machine may have run out of memory\n\nloading"
     )
 
 
-def test_the_headline_and_the_details_fit() -> None:
+def test_fitted_text_keeps_the_headline_within_the_limit() -> None:
     for length in (0, 10, 1019, 1020, 1021, 1022, 1023, 1024, 2000):
         text = fitted("h" * length, "\n".join(["detail" * 10] * 100))
         assert len(text) <= contract.FAILURE_LIMIT
         assert text.startswith("h" * min(length, contract.FAILURE_LIMIT))
 
 
-def test_every_exit_code_has_words() -> None:
+def test_every_exit_code_has_a_description() -> None:
     for exit_code in range(1, 256):
         assert str(exit_code) in how_it_ended(exit_code)
 
 
-def test_the_scripts_own_reason_stays(tmp_path: Path) -> None:
+def test_failure_file_of_the_script_is_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "output" / "failure"
     write_failure(path, "ours \udcff")
     assert path.read_text(encoding="utf-8") == "ours ?"

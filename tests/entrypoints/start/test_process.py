@@ -86,11 +86,11 @@ def alive(pid: int) -> bool:
         ("import os; os.abort()", 128 + 6),
     ],
 )
-def test_the_exit_code_is_kept(script: str, exit_code: int, tmp_path: Path) -> None:
+def test_exit_code_of_the_program_is_returned(script: str, exit_code: int, tmp_path: Path) -> None:
     assert result(start(python(script), tmp_path))[::2] == (exit_code, None)
 
 
-def test_stderr_passes_and_its_end_is_kept(tmp_path: Path) -> None:
+def test_stderr_is_copied_and_its_tail_returned(tmp_path: Path) -> None:
     script = "import sys; sys.stderr.buffer.write(b'a' * 200_000 + 'é the end\\n'.encode())"
     process = start(python(script), tmp_path)
     _, tail, _ = result(process)
@@ -98,7 +98,7 @@ def test_stderr_passes_and_its_end_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_is_passed_on_once(number: signal.Signals, tmp_path: Path) -> None:
+def test_repeated_signal_is_passed_on_once(number: signal.Signals, tmp_path: Path) -> None:
     process = start(python(COUNTS), tmp_path)
     until_ready(process)
     process.send_signal(number)
@@ -108,7 +108,9 @@ def test_a_signal_is_passed_on_once(number: signal.Signals, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("number", "grace"), [(signal.SIGTERM, 0.2), (signal.SIGQUIT, 600)])
-def test_what_does_not_stop_is_killed_with_all_it_started(number: signal.Signals, grace: float, tmp_path: Path) -> None:
+def test_program_that_ignores_a_stop_is_killed_with_its_children(
+    number: signal.Signals, grace: float, tmp_path: Path
+) -> None:
     process = start(python(DEAF), tmp_path, grace)
     until_ready(process)
     process.send_signal(number)
@@ -116,7 +118,7 @@ def test_what_does_not_stop_is_killed_with_all_it_started(number: signal.Signals
     assert not any(alive(int(pid)) for pid in (tmp_path / "pids").read_text().split())
 
 
-def test_a_program_below_a_shell_is_stopped_too(tmp_path: Path) -> None:
+def test_program_started_by_a_shell_is_stopped(tmp_path: Path) -> None:
     (tmp_path / "counts.py").write_text(COUNTS)
     process = start(["bash", "-c", f"'{sys.executable}' counts.py; echo not reached"], tmp_path)
     until_ready(process)
@@ -125,7 +127,7 @@ def test_a_program_below_a_shell_is_stopped_too(tmp_path: Path) -> None:
     assert (tmp_path / "seen").read_text() == "[15]"  # it had the time that it needed
 
 
-def test_the_programs_own_workers_are_not_signalled(tmp_path: Path) -> None:
+def test_worker_processes_of_the_program_are_not_signalled(tmp_path: Path) -> None:
     script = (
         "import signal, subprocess, sys\n"
         "worker = subprocess.Popen([sys.executable, '-c', 'import sys; sys.stdin.read()'], stdin=subprocess.PIPE)\n"
@@ -142,7 +144,7 @@ def test_the_programs_own_workers_are_not_signalled(tmp_path: Path) -> None:
     assert result(process)[0] == 40
 
 
-def test_what_outlives_the_program_is_killed(tmp_path: Path) -> None:
+def test_process_that_outlives_the_program_is_killed(tmp_path: Path) -> None:
     script = (
         "import subprocess\n"
         "below = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"  # holds stderr open, too
@@ -167,7 +169,7 @@ def test_orphans_are_reaped_while_the_program_runs(tmp_path: Path) -> None:
     assert result(start(python(script), tmp_path))[0] == 0
 
 
-def test_nobody_listening_to_stderr_does_not_stop_the_program(tmp_path: Path) -> None:
+def test_closed_stderr_does_not_stop_the_program(tmp_path: Path) -> None:
     script = "import sys\nprint('ready', flush=True)\nfor _ in range(100):\n    sys.stderr.write('x' * 1000)\nsys.stderr.flush()"
     process = start(python(script), tmp_path)
     assert process.stderr is not None
@@ -178,7 +180,7 @@ def test_nobody_listening_to_stderr_does_not_stop_the_program(tmp_path: Path) ->
     assert json.loads(output.splitlines()[-1])[0] == 0
 
 
-def test_a_program_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
+def test_missing_program_is_an_error(tmp_path: Path) -> None:
     process = start([str(tmp_path / "missing")], tmp_path)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 1 and "FileNotFoundError" in errors

@@ -35,14 +35,14 @@ def variables_of(case: dict[str, Any], root: Path, style: str = "toolkit") -> di
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
-def test_every_variable_of_the_toolkit_has_the_toolkits_value(case: dict[str, Any], tmp_path: Path) -> None:
+def test_variables_of_the_toolkit_have_its_values(case: dict[str, Any], tmp_path: Path) -> None:
     variables = variables_of(case, tmp_path)
     expected = {name: text.replace("{root}", str(tmp_path)) for name, text in case["toolkit"].items()}
     assert {name: variables.get(name) for name in expected} == expected
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
-def test_arguments_are_the_toolkits(case: dict[str, Any], tmp_path: Path) -> None:
+def test_arguments_equal_the_toolkits(case: dict[str, Any], tmp_path: Path) -> None:
     assert command_line_arguments(container(tmp_path, case["files"]).hyperparameters, "toolkit") == case["arguments"]
 
 
@@ -50,7 +50,7 @@ SDK_CASES = [case for case in CASES if case["sdk"]]
 
 
 @pytest.mark.parametrize("case", SDK_CASES, ids=[case["name"] for case in SDK_CASES])
-def test_further_variables_of_the_sdk_have_the_sdks_value(case: dict[str, Any], tmp_path: Path) -> None:
+def test_further_variables_of_the_sdk_have_its_values(case: dict[str, Any], tmp_path: Path) -> None:
     variables = variables_of(case, tmp_path)
     further = {name for name in case["sdk"] if name not in case["toolkit"] and not name.startswith(NOT_TOLD)}
     expected = {name: case["sdk"][name].replace("{root}", str(tmp_path)) for name in further}
@@ -59,7 +59,7 @@ def test_further_variables_of_the_sdk_have_the_sdks_value(case: dict[str, Any], 
 
 
 @pytest.mark.parametrize("case", SDK_CASES, ids=[case["name"] for case in SDK_CASES])
-def test_argument_style_json_passes_what_the_sdks_driver_passes(case: dict[str, Any], tmp_path: Path) -> None:
+def test_argument_style_json_equals_the_sdks_driver(case: dict[str, Any], tmp_path: Path) -> None:
     variables = variables_of(case, tmp_path / "variables", "json")
     told, expected = (
         {name: text for name, text in each.items() if name.startswith(("SM_HPS", "SM_HP_"))}
@@ -71,14 +71,14 @@ def test_argument_style_json_passes_what_the_sdks_driver_passes(case: dict[str, 
     assert json.loads(variables["SM_USER_ARGS"]) == arguments
 
 
-def test_nothing_is_set_that_neither_of_them_sets(tmp_path: Path) -> None:
+def test_only_variables_of_toolkit_or_sdk_are_set(tmp_path: Path) -> None:
     for number, case in enumerate(SDK_CASES):
         ours = set(variables_of(case, tmp_path / str(number)))
         # SDK v3 sets these two where its own source_code is given, which stands for our entry point.
         assert ours - set(case["toolkit"]) - set(case["sdk"]) == {"SM_SOURCE_DIR", "SM_ENTRY_SCRIPT"}, case["name"]
 
 
-def test_a_folded_name_never_replaces_a_hyperparameter_of_that_name(tmp_path: Path) -> None:
+def test_folded_name_does_not_replace_a_hyperparameter(tmp_path: Path) -> None:
     files = {"hyperparameters": {"a_b": "own", "a-b": "folded", "c-d": "null"}}
     variables = sagemaker_variables(container(tmp_path, files), {}, Machine(1))
     assert variables["SM_HP_A_B"] == "own"
@@ -86,7 +86,7 @@ def test_a_folded_name_never_replaces_a_hyperparameter_of_that_name(tmp_path: Pa
     assert variables["SM_HP_C_D"] == ""  # the toolkit's spelling of null
 
 
-def test_the_code_channel_is_not_told(tmp_path: Path) -> None:
+def test_code_channel_has_no_variables(tmp_path: Path) -> None:
     entry = {"TrainingInputMode": "File", "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"}
     files = {"inputdataconfig": {"train": entry, contract.CODE_CHANNEL: entry}}
     variables = sagemaker_variables(container(tmp_path, files), {}, Machine(1))
@@ -94,7 +94,7 @@ def test_the_code_channel_is_not_told(tmp_path: Path) -> None:
     assert not any(contract.CODE_CHANNEL in name.lower() + text for name, text in variables.items())
 
 
-def test_a_connector_channel_has_no_folder_to_tell_of(tmp_path: Path) -> None:
+def test_connector_channel_has_no_folder_variable(tmp_path: Path) -> None:
     text = json.dumps({"channel": "images", "s3_uri": "s3://b/p/", "style": "map"})
     environ = {f"{contract.CONNECTOR_VARIABLE}0": text}
     variables = sagemaker_variables(container(tmp_path, {}, environ), environ, Machine(1))
@@ -102,7 +102,7 @@ def test_a_connector_channel_has_no_folder_to_tell_of(tmp_path: Path) -> None:
     assert "SM_CHANNEL_IMAGES" not in variables
 
 
-def test_the_entry_point_that_runs_is_the_one_told(tmp_path: Path) -> None:
+def test_entry_point_variables_name_the_script_that_runs(tmp_path: Path) -> None:
     environment = container(tmp_path, {"hyperparameters": {"sagemaker_program": "other.py"}})
     variables = sagemaker_variables(environment, {"SAGEMAKER_PROGRAM": "third.py"}, Machine(1), "sub/train.py")
     assert variables["SM_USER_ENTRY_POINT"] == variables["SM_ENTRY_SCRIPT"] == "sub/train.py"
@@ -110,13 +110,13 @@ def test_the_entry_point_that_runs_is_the_one_told(tmp_path: Path) -> None:
     assert json.loads(variables["SM_TRAINING_ENV"])["user_entry_point"] == "sub/train.py"
 
 
-def test_a_local_run_names_another_master(tmp_path: Path) -> None:
+def test_master_address_of_a_local_run_is_its_own(tmp_path: Path) -> None:
     environ = {contract.MASTER_ADDR_VARIABLE: "127.0.0.1", contract.MASTER_PORT_VARIABLE: "29511"}
     variables = sagemaker_variables(container(tmp_path, {}), environ, Machine(1))
     assert (variables["SM_MASTER_ADDR"], variables["SM_MASTER_PORT"]) == ("127.0.0.1", "29511")
 
 
-def test_without_any_file_there_is_one_host(tmp_path: Path) -> None:
+def test_missing_files_mean_one_host(tmp_path: Path) -> None:
     variables = sagemaker_variables(load_environment(tmp_path, {}), {}, Machine(1))
     assert variables["SM_HOSTS"] == '["algo-1"]'
     assert variables["SM_CURRENT_HOST"] == variables["SM_MASTER_ADDR"] == "algo-1"

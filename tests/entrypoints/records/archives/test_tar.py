@@ -33,7 +33,7 @@ def test_archive_of_tarfile_is_read_in_every_dialect(form: int) -> None:
 @pytest.mark.parametrize(
     "name", ["d/" * 100 + "1.jpg", "x" * 300 + ".jpg", "ü" * 60 + ".jpg", "a" * 96 + ".jpg", "a" * 97 + ".jpg"]
 )
-def test_long_or_foreign_name_is_read(form: int, name: str) -> None:
+def test_long_or_non_ascii_name_is_read(form: int, name: str) -> None:
     assert read(archive([(name, b"1")], form)) == [{"__key__": name[:-4], "jpg": b"1"}]
 
 
@@ -69,7 +69,7 @@ def test_archive_of_gnu_tar_is_read_in_every_dialect(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_archive_in_small_pieces_yields_the_same_samples(seed: int) -> None:
+def test_archive_read_in_small_pieces_yields_the_same_samples(seed: int) -> None:
     assert list(tar.FORMAT.split(Dribble(archive(FILES, tarfile.PAX_FORMAT), seed))) == SAMPLES
 
 
@@ -79,7 +79,7 @@ def test_joined_archives_with_padding_between_are_all_read() -> None:
     assert read(bytes(BLOCK * 3) + one) == SAMPLES
 
 
-def test_sample_ends_with_its_archive() -> None:
+def test_sample_does_not_span_joined_archives() -> None:
     first, second = archive([("1.jpg", b"a")]), archive([("1.cls", b"b")])
     assert read(first + second) == [{"__key__": "1", "jpg": b"a"}, {"__key__": "1", "cls": b"b"}]
 
@@ -189,7 +189,7 @@ def test_webdataset_reads_the_same_samples() -> None:
     assert found == SAMPLES
 
 
-def test_same_samples_are_written_as_same_bytes_and_bad_keys_refused() -> None:
+def test_written_bytes_are_reproducible_and_bad_keys_refused() -> None:
     assert written(SAMPLES) == written(SAMPLES)
     for sample in ({"jpg": b""}, {"__key__": "a/1.x", "jpg": b""}, {"__key__": "", "jpg": b""}):
         with pytest.raises(ValueError, match=r"sample 0.*: its __key__ names its files in the archive"):

@@ -86,16 +86,16 @@ def read(data: bytes, start: int = 0) -> list[Sample]:
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2])
 @pytest.mark.parametrize("stream", [io.BytesIO, Unseekable, Pieces])
-def test_what_zipfile_writes(method: int, stream: type[io.BytesIO]) -> None:
+def test_archive_of_zipfile_is_read(method: int, stream: type[io.BytesIO]) -> None:
     assert list(zip_members.FORMAT.split(stream(archive(FILES, method, b"a comment PK\5\6" + bytes(30))))) == SAMPLES
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-def test_members_written_to_a_stream_that_cannot_seek(method: int) -> None:
+def test_members_with_data_descriptors_are_read(method: int) -> None:
     assert read(archive(FILES, method, stream=Pipe())) == SAMPLES
 
 
-def test_zip64(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zip64_archive_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 100)
     monkeypatch.setattr(zipfile, "ZIP_FILECOUNT_LIMIT", 2)
     data = archive(FILES, zipfile.ZIP_STORED)
@@ -104,11 +104,11 @@ def test_zip64(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read(b"#!/bin/sh\n" + data) == SAMPLES
 
 
-def test_bytes_before_the_archive() -> None:
+def test_bytes_before_the_archive_are_skipped() -> None:
     assert read(b"#!/bin/sh\nexit\n" + archive(FILES)) == SAMPLES
 
 
-def test_zeros_behind_the_archive() -> None:
+def test_zeros_after_the_archive_are_ignored_and_other_bytes_refused() -> None:
     # bsdtar fills up what it writes to a pipe to blocks of 10 KiB.
     for comment in (b"", b"a comment PK\5\6" + bytes(30)):
         data = archive(FILES, comment=comment)
@@ -118,19 +118,19 @@ def test_zeros_behind_the_archive() -> None:
                 read(data + rest)
 
 
-def test_samples_are_put_together_wherever_their_members_stand() -> None:
+def test_members_in_any_order_are_grouped_into_samples() -> None:
     files = [FILES[4], FILES[0], FILES[3], FILES[2], FILES[1]]
     expected = [SAMPLES[2], SAMPLES[0], SAMPLES[1]]
     assert read(archive(files)) == expected
 
 
-def test_hidden_files_are_left_out_wherever_they_stand() -> None:
+def test_hidden_files_are_left_out_anywhere() -> None:
     files = [("._a", b"h"), ("a/._1.jpg", b"h"), *FILES, (".DS_Store", b"h"), ("__MACOSX/a/._1.jpg", b"h")]
     assert read(archive(files)) == SAMPLES
     assert read(archive([(".a.jpg", b"h")])) == []
 
 
-def test_infozip(tmp_path: Path) -> None:
+def test_archive_of_infozip_is_read_unless_encrypted(tmp_path: Path) -> None:
     if shutil.which("zip") is None:
         pytest.skip("needs zip")
     for name, data in FILES:
@@ -144,7 +144,7 @@ def test_infozip(tmp_path: Path) -> None:
         read((tmp_path / "y.zip").read_bytes())
 
 
-def test_own_writer_is_read_by_zipfile_and_writes_the_same_bytes_again() -> None:
+def test_written_archive_is_read_by_zipfile_and_is_reproducible() -> None:
     first, second = io.BytesIO(), io.BytesIO()
     samples = [{key if key != "data" else "bin": value for key, value in sample.items()} for sample in SAMPLES]
     assert zip_write.write(first, samples) == len(samples)
@@ -159,7 +159,7 @@ def test_own_writer_is_read_by_zipfile_and_writes_the_same_bytes_again() -> None
 
 
 @pytest.mark.parametrize("files", [FILES, [*FILES[1:], ("a/1.late", b"late")]])
-def test_reading_goes_on_at_every_sample(files: list[tuple[str, bytes]]) -> None:
+def test_reading_resumes_after_every_sample(files: list[tuple[str, bytes]]) -> None:
     data = archive([("folder/", b""), *files, ("empty/", b"")])
     cursor = Cursor()
     stream = zip_members.FORMAT.split(io.BytesIO(data), None, cursor)
@@ -173,7 +173,7 @@ def test_reading_goes_on_at_every_sample(files: list[tuple[str, bytes]]) -> None
             read(data, place)
 
 
-def test_directories_and_macos_are_passed_over_links_are_refused() -> None:
+def test_directories_and_macos_files_are_skipped_and_links_refused() -> None:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as output:
         output.mkdir("a") if hasattr(output, "mkdir") else output.writestr("a/", b"")
@@ -188,7 +188,7 @@ def test_directories_and_macos_are_passed_over_links_are_refused() -> None:
         read(stream.getvalue())
 
 
-def test_refused() -> None:
+def test_unsupported_archives_are_refused_with_a_reason() -> None:
     with pytest.raises(CorruptError, match=r"method 14 \(LZMA\), which is not supported; write it stored or deflated"):
         read(archive(FILES, zipfile.ZIP_LZMA))
     with pytest.raises(CorruptError, match="zips cannot be joined"):
@@ -274,7 +274,7 @@ def test_zeroed_crc_and_sizes_in_the_table_are_an_error(stream: type[io.BytesIO]
         read(bytes(data))
 
 
-def test_sizes_beyond_all_archives(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sizes_beyond_the_archive_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 100)
     data = archive(FILES)
     entry = data.index(b"PK\1\2")
@@ -284,7 +284,7 @@ def test_sizes_beyond_all_archives(monkeypatch: pytest.MonkeyPatch) -> None:
             read(data[: place + 7] + b"\x80" + data[place + 8 :])
 
 
-def test_a_bomb_is_not_unpacked() -> None:
+def test_zip_bomb_is_refused_in_little_memory() -> None:
     data = bytearray(archive([("a.txt", bytes(100 << 20))]))
     for place in (22, data.rindex(b"PK\1\2") + 24):
         struct.pack_into("<I", data, place, 1000)

@@ -54,7 +54,7 @@ def read(data: bytes, form: Format = FORMAT, start: int = 0) -> list[Sample]:
         {"compression": "gzip", "version": "1.0"},
     ],
 )
-def test_what_pyarrow_writes(options: dict[str, Any], tmp_path: Path) -> None:
+def test_file_of_pyarrow_is_read_from_any_row(options: dict[str, Any], tmp_path: Path) -> None:
     data = data_of(TABLE, **options)
     assert read(data) == EXPECTED
     (tmp_path / "t.parquet").write_bytes(data)
@@ -64,7 +64,7 @@ def test_what_pyarrow_writes(options: dict[str, Any], tmp_path: Path) -> None:
         assert read(data, start=start) == EXPECTED[start:]
 
 
-def test_values() -> None:
+def test_arrow_values_become_python_and_numpy_values() -> None:
     table = {
         "list": pyarrow.array([[1, 2], None, [], [3, None]], pyarrow.list_(pyarrow.int16())),
         "fixed": pyarrow.array([[1, 2], None, [3, 4], [None, 5]], pyarrow.list_(pyarrow.float32(), 2)),
@@ -88,7 +88,7 @@ def test_values() -> None:
     assert fourth["fixed"] == [None, 5]
 
 
-def test_values_that_python_cannot_hold() -> None:
+def test_values_beyond_pythons_types_are_numpy_or_refused() -> None:
     late = pyarrow.array([1 << 60], pyarrow.timestamp("us"))
     assert read(data_of({"a": late})) == [{"a": np.datetime64(1 << 60, "us")}]
     data = data_of({"a": pyarrow.array([{"x": 1 << 60}], pyarrow.struct([("x", pyarrow.timestamp("us"))])), "b": [1]})
@@ -99,7 +99,7 @@ def test_values_that_python_cannot_hold() -> None:
     assert read(data, format_of("parquet; columns=b")) == [{"b": 1}]
 
 
-def test_some_columns_are_read_without_the_rest() -> None:
+def test_columns_option_reads_no_other_columns() -> None:
     class Counting(io.BytesIO):
         taken = 0
 
@@ -120,7 +120,7 @@ def test_some_columns_are_read_without_the_rest() -> None:
         format_of("parquet; columns=")
 
 
-def test_what_is_written_comes_back_in_small_row_groups() -> None:
+def test_written_samples_are_read_back_in_small_row_groups() -> None:
     stream = io.BytesIO()
     samples = [
         {"__key__": str(n), "image": bytes(1 << 20), "vector": np.arange(n + 1.0), "name": "ü"} for n in range(20)
@@ -146,7 +146,7 @@ def test_what_is_written_comes_back_in_small_row_groups() -> None:
         ({}, "sample 2: it has no fields"),
     ],
 )
-def test_writing_refuses_samples_that_do_not_fit(later: Sample, reason: str) -> None:
+def test_writing_samples_of_another_schema_is_refused(later: Sample, reason: str) -> None:
     with pytest.raises(ValueError, match=r"sample 1: its fields \['\\udcff'\] cannot be columns' names"):
         parquet_write.write(io.BytesIO(), [{"a": b""}, {"\udcff": later}])
     first = {"a": bytes(8 << 20)}  # a row group of its own
@@ -155,13 +155,13 @@ def test_writing_refuses_samples_that_do_not_fit(later: Sample, reason: str) -> 
 
 
 @pytest.mark.parametrize("value", [{}, [{}], {"x": {}}])
-def test_dicts_that_are_all_empty_are_refused(value: Any) -> None:
+def test_column_of_empty_dicts_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match=r"sample 1 \(__key__ 'k'\): field 'a' does not fit into Parquet: .*no child"):
         parquet_write.write(io.BytesIO(), [{"b": 1}, {"__key__": "k", "b": 1, "a": value}, {"a": value}])
 
 
 @pytest.mark.parametrize("bad", range(5))
-def test_a_value_that_fits_none_before_is_found(bad: int) -> None:
+def test_value_of_another_type_is_refused_by_sample_number(bad: int) -> None:
     samples = [{"__key__": str(number), "x": "a" if number == bad else number} for number in range(5)]
     number = bad or 1  # the first says what the column holds
     with pytest.raises(
@@ -172,7 +172,7 @@ def test_a_value_that_fits_none_before_is_found(bad: int) -> None:
         parquet_write.write(io.BytesIO(), [{"x": 1 << 70}])
 
 
-def test_every_cut_is_an_error() -> None:
+def test_cut_anywhere_is_an_error() -> None:
     data = data_of({"a": [1, 2, 3], "b": ["x", "y", "z"]}, row_group_size=2)
     assert read(b"") == []
     for size in range(1, len(data)):
@@ -241,7 +241,7 @@ def test_joined_files_are_refused(options: dict[str, Any]) -> None:
             read(data)
 
 
-def test_names_of_columns_that_differ_in_the_table_are_refused() -> None:
+def test_footer_with_other_column_names_is_refused() -> None:
     data = data_of({"column": [1]}, store_schema=False)
     place = data.index(b"column", data.rindex(b"PAR1") - int.from_bytes(data[-8:-4], "little") - 4)
     with pytest.raises(CorruptError, match="its footer names other columns"):
@@ -249,7 +249,7 @@ def test_names_of_columns_that_differ_in_the_table_are_refused() -> None:
 
 
 @pytest.mark.parametrize("place", [7, 10])
-def test_page_of_a_damaged_size_is_refused(place: int) -> None:
+def test_page_with_a_damaged_size_is_refused(place: int) -> None:
     """pyarrow would take as much memory as the header states, up to 2 GiB. Both sizes are two bytes here, behind 0x15."""
     data = data_of({"a": ["x"] * 100}, use_dictionary=False, compression="none")
     assert (data[place - 1], data[place] > 127, data[place + 1] < 128) == (0x15, True, True)
@@ -257,7 +257,7 @@ def test_page_of_a_damaged_size_is_refused(place: int) -> None:
         read(data[:place] + b"\xfe\x7f" + data[place + 2 :])
 
 
-def test_errors_of_the_medium_are_not_taken_for_damage() -> None:
+def test_io_error_is_not_reported_as_damage() -> None:
     class Broken(io.BytesIO):
         def read(self, size: int | None = -1, /) -> bytes:
             if self.tell() > 100:
@@ -268,7 +268,7 @@ def test_errors_of_the_medium_are_not_taken_for_damage() -> None:
         list(FORMAT.split(Broken(data_of(TABLE)), "k"))
 
 
-def test_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pyarrow_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match=r"pip install 'sagemaker-launch\[formats\]'"):
         list(FORMAT.split(io.BytesIO(b""), None))

@@ -33,13 +33,13 @@ def header(flag: int, label: float, id: int = 0, id2: int = 0) -> bytes:
     return struct.pack("<I", flag) + struct.pack("<f", label) + struct.pack("<QQ", id, id2)
 
 
-def test_one_label_is_the_headers() -> None:
+def test_single_label_is_read_from_the_header() -> None:
     assert read(header(0, 3, 17, 2**63) + b"jpg") == [
         {"__key__": "o.rec", "data": b"jpg", "label": 3.0, "id": 17, "id2": 2**63}
     ]
 
 
-def test_several_labels_follow_the_header_whose_own_means_nothing() -> None:
+def test_several_labels_are_read_after_the_header() -> None:
     (sample,) = read(header(2, 99) + struct.pack("<2f", 0.5, -1) + b"jpg")
     assert sample["data"] == b"jpg"
     assert sample["label"].dtype == np.float32
@@ -54,7 +54,7 @@ images = st.lists(st.one_of(st.just(MAGIC), st.binary(max_size=9)), max_size=5).
 
 
 @given(st.lists(st.fixed_dictionaries({"data": images, "label": labels, "id": ids, "id2": ids}), max_size=5))
-def test_what_is_written_comes_back(samples: list[dict[str, Any]]) -> None:
+def test_written_samples_are_read_back(samples: list[dict[str, Any]]) -> None:
     stream = io.BytesIO()
     assert image_recordio.FORMAT.write(stream, samples) == len(samples)
     found = list(image_recordio.FORMAT.split(io.BytesIO(stream.getvalue())))
@@ -67,7 +67,7 @@ def test_what_is_written_comes_back(samples: list[dict[str, Any]]) -> None:
     assert [s["label"] for s in image_recordio.FORMAT.split(io.BytesIO(stream.getvalue()))] == [2.0, 3.0]
 
 
-def test_a_record_too_short_for_its_labels() -> None:
+def test_record_too_short_for_its_labels_is_an_error() -> None:
     whole = header(2, 0) + struct.pack("<2f", 1, 2) + b"jpg"
     for cut in range(len(whole) - 3):
         with pytest.raises(
@@ -78,6 +78,6 @@ def test_a_record_too_short_for_its_labels() -> None:
         image_recordio.encode(b"", [])
 
 
-def test_it_is_asked_for_by_name() -> None:
+def test_image_recordio_is_chosen_by_name_only() -> None:
     assert format_of("image-recordio") is image_recordio.FORMAT
     assert format_of("application/x-recordio") is recordio.FORMAT

@@ -45,12 +45,12 @@ pieces = st.one_of(st.just(MAGIC), st.binary(max_size=9), st.binary(min_size=4, 
 
 
 @given(st.lists(st.lists(pieces, max_size=6).map(b"".join), max_size=6), st.integers(1, 40))
-def test_what_is_written_comes_back_in_any_pieces(payloads: list[bytes], size: int) -> None:
+def test_written_payloads_are_read_back_in_any_pieces(payloads: list[bytes], size: int) -> None:
     data = written(*payloads)
     assert list(recordio.payloads(Pieces(data, size))) == payloads
 
 
-def test_the_layout() -> None:
+def test_written_bytes_are_those_of_mxnets_writer() -> None:
     assert written(b"abcde") == record(0, b"abcde")
     assert written(b"") == record(0, b"")
     # As MXNet's writer: split at every aligned magic word, which itself is left out.
@@ -58,22 +58,22 @@ def test_the_layout() -> None:
     assert written(b"123" + MAGIC) == record(0, b"123" + MAGIC)
 
 
-def test_a_magic_word_left_inside_of_a_whole_record_is_data() -> None:
+def test_magic_word_inside_a_whole_record_is_data() -> None:
     assert read(record(0, MAGIC * 3) + record(0, b"x")) == [MAGIC * 3, b"x"]
 
 
-def test_an_empty_record_is_not_the_end() -> None:
+def test_empty_record_does_not_end_the_stream() -> None:
     assert read(record(0, b"") + record(0, b"") + record(0, b"z")) == [b"", b"", b"z"]
     assert read(b"") == []
 
 
-def test_the_key_is_the_objects() -> None:
+def test_key_of_each_sample_is_the_objects() -> None:
     assert list(recordio.FORMAT.split(io.BytesIO(record(0, b"x")), "o.rec")) == [{"__key__": "o.rec", "data": b"x"}]
     assert list(recordio.FORMAT.split(io.BytesIO(record(0, b"x")), None)) == [{"data": b"x"}]
 
 
 @pytest.mark.parametrize("size", [3, 1 << 20])
-def test_a_cut_anywhere_is_an_error(size: int) -> None:
+def test_cut_anywhere_is_an_error(size: int) -> None:
     records = [record(0, b"abcde"), record(1, b"1234"), record(2, b""), record(3, b"567"), record(0, b"")]
     data = b"".join(records)
     ends = {0, len(records[0]), len(data) - 8, len(data)}  # where no record is open
@@ -106,7 +106,7 @@ def test_damage_names_its_offset(data: bytes, message: str) -> None:
         read(data)
 
 
-def test_what_came_before_the_damage_is_not_lost() -> None:
+def test_records_before_the_damage_are_yielded() -> None:
     found = []
     with pytest.raises(CorruptError):
         for payload in recordio.payloads(io.BytesIO(record(0, b"a") + record(0, b"b") + b"junk")):
@@ -114,12 +114,12 @@ def test_what_came_before_the_damage_is_not_lost() -> None:
     assert found == [b"a", b"b"]
 
 
-def test_records_larger_than_the_window() -> None:
+def test_records_larger_than_the_window_are_read() -> None:
     payloads = [bytes([number]) * (number * 700_001) for number in range(1, 6)]
     assert read(written(*payloads)) == payloads
 
 
-def test_a_record_that_the_format_cannot_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writing_a_too_long_record_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recordio, "MAX_LENGTH", 10)
     with pytest.raises(ValueError, match=r"11 bytes; .* at most 10"):
         written(b"x" * 11)

@@ -69,7 +69,7 @@ def plain(value: Any) -> Any:
 
 
 @every_case
-def test_what_the_sdk_wrote_record_by_record(case: dict[str, Any]) -> None:
+def test_records_of_the_sdk_are_read_singly(case: dict[str, Any]) -> None:
     data = base64.b64decode(case["file"])
     samples = list(recordio_protobuf.FORMAT.split(io.BytesIO(data), "o"))
     dtype = {"int64": "int32"}.get(case["dtype"], case["dtype"])
@@ -84,7 +84,7 @@ def test_what_the_sdk_wrote_record_by_record(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
 @every_case
-def test_what_the_sdk_wrote_in_batches(case: dict[str, Any], size: int) -> None:
+def test_records_of_the_sdk_are_read_in_batches(case: dict[str, Any], size: int) -> None:
     data = base64.b64decode(case["file"])
     cursor = Cursor()
     found = 0
@@ -104,7 +104,7 @@ def test_what_the_sdk_wrote_in_batches(case: dict[str, Any], size: int) -> None:
 
 
 @every_case
-def test_our_writer_writes_what_the_sdk_writes(case: dict[str, Any]) -> None:
+def test_written_records_equal_the_sdks(case: dict[str, Any]) -> None:
     rows = np.array(case["rows"], case["dtype"])
     labels = None if case["labels"] is None else np.array(case["labels"])
     if labels is not None and case["name"] in ("dense float32", "dense float64, labels float32"):
@@ -119,7 +119,7 @@ def test_our_writer_writes_what_the_sdk_writes(case: dict[str, Any]) -> None:
         assert len(data) == len(base64.b64decode(case["file"]))
 
 
-def test_everything_that_a_record_can_hold_comes_back() -> None:
+def test_every_kind_of_value_is_read_back() -> None:
     samples: list[dict[str, Any]] = [
         {
             "features": {
@@ -151,7 +151,7 @@ def recordio_bytes(*payloads: bytes) -> bytes:
     return stream.getvalue()
 
 
-def test_numbers_that_are_not_packed() -> None:
+def test_unpacked_numbers_are_read() -> None:
     def record(kind: int, tensor: bytes) -> bytes:
         return encode(1, encode(1, b"x") + encode(2, encode(kind, tensor)))
 
@@ -185,7 +185,7 @@ def files(draw: st.DrawFn) -> bytes:
 
 @settings(max_examples=150)
 @given(files(), st.integers(1, 9))
-def test_batches_are_the_records(data: bytes, size: int) -> None:
+def test_batches_hold_the_values_of_the_records(data: bytes, size: int) -> None:
     wanted = [plain(sample) for sample in recordio_protobuf.FORMAT.split(io.BytesIO(data))]
     found = []
     for batch in batches(io.BytesIO(data), size):
@@ -200,7 +200,7 @@ def test_batches_are_the_records(data: bytes, size: int) -> None:
     assert found == wanted
 
 
-def test_batches_over_many_windows_and_from_every_position() -> None:
+def test_batches_over_many_windows_resume_from_any_position() -> None:
     rows = np.random.default_rng(0).random((3000, 784)).astype("f4")
     data = written(rows, rows[:, 0])
     cursor = Cursor()
@@ -218,7 +218,7 @@ def test_batches_over_many_windows_and_from_every_position() -> None:
 
 
 @every_case
-def test_every_cut_is_found_and_no_change_is_another_error(case: dict[str, Any]) -> None:
+def test_cut_is_an_error_and_any_damage_raises_corrupt_error_only(case: dict[str, Any]) -> None:
     data = base64.b64decode(case["file"])
     ends, cursor = {0}, Cursor()
     for _ in recordio_protobuf.FORMAT.split(io.BytesIO(data), None, cursor):
@@ -257,7 +257,7 @@ def test_every_cut_is_found_and_no_change_is_another_error(case: dict[str, Any])
         ),
     ],
 )
-def test_tensors_that_do_not_fit_together(sparse: Sparse, message: str) -> None:
+def test_inconsistent_sparse_tensor_is_refused(sparse: Sparse, message: str) -> None:
     if 1 << 63 in sparse.shape:
         tensor = encode(3, encode_varint(0) + encode_varint(1 << 63))
         record = encode(1, encode(1, b"x") + encode(2, encode(2, tensor)))
@@ -270,7 +270,7 @@ def test_tensors_that_do_not_fit_together(sparse: Sparse, message: str) -> None:
         list(batches(io.BytesIO(data[8:]), 4, "o"))
 
 
-def test_a_damaged_tag_leaves_nothing_out() -> None:
+def test_damaged_tag_is_an_error() -> None:
     inner = encode(1, encode(1, b"image"))
     value = encode(2, encode(2, encode(1, np.ones(2, "f4").tobytes()) + encode(3, b"\2")))
     for record in (
@@ -289,6 +289,6 @@ def test_a_damaged_tag_leaves_nothing_out() -> None:
 
 
 @pytest.mark.parametrize("rows", [np.array([[2**31]]), np.array([[1j]])])
-def test_what_the_format_cannot_hold(rows: Any) -> None:
+def test_writing_unsupported_values_is_refused(rows: Any) -> None:
     with pytest.raises(ValueError, match="expected float32"):
         written(rows)

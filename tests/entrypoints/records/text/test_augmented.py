@@ -103,19 +103,21 @@ def by_class(samples: list[Sample]) -> list[Sample]:
 @pytest.mark.parametrize(
     ("environ", "format"), [(TOLD, None), (TOLD, "augmented"), (TOLD, NAMES), ({}, NAMES)], ids=str
 )
-def test_a_line_is_a_sample(root: Path, environ: dict[str, str], format: str | None, shard: Shard | None) -> None:
+def test_each_manifest_line_yields_one_sample(
+    root: Path, environ: dict[str, str], format: str | None, shard: Shard | None
+) -> None:
     with fed(root, stream_of()):
         found = list(open_channel("train", 0, format, environment=load_environment(root, environ), shard=shard))
     assert found == (SAMPLES if shard is None else SAMPLES[1::2])
 
 
-def test_another_format_takes_the_wrapper_off_as_ever(root: Path) -> None:
+def test_other_formats_still_unwrap_records(root: Path) -> None:
     with fed(root, stream_of(SAMPLES[:2])):
         found = list(open_channel("train", 0, "objects", environment=told(root)))
     assert found == [{"data": value} for sample in SAMPLES[:2] for value in sample.values()]
 
 
-def test_without_the_wrapper_the_content_type_says_where_a_record_ends(root: Path) -> None:
+def test_unwrapped_channel_uses_its_content_type(root: Path) -> None:
     configure(root, RecordWrapperType="None", ContentType="text/plain")
     with fed(root, b"one\ntwo\n"):
         assert list(open_channel("train", environment=told(root))) == [{"data": b"one"}, {"data": b"two"}]
@@ -125,7 +127,7 @@ def test_without_the_wrapper_the_content_type_says_where_a_record_ends(root: Pat
 
 
 @pytest.mark.parametrize("workers", [0, 1, 3])
-def test_through_a_dataset_in_every_epoch(root: Path, workers: int) -> None:
+def test_dataset_reads_every_epoch(root: Path, workers: int) -> None:
     dataset = ChannelDataset("train", environment=told(root))
     loader: DataLoader[Any] = DataLoader(dataset, 4, num_workers=workers, collate_fn=list)
     for epoch in range(2):
@@ -136,7 +138,7 @@ def test_through_a_dataset_in_every_epoch(root: Path, workers: int) -> None:
 
 
 @pytest.mark.parametrize("reading", [None, Reading(seed=3, block=8)], ids=["in order", "shuffled"])
-def test_goes_on_in_the_middle_of_an_epoch(root: Path, reading: Reading | None) -> None:
+def test_reading_resumes_in_the_middle_of_an_epoch(root: Path, reading: Reading | None) -> None:
     environment = told(root)
     with fed(root, stream_of()), closing(open_channel("train", environment=environment, reading=reading)) as samples:
         whole = list(samples)
@@ -156,7 +158,7 @@ def test_goes_on_in_the_middle_of_an_epoch(root: Path, reading: Reading | None) 
 
 
 @pytest.mark.parametrize("reading", [None, Reading(seed=3, block=5)], ids=["in order", "shuffled"])
-def test_goes_on_behind_a_broker(root: Path, reading: Reading | None) -> None:
+def test_reading_with_a_broker_resumes(root: Path, reading: Reading | None) -> None:
     def loader() -> StatefulDataLoader[Any]:
         dataset = ChannelDataset("train", environment=told(root), reading=reading)
         return StatefulDataLoader(dataset, 2, num_workers=3, collate_fn=list)
@@ -175,7 +177,7 @@ def test_goes_on_behind_a_broker(root: Path, reading: Reading | None) -> None:
         assert [sample for batch in after for sample in batch] == rest
 
 
-def test_a_stream_that_ends_inside_of_a_line() -> None:
+def test_stream_that_ends_inside_a_line_is_an_error() -> None:
     samples = [{name: value[:9] for name, value in sample.items()} for sample in SAMPLES[:5]]
     data = stream_of(samples)
     stream = io.BytesIO()
@@ -191,14 +193,14 @@ def test_a_stream_that_ends_inside_of_a_line() -> None:
             pass
 
 
-def test_reading_goes_on_at_every_line() -> None:
+def test_reading_resumes_after_every_line() -> None:
     cursor = Cursor()
     positions = [cursor.position for _ in FORM.split(io.BytesIO(stream_of()), None, cursor)]
     for number, position in enumerate(positions, 1):
         assert list(FORM.split(io.BytesIO(stream_of()), None, Cursor(position))) == SAMPLES[number:]
 
 
-def test_names_are_needed_and_differ() -> None:
+def test_attribute_names_are_required_and_distinct() -> None:
     assert format_of(NAMES) == FORM
     with pytest.raises(ChannelError, match="augmented needs the names of the attributes"):
         list(format_of("augmented").split(io.BytesIO(stream_of()), None))
@@ -217,14 +219,14 @@ def test_names_are_needed_and_differ() -> None:
         ),
     ],
 )
-def test_names_that_are_missing_or_do_not_go_with_the_channel(
+def test_attribute_names_that_contradict_the_channel_are_refused(
     root: Path, open_it: Callable[[Path], object], message: str
 ) -> None:
     with pytest.raises(ChannelError, match=message):
         open_it(root)
 
 
-def test_names_come_in_pieces(root: Path) -> None:
+def test_attribute_names_are_joined_from_several_variables(root: Path) -> None:
     text = TOLD["LAUNCHER_ATTRIBUTE_NAMES_0"]
     pieces = {f"LAUNCHER_ATTRIBUTE_NAMES_{number}": text[4 * number :][:4] for number in range(-(-len(text) // 4))}
     assert len(pieces) > 10
@@ -239,6 +241,6 @@ def test_names_come_in_pieces(root: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "null", '{"train": "source-ref"}', '{"train": [1]}', '{"train": null}']
 )
-def test_damaged_names_are_told(root: Path, text: str) -> None:
+def test_damaged_attribute_names_raise_with_their_variable(root: Path, text: str) -> None:
     with pytest.raises(ValueError, match="LAUNCHER_ATTRIBUTE_NAMES_0"):
         load_environment(root, {"LAUNCHER_ATTRIBUTE_NAMES_0": text})

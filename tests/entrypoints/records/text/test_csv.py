@@ -43,7 +43,7 @@ def read(data: bytes, form: Format = FORMAT, key: str | None = "k", start: int =
 
 
 @given(TABLES, st.integers(1, 9), st.sampled_from(["\n", "\r\n"]))
-def test_rows_come_back(rows: list[list[str]], size: int, ending: str) -> None:
+def test_rows_are_read_and_resumed_in_any_pieces(rows: list[list[str]], size: int, ending: str) -> None:
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator=ending, quoting=csv.QUOTE_ALL).writerows(rows)
     cursor = Cursor()
@@ -58,7 +58,7 @@ def test_rows_come_back(rows: list[list[str]], size: int, ending: str) -> None:
 
 
 @given(TABLES)
-def test_what_is_written_comes_back(rows: list[list[str]]) -> None:
+def test_written_rows_are_read_back(rows: list[list[str]]) -> None:
     stream = io.BytesIO()
     samples = [{"data": row} for row in rows]
     assert FORMAT.write(stream, samples) == len(rows)
@@ -66,7 +66,7 @@ def test_what_is_written_comes_back(rows: list[list[str]]) -> None:
 
 
 @pytest.mark.parametrize("seekable", [True, False])
-def test_a_header_names_the_fields_wherever_one_begins(seekable: bool) -> None:
+def test_header_names_the_fields_also_after_resuming(seekable: bool) -> None:
     samples = [{"id": str(number), "a, b": "x\ny" * number} for number in range(5)]
     stream = io.BytesIO()
     NAMED.write(stream, samples)
@@ -78,18 +78,18 @@ def test_a_header_names_the_fields_wherever_one_begins(seekable: bool) -> None:
         assert list(rest) == samples[number:]
 
 
-def test_the_header_of_every_object_that_a_pipe_joins() -> None:
+def test_repeated_headers_of_joined_objects_are_skipped() -> None:
     data = "\ufeffa,b\n1,2\n\ufeffa,b\n3,4\n".encode()
     assert read(data, NAMED, None) == [{"a": "1", "b": "2"}, {"a": "3", "b": "4"}]
     assert read(b"a,b\na,b\n", NAMED) == [{"__key__": "k", "a": "a", "b": "b"}]
 
 
-def test_blank_lines_marks_and_no_rows() -> None:
+def test_blank_lines_and_byte_order_marks_are_skipped() -> None:
     assert read('\ufeff"a,",b\n\n\r\n1,2'.encode(), key=None) == [{"data": ["a,", "b"]}, {"data": ["1", "2"]}]
     assert read(b"") == read(b"\n") == read(b"", NAMED) == read(b"a,b\n", NAMED) == []
 
 
-def test_fields_longer_than_pythons_limit() -> None:
+def test_field_of_three_megabytes_is_read() -> None:
     before = csv.field_size_limit()
     try:
         assert read(b"a," + b"x" * 3_000_000 + b"\n", key=None) == [{"data": ["a", "x" * 3_000_000]}]
@@ -109,12 +109,12 @@ def test_fields_longer_than_pythons_limit() -> None:
     ],
 )
 @pytest.mark.parametrize("form", [FORMAT, NAMED])
-def test_what_is_no_row(form: Format, row: bytes, reason: str) -> None:
+def test_malformed_row_is_an_error_with_its_offset(form: Format, row: bytes, reason: str) -> None:
     with pytest.raises(CorruptError, match=f"object 'k', byte 4: .*{reason}"):
         read(b"a,b\n" + row, form)
 
 
-def test_every_cut_inside_of_quotes_is_an_error() -> None:
+def test_cut_inside_quotes_is_an_error() -> None:
     data = b'a,b\n1,"2\n,""3"\n'
     for size in range(data.index(b'"') + 1, data.rindex(b'"')):
         if data[:size].count(b'"') % 2 == 0:
@@ -123,12 +123,12 @@ def test_every_cut_inside_of_quotes_is_an_error() -> None:
             read(data[:size])
 
 
-def test_names_that_stand_twice() -> None:
+def test_duplicate_column_name_is_an_error() -> None:
     with pytest.raises(CorruptError, match=r"byte 0: the header has two columns 'a'"):
         read(b"a,b,a\n", NAMED)
 
 
-def test_choosing() -> None:
+def test_csv_options_are_parsed_and_wrong_ones_refused() -> None:
     assert format_of("csv") is FORMAT
     assert format_of("CSV; Header=present") == NAMED
     assert str(format_of('CSV; delimiter=";";header=present')) == 'csv; header=present; delimiter=";"'
@@ -159,10 +159,10 @@ def test_choosing() -> None:
         ([{"a": 1, "b": 2}, {"a": "a", "b": "b"}], "sample 1: its values are the fields' names"),
     ],
 )
-def test_writing_refuses_what_would_not_come_back(samples: list[Sample], reason: str) -> None:
+def test_writing_unreadable_rows_is_refused(samples: list[Sample], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         FORMAT.write(io.BytesIO(), samples)
 
 
-def test_fields_may_be_longer_than_pythons_limit() -> None:
+def test_fields_longer_than_the_csv_modules_default_are_read() -> None:
     assert len(list(FORMAT.split(io.BytesIO(b"a" * 131_073)))) == 1

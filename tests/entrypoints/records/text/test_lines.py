@@ -35,12 +35,12 @@ def read(data: bytes, size: int = 1 << 20) -> list[bytes]:
     ),
     st.integers(1, 9),
 )
-def test_lines_come_back(wanted: list[bytes], size: int) -> None:
+def test_lines_are_read_in_any_pieces(wanted: list[bytes], size: int) -> None:
     assert read(b"".join(line + b"\n" for line in wanted), size) == wanted
     assert read(b"".join(line + b"\r\n" for line in wanted), size) == wanted
 
 
-def test_what_is_a_line() -> None:
+def test_only_the_line_ending_is_removed() -> None:
     assert read(b"") == []
     assert read(b"\n") == [b""]
     assert read(b"a\n\nb\n") == [b"a", b"", b"b"]
@@ -48,15 +48,15 @@ def test_what_is_a_line() -> None:
     assert read(b"a\r\r\nb\rc\r") == [b"a\r", b"b\rc\r"]  # nothing but the ending goes
 
 
-def test_json_is_not_cut_at_unicodes_line_ends() -> None:
+def test_unicode_line_separators_do_not_end_a_line() -> None:
     document = json.dumps({"text": "a\u2028b\u0085c\x0bd"}, ensure_ascii=False).encode()
     assert read(document + b"\n" + document) == [document, document]
 
 
-def test_a_line_longer_than_a_chunk() -> None:
+def test_line_longer_than_a_chunk_is_read_whole() -> None:
     line = b"0123456789" * 300_000
     assert read(line + b"\nend", 1000) == [line, b"end"]
 
 
-def test_the_key_is_the_objects() -> None:
+def test_key_of_each_line_is_the_objects() -> None:
     assert list(lines.FORMAT.split(io.BytesIO(b"a\n"), "t.csv")) == [{"__key__": "t.csv", "data": b"a"}]

@@ -53,14 +53,14 @@ def plain(features: dict[str, Any]) -> dict[str, Any]:
 
 
 @given(st.lists(st.binary(max_size=40), max_size=6), st.integers(1, 40), st.booleans())
-def test_what_is_written_comes_back_in_any_pieces(payloads: list[bytes], size: int, compressed: bool) -> None:
+def test_written_payloads_are_read_back_in_any_pieces(payloads: list[bytes], size: int, compressed: bool) -> None:
     data = b"".join(map(framed, payloads))
     assert written(*payloads) == data
     stream = Pieces(gzip.compress(data) if compressed else data, size)
     assert [sample["data"] for sample in tfrecord.FORMAT.split(stream)] == payloads
 
 
-def test_sizes_around_the_window_and_a_length_that_looks_like_gzip() -> None:
+def test_records_around_the_window_size_and_a_gzip_like_length_are_read() -> None:
     sizes = [0, 1, (1 << 20) - 16, 1 << 20, 3_000_000, 0x8B1F, 10]
     payloads = [bytes([number]) * size for number, size in enumerate(sizes)]
     assert read(written(*payloads)) == payloads
@@ -70,7 +70,7 @@ def test_sizes_around_the_window_and_a_length_that_looks_like_gzip() -> None:
 
 
 @pytest.mark.parametrize("first", [b"abc", b""])
-def test_every_cut_and_every_changed_byte_is_found(first: bytes) -> None:
+def test_cut_or_changed_byte_is_an_error(first: bytes) -> None:
     data = written(first, b"defg")
     second = len(written(first))
     for cut in range(len(data)):
@@ -87,7 +87,7 @@ def test_every_cut_and_every_changed_byte_is_found(first: bytes) -> None:
                 read(bytes(damaged))
 
 
-def test_every_cut_and_every_changed_byte_of_a_compressed_file() -> None:
+def test_damage_of_a_compressed_file_is_an_error_or_changes_nothing() -> None:
     payloads = [b"abc" * 5, b"", b"defg"]
     data = written(*payloads)
     compressed = gzip.compress(data[:20], mtime=0) + gzip.compress(data[20:], mtime=0)
@@ -106,7 +106,7 @@ def test_every_cut_and_every_changed_byte_of_a_compressed_file() -> None:
         assert found == payloads, place  # gzip's time, system and the like tell nothing of the content
 
 
-def test_what_came_before_the_damage_is_not_lost() -> None:
+def test_records_before_the_damage_are_yielded() -> None:
     stream = tfrecord.FORMAT.split(io.BytesIO(written(b"a", b"b") + b"junk"))
     assert next(stream) == {"data": b"a"}
     assert next(stream) == {"data": b"b"}
@@ -114,7 +114,7 @@ def test_what_came_before_the_damage_is_not_lost() -> None:
         next(stream)
 
 
-def test_without_the_package_for_checksums(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_crc32c_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "crc32c", None)
     with pytest.raises(ImportError, match=r"sagemaker-launch\[formats\]"):
         read(b"")
@@ -134,7 +134,7 @@ features = st.dictionaries(
 
 @settings(max_examples=200)
 @given(features)
-def test_examples_of_another_writer_and_ours_for_it(datum: dict[str, Any]) -> None:
+def test_examples_of_another_writer_are_decoded_and_encoded_back(datum: dict[str, Any]) -> None:
     found = example.decode(TFRecordWriter.serialize_tf_example(datum))
     assert plain(found) == {
         name: values[0] if kind == "byte" and len(values) == 1 else values for name, (values, kind) in datum.items()
@@ -142,7 +142,7 @@ def test_examples_of_another_writer_and_ours_for_it(datum: dict[str, Any]) -> No
     assert plain(example.decode(example.encode_example(found))) == plain(found)
 
 
-def test_files_of_another_writer_and_ours_for_it(tmp_path: Path) -> None:
+def test_files_are_exchanged_with_another_library(tmp_path: Path) -> None:
     path = tmp_path / "file.tfrecord"
     writer = TFRecordWriter(str(path))
     random = np.random.default_rng(1)
@@ -169,7 +169,7 @@ def test_files_of_another_writer_and_ours_for_it(tmp_path: Path) -> None:
         assert theirs["label"].tolist() == sample["label"].tolist()
 
 
-def test_unusual_examples() -> None:
+def test_unusual_examples_are_decoded() -> None:
     assert example.decode(b"") == {}
     assert example.decode(encode(1, b"")) == {}
 
@@ -190,7 +190,7 @@ def test_unusual_examples() -> None:
     assert example.decode(late + encode(9, b"unknown")) == {"x": b"v"}
 
 
-def test_a_sequence_example_is_not_read_without_its_lists() -> None:
+def test_sequence_example_is_refused() -> None:
     lists = encode(1, encode(1, b"frames") + encode(2, encode(1, encode(3, encode(1, b"\5")))))
     stream = io.BytesIO()
     tfrecord.write(stream, [example.encode_example({"id": 1}), example.encode_example({"id": 2}) + encode(2, lists)])
@@ -198,7 +198,7 @@ def test_a_sequence_example_is_not_read_without_its_lists() -> None:
         list(example.FORMAT.split(io.BytesIO(stream.getvalue()), "f"))
 
 
-def test_no_example_is_corrupt_wherever_it_is_cut_or_changed() -> None:
+def test_damaged_example_raises_value_or_corrupt_error_only() -> None:
     whole = example.encode_example({"a": b"12", "b": [1.5, 2.5], "c": [3, 400, -5], "d": [b"", b"x" * 130], "e": "é"})
     for cut in range(1, len(whole)):
         with pytest.raises(ValueError, match=r"."):
@@ -216,7 +216,7 @@ def test_no_example_is_corrupt_wherever_it_is_cut_or_changed() -> None:
 
 
 @pytest.mark.parametrize("value", [np.zeros((2, 2)), [2**63], np.array([1j]), {"a": 1}, ["a", 1]])
-def test_what_an_example_cannot_hold(value: Any) -> None:
+def test_encoding_an_unsupported_value_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match="feature 'x'"):
         example.encode_example({"x": value})
 
@@ -238,7 +238,7 @@ few_or_many = st.sampled_from([1, 20])  # which are decoded in two ways
 
 @settings(max_examples=300)
 @given(lists, few_or_many)
-def test_packed_numbers(values: list[int], times: int) -> None:
+def test_packed_varints_are_read_back_and_a_cut_one_refused(values: list[int], times: int) -> None:
     values *= times
     packed = b"".join(map(encode_varint, values))
     assert varints(packed).tolist() == values
@@ -250,7 +250,7 @@ def test_packed_numbers(values: list[int], times: int) -> None:
 
 @settings(max_examples=300)
 @given(st.lists(st.sampled_from([0, 1, 127, 128, 129, 255]), max_size=80).map(bytes), few_or_many)
-def test_packed_bytes_of_any_kind_are_what_one_number_after_the_other_is(data: bytes, times: int) -> None:
+def test_packed_varints_equal_single_varints_for_any_bytes(data: bytes, times: int) -> None:
     data *= times
     wanted: list[int] = []
     place = 0
