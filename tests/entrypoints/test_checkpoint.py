@@ -169,7 +169,7 @@ def test_refusal_states_what_the_role_lacks(store: Store) -> None:
         load()
 
 
-def test_transient_failure_is_not_seen(store: Store) -> None:
+def test_transient_failure_is_retried(store: Store) -> None:
     store.faults["/bucket/last.pt"] = [503] * 6
     save()
     store.faults["/bucket/last.pt"] = [500] * 6

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 BENCHMARKS = ROOT / "tests/benchmarks"
 
 
-def test_the_page_has_the_last_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_shows_the_last_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     from table import write_table
 
@@ -22,7 +22,7 @@ def test_the_page_has_the_last_results(tmp_path: Path, monkeypatch: pytest.Monke
     assert readme.read_text() == (ROOT / "tests/README.md").read_text(), "make bench"
 
 
-def test_the_chart_has_the_last_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chart_shows_the_last_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     from chart import BARS, LABEL_CHARACTERS, draw
 
@@ -33,7 +33,7 @@ def test_the_chart_has_the_last_results(tmp_path: Path, monkeypatch: pytest.Monk
     assert (tmp_path / "speed.svg").read_text() == (ROOT / "docs/speed.svg").read_text(), "make bench"
 
 
-def test_figures_are_told_in_fitting_units(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_have_units_of_their_magnitude(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     from table import line
 
@@ -52,7 +52,7 @@ def test_figures_are_told_in_fitting_units(monkeypatch: pytest.MonkeyPatch) -> N
     assert line(rate) == "| w | 1,234 MB/s | p 10 MB/s |  | 203 |  |"
 
 
-def test_a_readme_without_marks_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readme_without_marks_is_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     from table import write_table
 

@@ -33,7 +33,7 @@ SPLIT = (250, 25, 25)  # images of train (two shards), validation, test
 
 
 @pytest.mark.parametrize("name", channel_specs.names())
-def test_bundled_spec_plans_to_its_golden_request(name: str, request: pytest.FixtureRequest) -> None:
+def test_bundled_spec_yields_its_golden_request(name: str, request: pytest.FixtureRequest) -> None:
     plan = launcher.plan(channel_specs.path(name), name="golden")
     # The code's digest changes with every line of our scripts; that it is the archive's is tested with the plan.
     digest = plan.code.digest if plan.code is not None else "none"
@@ -125,7 +125,7 @@ def test_bundled_spec_runs_locally(name: str, workplace: Path) -> None:
 
 
 @pytest.mark.usefixtures("fuse")
-def test_every_way_of_arriving_yields_the_same_samples(workplace: Path) -> None:
+def test_every_input_mode_yields_the_same_samples(workplace: Path) -> None:
     objects = ["efs", "fsx-lustre", "s3-connector-map", "s3-fast-file", "s3-file", "s3-manifest", "s3-pipe-objects"]
     shards = ["s3-connector", "s3-pipe-tar", "two-hosts-sharded"]
     for alike in ([*objects, "s3-pipe-recordio"], shards):

@@ -29,11 +29,11 @@ TEXT = "\n".join(PAGES.values())
 
 
 @pytest.mark.parametrize("page", docs.PAGES)
-def test_the_generated_parts_are_current(page: str) -> None:
+def test_generated_parts_are_current(page: str) -> None:
     assert docs.updated(PAGES[page]) == PAGES[page], "python -m launcher.reference.docs"
 
 
-def test_the_schema_is_current() -> None:
+def test_schema_is_current() -> None:
     kept = (ROOT / "channel_specs/schema.json").read_text(encoding="utf-8")
     assert json.loads(kept) == schema.schema(), "python -m launcher.reference.schema > channel_specs/schema.json"
 
@@ -90,7 +90,7 @@ def test_every_code_is_documented() -> None:
 
 
 @pytest.mark.parametrize("code", STORIES)
-def test_wrong_example_of_a_story_has_its_code_and_the_right_one_has_not(code: str) -> None:
+def test_wrong_example_of_a_story_has_its_code_and_the_right_one_lacks_it(code: str) -> None:
     for example, is_wrong in ((STORIES[code].wrong, True), (STORIES[code].right, False)):
         try:
             spec = launcher.parse_spec(laid_over_base(example))

@@ -74,7 +74,7 @@ def test_preflight_finds_nothing_wrong(folder: Path) -> None:
     assert "prefix-empty" in {each["code"] for each in wrong["problems"]}
 
 
-def test_a_job_through_three_modes_reads_the_same(folder: Path) -> None:
+def test_three_input_modes_read_the_same_samples(folder: Path) -> None:
     outcome = launch(folder, "job.yaml", "--wait", "--yes")
     name = outcome["TrainingJobName"]
     assert outcome["TrainingJobStatus"] == "Completed"
@@ -86,7 +86,7 @@ def test_a_job_through_three_modes_reads_the_same(folder: Path) -> None:
     assert again["TrainingJobName"] != name
 
 
-def test_a_job_can_be_stopped(folder: Path) -> None:
+def test_running_job_is_stopped(folder: Path) -> None:
     name = launch(folder, "job.yaml", "--no-check")["TrainingJobName"]
     assert launch(folder, "stop", name)["TrainingJobStatus"] == "Stopping"
     for _ in range(60):

@@ -245,7 +245,7 @@ def test_ctrl_c_while_a_dropped_stream_ends_is_raised() -> None:
     assert sources[0].closed == 1
 
 
-def test_dropping_a_stream_calls_no_function_of_python() -> None:
+def test_dropping_a_stream_runs_no_python_function() -> None:
     """A signal's handler runs between any two of its instructions."""
     called = []
     with closing(read_ahead(iter([Bytes("0", bytes(100))]), SMALL, "a test")) as streams:
@@ -263,7 +263,7 @@ def test_threads_end_after_the_last_stream_was_dropped_unread() -> None:
     del stream  # the fixture sees the threads end
 
 
-def test_the_last_stream_is_read_after_the_end() -> None:
+def test_last_stream_is_read_after_the_pipeline_ended() -> None:
     [stream] = read_ahead(iter([Bytes("a", bytes(1000))]), SMALL, "a test")
     assert len(stream.readall()) == 1000
 

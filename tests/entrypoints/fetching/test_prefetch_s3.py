@@ -117,7 +117,7 @@ def test_refused_object_raises_in_its_place(store: Store, numbers: Environment) 
     assert found == list(range(7))
 
 
-def test_transient_errors_are_not_seen(store: Store, numbers: Environment) -> None:
+def test_transient_errors_are_retried(store: Store, numbers: Environment) -> None:
     store.faults["/bucket/00007"] = [503, 500, 502, RESET, 503]
     found = [int(stream.read()) for _, stream in streams_of(numbers.channels["train"], Shard(0, 100))]
     assert found == list(range(0, COUNT, 100))

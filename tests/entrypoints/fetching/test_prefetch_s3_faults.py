@@ -108,7 +108,7 @@ def test_transient_error_that_lasts_is_raised(
         ("something new", True, "something new"),
     ],
 )
-def test_client_messages_have_a_cause(message: str, passes: bool, told: str) -> None:
+def test_client_messages_are_assigned_their_cause(message: str, passes: bool, told: str) -> None:
     cause = cause_of(message)
     assert (cause.passes, told in cause.what) == (passes, True)
 

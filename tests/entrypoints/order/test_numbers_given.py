@@ -29,7 +29,7 @@ def environment(tmp_path: Path) -> Environment:
     return load_environment(tmp_path, {})
 
 
-def test_numpys_numbers_become_pythons(environment: Environment) -> None:
+def test_numpy_numbers_become_python_numbers(environment: Environment) -> None:
     def opened(number: Callable[[int], Any]) -> Any:
         reading = Reading(seed=number(7), block=number(10), block_bytes=number(1000))
         return open_channel("lines", number(3), environment=environment, reading=reading)

@@ -44,7 +44,7 @@ def test_large_file_is_read_in_pieces(job: Path) -> None:
     assert int(done.stdout) < 60_000, "kB"
 
 
-def test_a_dry_run_states_the_size_of_the_code_on_stderr(job: Path) -> None:
+def test_dry_run_reports_the_size_of_the_code_on_stderr(job: Path) -> None:
     (job.parent / "src/.env").write_text("TOKEN=hush\n")
     command = [sys.executable, "-m", "launcher.cli", str(job), "--dry-run", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -55,7 +55,7 @@ def test_a_dry_run_states_the_size_of_the_code_on_stderr(job: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["print('changed!')\n", "print('more training')\n", "", None])
-def test_a_file_that_changes_after_it_was_hashed_is_refused(job: Path, content: str | None) -> None:
+def test_file_that_changes_after_hashing_is_refused(job: Path, content: str | None) -> None:
     code = read_code(job.parent / "src")
     if content is None:
         (job.parent / "src/train.py").unlink()

@@ -63,7 +63,7 @@ def in_git(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("link", [False, True])
-def test_a_huge_file_is_refused_by_its_size_without_being_read(tmp_path: Path, link: bool) -> None:
+def test_huge_file_is_refused_by_its_size_without_being_read(tmp_path: Path, link: bool) -> None:
     """The file is sparse: its size costs no disk, but reading 2 TB would outlast the test's timeout."""
     source = written(tmp_path / "src", "train.py", "pkg/b.py", "pkg/c.py", "d.py", "e.py")
     data = tmp_path / "elsewhere" if link else source / "data"
@@ -79,7 +79,7 @@ def test_a_huge_file_is_refused_by_its_size_without_being_read(tmp_path: Path, l
     assert sent(source, exclude=["data/"]) == {"train.py", "pkg/b.py", "pkg/c.py", "d.py", "e.py"}
 
 
-def test_the_limit_counts_all_files_together(tmp_path: Path) -> None:
+def test_size_limit_counts_all_files_together(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         with (tmp_path / name).open("wb") as file:
             file.truncate(archive.MAX_BYTES // 3 + 1)
@@ -149,7 +149,7 @@ def test_gitignore_files_decide_as_in_git(tmp_path: Path, seed: int) -> None:
             assert sent(tmp_path / start) == set(known)
 
 
-def test_a_gitignore_counts_in_a_work_tree_only(tmp_path: Path) -> None:
+def test_gitignore_is_applied_in_a_work_tree_only(tmp_path: Path) -> None:
     written(tmp_path / "src", "train.py", "data/a.bin", "data/b.txt", _gitignore="data/\n")
     assert sent(tmp_path / "src") == {"train.py", "data/a.bin", "data/b.txt", ".gitignore"}
     in_git(tmp_path)
@@ -172,7 +172,7 @@ def test_negated_folder_does_not_include_default_exclusions(tmp_path: Path) -> N
     assert sent(tmp_path) == {"train.py", "pkg/a.py"}
 
 
-def test_a_launchignore_outranks_gitignore_and_needs_no_git(tmp_path: Path) -> None:
+def test_launchignore_outranks_gitignore_and_needs_no_git(tmp_path: Path) -> None:
     written(tmp_path, "train.py", "data/a.bin", "model/b.bin", "model/small/c.bin")
     (tmp_path / ".launchignore").write_text("data\n/.launchignore\n")
     (tmp_path / "model/.launchignore").write_text("*.bin\n!small/c.bin\n.launchignore\n")
@@ -227,7 +227,7 @@ def test_missing_code_folder_is_named_once(tmp_path: Path) -> None:
         launcher.plan(tmp_path / "job.yaml")
 
 
-def test_an_entry_point_that_is_left_out_names_the_rule(tmp_path: Path) -> None:
+def test_excluded_entry_point_is_refused_with_the_rule(tmp_path: Path) -> None:
     written(in_git(tmp_path) / "src", "train.py", _gitignore="*.py\n")
     (tmp_path / "job.yaml").write_text(laid_over_base("code: {directory: src, entry_point: train.py}"))
     with pytest.raises(SpecError) as caught:

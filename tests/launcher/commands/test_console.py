@@ -39,7 +39,7 @@ def screen(text: str) -> list[str]:
     return [line.rpartition("\r\x1b[K")[2] for line in text.split("\n")]
 
 
-def test_lines_of_host_are_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_of_a_host_are_printed_in_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
     console, terminal = on_a_terminal(monkeypatch)
     console.log("algo-1 |", [f"line {number}" for number in range(1000)], "cyan")
     assert terminal.writes == 1
@@ -69,7 +69,7 @@ def test_progress_bar_is_one_updating_line_below_others(monkeypatch: pytest.Monk
         (b"", b""),
     ],
 )
-def test_last_state_is_last_part_that_is_not_blank(line: bytes, state: bytes) -> None:
+def test_last_state_is_the_last_part_that_is_not_blank(line: bytes, state: bytes) -> None:
     assert last_state(line) == state
 
 

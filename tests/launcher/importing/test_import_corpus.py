@@ -30,7 +30,7 @@ def imported(text: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("file", REQUESTS, ids=lambda file: file.stem)
-def test_published_request_plans_to_itself(file: Path, tmp_path: Path) -> None:
+def test_plan_of_a_published_request_equals_it(file: Path, tmp_path: Path) -> None:
     case: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     (tmp_path / "job.yaml").write_text(imported(case.get("text") or json.dumps(case["request"]), tmp_path))
     expected = case.get("plans_to", case.get("request"))
@@ -47,7 +47,7 @@ def test_members_around_a_request_are_left_out(tmp_path: Path) -> None:
     assert {"region: eu-west-1", "base_name: vines"} <= set(lines)
 
 
-def test_members_of_a_tools_own_are_listed_as_left_out(tmp_path: Path) -> None:
+def test_members_of_other_tools_are_listed_as_left_out(tmp_path: Path) -> None:
     case = json.loads((REQUESTS[0].parent / "airflow-config.json").read_text())
     first = imported(json.dumps(case["request"]), tmp_path).splitlines()[0]
     assert first.startswith("# Left out") and "S3Operations" in first

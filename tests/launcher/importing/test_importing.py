@@ -29,7 +29,7 @@ def planned(request: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("file", GOLDEN, ids=lambda file: file.stem)
-def test_bundled_request_is_imported_by_keys_without_the_hatch(file: Path) -> None:
+def test_bundled_request_is_imported_without_the_request_key(file: Path) -> None:
     request = json.loads(file.read_text())
     assert planned(request) == request
     assert "request" not in import_request(request)
@@ -88,7 +88,7 @@ def test_variables_derived_from_channels_are_not_imported_twice() -> None:
     ],
     ids=lambda change: json.dumps(change)[:60],
 )
-def test_odd_request_plans_to_itself(change: dict[str, Any]) -> None:
+def test_plan_of_an_imported_unusual_request_equals_it(change: dict[str, Any]) -> None:
     request = {**json.loads(GOLDEN[0].read_text()), **change}
     assert planned(request) == request
 
@@ -112,7 +112,7 @@ def values(shape_name: str) -> st.SearchStrategy[Any]:
 
 @settings(max_examples=150, deadline=None)
 @given(values(REQUEST))
-def test_any_request_plans_to_itself(request: dict[str, Any]) -> None:
+def test_plan_of_any_imported_request_equals_it(request: dict[str, Any]) -> None:
     named = {"TrainingJobName": "name", **request}
     assert planned(named) == named
 

@@ -189,7 +189,7 @@ def said(number: int) -> str:
     return "the same again" if number % 5 == 0 else f"line {number}"
 
 
-def test_80_000_lines_of_8_hosts_survive_throttling_resets_and_expiry(
+def test_80_000_lines_of_8_hosts_are_read_despite_throttling_resets_and_expiry(
     aws: StandIn, writing: threading.Thread, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines: list[Line] = []

@@ -185,7 +185,7 @@ def test_merge_refuses_lists_that_contradict_each_other(lst: Launch) -> None:
     assert Path("m.lst").read_text() == "0\t0\ta.jpg\n1\t1\tb.jpg\n2\t1\tc.jpg\n"
 
 
-def test_lists_and_images_in_s3(lst: Launch, aws: StandIn) -> None:
+def test_lists_and_images_in_s3_are_read(lst: Launch, aws: StandIn) -> None:
     s3 = aws.client("s3")
     s3.create_bucket(Bucket="pictures")
     for key in ("train/", "train/cat/1.jpg", "train/dog/2.jpg", "train/dog/x.csv", "train_old/cat/3.jpg"):
@@ -277,7 +277,7 @@ def test_picture_of_statistics_is_written(lst: Launch) -> None:
     assert "expected a file name that ends in .png or .svg" in lst("stats", "train.lst", "--plot", "x.pdf", code=3)
 
 
-def test_commands_of_the_page_run_in_order(lst: Launch) -> None:
+def test_commands_of_the_readme_run_in_order(lst: Launch) -> None:
     Path("photos/husky").mkdir()
     for number in range(10):
         Path(f"photos/husky/{number}.jpg").touch()

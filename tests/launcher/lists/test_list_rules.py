@@ -28,7 +28,7 @@ def lines_of(*labels: tuple[int, ...]) -> Lines:
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=30), SHARES, st.integers())
-def test_division_has_each_image_once_and_the_shares_of_each_class(
+def test_division_has_each_image_once_and_keeps_the_ratio_of_classes(
     sizes: list[int], shares: tuple[float, ...], seed: int
 ) -> None:
     paths = [f"{kind:03}/{number}.jpg" for kind, size in enumerate(sizes) for number in range(size)]
@@ -56,7 +56,7 @@ def test_division_by_folder_keeps_folders_together(seed: int) -> None:
 
 
 @given(LISTS, LISTS)
-def test_changes_lead_from_the_old_list_to_the_new_one(old: Lines, new: Lines) -> None:
+def test_applied_changes_turn_the_old_list_into_the_new_one(old: Lines, new: Lines) -> None:
     changes = compare(old, new)
     result = dict(old)
     for before, after in (pair for pairs in changes for pair in pairs):
@@ -117,7 +117,7 @@ def test_one_hot_lists_stay_one_hot() -> None:
     assert [line.labels for line in split.lists[0].values()] == [(1, 0, 0, 0), (0, 1, 1, 0), (0, 0, 0, 1)]
 
 
-def test_map_names_paths_before_folders_before_classes() -> None:
+def test_map_applies_paths_before_folders_before_classes() -> None:
     paths = ("a/1.jpg", "a/b/2.jpg", "a/b/3.jpg", "c/4.jpg")
     lines = by_path(Line(n, (2.0,), path) for n, path in enumerate(paths))
     rules = {"2": ("0",), "a/": ("1",), "a/b/": ("x", "y"), "a/b/3.jpg": ("y",)}

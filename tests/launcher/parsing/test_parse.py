@@ -223,7 +223,7 @@ def test_python_values_are_accepted() -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.text(alphabet=string.printable + "é\u2028", max_size=200))
-def test_any_text_gives_a_spec_or_problems(text: str) -> None:
+def test_any_text_yields_a_spec_or_problems(text: str) -> None:
     try:
         parse_spec(text)
     except SpecError as error:
@@ -242,7 +242,7 @@ _VALUES = st.recursive(
 
 @settings(max_examples=300, deadline=None)
 @given(st.dictionaries(st.sampled_from([*JobSpec.model_fields, "unknown"]), _VALUES, max_size=5))
-def test_any_mapping_gives_a_spec_or_problems(value: dict[str, object]) -> None:
+def test_any_mapping_yields_a_spec_or_problems(value: dict[str, object]) -> None:
     try:
         parse_spec(json.dumps(value))
     except SpecError as error:

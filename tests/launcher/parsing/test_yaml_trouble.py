@@ -257,7 +257,7 @@ CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_any_change_to_a_spec_gives_a_plan_or_problems(seed: int) -> None:
+def test_any_change_to_a_spec_yields_a_plan_or_problems(seed: int) -> None:
     """Bytes and pieces of YAML are inserted, removed and doubled; each result is a plan or problems that can be printed."""
     chance, planned = Random(seed), 0
     specs = [channel_specs.path(name).read_bytes() for name in channel_specs.names()]

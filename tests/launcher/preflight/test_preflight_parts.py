@@ -168,7 +168,7 @@ def test_only_a_sure_deny_counts(changed: dict[str, Any], denies: bool) -> None:
     assert surely_denies(DENY | changed, "s3:GetObject", "arn:aws:s3:::data/train/1.tar", ROLE % "training") is denies
 
 
-def test_deny_with_exclusions_spares_them() -> None:
+def test_deny_does_not_apply_to_its_exclusions() -> None:
     role, key = ROLE % "training", "arn:aws:s3:::data/train/1.tar"
     rest = {name: DENY[name] for name in ("Effect", "Principal")}
     all_but = rest | {"NotAction": "s3:List*", "NotResource": ["arn:aws:s3:::data/open/*", "arn:aws:s3:::data"]}

@@ -49,12 +49,12 @@ KEEPS_OUT = {
 
 
 @pytest.mark.parametrize("case", LETS_IN)
-def test_rule_lets_in(case: str) -> None:
+def test_rule_admits_the_peer(case: str) -> None:
     assert admits([{"IpPermissions": [LETS_IN[case]]}], 2049, OWN, SUBNET)
 
 
 @pytest.mark.parametrize("case", KEEPS_OUT)
-def test_rule_keeps_out(case: str) -> None:
+def test_rule_does_not_admit_the_peer(case: str) -> None:
     assert not admits([{"IpPermissions": [KEEPS_OUT[case]]}], 2049, OWN, SUBNET)
 
 
@@ -76,7 +76,7 @@ def test_directions_have_separate_rules() -> None:
     assert not admits(groups, 988, OWN, outbound=True)
 
 
-def test_all_traffic_needs_more_than_all_of_tcp() -> None:
+def test_rule_for_all_tcp_does_not_admit_all_traffic() -> None:
     of_itself = of_group("sg-job")
     assert admits([{"IpPermissions": [rule("-1", **of_itself)]}], None, OWN)
     assert not admits([{"IpPermissions": [rule("tcp", 0, 65535, **of_itself)]}], None, OWN)

@@ -83,7 +83,7 @@ def test_keys_are_members_of_the_service_model(source: str) -> None:
 
 
 @every_kind
-def test_entry_is_recognised_and_imported(source: str) -> None:
+def test_entry_of_the_kind_is_recognised_and_imported(source: str) -> None:
     for spec, name, channel in examples(source):
         entry = channel.input_data_config(name, "File")
         assert (entry is None) == (KINDS[source].MEMBER is None)
@@ -106,7 +106,7 @@ def test_kinds_do_not_share_entries(source: str) -> None:
 
 
 @every_kind
-def test_providers_exist(source: str) -> None:
+def test_provider_of_the_kind_exists(source: str) -> None:
     for mode, module in KINDS[source].PROVIDERS.items():
         assert mode in shapes()["TrainingInputMode"]["enum"]
         provider = importlib.import_module(f"launcher.local.providers.{module}")
