@@ -53,6 +53,11 @@ class _Connection:
     shard: Assignment | None = None
     refused: bool = False
 
+    @property
+    def pending(self) -> wire.Request | None:
+        """The request, as long as it has neither a shard nor a refusal."""
+        return None if self.shard or self.refused else self.request
+
 
 class Coordinator:
     """The readers, and the epochs that they read: `epoch` from its FIFO, former ones from memory.
@@ -93,7 +98,7 @@ class Coordinator:
         self._former = [each for each in [*self._former, self.epoch] if not each.is_abandoned]
         while not all(each.is_settled for each in self._former):
             self.poll(POLL_SECONDS)
-        requested = [each.request.epoch for each in self._connections.values() if each.request and each.shard is None]
+        requested = [each.pending.epoch for each in self._connections.values() if each.pending]
         self.epoch = Epoch(max([self.epoch.number + 1, *requested]))
         self._assign_shards()
 
@@ -203,8 +208,8 @@ class Coordinator:
     def _assign_shards(self) -> None:
         """Assign shards of the epochs that are here to the readers that asked for them; refuse epochs that are over."""
         for connection in self._connections.values():
-            request = connection.request
-            if request is None or connection.shard or connection.refused or request.epoch > self.epoch.number:
+            request = connection.pending
+            if request is None or request.epoch > self.epoch.number:
                 continue
             epoch = next((each for each in self._epochs if each.number == request.epoch), None)
             if epoch is None:

@@ -9,6 +9,8 @@ import socket
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -102,34 +104,58 @@ def begun(root: Path, loader: str) -> subprocess.Popen[str]:
     )
 
 
-def request(root: Path, epoch: int) -> bytes:
-    """What the first of two readers asks for."""
+def request(root: Path, epoch: int, readers: int = 2, form: str = "lines") -> bytes:
+    """What the first of some readers asks for."""
     path = str(root / contract.DATA_DIR / "lines")
-    return wire.Request(
-        "lines", path, "None", "lines", epoch, Shard(0, 2, 2), 20.0, 0, 0, os.getpid(), "", False
-    ).encode()
+    shard = Shard(0, readers, readers)
+    return wire.Request("lines", path, "None", form, epoch, shard, 20.0, 0, 0, os.getpid(), "", False).encode()
 
 
-def test_reader_that_leaves_while_its_next_epoch_is_requested_is_closed_once(root: Path) -> None:
-    address = f"\0test-{root}"
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(address)
+@pytest.fixture
+def coordinator(root: Path) -> Iterator[tuple[Coordinator, list[socket.socket]]]:
+    """A coordinator and two readers that are connected to it."""
+    with ExitStack() as stack:
+        listener, *readers = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(3)]
+        listener.bind(f"\0test-{root}")
         listener.listen()
         folder = os.open(root / contract.DATA_DIR, os.O_RDONLY)
+        stack.callback(os.close, folder)
         coordinator = Coordinator(listener, folder)
-        readers = [socket.socket(socket.AF_UNIX) for _ in range(2)]
         for reader in readers:
-            reader.connect(address)
+            reader.connect(listener.getsockname())
             coordinator.poll(1)
-        readers[1].sendall(request(root, 0))
-        coordinator.first_request()
-        readers[0].sendall(request(root, 1))
-        readers[1].close()
-        coordinator.poll(1)  # one look sees both, and the first closes the other
-        readers[0].close()
-        coordinator.poll(1)
-        assert not coordinator.epoch.is_awaited
-        os.close(folder)
+        yield coordinator, readers
+        for reader in readers:
+            reader.close()
+        coordinator.poll(0)  # closes its ends
+
+
+def test_reader_that_leaves_while_its_next_epoch_is_requested_is_closed_once(
+    root: Path, coordinator: tuple[Coordinator, list[socket.socket]]
+) -> None:
+    broker, readers = coordinator
+    readers[1].sendall(request(root, 0))
+    broker.first_request()
+    readers[0].sendall(request(root, 1))
+    readers[1].close()
+    broker.poll(1)  # one look sees both, and the first closes the other
+    readers[0].close()
+    broker.poll(1)
+    assert not broker.epoch.is_awaited
+
+
+def test_refused_request_for_a_later_epoch_skips_no_epoch(
+    root: Path, coordinator: tuple[Coordinator, list[socket.socket]]
+) -> None:
+    broker, readers = coordinator
+    readers[0].sendall(request(root, 0, readers=1))
+    broker.first_request()
+    readers[1].sendall(request(root, 5, readers=1, form="tar"))
+    broker.poll(1)  # reads the request
+    broker.poll(1)  # sends the refusal; the reader keeps its connection open
+    assert b"is being read as 'lines', not as 'tar'" in readers[1].recv(1 << 16)
+    broker.next_epoch(wire.frame(wire.END))
+    assert broker.epoch.number == 1
 
 
 def test_second_broker_for_an_address_and_fork_during_start_are_harmless(
