@@ -16,7 +16,7 @@ from pyarrow import parquet
 
 from entrypoints.errors import ChannelError
 from entrypoints.order.sharding import Shard
-from entrypoints.readers import s3
+from entrypoints.readers import s3, s3_client
 from entrypoints.readers.s3_client import place
 from entrypoints.records import format_of
 from entrypoints.records.archives import tar_write, zip_write
@@ -139,6 +139,29 @@ def test_endpoint_and_region_are_those_of_the_environment() -> None:
     environ |= {"AWS_ENDPOINT_URL_S3": "http://other", "AWS_REGION": "us-west-2"}
     assert place(environ) == ("http://other", "us-west-2")
     assert place({"AWS_REGION": "us-west-2"}) == (None, "us-west-2")
+
+
+def test_store_at_a_host_name_is_asked_for_paths(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`bucket.localhost` resolves nowhere; at an address, such as the other tests have, the client always asks for paths."""
+    fill(bucket, ["a"])
+    monkeypatch.setenv("AWS_ENDPOINT_URL", os.environ["AWS_ENDPOINT_URL"].replace("127.0.0.1", "localhost"))
+    monkeypatch.setattr(s3_client, "PATIENCE_SECONDS", 1)
+    assert read(connector("s3://bucket/")) == [("a", b"a")]
+
+
+def test_aws_is_asked_for_hosts_named_after_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """AWS may answer paths in newer regions with a redirect, and directory buckets have no paths."""
+    asked: list[dict[str, object]] = []
+
+    def record(**settings: object) -> None:
+        asked.append(settings)
+        raise ChannelError("asked")
+
+    monkeypatch.setattr("s3torchconnector.S3ClientConfig", record)
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    with pytest.raises(ChannelError, match="asked"):
+        read(connector("s3://bucket/"))
+    assert [settings["force_path_style"] for settings in asked] == [False]
 
 
 def test_missing_connector_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
