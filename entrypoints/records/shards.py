@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from entrypoints.records import SHORT_NAMES
+from entrypoints.records.format import Format
 from entrypoints.records.sizes import size_of
 from entrypoints.records.writing import SampleError, refusal
 from entrypoints.sample import Sample
@@ -46,13 +47,10 @@ def write_shards(
         SampleError: A sample would not be read back the same; it has its number among all samples. A ValueError, too.
         FileExistsError: The folder has shards already, and nothing was written: shards of two runs must not be mixed.
     """
-    writers = {name: (form.write, form.ending) for name, form in SHORT_NAMES.items() if form.write and form.ending}
-    if format not in writers:
-        raise ValueError(f"format {format!r} has no writer of shards; expected one of {', '.join(writers)}")
+    ending = writer_of(format).ending
     for name, limit in (("shard_bytes", shard_bytes), ("shard_samples", shard_samples)):
         if limit < 1:
             raise ValueError(f"{name} is {limit}; it must be 1 or more")
-    write, ending = writers[format]
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     old = min(folder.glob(f"[0-9][0-9][0-9][0-9][0-9]*{ending}"), default=None)
@@ -63,23 +61,41 @@ def write_shards(
     rest = iter(samples)
     for first in rest:
         shard = folder / f"{len(shards):05d}{ending}"
-        part = shard.with_name(shard.name + ".part")
+        portion = itertools.islice(itertools.chain([first], rest), shard_samples)
         try:
-            with part.open("wb") as stream:
-                count = write(
-                    stream,
-                    _portion(itertools.islice(itertools.chain([first], rest), shard_samples), stream, shard_bytes),
-                )
-            part.replace(shard)
-        except BaseException as error:
-            part.unlink(missing_ok=True)
-            if isinstance(error, SampleError):
-                number, *what = error.args
-                raise SampleError(before + number, *what) from error
-            raise
-        before += count
+            before += write_shard(portion, shard, format, shard_bytes)
+        except SampleError as error:
+            number, *what = error.args
+            raise SampleError(before + number, *what) from error
         shards.append(shard)
     return shards
+
+
+def writer_of(format: str) -> Format:
+    """Return the format of this short name. Raises ValueError if it cannot write shards."""
+    writers = {name: form for name, form in SHORT_NAMES.items() if form.write and form.ending}
+    if format not in writers:
+        raise ValueError(f"format {format!r} has no writer of shards; expected one of {', '.join(writers)}")
+    return writers[format]
+
+
+def write_shard(samples: Iterator[Sample], shard: Path, format: str, shard_bytes: int) -> int:
+    """Write the samples of one file, up to the one that reaches `shard_bytes`, and return their number.
+
+    Raises:
+        ValueError, SampleError: See `write_shards`; no file is left then.
+    """
+    write = writer_of(format).write
+    assert write is not None
+    part = shard.with_name(shard.name + ".part")
+    try:
+        with part.open("wb") as stream:
+            count = write(stream, _portion(samples, stream, shard_bytes))
+        part.replace(shard)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    return count
 
 
 def _portion(samples: Iterator[Sample], stream: BinaryIO, shard_bytes: int) -> Iterator[Sample]:

@@ -21,13 +21,15 @@ import pytest
 
 import channel_specs
 import launcher
+from entrypoints.records import format_of
 from entrypoints.samples.digest import MODULUS, Tally
 from launcher import demo
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 PLAN_ONLY = ("image-classification-built-in", "serverless-dataset")  # AWS's images contain the code
 TRAINING = ("image-classification",)
-RUNNABLE = [name for name in channel_specs.names() if name not in (*PLAN_ONLY, *TRAINING)]
+RESHARDING = ("reshard",)
+RUNNABLE = [name for name in channel_specs.names() if name not in (*PLAN_ONLY, *TRAINING, *RESHARDING)]
 WARNINGS = {"twenty-channels": ["code-needs-toolkit"]}  # all 20 channels are the user's
 SPLIT = (250, 25, 25)  # images of train (two shards), validation, test
 
@@ -157,6 +159,29 @@ def test_each_line_is_one_sample(workplace: Path) -> None:
         for line in gzip.decompress(file.read_bytes()).splitlines():
             expected.add({"data": line})
     assert lines["train", 0].digest == expected.digest
+
+
+@pytest.mark.usefixtures("fuse")
+def test_two_resharding_hosts_write_each_image_once(workplace: Path) -> None:
+    launch(RESHARDING[0], workplace)
+    root = workplace / ".launch/reshard/s3/my-bucket/digits-shards"
+    index = json.loads((root / "index.json").read_text())
+    assert {shard["name"][:4] for shard in index["shards"]} == {"0000", "0001"}
+    keys, tally = [], Tally()
+    for shard in index["shards"]:
+        with (root / "shards" / shard["name"]).open("rb", buffering=0) as stream:
+            for sample in format_of("tar").split(stream):
+                keys.append(f"{sample['__key__']}.png")
+                tally.add(sample)
+    images = workplace / "data/s3/my-bucket/digits/train"
+    assert sorted(keys) == sorted(file.name for file in images.iterdir())
+    expected = Tally()
+    for file in images.iterdir():
+        expected.add({"png": file.read_bytes()})
+    assert index["digest"] == expected.hex == tally.hex
+    names = [shard["name"] for shard in index["shards"]]
+    manifest = json.loads((root / "manifest.json").read_text())
+    assert manifest == [{"prefix": "s3://my-bucket/digits-shards/shards/"}, *names]
 
 
 @pytest.mark.usefixtures("fuse")

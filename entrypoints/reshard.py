@@ -1,0 +1,75 @@
+"""Write the samples of channel `data` as shards to S3, verified and restartable (samples/resharding.py).
+
+    python -m entrypoints.reshard --output s3://bucket/folder --format tar --shard-bytes 256000000 [--seed N]
+
+`launch reshard` runs it on any number of hosts. A channel `labels` with `.lst` lists adds their labels to the samples. The options
+can be hyperparameters.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from entrypoints.errors import ChannelError, ConfigError
+from entrypoints.job.environment import load_environment
+from entrypoints.order.sampling import Reading
+from entrypoints.readers import mounted, s3_client
+from entrypoints.samples.channel import find_channel, open_channel, placement_of
+from entrypoints.samples.lst import Line, read_lst
+from entrypoints.samples.resharding import FORMATS, LABELLED, Target, finish, write_host
+
+_BLOCK_BYTES = 32 << 20  # that are shuffled together
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the script. If something cannot be read or written, it ends with one line and exit code 1."""
+    parser = argparse.ArgumentParser(allow_abbrev=False, description="Write a channel's samples as shards to S3.")
+    parser.add_argument("--output", required=True, help="s3://bucket/folder")
+    parser.add_argument("--format", choices=FORMATS, default="tar")
+    parser.add_argument("--shard-bytes", type=int, default=256_000_000)
+    parser.add_argument("--seed", type=int, help="shuffle by this number")
+    try:
+        _run(parser.parse_args(arguments))
+    except (ChannelError, ConfigError, ImportError, OSError) as error:
+        sys.exit(f"reshard: {error}")
+
+
+def _run(options: argparse.Namespace) -> None:
+    s3_client.require()
+    environment = load_environment()
+    channel = find_channel(environment, "data")
+    labels = environment.channels.get("labels")
+    lines: dict[str, Line] | None = None
+    if labels is not None:
+        lists = [labels.path / path for path in mounted.objects(labels) if path.endswith(".lst")]
+        lines = {path: line for file in lists for path, line in read_lst(file).items()}
+    format = options.format if lines is None else LABELLED.get(options.format, options.format)
+    placement = placement_of(environment)
+    settings = {
+        "format": format,
+        "shard_bytes": options.shard_bytes,
+        "seed": options.seed,
+        "hosts": placement.world_size,
+        "content_type": channel.content_type,
+        "labels": lines is not None,
+    }
+    uri = options.output.rstrip("/") + "/"
+    target = Target(uri, format, options.shard_bytes, settings, placement.rank, placement.world_size)
+    reading = Reading(seed=options.seed, block_bytes=_BLOCK_BYTES)
+    write_host(open_channel("data", environment=environment, reading=reading), target, lines, _say)
+    index: dict[str, Any] = finish(target, _say) or {}
+    total = {name: value for name, value in index.items() if name != "shards"}
+    environment.model_dir.mkdir(parents=True, exist_ok=True)
+    (environment.model_dir / "reshard.json").write_text(json.dumps(total) + "\n", encoding="utf-8")
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,257 @@
+"""A channel's samples as shards in S3, written by each host for itself: what `entrypoints/reshard.py` does.
+
+    <output>shards/<host>-<number>.<ending>   the shards
+    <output>progress/<host>.json              after each shard: the shards so far, and the position of the next sample
+    <output>index.json, manifest.json         last: name, count, bytes and digest of each shard; the manifest for SageMaker
+
+A shard is complete when S3 has it, it was read back with the digest of its samples, and the progress has it. A host that starts
+again continues there, and the shards are those of a run without a break. The last host to finish writes index and manifest.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from entrypoints.errors import ChannelError
+from entrypoints.fetching.background import in_background
+from entrypoints.order.sampling import Samples
+from entrypoints.readers import s3, s3_client
+from entrypoints.records.shards import write_shard, writer_of
+from entrypoints.records.writing import SampleError
+from entrypoints.sample import DATA, KEY, Sample
+from entrypoints.samples.digest import MODULUS, Tally
+from entrypoints.samples.lst import Line, line_of
+
+Say = Any  # prints a line
+FORMATS = ("tar", "zip", "recordio", "image-recordio", "tfrecord", "tfrecord-example", "parquet")
+LABELLED = {"recordio": "image-recordio", "tfrecord": "tfrecord-example"}  # the formats that can hold a label, too
+_ARCHIVES = ("tar", "zip")
+_SINGLE = ("recordio", "image-recordio", "tfrecord")  # records without names of fields
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a host writes, and where."""
+
+    uri: str  # s3://bucket/folder/
+    format: str
+    shard_bytes: int
+    settings: Mapping[str, Any]  # what decides which samples a shard has; a run with others must not continue it
+    host: int = 0
+    hosts: int = 1
+
+    def place(self, name: str) -> tuple[str, str]:
+        """Return bucket and key of a name below `uri`."""
+        bucket, _, key = self.uri.removeprefix("s3://").partition("/")
+        return bucket, key + name
+
+    def read(self, name: str) -> Any:
+        """Return the value of a JSON object; None if there is none."""
+        try:
+            with closing(s3.open_object(*self.place(name))) as streams:
+                return json.loads(b"".join(iter(partial(next(streams).read, 1 << 20), b"")))
+        except ChannelError as error:
+            if "(404 NoSuchKey)" in str(error):
+                return None
+            raise
+
+    def write(self, name: str, value: Any) -> None:
+        """Replace a JSON object."""
+        data = (json.dumps(value, indent=1) + "\n").encode()
+        s3_client.upload(*self.place(name), lambda stream: stream.write(data))
+
+    def shards(self) -> dict[str, int]:
+        """Return the sizes of all objects below `shards/`, by name."""
+        bucket, prefix = self.place("shards/")
+        found = (info for page, _ in s3_client.pages(bucket, prefix) for info in page)
+        return {info.key.removeprefix(prefix): info.size for info in found}
+
+
+@dataclass
+class Progress:
+    """What a host has written."""
+
+    settings: Mapping[str, Any]
+    shards: list[dict[str, Any]] = field(default_factory=list)  # name, count, bytes, digest
+    state: dict[str, Any] | None = None  # of the samples behind the last shard
+    complete: bool = False
+
+
+def write_host(samples: Samples, target: Target, lines: Mapping[str, Line] | None, say: Say) -> None:
+    """Write the shards of this host, from where an earlier run ended.
+
+    Args:
+        samples: The host's samples, from the beginning.
+        target: Where they go.
+        lines: The lines of `.lst` lists, whose labels the samples get; None without labels.
+        say: Prints a line.
+
+    Raises:
+        ChannelError: A sample does not fit the format or has no label, S3 refuses, or the prefix has other shards.
+    """
+    progress = _begin(samples, target, say)
+    with TemporaryDirectory(prefix="reshard-") as folder, closing(samples):
+        storing = None
+        before = sum(shard["count"] for shard in progress.shards)
+        number = len(progress.shards)
+        while not progress.complete:
+            file, tally = Path(folder, str(number % 2)), Tally()  # the other one is being stored
+            rest = iter(samples)
+            first = list(islice(rest, 1))
+            if first:
+                prepared = _prepared(chain(first, rest), target, lines, before, tally)
+                try:
+                    before += write_shard(prepared, file, target.format, target.shard_bytes)
+                except SampleError as error:
+                    raise ChannelError(
+                        f"{target.format}: {SampleError(before + error.args[0], *error.args[1:])}"
+                    ) from error
+            state = samples.state_dict()
+            if storing is not None:
+                storing.result()
+            if not first:
+                progress.complete, progress.state = True, state
+                target.write(_progress_name(target.host), asdict(progress))
+                return
+            storing = in_background(partial(_store, file, number, tally, state, (target, progress, say)), "shard")
+            number += 1
+
+
+def _begin(samples: Samples, target: Target, say: Say) -> Progress:
+    """Return the progress of an earlier run, at which the samples then continue, or that of a new run."""
+    ending = writer_of(target.format).ending
+    own = tuple(f"{host:04d}-" for host in range(target.hosts))
+    foreign = [name for name in target.shards() if not (name.startswith(own) and name.endswith(str(ending)))]
+    found = target.read(_progress_name(target.host))
+    if foreign or (found and found["settings"] != json.loads(json.dumps(target.settings))):
+        which = f"shards/{foreign[0]}" if foreign else f"shards of other settings: {found['settings']}"
+        raise ChannelError(f"{target.uri} has {which}; choose an empty prefix, or remove everything below this one")
+    if found is None:
+        return Progress(target.settings)
+    progress = Progress(**found)
+    if progress.state is not None and not progress.complete:
+        samples.load_state_dict(progress.state)
+    say(f"{target.uri}: {len(progress.shards):,} shards of an earlier run are complete")
+    return progress
+
+
+def _progress_name(host: int) -> str:
+    return f"progress/{host:04d}.json"
+
+
+def _store(file: Path, number: int, tally: Tally, state: dict[str, Any], about: tuple[Target, Progress, Say]) -> None:
+    """Upload a shard, read it back, and add it to the progress. Raises ChannelError if S3 does not return its samples."""
+    target, progress, say = about
+    name = f"{target.host:04d}-{number:06d}{writer_of(target.format).ending}"
+    bucket, key = target.place(f"shards/{name}")
+
+    def write(stream: Any) -> None:
+        with file.open("rb") as content:
+            shutil.copyfileobj(content, stream, 1 << 20)
+
+    s3_client.upload(bucket, key, write)
+    stored = Tally()
+    with closing(s3.open_object(bucket, key)) as streams:
+        for sample in writer_of(target.format).split(next(streams), key):
+            stored.add(sample)
+    if stored != tally:
+        raise ChannelError(
+            f"s3://{bucket}/{key} has {stored.count:,} samples with digest {stored.hex}, but {tally.count:,} with {tally.hex} "
+            "were written; start the job again"
+        )
+    size = file.stat().st_size
+    progress.shards.append({"name": name, "count": tally.count, "bytes": size, "digest": tally.hex})
+    progress.state = state
+    target.write(_progress_name(target.host), asdict(progress))
+    say(f"shards/{name}: {tally.count:,} samples, {size / 1e6:,.1f} MB, digest {tally.hex[:16]}")
+
+
+def finish(target: Target, say: Say) -> dict[str, Any] | None:
+    """Write index and manifest if all hosts are complete, and return the index; None if another host will do it.
+
+    Raises:
+        ChannelError: The objects below `shards/` are not those that the hosts wrote.
+    """
+    found = [target.read(_progress_name(host)) for host in range(target.hosts)]
+    if not all(each and each["complete"] for each in found):
+        say(f"{target.uri}: this host is complete; the last one writes the index")
+        return None
+    shards = [shard for each in found for shard in each["shards"]]
+    there, expected = target.shards(), {shard["name"]: shard["bytes"] for shard in shards}
+    if there != expected:
+        name = min(name for name in {**there, **expected} if there.get(name) != expected.get(name))
+        raise ChannelError(
+            f"{target.uri}shards/{name} has {there.get(name)} bytes, expected {expected.get(name)}; do not change the prefix "
+            "while the job runs; remove everything below it and start again"
+        )
+    index = {
+        "format": target.format,
+        "count": sum(shard["count"] for shard in shards),
+        "bytes": sum(shard["bytes"] for shard in shards),
+        "digest": f"{sum(int(shard['digest'], 16) for shard in shards) % MODULUS:064x}",
+        "shards": shards,
+    }
+    target.write("index.json", index)
+    target.write("manifest.json", [{"prefix": f"{target.uri}shards/"}, *expected])
+    say(
+        f"{target.uri}: {len(shards):,} shards with {index['count']:,} samples, {index['bytes'] / 1e6:,.1f} MB, "
+        f"digest {index['digest'][:16]}, verified"
+    )
+    return index
+
+
+def _prepared(
+    samples: Iterable[Sample], target: Target, lines: Mapping[str, Line] | None, before: int, tally: Tally
+) -> Iterator[Sample]:
+    """Yield the samples as the format holds them, and add them to the tally."""
+    for number, sample in enumerate(samples, before):
+        line = None if lines is None else line_of(sample, lines)
+        fitting = fitted(sample, target.format, line, f"{target.host:04d}-{number:010d}")
+        tally.add(fitting)
+        yield fitting
+
+
+def fitted(sample: Sample, format: str, line: Line | None, key: str) -> Sample:
+    """Return a sample as the format holds it, with the labels of its line.
+
+    In an archive, object `a/1.x.png` is sample `a/1_x` with the field `png`; labels are text in the field `cls`. Elsewhere they
+    are `label`, a number or several. A record without names has the only field as its `data`.
+
+    Args:
+        sample: The sample.
+        format: The short name.
+        line: Its line in a list, if there is one.
+        key: The `__key__` in an archive if the sample has none of its own.
+    """
+    fields = {name: value for name, value in sample.items() if name != KEY}
+    own = sample.get(KEY)
+    if format in _ARCHIVES:
+        if set(fields) == {DATA} and own is not None:
+            folder, slash, name = own.rpartition("/")
+            stem, dot, ending = name.rpartition(".")
+            own = folder + slash + (stem if dot else name).replace(".", "_")
+            fields = {ending or DATA: fields[DATA]} if dot else fields
+        labels = {} if line is None else {"cls": " ".join(f"{label:g}" for label in line.labels).encode()}
+        return {KEY: own or key, **fields, **labels}
+    if format in _SINGLE and len(fields) == 1:
+        fields = {DATA: next(iter(fields.values()))}
+    if format == "image-recordio":
+        fields = {"label": 0.0, "id": 0, "id2": 0, **fields, **({} if line is None else {"id": line.index})}
+    if line is not None:
+        fields["label"] = line.labels[0] if len(line.labels) == 1 else list(line.labels)
+        if format in LABELLED.values():  # as they are read again
+            import numpy as np
+
+            label = np.asarray(line.labels, "<f4")
+            scalar = format == "image-recordio" and len(line.labels) == 1
+            fields["label"] = float(label[0]) if scalar else label
+    return {KEY: own, **fields} if own is not None else fields

@@ -1,0 +1,103 @@
+"""`launch reshard IN OUT`: a prefix of small objects as shards, by a job of the bundled script or here."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import click
+
+import channel_specs
+import launcher
+from launcher.commands.card import Command
+from launcher.commands.effects import EFFECTS
+from launcher.commands.options import SpecOptions, argument, open_account, option
+from launcher.errors import RefusedError
+from launcher.s3.uri import parse_s3_uri
+
+_UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+
+
+class _Size(click.ParamType[int]):
+    """`256MB`."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]i?b)?", str(value).strip().lower())
+        size = int(float(found[1]) * _UNITS[found[2] or ""]) if found else 0
+        if size < 1:
+            self.fail(f"expected a size such as 256MB, got {value!r}", param, ctx)
+        return size
+
+
+class _Place(click.ParamType[str]):
+    """`s3://bucket/folder/`."""
+
+    name = "place"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            return str(parse_s3_uri(str(value))).rstrip("/") + "/"
+        except RefusedError as error:
+            self.fail(f"{error}", param, ctx)
+
+
+class Reshard(SpecOptions, Command):
+    """Write the objects of a prefix as shards, by a job or here.
+
+    Write the objects below IN as shards to OUT/shards/, both s3://bucket/prefix. A job of `launch --example reshard` does it, on
+    any number of hosts, or this machine with --local. Each shard is read back and compared by digest. OUT/index.json has name,
+    count, bytes and digest of each; OUT/manifest.json is written last. Run the same command again to continue after an
+    interruption. Set role and image with --set role_arn=ARN and --set image=URI.
+    """
+
+    exit_codes = (0, 2, 3, 4, 5)
+    effects = EFFECTS
+    example = "reshard s3://mine/train/ s3://mine/shards/ --format tar --shard-size 256MB --dry-run"
+
+    source: str = argument(type=_Place(), metavar="IN")
+    output: str = argument(type=_Place(), metavar="OUT")
+    format: str = option(
+        type=click.Choice(("tar", "recordio", "tfrecord", "zip", "parquet")),
+        default="tar",
+        help="The shards' format; tar by default.",
+    )
+    shard_size: int = option(
+        type=_Size(),
+        metavar="SIZE",
+        default=256 * 10**6,
+        help="A shard ends with the sample that reaches this size; 256MB by default.",
+    )
+    shuffle_seed: int | None = option(type=int, metavar="N", help="Shuffle objects and samples by this number.")
+    labels: str | None = option(
+        type=_Place(), metavar="URI", help="A prefix with .lst lists, whose labels are added to the samples."
+    )
+    content_type: str | None = option(
+        metavar="FORMAT",
+        help="What an object of IN holds, such as tar or application/x-recordio; by default one sample.",
+    )
+    hosts: int = option(type=click.IntRange(min=1), metavar="N", default=1, help="Hosts of the job; 1 by default.")
+    name: str | None = option(help="The job's full name.")
+
+    def run(self) -> int:
+        """Fill in the bundled spec, and carry out the chosen effect."""
+        if self.output.startswith(self.source) or self.source.startswith(self.output):
+            raise click.UsageError(f"{self.source} and {self.output} contain each other; write to a prefix beside IN")
+        labels = {"s3_uri": self.labels, "input_mode": "File"} if self.labels else None
+        values = {
+            "channels.data.s3_uri": self.source,
+            "channels.data.s3_data_distribution_type": "ShardedByS3Key" if self.hosts > 1 else "FullyReplicated",
+            "channels.data.content_type": self.content_type,
+            "channels.labels": labels,
+            "hyperparameters.output": self.output,
+            "hyperparameters.format": self.format,
+            "hyperparameters.shard-bytes": self.shard_size,
+            "hyperparameters.seed": self.shuffle_seed,
+            "output_data_config.s3_output_path": f"{self.output}job/",
+            "resource_config.instance_count": self.hosts,
+        }
+        ours = [f"{path}={json.dumps(value)}" for path, value in values.items() if value is not None]
+        plan = self.plan(launcher.load(str(channel_specs.path("reshard")), sets=[*ours, *self.sets]), self.name)
+        return self.effect.carry_out(plan, lambda: open_account(plan.spec.region, plan.spec.profile))
