@@ -19,8 +19,8 @@ from launcher.code.files import CodeError
 from launcher.console import Console
 from launcher.parsing.parser import load, parse_spec
 from launcher.planning import Plan, make_plan
-from launcher.reference.codes import unknown_codes
-from launcher.request.text import as_yaml
+from launcher.reference.problem_codes import unknown_codes
+from launcher.request.serialization import as_yaml
 from launcher.spec.job import JobSpec
 from launcher.spec.names import job_name
 

@@ -24,7 +24,7 @@ from launcher.commands import COMMANDS, GROUPS
 from launcher.commands.options import one_of
 from launcher.console import say, show_problem
 from launcher.errors import LaunchError, ProblemsError, did_you_mean, did_you_mean_path
-from launcher.parsing.text import is_spec
+from launcher.parsing.spec_text import is_spec
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -109,12 +109,12 @@ def _prints(text_of: Callable[[Any], str]) -> dict[str, Any]:
 
 
 def _explain(code: str) -> str:
-    from launcher.reference.codes import all_codes, explanation
+    from launcher.reference.problem_codes import all_codes, explanation
 
-    story = explanation(code)
-    if story is None:
+    text = explanation(code)
+    if text is None:
         raise click.UsageError(f"{code!r} is not a problem code{did_you_mean(code, all_codes())}")
-    return story
+    return text
 
 
 def _schema(_: bool) -> str:
@@ -152,7 +152,7 @@ def _import(file: str) -> str:
 @click.option(
     "--explain",
     metavar="CODE",
-    shell_complete=one_of("launcher.reference.codes:all_codes"),
+    shell_complete=one_of("launcher.reference.problem_codes:all_codes"),
     help="Explain a problem code, with a wrong and a right example.",
     **_prints(_explain),
 )

@@ -14,7 +14,7 @@ import pytest
 from entrypoints import contract
 from entrypoints.job.environment import Channel, Environment, load_environment
 from launcher.local.s3_server import serve
-from launcher.local.s3_server.wire import Answer, Request, Response
+from launcher.local.s3_server.http_server import Answer, Request, Response
 
 RESET = 0  # in place of a status: the connection is cut
 CODES = {403: "AccessDenied", 500: "InternalError", 503: "SlowDown"}

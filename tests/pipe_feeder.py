@@ -15,7 +15,7 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from entrypoints import contract
-from entrypoints.broker import wire
+from entrypoints.broker import protocol
 from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Environment, load_environment
 from entrypoints.order.sharding import Shard
@@ -116,7 +116,7 @@ def wait_for(condition: Callable[[], object]) -> None:
 def brokers(root: Path) -> list[int]:
     """The processes that listen for a channel of this root."""
     channels = load_environment(root, {}).channels.values()
-    names = {wire.address(channel).replace("\0", "@") for channel in channels}
+    names = {protocol.address(channel).replace("\0", "@") for channel in channels}
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:

@@ -31,6 +31,6 @@ Guarantees:
 Formats that decode a record (a tf.train.Example, numbers in protocol buffers) are another format that finds the record, and a
 function of that record: the broker sends records, and all workers decode.
 
-Modules: `wire.py` the protocol; `reader.py` the readers' end; `epochs.py` which reader gets which sample; `coordinator.py` the
-connections; `serve.py` the process.
+Modules: `protocol.py` messages between broker and readers; `reader.py` the readers' end; `epochs.py` which reader gets which
+sample; `coordinator.py` the connections; `serve.py` the process.
 """

@@ -28,7 +28,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from entrypoints.broker import wire
+from entrypoints.broker import protocol
 from entrypoints.broker.epochs import Assignment, Epoch, Outbox
 from entrypoints.errors import ChannelError
 from entrypoints.job.process_identity import Processes, torchrun_ranks
@@ -48,13 +48,13 @@ class JobOverError(Exception):
 class _Connection:
     socket: socket.socket
     incoming: bytearray = field(default_factory=bytearray)  # of a request
-    request: wire.Request | None = None
+    request: protocol.Request | None = None
     reply: Outbox = field(default_factory=Outbox)  # to the request; sent before samples
     shard: Assignment | None = None
     refused: bool = False
 
     @property
-    def pending(self) -> wire.Request | None:
+    def pending(self) -> protocol.Request | None:
         """The request, as long as it has neither a shard nor a refusal."""
         return None if self.shard or self.refused else self.request
 
@@ -73,12 +73,12 @@ class Coordinator:
         self._connections: dict[int, _Connection] = {}  # by descriptor
         self.owners = Processes()
         self._ranks: dict[int, Processes] = {}  # the process of each rank that has connected, in any epoch
-        self._first: wire.Request | None = None
+        self._first: protocol.Request | None = None
         self._former: list[Epoch] = []
         self._checked = time.monotonic()
         self.epoch = Epoch(-1)
 
-    def first_request(self) -> wire.Request:
+    def first_request(self) -> protocol.Request:
         """Return the first request, with the channel and the first epoch. Raises JobOverError after FIRST_SECONDS without one."""
         deadline = time.monotonic() + FIRST_SECONDS
         while self._first is None:
@@ -148,11 +148,11 @@ class Coordinator:
 
     def _accept(self) -> None:
         accepted, _ = self._listener.accept()
-        if not wire.is_same_user(accepted):
+        if not protocol.is_same_user(accepted):
             accepted.close()
             return
         accepted.setblocking(False)
-        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, wire.SEND_BYTES)
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, protocol.SEND_BYTES)
         self._connections[accepted.fileno()] = _Connection(accepted)
 
     def _serve(self, connection: _Connection, events: int) -> None:
@@ -174,9 +174,9 @@ class Coordinator:
             self._close(connection)
             return
         if connection.request is None and connection.incoming.endswith(b"\n"):
-            self._handle(connection, wire.Request.decode(connection.incoming))
+            self._handle(connection, protocol.Request.decode(connection.incoming))
 
-    def _handle(self, connection: _Connection, request: wire.Request) -> None:
+    def _handle(self, connection: _Connection, request: protocol.Request) -> None:
         """Record a request, and assign its shard if its epoch is here."""
         if self._first is not None and not self.owners.any_running():
             fits = request.launch == self._first.launch and any(
@@ -221,11 +221,11 @@ class Coordinator:
                 self._refuse(connection, f"channel {request.channel!r}, epoch {request.epoch}: {shard}")
                 continue
             connection.shard = shard
-            connection.reply.add([wire.frame(wire.WELCOME)])
+            connection.reply.add([protocol.frame(protocol.WELCOME)])
 
     def _refuse(self, connection: _Connection, reason: str) -> None:
         connection.refused = True
-        connection.reply.add([wire.error_frame(ChannelError(reason))])
+        connection.reply.add([protocol.error_frame(ChannelError(reason))])
 
     def _close(self, connection: _Connection) -> None:
         del self._connections[connection.socket.fileno()]
@@ -234,7 +234,7 @@ class Coordinator:
             connection.shard.close()
             self._former = [each for each in self._former if not each.is_abandoned]
 
-    def _give_up_missing(self, now: float, first: wire.Request) -> None:
+    def _give_up_missing(self, now: float, first: protocol.Request) -> None:
         """Send the waiting readers an error if missing ones have ended, or have not connected in time."""
         for epoch in self._epochs:
             if epoch.shards and not epoch.is_settled and epoch.layout is not None:
@@ -242,7 +242,7 @@ class Coordinator:
                 reason = self._why_given_up(epoch, epoch.layout, now - epoch.since, first.wait_seconds)
                 if reason:
                     where = f"channel {first.channel!r}, epoch {epoch.number}: "
-                    epoch.give_up(reason, wire.error_frame(ChannelError(where + reason)))
+                    epoch.give_up(reason, protocol.error_frame(ChannelError(where + reason)))
 
     def _why_given_up(self, epoch: Epoch, layout: Shard, waited: float, wait_seconds: float) -> str:
         """Why an epoch's missing readers are not waited for any more; empty if they are."""

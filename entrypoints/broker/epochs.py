@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import add
 
-from entrypoints.broker import wire
+from entrypoints.broker import protocol
 from entrypoints.order.sharding import Shard
 from entrypoints.sample import Sample, weight
 
@@ -202,7 +202,7 @@ class Epoch:
     def _assign(self, samples: list[Sample], size: int) -> None:
         assert self.layout is not None
         if not self.block or not self.block[0]:
-            self._send(samples, size, wire.SAMPLES)
+            self._send(samples, size, protocol.SAMPLES)
             return
         # The end of a block depends on the stream alone and is the same for all shards: after a number of samples of each, or as
         # soon as one shard's samples reach the byte limit. So only complete rounds are assigned.
@@ -216,9 +216,9 @@ class Epoch:
             self._rounds += 1
             begin = end
             if self._rounds == most or max(self._weights) >= most_bytes:
-                self._send(samples[sent:end], sum(weights[sent:end]), wire.BLOCK)
+                self._send(samples[sent:end], sum(weights[sent:end]), protocol.BLOCK)
                 sent, self._rounds, self._weights = end, 0, [0] * count
-        self._send(samples[sent:begin], sum(weights[sent:begin]), wire.SAMPLES)
+        self._send(samples[sent:begin], sum(weights[sent:begin]), protocol.SAMPLES)
         self._round = samples[begin:]
 
     def _send(self, samples: list[Sample], size: int, kind: bytes) -> None:
@@ -227,12 +227,12 @@ class Epoch:
         for shard in self.shards.values():
             chosen = samples[(shard.index - self._assigned) % count :: count]
             if chosen and not shard.closed:
-                shard.outbox.add(wire.samples_frame(chosen, size * len(chosen) // len(samples), kind))
+                shard.outbox.add(protocol.samples_frame(chosen, size * len(chosen) // len(samples), kind))
         self._assigned += len(samples)
 
     def _end_shards(self) -> None:
         assert self._last is not None
-        self._send(self._round, sum(map(weight, self._round)), wire.SAMPLES)
+        self._send(self._round, sum(map(weight, self._round)), protocol.SAMPLES)
         self._round = []
         for shard in self.shards.values():
             if not shard.closed:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Generator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
-from entrypoints.broker import wire
+from entrypoints.broker import protocol
 from entrypoints.errors import ChannelError, CorruptError
 from entrypoints.job.environment import Channel
 from entrypoints.job.process_identity import owner_process
@@ -63,14 +63,14 @@ def read_shard(
     with closing(_ask(channel, request)) as connection:
         try:
             while True:
-                kind, content, fields = wire.receive_frame(connection)
-                if kind == wire.END:
+                kind, content, fields = protocol.receive_frame(connection)
+                if kind == protocol.END:
                     return
-                if kind == wire.ERROR:
-                    raise wire.error_of(content)
+                if kind == protocol.ERROR:
+                    raise protocol.error_of(content)
                 samples = pickle.loads(content, buffers=fields)
                 count += len(samples)
-                last = samples.pop() if kind == wire.BLOCK else None
+                last = samples.pop() if kind == protocol.BLOCK else None
                 cursor.cut = False
                 yield from samples if decode is None else map(decode, samples)
                 if last is not None:
@@ -93,7 +93,7 @@ def _decoder(form: Format) -> Callable[[Sample], Sample] | None:
         try:
             return decode(record[DATA])
         except ValueError as error:
-            raise CorruptError(f"byte {record[wire.OFFSET]}: this record cannot be decoded: {error}") from error
+            raise CorruptError(f"byte {record[protocol.OFFSET]}: this record cannot be decoded: {error}") from error
 
     return decoded
 
@@ -109,8 +109,8 @@ def finish_shard(channel: Channel, epoch: int, form: Format, shard: Shard, readi
 
 def _request(
     channel: Channel, epoch: int, form: Format, shard: Shard, reading: Reading | None, *, finished: bool
-) -> wire.Request:
-    return wire.Request(
+) -> protocol.Request:
+    return protocol.Request(
         channel.name,
         str(channel.path.absolute()),
         channel.record_wrapper,
@@ -134,7 +134,7 @@ def has_broker(channel: Channel) -> bool:
     return connection is not None
 
 
-def _ask(channel: Channel, request: wire.Request) -> socket.socket:
+def _ask(channel: Channel, request: protocol.Request) -> socket.socket:
     """Request a shard and return the connection on which its samples are sent."""
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline:
@@ -143,13 +143,13 @@ def _ask(channel: Channel, request: wire.Request) -> socket.socket:
             continue
         try:
             connection.sendall(request.encode())
-            kind, content, _ = wire.receive_frame(connection)
+            kind, content, _ = protocol.receive_frame(connection)
         except (EOFError, ConnectionError):  # That broker was about to end; the next one answers.
             connection.close()
             continue
-        if kind == wire.ERROR:
+        if kind == protocol.ERROR:
             connection.close()
-            raise wire.error_of(content)
+            raise protocol.error_of(content)
         return connection
     raise ChannelError(
         f"channel {channel.name!r}: the process that reads the Pipe for this host does not answer; see the log for why"
@@ -159,8 +159,8 @@ def _ask(channel: Channel, request: wire.Request) -> socket.socket:
 def _connect(channel: Channel) -> socket.socket | None:
     with ExitStack() as opened, suppress(FileNotFoundError, ConnectionRefusedError):
         connection = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-        connection.connect(wire.address(channel))
-        if not wire.is_same_user(connection):
+        connection.connect(protocol.address(channel))
+        if not protocol.is_same_user(connection):
             raise ChannelError(f"channel {channel.name!r}: another user's process reads this Pipe; end that process")
         opened.pop_all()
         return connection
@@ -177,7 +177,7 @@ def _start(channel: Channel) -> socket.socket | None:
             return connection
         command = [sys.executable, "-S", "-c", _PROGRAM, json.dumps([str(Path(each).absolute()) for each in sys.path])]
         started = subprocess.run(
-            [*command, wire.address(channel).replace("\0", "@"), str(channel.path.parent.absolute())],
+            [*command, protocol.address(channel).replace("\0", "@"), str(channel.path.parent.absolute())],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             cwd="/",

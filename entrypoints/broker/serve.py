@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-from entrypoints.broker import wire
+from entrypoints.broker import protocol
 from entrypoints.broker.coordinator import POLL_SECONDS, Coordinator, JobOverError
 from entrypoints.fetching.silence import WARN_SECONDS, Silence, warn
 from entrypoints.readers import fifo
@@ -44,7 +44,7 @@ def serve(listener: socket.socket, folder: int) -> None:
         return
 
 
-def _read_epoch(coordinator: Coordinator, request: wire.Request) -> bytes:
+def _read_epoch(coordinator: Coordinator, request: protocol.Request) -> bytes:
     """Read and assign the coordinator's epoch; return the frame that ends it."""
     try:
         descriptor, who = _open(coordinator, request)
@@ -56,17 +56,17 @@ def _read_epoch(coordinator: Coordinator, request: wire.Request) -> bytes:
             stream.assign()  # before an error, too: the samples before it are good
             stream.close()
     except _AbandonedError:
-        return wire.frame(wire.END)
+        return protocol.frame(protocol.END)
     except JobOverError:
         raise
     except Exception as error:  # noqa: BLE001 - every error must reach the readers
-        if type(error).__name__ not in wire.ERRORS:
+        if type(error).__name__ not in protocol.ERRORS:
             traceback.print_exc()
-        return wire.error_frame(error)
-    return wire.frame(wire.END)
+        return protocol.error_frame(error)
+    return protocol.frame(protocol.END)
 
 
-def _open(coordinator: Coordinator, request: wire.Request) -> tuple[int, str]:
+def _open(coordinator: Coordinator, request: protocol.Request) -> tuple[int, str]:
     """Wait for the FIFO and its writer; return its descriptor and its feeder's name. The timeout counts while a reader waits."""
     since = time.monotonic()
     pending = fifo.PendingFifo(request.as_channel(), coordinator.epoch.number, coordinator.owners)
@@ -105,7 +105,7 @@ def _split(stream: ByteStream, form: Format, wrapped: bool) -> Iterator[Sample]:
     cursor = Cursor()
     offset = 0
     for sample in form.framing.split(stream, None, cursor):
-        sample[wire.OFFSET] = offset
+        sample[protocol.OFFSET] = offset
         offset = abs(cursor.position)
         yield sample
 

@@ -19,7 +19,7 @@ import torch  # noqa: TID253 - its name says that this file imports torch
 from entrypoints.checkpoint import save_checkpoint
 from entrypoints.errors import ChannelError
 from entrypoints.image_training import training as loop
-from entrypoints.image_training.images import ImageChannel, ImageForm, Loading, PassStatistics
+from entrypoints.image_training.image_channel import ImageChannel, ImageForm, Loading, PassStatistics
 from entrypoints.image_training.model import build_model
 from entrypoints.job.environment import Environment
 from entrypoints.samples.channel import find_channel, open_channel

@@ -29,7 +29,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from entrypoints.checkpoint import load_checkpoint, save_checkpoint
 from entrypoints.errors import ChannelError
-from entrypoints.image_training.images import Batch, ImageChannel
+from entrypoints.image_training.image_channel import Batch, ImageChannel
 from entrypoints.torch_data.dataset import uneven_ranks
 
 T = TypeVar("T")

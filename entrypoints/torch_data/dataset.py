@@ -41,7 +41,7 @@ from entrypoints.samples.channel import (
 )
 from entrypoints.samples.error_notes import add_sample_note
 from entrypoints.samples.mixing import Mixture, known_weights
-from entrypoints.torch_data.epochs import Epochs
+from entrypoints.torch_data.epoch_counter import Epochs
 from entrypoints.torch_data.shared_memory import shared
 
 Transform = Callable[[Sample], Any]

@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from launcher.checks.built_in import channels as built_in
-from launcher.checks.built_in import images as built_in_images
+from launcher.checks.built_in import image_data
 from launcher.checks.built_in import job as built_in_job
 from launcher.checks.channels import content_types, file_systems, modes, prefixes, uris
 from launcher.checks.channels import entries as channels
 from launcher.checks.instances import resources, serverless, stopping, volumes, warm_pools
-from launcher.checks.job import arguments, code, images, network, output, profiler
+from launcher.checks.job import arguments, code, container_image, network, output, profiler
 from launcher.checks.job import settings as job
 from launcher.checks.remedies import remedy
 from launcher.checks.rule import Rule
@@ -23,7 +23,7 @@ from launcher.checks.unknown_members import follows, watched, without
 from launcher.errors import Location, Problem, SpecPath
 from launcher.request.aws_model import Violation, shown, violations
 from launcher.request.build import Built, build_request
-from launcher.request.images import WANTED as IMAGE_KEYS
+from launcher.request.image_uris import WANTED as IMAGE_KEYS
 from launcher.request.view import Draft
 from launcher.spec.job import JobSpec
 from launcher.spec.names import MadeName, beginning
@@ -33,7 +33,7 @@ RULES: tuple[Rule, ...] = (
     *job.RULES,
     *code.RULES,
     *arguments.RULES,
-    *images.RULES,
+    *container_image.RULES,
     *resources.RULES,
     *volumes.RULES,
     *warm_pools.RULES,
@@ -47,7 +47,7 @@ RULES: tuple[Rule, ...] = (
     *prefixes.RULES,
     *file_systems.RULES,
     *built_in.RULES,
-    *built_in_images.RULES,
+    *image_data.RULES,
     *built_in_job.RULES,
     *serverless.RULES,
     *profiler.RULES,

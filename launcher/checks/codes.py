@@ -66,7 +66,7 @@ def ignorable_offline() -> tuple[str, ...]:
 def without_ignored(problems: list[Problem], spec: JobSpec, ignore: tuple[str, ...]) -> list[Problem]:
     """Return the problems without those to ignore, and one problem for each error that cannot be ignored.
 
-    Codes that are not in this table are left to `launcher.reference.codes.unknown_codes`.
+    Codes that are not in this table are left to `launcher.reference.problem_codes.unknown_codes`.
     """
     silent, allowed = {*(spec.ignore or ()), *ignore}, ignorable_offline()
     refused = [

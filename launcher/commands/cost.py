@@ -17,7 +17,7 @@ from launcher.cost.estimate import Estimate, estimate, why_not
 from launcher.cost.show import as_data, as_text
 from launcher.cost.table import Price
 from launcher.errors import RefusedError
-from launcher.request.images import image_region
+from launcher.request.image_uris import image_region
 
 _Change = tuple[str, dict[str, Any]]  # a line for people, and data for `--json`
 

@@ -15,7 +15,7 @@ from launcher.commands.card import Command
 from launcher.commands.options import JOB_NAME, AccountOptions, moment_of, option
 from launcher.console import Console, shown_path
 from launcher.jobs.follow import View, line_printer
-from launcher.jobs.logs.lines import lines_so_far
+from launcher.jobs.logs.job_logs import lines_so_far
 from launcher.jobs.logs.metrics import Metrics, plot
 from launcher.jobs.logs.streams import Line, Selection, check_host
 from launcher.jobs.lookup import describe

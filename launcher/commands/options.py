@@ -137,7 +137,7 @@ class SpecOptions(Options):
     sets: tuple[str, ...] = repeatable("--set", metavar="PATH=VALUE", help="Set a key of the spec. Repeatable.")
     ignore: tuple[str, ...] = repeatable(
         metavar="CODE",
-        shell_complete=one_of("launcher.reference.codes:ignorable"),
+        shell_complete=one_of("launcher.reference.problem_codes:ignorable"),
         help="Suppress this warning code. Repeatable.",
     )
     strict: bool = flag(help="Treat warnings as errors.")

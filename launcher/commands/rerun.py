@@ -15,7 +15,7 @@ from launcher.commands.options import JOB_NAME, AccountOptions, SpecOptions, opt
 from launcher.console import say
 from launcher.importing.from_request import import_request
 from launcher.jobs.lookup import describe, tags_of
-from launcher.request.text import as_yaml
+from launcher.request.serialization import as_yaml
 
 _GENERATED = re.compile(r"-\d{8}-\d{6}-[0-9a-z]{4}$")  # what launcher.spec.names appends to a base name
 

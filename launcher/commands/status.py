@@ -9,7 +9,7 @@ import click
 from launcher.commands.card import Command
 from launcher.commands.options import JOB_NAME, AccountOptions
 from launcher.console import Console
-from launcher.jobs.logs.lines import last_lines
+from launcher.jobs.logs.job_logs import last_lines
 from launcher.jobs.lookup import describe
 from launcher.jobs.outcome import Outcome, Statuses
 

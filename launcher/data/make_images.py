@@ -5,7 +5,7 @@ Run by hand when a new SDK appears, on the tables of its wheel (`pip download --
     python -m launcher.data.make_images <wheel>/sagemaker/core/image_uri_config "sagemaker-core 2.27.0" 2026-10-21
 
 The SDK composes a tag at each call, from a table and from rules in its code (sagemaker/core/image_uris.py). This script
-applies those rules once, so that `launcher.request.images` only looks images up. Each image was compared with the SDK's
+applies those rules once, so that `launcher.request.image_uris` only looks images up. Each image was compared with the SDK's
 result (tests/data/make_sdk_images.py). Tables without training images are left out, and so are two that the SDK itself
 cannot resolve for training: huggingface-neuronx and hyperpod-recipes-neuron.
 """

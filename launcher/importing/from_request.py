@@ -18,7 +18,7 @@ from entrypoints import contract
 from launcher.errors import InputError, SpecError, did_you_mean_path
 from launcher.importing.source_text import read_text
 from launcher.parsing.parser import parse_spec, without
-from launcher.request import text as show
+from launcher.request import serialization
 from launcher.request.build import build_request, channel_variables
 from launcher.request.forms import FoundRequest, find_request
 from launcher.request.origin import member_of
@@ -54,7 +54,7 @@ def import_file(path: str | Path) -> str:
         if _ONLY_IN_SPECS & request.keys() and {"role_arn", "output_data_config"} & request.keys():
             raise InputError(f"is a spec already; run launch {'-' if path == '<stdin>' else path} --dry-run")
         found = find_request(request)
-        spec = show.as_yaml(_spec_of(found))
+        spec = serialization.as_yaml(_spec_of(found))
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     except UnicodeEncodeError as error:

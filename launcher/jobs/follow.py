@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from launcher.aws.account import Account, AwsError
 from launcher.console import Console, last_state, shown_path
 from launcher.errors import RefusedError
-from launcher.jobs.logs.lines import SETTLING_SECONDS, JobLogs, last_lines
+from launcher.jobs.logs.job_logs import SETTLING_SECONDS, JobLogs, last_lines
 from launcher.jobs.logs.metrics import LiveTable, Metrics, plot
 from launcher.jobs.logs.streams import Line, Selection, check_host, hosts_of
 from launcher.jobs.lookup import describe

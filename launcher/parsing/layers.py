@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.errors import Location, Problem, SpecError, SpecPath, did_you_mean_path
-from launcher.parsing.text import MAX_BYTES, checked_text
+from launcher.parsing.spec_text import MAX_BYTES, checked_text
 from launcher.parsing.tree import MAX_DEPTH, NULLS, Tree, read_tree
 from launcher.spec.values import Plain, as_text
 

@@ -35,7 +35,7 @@ from launcher.errors import (
 )
 from launcher.parsing.foreign_keys import as_list, as_mapping, place_of
 from launcher.parsing.layers import is_within, read_bytes, read_layers
-from launcher.parsing.text import MAX_BYTES, is_spec
+from launcher.parsing.spec_text import MAX_BYTES, is_spec
 from launcher.parsing.tree import Tree
 from launcher.spec.channels import KINDS
 from launcher.spec.job import JobSpec

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from launcher.errors import Location, Problem, SpecError, SpecPath, once_each
-from launcher.parsing.text import SMART_QUOTES, checked_text, lines_of, refused
+from launcher.parsing.spec_text import SMART_QUOTES, checked_text, lines_of, refused
 from launcher.spec.values import BOOLEANS, INTEGER, Plain
 
 MAX_DEPTH = 50

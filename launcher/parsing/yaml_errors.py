@@ -10,7 +10,7 @@ import re
 
 import yaml
 
-from launcher.parsing.text import SMART_QUOTES
+from launcher.parsing.spec_text import SMART_QUOTES
 
 _Position = tuple[int, int]
 _KEY_VALUE = r":([ \t]|$)"

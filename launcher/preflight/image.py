@@ -13,7 +13,7 @@ from launcher.aws.account import AwsError
 from launcher.errors import SpecPath, did_you_mean
 from launcher.preflight.check import Check, Finding, Subject
 from launcher.preflight.quota.machines import debugger_rules
-from launcher.request.images import image_region
+from launcher.request.image_uris import image_region
 
 
 class _EcrImage(NamedTuple):

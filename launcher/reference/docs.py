@@ -27,7 +27,7 @@ from launcher.commands.card import EXIT_CODES, Command
 from launcher.cost.table import unpriced
 from launcher.preflight import CHECKS
 from launcher.reference.schema import schema
-from launcher.request.text import as_yaml
+from launcher.request.serialization import as_yaml
 from launcher.spec.channels import KINDS
 
 _ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from launcher.reference.codes import ignorable
+from launcher.reference.problem_codes import ignorable
 from launcher.reference.schema_limits import bounds, map_limits, number_limits, request_members, text_limits, unquoted
 from launcher.request.aws_model import REQUEST, shapes, violations
 from launcher.request.origin import member_of

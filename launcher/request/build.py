@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from entrypoints import contract
 from launcher.errors import SpecPath
 from launcher.request.aws_model import REQUEST, shapes, typed
-from launcher.request.images import ImageError, resolve_image
+from launcher.request.image_uris import ImageError, resolve_image
 from launcher.request.origin import Origin, member_of
 from launcher.request.view import ALGORITHM, groups_of, s3_source
 from launcher.spec.job import JobSpec

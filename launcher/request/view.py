@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypedDict, cast
 
 from entrypoints import contract
 from launcher.errors import SpecPath
-from launcher.request.images import built_in_algorithm
+from launcher.request.image_uris import built_in_algorithm
 from launcher.request.instance_types import InstanceType, instance_type
 from launcher.spec.job import JobSpec
 from launcher.spec.model import spec_name

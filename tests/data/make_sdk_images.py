@@ -6,7 +6,7 @@ Run by hand when a new SDK appears, in an environment that has sagemaker-core (S
     python tests/data/make_sdk_images.py all FILE   every combination of the grid below, to compare once
 
 The grid is wider than what exists: versions, Pythons, regions and instance types that do not go together are asked as
-well, and a row of theirs has null for a URI. Not asked is what `launcher.request.images` answers differently on purpose (its
+well, and a row of theirs has null for a URI. Not asked is what `launcher.request.image_uris` answers differently on purpose (its
 docstring says why): a version the SDK does not look at, other versions of PyTorch and Hugging Face on Trainium, short
 names of Hugging Face's versions, and a Python that is not needed or that must be chosen.
 """

@@ -20,8 +20,8 @@ from launcher.checks import RULES, check_spec
 from launcher.checks.codes import OTHER_CODES, OTHER_WARNINGS, without_ignored
 from launcher.checks.examples import laid_over_base
 from launcher.reference import docs, schema
-from launcher.reference.codes import explanation, preflight_codes
-from launcher.reference.stories import STORIES
+from launcher.reference.explanations import EXPLANATIONS
+from launcher.reference.problem_codes import explanation, preflight_codes
 
 ROOT = Path(launcher.__file__).parents[1]
 PAGES = {page: (ROOT / page).read_text(encoding="utf-8") for page in docs.PAGES}
@@ -89,20 +89,20 @@ def test_every_code_is_documented() -> None:
     assert all(f"`{code}`" in TEXT for code in used)
 
 
-@pytest.mark.parametrize("code", STORIES)
-def test_wrong_example_of_a_story_has_its_code_and_the_right_one_lacks_it(code: str) -> None:
-    for example, is_wrong in ((STORIES[code].wrong, True), (STORIES[code].right, False)):
+@pytest.mark.parametrize("code", EXPLANATIONS)
+def test_wrong_example_of_an_explanation_has_its_code_and_the_right_one_lacks_it(code: str) -> None:
+    for example, is_wrong in ((EXPLANATIONS[code].wrong, True), (EXPLANATIONS[code].right, False)):
         try:
             spec = launcher.parse_spec(laid_over_base(example))
             problems = check_spec(spec) + without_ignored([], spec, ())
         except launcher.SpecError as error:
             problems = list(error.problems)
         assert [problem.code for problem in problems] == [code] * is_wrong, example
-    assert STORIES[code].text in (explanation(code) or "")
+    assert EXPLANATIONS[code].text in (explanation(code) or "")
 
 
 def test_unknown_value_names_the_option_that_accepts_it() -> None:
-    (problem,) = check_spec(launcher.parse_spec(laid_over_base(STORIES["aws-enum"].wrong)))
+    (problem,) = check_spec(launcher.parse_spec(laid_over_base(EXPLANATIONS["aws-enum"].wrong)))
     assert "--ignore aws-enum" in problem.message
 
 

@@ -8,7 +8,7 @@ from launcher.checks.built_in.facts import facts
 from launcher.checks.examples import built_in, two_hosts
 from launcher.checks.job.network import MARKETPLACE, is_of_marketplace
 from launcher.checks.rule import Mistake, error, warning
-from launcher.request.images import built_in_algorithm
+from launcher.request.image_uris import built_in_algorithm
 from launcher.request.view import Draft
 
 _HOUR = 3600  # seconds

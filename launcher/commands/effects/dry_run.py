@@ -9,7 +9,7 @@ from launcher.commands.card import Effect, GetAccount, say_code
 from launcher.commands.options import flag
 from launcher.console import say
 from launcher.errors import dotted
-from launcher.request.text import as_json, as_yaml
+from launcher.request.serialization import as_json, as_yaml
 
 
 class DryRun(Effect):

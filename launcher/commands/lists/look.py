@@ -14,7 +14,7 @@ from launcher.console import say, shown_path
 from launcher.lists.classes import columns
 from launcher.lists.comparing import Problem, compare, problems_of, problems_with_images
 from launcher.lists.files import Lines, read_bytes, read_names
-from launcher.lists.images import ENDINGS, described, ending_of, find_images
+from launcher.lists.image_files import ENDINGS, described, ending_of, find_images
 from launcher.lists.statistics import Statistics, draw, statistics
 from launcher.plot import check_plot
 

@@ -13,7 +13,7 @@ from launcher.commands.lists.options import CLASSES, LISTS, WritingCommand
 from launcher.commands.options import argument, flag, option, repeatable
 from launcher.errors import InputError
 from launcher.lists.files import Lines, Stamp, is_s3, read_names, stamp
-from launcher.lists.images import ENDINGS, described, find_images
+from launcher.lists.image_files import ENDINGS, described, find_images
 from launcher.lists.making import LISTS as NAMES
 from launcher.lists.making import by_path, check_names, class_names, divide, make_lines, merge
 

@@ -23,9 +23,9 @@ from urllib.parse import parse_qsl, unquote
 from launcher.local.s3_server import buckets, objects
 from launcher.local.s3_server.call import KEPT, KEPT_AMZ, Call
 from launcher.local.s3_server.documents import NO_VERSION, S3Error
+from launcher.local.s3_server.http_server import Answer, BrokenChunks, Request, Response, listening
 from launcher.local.s3_server.storage.store import Store
 from launcher.local.s3_server.storage.uploads import Uploads
-from launcher.local.s3_server.wire import Answer, BrokenChunks, Request, Response, listening
 
 _log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 from launcher.local.s3_server.call import Call, xml
 from launcher.local.s3_server.documents import NO_VERSION, S3Error, Value, read_deletions, timestamp
+from launcher.local.s3_server.http_server import Response
 from launcher.local.s3_server.storage.walker import Page, make_page
-from launcher.local.s3_server.wire import Response
 
 _REGION = "us-east-1"  # a bucket there has no LocationConstraint
 _PAGE = 1000  # keys, as in S3

@@ -12,12 +12,12 @@ from email.utils import parsedate_to_datetime
 from urllib.parse import unquote
 
 from launcher.local.s3_server.documents import NO_VERSION, Pairs, S3Error, document
+from launcher.local.s3_server.http_server import ChunkedBody, CountedBody, Request, Response
 from launcher.local.s3_server.storage import checksums
 from launcher.local.s3_server.storage.changes import Stored
 from launcher.local.s3_server.storage.incoming import Received, Slot
 from launcher.local.s3_server.storage.store import Store
 from launcher.local.s3_server.storage.uploads import PART_SIZES, Uploads
-from launcher.local.s3_server.wire import ChunkedBody, CountedBody, Request, Response
 
 _BODY_LIMIT = 8 * 1024 * 1024  # bytes of an XML body; 10,000 parts or 1,000 keys to delete need less
 _SOURCE_RANGE = re.compile(r"bytes=(\d+)-(\d+)", re.ASCII)

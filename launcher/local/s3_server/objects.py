@@ -12,10 +12,10 @@ from itertools import accumulate
 
 from launcher.local.s3_server.call import ENCRYPTION, KEPT, KEPT_AMZ, Call, headers_with, shown_headers, xml
 from launcher.local.s3_server.documents import Pairs, S3Error, Value, read_parts, timestamp
+from launcher.local.s3_server.http_server import FileSlice, Response
 from launcher.local.s3_server.storage import checksums
 from launcher.local.s3_server.storage.changes import Stored
 from launcher.local.s3_server.storage.uploads import PART_SIZES
-from launcher.local.s3_server.wire import FileSlice, Response
 
 _DEFAULT_TYPE = "binary/octet-stream"  # S3's own
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)", re.ASCII)
@@ -23,7 +23,7 @@ _PAGE = 1000  # parts in one response of ListParts
 
 
 def get_object(call: Call) -> Response:
-    """GetObject and HeadObject; wire.py omits the body of the latter."""
+    """GetObject and HeadObject; http_server.py omits the body of the latter."""
     descriptor, stored = call.store.open(call.bucket, call.key)
     try:
         headers = {

@@ -18,7 +18,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 from entrypoints import contract
-from entrypoints.broker import wire
+from entrypoints.broker import protocol
 from entrypoints.broker.coordinator import Coordinator
 from entrypoints.job.environment import load_environment
 from entrypoints.order.sampling import Reading
@@ -108,7 +108,7 @@ def request(root: Path, epoch: int, readers: int = 2, form: str = "lines") -> by
     """What the first of some readers asks for."""
     path = str(root / contract.DATA_DIR / "lines")
     shard = Shard(0, readers, readers)
-    return wire.Request("lines", path, "None", form, epoch, shard, 20.0, 0, 0, os.getpid(), "", False).encode()
+    return protocol.Request("lines", path, "None", form, epoch, shard, 20.0, 0, 0, os.getpid(), "", False).encode()
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def test_refused_request_for_a_later_epoch_skips_no_epoch(
     broker.poll(1)  # reads the request
     broker.poll(1)  # sends the refusal; the reader keeps its connection open
     assert b"is being read as 'lines', not as 'tar'" in readers[1].recv(1 << 16)
-    broker.next_epoch(wire.frame(wire.END))
+    broker.next_epoch(protocol.frame(protocol.END))
     assert broker.epoch.number == 1
 
 

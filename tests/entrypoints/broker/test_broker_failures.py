@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from entrypoints import contract
-from entrypoints.broker import wire
+from entrypoints.broker import protocol
 from entrypoints.errors import ChannelError, CorruptError
 from entrypoints.job.environment import Environment
 from entrypoints.order.sharding import Shard
@@ -169,7 +169,7 @@ def test_readers_that_contradict_each_other_are_refused(environment: Environment
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 def test_process_of_another_user_is_refused(environment: Environment) -> None:
     """It could send pickles, which run code."""
-    address = wire.address(environment.channels["lines"])
+    address = protocol.address(environment.channels["lines"])
     script = """
         import os, socket, sys
         os.setuid(65534)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from entrypoints import contract
-from entrypoints.broker import wire
+from entrypoints.broker import protocol
 from entrypoints.broker.coordinator import Coordinator
 from entrypoints.job.environment import load_environment
 from entrypoints.order.sharding import Shard
@@ -219,7 +219,7 @@ def test_rank_with_a_missing_worker_is_given_up_once_its_process_has_ended(tmp_p
         path, shard = str(tmp_path / "lines"), Shard(index, 4, 4, 2)
         reader = sockets.enter_context(socket.socket(socket.AF_UNIX))
         reader.connect(f"\0test-{tmp_path}")
-        request = wire.Request("lines", path, "None", "lines", 0, shard, 600.0, 0, 0, owner, "", False)
+        request = protocol.Request("lines", path, "None", "lines", 0, shard, 600.0, 0, 0, owner, "", False)
         reader.sendall(request.encode())
         return reader
 
@@ -246,8 +246,8 @@ def test_rank_with_a_missing_worker_is_given_up_once_its_process_has_ended(tmp_p
         while not all(shard.outbox.size == 0 for shard in coordinator.epoch.shards.values()):
             coordinator.poll(0.2)
         for reader in readers[1:]:
-            assert wire.receive_frame(reader)[0] == wire.WELCOME
-            assert wire.receive_frame(reader)[0] == wire.ERROR
+            assert protocol.receive_frame(reader)[0] == protocol.WELCOME
+            assert protocol.receive_frame(reader)[0] == protocol.ERROR
         for reader in readers[1:]:
             reader.close()
         coordinator.poll(1)

@@ -20,7 +20,7 @@ from entrypoints.readers.remote_file import file_system, is_remote
 from launcher.local.providers import fuse
 from launcher.local.providers.fuse import TOOLS, View
 from launcher.local.s3_server import serve
-from launcher.local.s3_server.wire import Answer, Request, Response
+from launcher.local.s3_server.http_server import Answer, Request, Response
 from launcher.s3.uri import S3Location
 from object_channels import streams_of
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 from entrypoints import contract
 from entrypoints.errors import ChannelError
-from entrypoints.image_training.images import ImageChannel, ImageForm, Loading
+from entrypoints.image_training.image_channel import ImageChannel, ImageForm, Loading
 from entrypoints.job.environment import Environment, load_environment
 from entrypoints.records.archives import tar_write
 from entrypoints.samples.labels import read_labels

@@ -35,7 +35,7 @@ def test_ranks_with_uneven_shards_train_one_model(tmp_path: Path) -> None:
         import os
         import torch
         from entrypoints.samples.digest import Tally
-        from entrypoints.image_training.images import Batch
+        from entrypoints.image_training.image_channel import Batch
         from entrypoints.image_training.model import small_cnn
         from entrypoints.image_training.training import StopRequest, finish_epoch, gather, make_training, rank, ranks, train_epoch
 

@@ -15,7 +15,7 @@ from launcher.checks.built_in.facts import BUILT_INS
 from launcher.checks.examples import BASE, built_in, laid_over_base
 from launcher.checks.rule import Rule
 from launcher.request.aws_model import shapes
-from launcher.request.images import resolve_image
+from launcher.request.image_uris import resolve_image
 from launcher.request.instance_types import instance_type
 
 # Examples that another rule reports, too.

@@ -11,7 +11,7 @@ import pytest
 
 import channel_specs
 from launcher.checks.examples import BASE, laid_over_base
-from launcher.reference.codes import all_codes, explanation
+from launcher.reference.problem_codes import all_codes, explanation
 
 
 @pytest.fixture
@@ -225,9 +225,9 @@ def test_help_writes_statuses_as_aws_does(folder: Path) -> None:
 
 @pytest.mark.parametrize("code", all_codes())
 def test_every_code_can_be_explained(code: str) -> None:
-    story = explanation(code)
-    assert story is not None
-    assert story.startswith(f"{code} (")
+    text = explanation(code)
+    assert text is not None
+    assert text.startswith(f"{code} (")
 
 
 def test_explain_schema_and_example_print_and_suggest(folder: Path) -> None:

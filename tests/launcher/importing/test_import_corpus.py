@@ -17,7 +17,7 @@ import launcher
 from launcher.errors import RefusedError, SpecError
 from launcher.importing.from_request import import_file, import_request
 from launcher.parsing.parser import parse_spec
-from launcher.request import text as show
+from launcher.request import serialization
 from launcher.request.build import build_request
 
 REQUESTS = sorted((Path(__file__).parents[2] / "data" / "requests").glob("*.json"))
@@ -138,7 +138,7 @@ def test_wrong_value_anywhere_is_imported_unchanged(name: str, wrong: Any) -> No
         for key in above:
             level = level[key]
         level[last] = wrong
-        spec = parse_spec(show.as_yaml(import_request(request)))
+        spec = parse_spec(serialization.as_yaml(import_request(request)))
         assert build_request(spec, spec.training_job_name or "").request in (
             request,
             {"TrainingJobName": "", **request},

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from launcher import parse_spec
 from launcher.checks.examples import laid_over_base
 from launcher.importing.from_request import import_request
-from launcher.request import text as show
+from launcher.request import serialization
 from launcher.request.aws_model import REQUEST, shapes
 from launcher.request.build import build_request
 
@@ -24,7 +24,7 @@ GOLDEN = sorted((Path(__file__).parents[2] / "golden").glob("*.json"))
 
 def planned(request: dict[str, Any]) -> dict[str, Any]:
     """Return the request that the imported spec plans to, by way of its YAML."""
-    spec = parse_spec(show.as_yaml(import_request(request)))
+    spec = parse_spec(serialization.as_yaml(import_request(request)))
     return build_request(spec, spec.training_job_name or "").request
 
 
@@ -42,7 +42,7 @@ def test_variables_derived_from_channels_are_not_imported_twice() -> None:
     spec = import_request(request)
     assert "environment" not in spec
     spec["channels"]["train"]["attribute_names"] = ["class"]  # no other place has to change
-    changed = parse_spec(show.as_yaml(spec))
+    changed = parse_spec(serialization.as_yaml(spec))
     assert build_request(changed, "a").request["Environment"] == {
         "LAUNCHER_ATTRIBUTE_NAMES_0": '{"train": ["class"]}',
         **shuffled,

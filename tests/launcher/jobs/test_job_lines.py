@@ -15,8 +15,8 @@ from followed_job import job
 from launcher.aws.account import Account, AwsError
 from launcher.console import Console
 from launcher.jobs.follow import View, follow, line_printer
-from launcher.jobs.logs import lines as job_logs
-from launcher.jobs.logs.lines import JobLogs, last_lines, lines_so_far
+from launcher.jobs.logs import job_logs
+from launcher.jobs.logs.job_logs import JobLogs, last_lines, lines_so_far
 from launcher.jobs.logs.streams import Line, Selection, Stream, host_of
 
 FAULTS = ("reset", "reset-after", "500", "throttle", "expired", "reset", "500-after", "reset")

@@ -9,7 +9,7 @@ import pytest
 import launcher
 from launcher import SpecError, parse_spec
 from launcher.checks.examples import BASE, laid_over_base
-from launcher.request import text as show
+from launcher.request import serialization
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def test_variables_are_replaced_and_shown_by_name(folder: Path) -> None:
     assert plan.request["ResourceConfig"] == {"InstanceType": "ml.m5.xlarge", "InstanceCount": 2, "VolumeSizeInGB": 9}
     assert plan.request["Environment"] == {"TOKEN": "hush", "LITERAL": "${NOT}", "EMPTY": ""}
     assert plan.request["HyperParameters"] == {"key": "x-hush", "list": '["hush", 1]'}
-    shown = show.as_yaml(plan.masked_request())
+    shown = serialization.as_yaml(plan.masked_request())
     assert "hush" not in shown
     assert "'x-${TOKEN}'" in shown
     (line, *_) = problems(job, environ={"COUNT": "2"})

@@ -19,7 +19,7 @@ from entrypoints import contract
 from entrypoints.job.environment import load_environment
 from launcher import SpecError
 from launcher.checks.examples import BASE, laid_over_base
-from launcher.request import text as show
+from launcher.request import serialization
 from launcher.spec.model import aws_name, spec_name
 from launcher.spec.names import job_name
 
@@ -145,9 +145,9 @@ def test_yaml_and_json_read_back_equal() -> None:
             "0x1",
         ]
     }
-    assert yaml.safe_load(show.as_yaml(awkward)) == awkward
-    assert json.loads(show.as_json(awkward)) == awkward
-    quoted = show.as_yaml({"rate": "1e-3"})
+    assert yaml.safe_load(serialization.as_yaml(awkward)) == awkward
+    assert json.loads(serialization.as_json(awkward)) == awkward
+    quoted = serialization.as_yaml({"rate": "1e-3"})
     assert quoted == "rate: '1e-3'\n"  # plain, a YAML 1.2 reader would make a number of it
 
 
@@ -170,7 +170,7 @@ def test_aws_cli_accepts_the_request(job: Path) -> None:
     shape = (
         botocore.session.get_session().get_service_model("sagemaker").operation_model("CreateTrainingJob").input_shape
     )
-    report = ParamValidator().validate(json.loads(show.as_json(launcher.plan(job, name="one").request)), shape)
+    report = ParamValidator().validate(json.loads(serialization.as_json(launcher.plan(job, name="one").request)), shape)
     assert not report.has_errors(), report.generate_report()
 
 
@@ -180,7 +180,7 @@ def test_planning_reads_no_clock_file_or_environment(job: Path) -> None:
 import os, sys
 heavy = {"boto3", "botocore", "sagemaker", "torch", "rich", "s3torchconnector", "pathspec"}
 heavy |= {"launcher.aws.account", "importlib.metadata", "difflib", "gzip", "tarfile"}
-heavy |= {"launcher.reference.stories"}
+heavy |= {"launcher.reference.explanations"}
 def audit(event, args):
     if event.startswith("socket.") or event in ("os.mkdir", "os.remove", "os.rename", "subprocess.Popen"):
         raise RuntimeError(f"{event} {args}")

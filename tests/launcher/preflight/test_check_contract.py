@@ -18,7 +18,7 @@ import launcher.preflight
 import preflight_data
 from launcher.preflight import CHECKS
 from launcher.preflight.check import Check
-from launcher.reference.codes import explanation, ignorable
+from launcher.reference.problem_codes import explanation, ignorable
 from preflight_data import Altered, found, judge, with_data
 from preflight_worlds import ACCOUNT, DATA, GOOD, put_good_data, shared_codes
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from launcher import Plan, Problem, SpecError, make_plan, parse_spec
 from launcher.checks import check_spec
 from launcher.checks.examples import laid_over_base
-from launcher.reference.codes import unknown_codes
+from launcher.reference.problem_codes import unknown_codes
 from launcher.reference.schema import schema
 from launcher.spec.job import JobSpec
 from launcher.spec.names import job_name

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from launcher.data.make_images import OUTPUT, make_images, to_text
-from launcher.request import images
-from launcher.request.images import ImageError, built_in_algorithm, image_region, registry_domain, resolve_image
+from launcher.request import image_uris
+from launcher.request.image_uris import ImageError, built_in_algorithm, image_region, registry_domain, resolve_image
 
 SAMPLE = json.loads((Path(__file__).parents[2] / "data" / "sdk_images.json").read_text())["images"]
 TABLE = json.loads(OUTPUT.read_text())
@@ -182,7 +182,7 @@ def test_built_in_algorithms_and_hugging_face_have_no_image_for_every_processor(
 @pytest.mark.timeout(5)
 def test_text_of_a_megabyte_gives_a_short_message() -> None:
     long = "1." * 500_000
-    for key in images.WANTED[1:]:
+    for key in image_uris.WANTED[1:]:
         wanted = {"algorithm": "xgboost", "version": "0.90-1", key: long}
         assert len(refused(**wanted)[1]) < 400
     assert len(refused(framework="pytorch", version="2.5", region=long)[1]) < 400

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from launcher.checks.rule import Mistake, error, warning
 from launcher.errors import SpecPath, did_you_mean
 from launcher.request.aws_model import shown
-from launcher.request.images import image_region, is_of_aws, known_regions, registry_domain
+from launcher.request.image_uris import image_region, is_of_aws, known_regions, registry_domain
 from launcher.request.view import Draft
 from launcher.spec.sections import Image
 

@@ -44,18 +44,18 @@ def unknown_codes(spec: JobSpec, ignore: tuple[str, ...]) -> list[Problem]:
 
 def explanation(code: str) -> str | None:
     """Return the full explanation of a code, for a terminal; None for an unknown code."""
-    from launcher.reference.stories import STORIES  # no other command needs them
+    from launcher.reference.explanations import EXPLANATIONS  # no other command needs them
 
-    if code in STORIES:
-        more = STORIES[code]
+    if code in EXPLANATIONS:
+        more = EXPLANATIONS[code]
         return _formatted(code, "error", f"{OTHER_CODES[code]}\n\n{more.text}", more.wrong, more.right)
     for severity, table in (("error", OTHER_CODES), ("warning", OTHER_WARNINGS)):
         if code in table:
             return f"{code} ({severity})\n\n{table[code]}\n"
     for rule in RULES:
         if rule.code == code:
-            story = "\n".join(line.strip() for line in (rule.find.__doc__ or "").strip().splitlines())
-            return _formatted(code, rule.severity, story, rule.wrong, rule.right)
+            text = "\n".join(line.strip() for line in (rule.find.__doc__ or "").strip().splitlines())
+            return _formatted(code, rule.severity, text, rule.wrong, rule.right)
     if code in (asked := preflight_codes()):
         from launcher.preflight import CHECKS
 
@@ -71,9 +71,9 @@ def explanation(code: str) -> str | None:
     return explained(code)
 
 
-def _formatted(code: str, severity: str, story: str, wrong: str, right: str) -> str:
+def _formatted(code: str, severity: str, text: str, wrong: str, right: str) -> str:
     wrong, right = (textwrap.indent(f"{_own_lines(example)}\n", "    ") for example in (wrong, right))
-    return f"{code} ({severity})\n\n{story}\n\nwrong:\n\n{wrong}\nright:\n\n{right}"
+    return f"{code} ({severity})\n\n{text}\n\nwrong:\n\n{wrong}\nright:\n\n{right}"
 
 
 def _own_lines(example: str) -> str:
