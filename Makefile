@@ -79,7 +79,7 @@ env: .venv/ready  ## Make the environment in .venv.
 generate: env  ## Update the generated parts of the documentation, the schema and the golden requests.
 	$(BIN)/python -m launcher.reference.docs
 	$(BIN)/launch --schema > channel_specs/schema.json
-	$(BIN)/python -m pytest -q tests/project/test_channel_specs.py --rewrite-golden
+	$(BIN)/python -m pytest -q tests/project/test_channel_specs.py -k golden --rewrite-golden
 
 # Pins every package but torch, for every Python and platform at once.
 lock:  ## Pin the packages again, in requirements.lock.
