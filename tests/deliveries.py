@@ -11,14 +11,18 @@ from typing import Any
 
 from launcher.local.data.delivery import Delivery
 from launcher.local.data.stores import embedded_store
+from launcher.spec.channels import KINDS
 
 FILES = {"a.txt": b"first", "sub dir/b,ü.bin": os.urandom(70_000), "sub dir/deep/c": b"", "z": b"last"}
 
 
 FILE_SYSTEM = "fs-0123456789abcdef0"
-
-
 Deliver = Callable[..., Delivery]
+
+
+def is_file_system(way: str) -> bool:
+    """Whether a way to deliver a channel (see `deliveries`) is a kind of file system."""
+    return way in KINDS and KINDS[way].MEMBER == "FileSystemDataSource"
 
 
 def write_files(folder: Path, files: dict[str, bytes]) -> None:
@@ -49,7 +53,7 @@ def deliveries(tmp_path: Path) -> Iterator[Deliver]:
             s3 = {"S3DataType": "S3Prefix", "S3Uri": "s3://bucket/train/", "S3DataDistributionType": "FullyReplicated"}
             files = {"FileSystemId": FILE_SYSTEM, "FileSystemType": way, "DirectoryPath": "/train"}
             data_source: dict[str, Any] = {"S3DataSource": {**s3, **(source or {})}}
-            if way in ("EFS", "FSxLustre"):
+            if is_file_system(way):
                 data_source = {"FileSystemDataSource": {**files, "FileSystemAccessMode": "ro", **(source or {})}}
             delivery = Delivery(
                 channel={

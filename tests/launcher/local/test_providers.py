@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from deliveries import FILES, Deliver, deliveries, leftovers, read_files
+from deliveries import FILES, Deliver, deliveries, is_file_system, leftovers, read_files
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import Delivery
 from launcher.local.data.selection import S3Object
@@ -57,9 +57,7 @@ def test_every_provider_leaves_nothing_when_a_later_step_fails(deliver: Deliver,
 
 @pytest.mark.parametrize("way", WAYS)
 def test_every_provider_refuses_missing_data_in_one_line_and_leaves_nothing(deliver: Deliver, way: str) -> None:
-    delivery = deliver(
-        way, {"DirectoryPath": "/gone/gone"} if way in ("EFS", "FSxLustre") else {"S3Uri": "s3://bucket/gone/"}
-    )
+    delivery = deliver(way, {"DirectoryPath": "/gone/gone"} if is_file_system(way) else {"S3Uri": "s3://bucket/gone/"})
     with pytest.raises(RefusedError, match="gone") as caught, provide(delivery):
         pytest.fail("entered")
     assert "\n" not in str(caught.value)
