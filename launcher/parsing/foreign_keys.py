@@ -86,7 +86,7 @@ _EXAMPLES = {
     "input_mode: File, FastFile or Pipe": "mode",
     "s3_uri: s3://BUCKET/FOLDER/": "bucket data key location path prefix s3 uri url",
     "shuffle_config: {seed: 1}": "seed shuffle shuffle_seed",
-    "source: S3, EFS or FSxLustre; for the data's MIME type, content_type": "type",
+    f"source: one of {', '.join(KINDS)}; for the data's MIME type, content_type": "type",
 }
 _IN_A_CHANNEL = {key: example for example, keys in _EXAMPLES.items() for key in keys.split()}
 _REMARKS = ("comment", "comments", "description", "note", "notes")
