@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 from xml.etree import ElementTree
 
@@ -19,6 +20,7 @@ from launcher import cli
 from launcher.checks import RULES, check_spec
 from launcher.checks.codes import OTHER_CODES, OTHER_WARNINGS, without_ignored
 from launcher.checks.examples import laid_over_base
+from launcher.commands import COMMANDS
 from launcher.reference import docs, schema
 from launcher.reference.explanations import EXPLANATIONS
 from launcher.reference.problem_codes import explanation, preflight_codes
@@ -80,13 +82,11 @@ def plans(block: str) -> bool:
 
 def test_every_code_is_documented() -> None:
     used = {*OTHER_CODES, *OTHER_WARNINGS} | {rule.code for rule in RULES}
-    sources = [
-        file.read_text(encoding="utf-8")
-        for file in [*(ROOT / "launcher").glob("*.py"), *(ROOT / "launcher/checks").glob("*.py")]
-    ]
+    files = [file for glob in ("*.py", "checks/**/*.py", "parsing/*.py") for file in (ROOT / "launcher").glob(glob)]
+    sources = [file.read_text(encoding="utf-8") for file in files]
     written = set(re.findall(r'"((?:yaml|aws|unknown|wrong|duplicate|invalid|code)-[a-z-]+)"', "\n".join(sources)))
     assert written <= used | {f"aws-{bound}" for bound in ("min", "max")}
-    assert all(f"`{code}`" in TEXT for code in used)
+    assert [code for code in sorted(used) if f"`{code}`" not in TEXT] == []
 
 
 @pytest.mark.parametrize("code", EXPLANATIONS)
@@ -112,9 +112,8 @@ def test_explanation_of_a_preflight_code_names_the_option_that_suppresses_it() -
 
 
 def test_every_option_is_documented() -> None:
-    context = click.Context(cli.cli)
-    commands = [cli.cli.get_command(context, name) for name in cli.cli.list_commands(context)]
-    parameters = [each for command in (cli.cli, *commands) if command is not None for each in command.params]
+    commands = [cli.cli, *(resolve_name(card).as_click(name) for name, card in COMMANDS.items())]
+    parameters = [each for command in commands for each in command.params]
     options = [option for each in parameters if isinstance(each, click.Option) for option in each.opts]
     assert [option for option in options if option not in TEXT] == []
 
