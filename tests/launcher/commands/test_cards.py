@@ -66,7 +66,8 @@ def test_help_of_command_explains_it_and_every_option(name: str) -> None:
     command = CARDS[name].as_click(name)
     text = " ".join(command.get_help(click.Context(command, info_name=name)).split())
     summary, *paragraphs = CARDS[name].texts()
-    assert paragraphs and all(paragraph in text for paragraph in paragraphs)
+    assert paragraphs, f"{CARDS[name].__name__}: add a second paragraph to the docstring, for the command's own --help"
+    assert [paragraph for paragraph in paragraphs if paragraph not in text] == []
     assert summary.endswith(".")
     options = [each for each in command.params if isinstance(each, click.Option)]
     assert [each.name for each in options if not (each.help or "").endswith(".")] == []
@@ -90,8 +91,7 @@ def test_exit_codes_of_command_are_documented(name: str, account: StandIn) -> No
     card = CARDS[name]
     assert {*card.exit_codes} <= EXIT_CODES.keys()
     assert launch(*name.split(), "--no-such-option").returncode == 2
-    for operation in ("DescribeTrainingJob", "ListTrainingJobs", "StopTrainingJob", "CreateTrainingJob"):
-        account.deny(f"sagemaker:{operation}")
+    account.deny("*")
     codes = {launch(*shlex.split(card.example)).returncode, 2}
     assert codes <= {*card.exit_codes}
     asks = bool(account.calls())
