@@ -67,7 +67,9 @@ class Turns:
                 self._changed.notify_all()
 
 
-def at_once(work: Callable[[_In], _Out], items: Sequence[_In], threads: int = 32) -> Iterator[tuple[_In, Future[_Out]]]:
+def concurrently(
+    work: Callable[[_In], _Out], items: Sequence[_In], threads: int = 32
+) -> Iterator[tuple[_In, Future[_Out]]]:
     """Run `work` for each item in several threads, and yield each item with its future as it is done."""
     outcomes: dict[Future[_Out], _In] = {Future(): item for item in items}
     waiting = deque(outcomes)

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Literal, TypeVar
 
 from launcher.aws.account import Account, AwsError
-from launcher.aws.threads import at_once, settle
+from launcher.aws.threads import concurrently, settle
 from launcher.errors import RefusedError, SpecPath
 from launcher.request.view import Draft
 from launcher.s3.uri import S3Location
@@ -148,7 +148,7 @@ class Subject:
         Raises:
             AwsError: The credentials have expired.
         """
-        for (path, _), answer in at_once(lambda pair: list(look(*pair)), list(things)):
+        for (path, _), answer in concurrently(lambda pair: list(look(*pair)), list(things)):
             try:
                 yield from answer.result()
             except AwsError as error:

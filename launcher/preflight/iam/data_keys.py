@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from launcher.aws.threads import at_once
+from launcher.aws.threads import concurrently
 from launcher.errors import SpecPath
 from launcher.preflight.check import Check, Finding, Subject
 from launcher.preflight.iam.keys import named_keys, unusable
@@ -23,7 +23,7 @@ _KMS = ("aws:kms", "aws:kms:dsse")
 
 def keys_of_data(subject: Subject) -> Iterator[tuple[SpecPath, str]]:
     """Yield the ARN of the key of one object below each prefix that is read, if KMS encrypted it."""
-    for (path, _), outcome in at_once(lambda read: _key_of_object(subject, read[1]), prefixes_read(subject)):
+    for (path, _), outcome in concurrently(lambda read: _key_of_object(subject, read[1]), prefixes_read(subject)):
         if arn := outcome.result():
             yield path, arn
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from launcher.aws.account import AwsError
-from launcher.aws.threads import at_once
+from launcher.aws.threads import concurrently
 from launcher.errors import SpecPath
 from launcher.preflight.check import Check, Finding, Subject, joined
 from launcher.preflight.iam.data_keys import first_keys
@@ -106,7 +106,7 @@ def _simulated(subject: Subject, wanted: Sequence[Need]) -> dict[tuple[str, str]
         together.setdefault(tuple(sorted(names)), []).append(action)
     questions = [(actions, names) for names, actions in together.items()]
     verdicts = {(need.action, need.resource): _UNKNOWN for need in wanted}
-    for _, outcome in at_once(lambda question: _simulate(subject, *question), questions):
+    for _, outcome in concurrently(lambda question: _simulate(subject, *question), questions):
         verdicts.update(outcome.result())
     return verdicts
 

@@ -26,13 +26,13 @@ def _ask(subject: Subject) -> Iterator[Finding]:
             yield path, "security-group-missing", f"{name} {where}; name a group in {vpc or 'the VPC of the subnets'}"
             continue
         its = known[name].get("VpcId")
-        if vpc is not None and its not in (vpc, None) and not _is_lent(subject, name, vpc):
+        if vpc is not None and its not in (vpc, None) and not _is_associated(subject, name, vpc):
             yield path, "security-group-vpc", f"{name} is in {its}, but the subnets are in {vpc}; name a group in {vpc}"
     if len(known) == len(set(own)):
         yield from _hosts_talk(subject)
 
 
-def _is_lent(subject: Subject, group: str, vpc: str) -> bool:
+def _is_associated(subject: Subject, group: str, vpc: str) -> bool:
     """Whether a group of another VPC is associated with this one; not if you may not ask."""
     filters = [{"Name": "group-id", "Values": [group]}, {"Name": "vpc-id", "Values": [vpc]}]
     try:

@@ -62,7 +62,7 @@ def lets_through(entries: Any, is_out: bool, ports: tuple[int, int], *, private:
         if rule.get("RuleAction") == "deny":
             if cidr == "0.0.0.0/0":
                 denied.append((first, last))
-        elif (private or not is_private(cidr)) and _is_left(max(first, ports[0]), min(last, ports[1]), denied):
+        elif (private or not is_private(cidr)) and _has_open_port(max(first, ports[0]), min(last, ports[1]), denied):
             return True
     return False
 
@@ -72,7 +72,7 @@ def _ports(rule: Described) -> tuple[int, int]:
     return (0, 65535) if rule.get("Protocol") == _ALL or not ports else (int(ports["From"]), int(ports["To"]))
 
 
-def _is_left(first: int, last: int, denied: list[tuple[int, int]]) -> bool:
+def _has_open_port(first: int, last: int, denied: list[tuple[int, int]]) -> bool:
     """Whether any port of a range is not denied by an earlier rule."""
     at = first
     for start, end in sorted(denied):

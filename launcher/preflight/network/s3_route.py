@@ -12,7 +12,7 @@ from typing import Literal
 
 from launcher.aws.account import AwsError
 from launcher.preflight.check import Check, Finding, Subject, joined
-from launcher.preflight.network.security_groups import leaves_for
+from launcher.preflight.network.security_groups import egress_targets
 from launcher.preflight.network.vpc import (
     CLOSED,
     GROUPS,
@@ -31,7 +31,7 @@ _TARGETS = (
     *("NatGatewayId", "GatewayId", "TransitGatewayId", "NetworkInterfaceId"),
     *("InstanceId", "VpcPeeringConnectionId"),
 )
-_Way = Literal["yes", "internet gateway", "no"]
+_Access = Literal["yes", "internet gateway", "no"]
 
 
 def _ask(subject: Subject) -> Iterator[Finding]:
@@ -42,16 +42,16 @@ def _ask(subject: Subject) -> Iterator[Finding]:
     endpoints = described(subject, "vpc_endpoints", "vpc-id", [vpc])
     if endpoints_inside(endpoints):
         return  # reachable inside the VPC, whatever the routes
-    yield from _groups_let_out(subject)
-    gone = _nat_gateways_gone(subject, tables)
-    by_way: dict[_Way, dict[str, list[str]]] = {"internet gateway": {}, "no": {}, "yes": {}}  # -> table -> subnets
+    yield from _groups_without_https(subject)
+    gone = _deleted_nat_gateways(subject, tables)
+    by_way: dict[_Access, dict[str, list[str]]] = {"internet gateway": {}, "no": {}, "yes": {}}  # -> table -> subnets
     dead: set[str] = set()
     for subnet in subnets(subject):
         table = _table_of(subnet["SubnetId"], tables)
         if table is not None:  # a shared VPC's tables may be hidden from this account
-            way = _way(table, endpoints, gone)
+            way = _access_to_s3(table, endpoints, gone)
             by_way[way].setdefault(table["RouteTableId"], []).append(subnet["SubnetId"])
-            dead |= _dead_ends(table, gone)
+            dead |= _missing_targets(table, gone)
     create = f"run aws ec2 create-vpc-endpoint --vpc-id {vpc} --service-name com.amazonaws.{subject.account.region}.s3"
     shown = {
         way: joined(f"{joined(names)} ({table})" for table, names in found.items()) for way, found in by_way.items()
@@ -72,10 +72,10 @@ def _ask(subject: Subject) -> Iterator[Finding]:
         yield SUBNETS, "s3-by-internet-gateway", message
 
 
-def _groups_let_out(subject: Subject) -> Iterator[Finding]:
+def _groups_without_https(subject: Subject) -> Iterator[Finding]:
     """Find groups that do not let HTTPS out to S3's public addresses."""
     own, known = group_ids(subject), groups(subject)
-    if known and len(known) == len(set(own)) and all(is_private(cidr) for cidr in leaves_for(known, _HTTPS)):
+    if known and len(known) == len(set(own)) and all(is_private(cidr) for cidr in egress_targets(known, _HTTPS)):
         wrong = f"do not let HTTPS out to S3 ({', '.join(own)})"
         yield GROUPS, "security-group-closed", f"{wrong}; add an outbound rule to {own[0]}: TCP 443 to 0.0.0.0/0"
 
@@ -88,7 +88,7 @@ def _table_of(subnet: str, tables: list[Described]) -> Described | None:
     return next(iter((*own, *main)), None)
 
 
-def _nat_gateways_gone(subject: Subject, tables: list[Described]) -> set[str]:
+def _deleted_nat_gateways(subject: Subject, tables: list[Described]) -> set[str]:
     """Return the NAT gateways in routes that no longer work; none if you may not ask."""
     routes = [route for table in tables for route in table.get("Routes", ())]
     ids = {route["NatGatewayId"] for route in routes if route.get("NatGatewayId")}
@@ -100,7 +100,7 @@ def _nat_gateways_gone(subject: Subject, tables: list[Described]) -> set[str]:
     return {each["NatGatewayId"] for each in known if each.get("State") in _GONE}
 
 
-def _dead_ends(table: Described, gone: Collection[str]) -> set[str]:
+def _missing_targets(table: Described, gone: Collection[str]) -> set[str]:
     """Return the targets of a table's routes that no longer exist."""
     found = set()
     for route in table.get("Routes", ()):
@@ -110,12 +110,12 @@ def _dead_ends(table: Described, gone: Collection[str]) -> set[str]:
     return found
 
 
-def _way(table: Described, endpoints: list[Described], gone: Collection[str]) -> _Way:
+def _access_to_s3(table: Described, endpoints: list[Described], gone: Collection[str]) -> _Access:
     """Return the best way from a route table to S3."""
     if any(_is_for_s3(each) and table["RouteTableId"] in each.get("RouteTableIds", ()) for each in endpoints):
         return "yes"
     unfit = {"local", *gone, *(each["VpcEndpointId"] for each in endpoints if not _is_for_s3(each))}
-    found: _Way = "no"
+    found: _Access = "no"
     for route in table.get("Routes", ()):
         cidr = route.get("DestinationCidrBlock") or route.get("DestinationIpv6CidrBlock") or ""
         is_unfit = bool(unfit & {route.get("GatewayId"), route.get("NatGatewayId")})

@@ -39,7 +39,7 @@ def admits(
     )
 
 
-def leaves_for(groups: Iterable[Mapping[str, Any]], port: int) -> list[str]:
+def egress_targets(groups: Iterable[Mapping[str, Any]], port: int) -> list[str]:
     """Return where TCP on `port` may go: CIDR ranges and prefix lists, without other groups."""
     rules = [rule for group in groups for rule in group.get("IpPermissionsEgress", ()) if _is_for(rule, port)]
     lists = [str(each.get("PrefixListId")) for rule in rules for each in rule.get("PrefixListIds", ())]

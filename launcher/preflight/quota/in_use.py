@@ -13,7 +13,7 @@ from launcher.preflight.quota.service_quotas import values
 def _ask(subject: Subject) -> Iterator[Finding]:
     wanted = wanted_instances(subject)
     quotas = values(subject, {each.quota for each in wanted})
-    held = _held(subject) if quotas else {}
+    held = _instances_in_use(subject) if quotas else {}
     for each in wanted:
         quota, used = quotas.get(each.quota, -1), held.get(each.quota, 0)
         if each.instances <= quota < each.instances + used:
@@ -24,7 +24,7 @@ def _ask(subject: Subject) -> Iterator[Finding]:
             yield each.path, "quota-in-use", message
 
 
-def _held(subject: Subject) -> dict[str, int]:
+def _instances_in_use(subject: Subject) -> dict[str, int]:
     """Return the instances of training jobs in progress by quota, from the 100 newest jobs. Raises AwsError."""
     in_progress = {"Name": "TrainingJobStatus", "Operator": "Equals", "Value": "InProgress"}
     search = {"Resource": "TrainingJob", "MaxResults": 100, "SearchExpression": {"Filters": [in_progress]}}

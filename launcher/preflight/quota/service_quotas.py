@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from launcher.aws.threads import at_once
+from launcher.aws.threads import concurrently
 from launcher.preflight.check import Subject
 
 USES = ("training job usage", "spot training job usage", "training warm pool usage", "processing job usage")
@@ -29,7 +29,9 @@ def values(subject: Subject, names: Iterable[str]) -> dict[str, int]:
         AwsError: Service Quotas does not answer.
     """
     wanted = set(names)
-    answers = {name: answer.result() for name, answer in at_once(lambda name: _by_code(subject, name), list(wanted))}
+    answers = {
+        name: answer.result() for name, answer in concurrently(lambda name: _by_code(subject, name), list(wanted))
+    }
     found = {name: value for name, value in answers.items() if value is not None}
     token: dict[str, str] = {}
     while not wanted <= found.keys():

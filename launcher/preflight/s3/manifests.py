@@ -14,7 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from launcher.aws.account import AwsError
-from launcher.aws.threads import at_once
+from launcher.aws.threads import concurrently
 from launcher.console import human_bytes
 from launcher.errors import RefusedError, SpecPath, did_you_mean
 from launcher.preflight.check import Check, Finding, Subject
@@ -128,7 +128,7 @@ def _look_at(subject: Subject, places: Sequence[S3Location], hosts: int, manifes
         return subject.account.call("s3", "head_object", Bucket=places[index].bucket, Key=places[index].key)
 
     missing = []
-    for index, outcome in at_once(head, chosen, threads=_AT_ONCE):
+    for index, outcome in concurrently(head, chosen, threads=_AT_ONCE):
         try:
             found = outcome.result()
         except AwsError as error:

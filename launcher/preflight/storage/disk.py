@@ -41,14 +41,14 @@ def _ask(subject: Subject) -> Iterator[Finding]:
     sizes = _sizes(subject)
     found: dict[Finding, None] = {}
     for machines in [each for choice in alternatives(subject.draft) for each in choice]:
-        copied = {name: size for name, size in sizes.items() if _gets(subject, name, machines.path)}
+        copied = {name: size for name, size in sizes.items() if _is_copied_to(subject, name, machines.path)}
         if any(size.bytes for size in copied.values()):
             try:
                 space = _space(subject, machines.instance_type, machines.path)
             except AwsError as error:
                 subject.could_not_ask(machines.path, error)
             else:
-                found |= dict.fromkeys(_judged(copied, *space))
+                found |= dict.fromkeys(_space_findings(copied, *space))
     yield from found
 
 
@@ -81,7 +81,7 @@ def _of_older_state(subject: Subject) -> _Copied:
     return _Copied(found.bytes, found.is_complete) if found else _Copied(0, True)
 
 
-def _gets(subject: Subject, name: str, machine: SpecPath) -> bool:
+def _is_copied_to(subject: Subject, name: str, machine: SpecPath) -> bool:
     """Whether a channel is sent to the machines at the path `machine`: to all, or to some instance groups."""
     entry = subject.draft.entry(name)
     names = entry.get("InstanceGroupNames") if entry else None
@@ -104,7 +104,7 @@ def _space(subject: Subject, name: str, path: SpecPath) -> tuple[SpecPath, float
     return ("resource_config", "volume_size_in_gb"), size, f"the volume of {volume} GB holds {human_bytes(size)}"
 
 
-def _judged(copied: dict[str, _Copied], path: SpecPath, space: float, what: str) -> Iterator[Finding]:
+def _space_findings(copied: dict[str, _Copied], path: SpecPath, space: float, what: str) -> Iterator[Finding]:
     need = sum(size.bytes for size in copied.values())
     largest = sorted(copied.items(), key=lambda each: -each[1].bytes)
     shown = ", ".join(f"{name} {human_bytes(size.bytes)}" for name, size in largest[:3] if size.bytes)

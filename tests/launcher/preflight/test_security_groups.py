@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from launcher.preflight.network.security_groups import admits, leaves_for
+from launcher.preflight.network.security_groups import admits, egress_targets
 
 OWN, SUBNET = ["sg-job"], ["10.0.1.0/24"]
 
@@ -89,4 +89,4 @@ def test_https_targets_are_ranges_and_prefix_lists() -> None:
         rule("tcp", 80, **of_range("0.0.0.0/0")),
         rule("tcp", 443, **of_group("sg-job")),
     ]
-    assert leaves_for([{"IpPermissionsEgress": rules}], 443) == ["::/0", "pl-1"]
+    assert egress_targets([{"IpPermissionsEgress": rules}], 443) == ["::/0", "pl-1"]
