@@ -38,7 +38,7 @@ from launcher.errors import RefusedError
 __all__ = ["Account", "AwsError", "CredentialsError"]
 
 _MOST_RENEWALS = 3  # per call: a credential process may return new but expired credentials each time
-_OVER_SECONDS = 10.0  # how long calls are refused after credentials have expired
+_EXPIRED_SECONDS = 10.0  # how long calls are refused after credentials have expired
 # Token members of services that page in their own way: (of the request, of the answer).
 _TOKENS = {
     "s3": ("ContinuationToken", "NextContinuationToken"),
@@ -50,7 +50,7 @@ _TOKENS = {
 _NEXT_TOKEN = ("NextToken", "NextToken")
 
 
-class _Own(threading.local):
+class _ThreadState(threading.local):
     """What each thread knows of its current call, botocore's retries included."""
 
     is_in_doubt = False  # whether an attempt may have taken effect although its answer is lost
@@ -81,8 +81,8 @@ class Account:
         self._clients: dict[str, Any] = {}
         self._generation = 0  # of credentials
         self._keys: tuple[str, str] | None = None
-        self._over: tuple[float, CredentialsError] | None = None  # since when calls are refused, and why
-        self._own = _Own()
+        self._expired: tuple[float, CredentialsError] | None = None  # since when calls are refused, and why
+        self._thread_state = _ThreadState()
 
     @property
     def region(self) -> str:
@@ -112,17 +112,17 @@ class Account:
         Raises:
             AwsError: AWS refused, or did not answer.
         """
-        self._own.is_in_doubt = False
+        self._thread_state.is_in_doubt = False
         try:
             return self._attempt(service, operation, do)
         except AwsError as error:
-            error.was_in_doubt = self._own.is_in_doubt
+            error.was_in_doubt = self._thread_state.is_in_doubt
             raise
 
     def _attempt(self, service: str, operation: str, do: Callable[[Any], Any]) -> Any:
         call = f"{service}:{operation.title().replace('_', '')}"
         for renewals in range(_MOST_RENEWALS + 1):
-            self._refuse_if_over()
+            self._refuse_if_expired()
             with self._lock:
                 client, generation = self.client(service), self._generation
             try:
@@ -133,7 +133,7 @@ class Account:
                 if not may_be_expired or trouble.code == "NoCredentials":
                     raise
                 if not self._renew(generation, trouble, renewals):
-                    raise self._over_now(trouble) from None
+                    raise self._expire(trouble) from None
         raise AssertionError("the last renewal is refused")
 
     def pages(self, service: str, operation: str, **parameters: Any) -> Iterator[dict[str, Any]]:
@@ -172,7 +172,7 @@ class Account:
                         f"{service} cannot be reached: {one_line(self.mask.apply(str(error)))}; check the AWS environment variables"
                     ) from None
                 answers.refuse_foreign_answers(client)
-                client.meta.events.register("needs-retry", self._hear)
+                client.meta.events.register("needs-retry", self._record_attempt)
                 self._clients[service] = client
             return self._clients[service]
 
@@ -189,16 +189,16 @@ class Account:
 
         region = self._requested_region or os.environ.get("AWS_REGION")
         core = botocore.session.Session()
-        core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_moment)
+        core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_parse_timestamp)
         try:
             return boto3.Session(profile_name=self._profile, region_name=region, botocore_session=core)
         except BotoCoreError as error:
             raise configuration_error(error, self._profile) from None
 
-    def _hear(self, response: Any, caught_exception: Exception | None, **_: Any) -> None:
+    def _record_attempt(self, response: Any, caught_exception: Exception | None, **_: Any) -> None:
         """Record an attempt of a call; botocore calls this for each one before it returns or raises."""
         is_answered = response is not None and not answers.is_foreign(response[1])
-        self._own.is_in_doubt |= not is_answered or response[0].status_code >= 500
+        self._thread_state.is_in_doubt |= not is_answered or response[0].status_code >= 500
         if is_answered:
             code = (response[1].get("Error") or {}).get("Code") or ""
             if code == "400":
@@ -222,7 +222,7 @@ class Account:
     def _renew(self, generation: int, error: AwsError, renewals: int) -> bool:
         """Whether to try again: there are other credentials, or it is the first time in this call."""
         with self._lock:
-            self._refuse_if_over()
+            self._refuse_if_expired()
             if renewals == _MOST_RENEWALS:
                 return False
             if generation != self._generation:
@@ -241,19 +241,19 @@ class Account:
             self._session, self._clients, self._generation = fresh, {}, self._generation + 1
             return True
 
-    def _over_now(self, error: AwsError) -> CredentialsError:
+    def _expire(self, error: AwsError) -> CredentialsError:
         over = error if isinstance(error, CredentialsError) else expired(error)
         with self._lock:
-            if self._over is None:
-                self._over = time.monotonic(), over
+            if self._expired is None:
+                self._expired = time.monotonic(), over
             return over
 
-    def _refuse_if_over(self) -> None:
-        if (over := self._over) is not None:
+    def _refuse_if_expired(self) -> None:
+        if (over := self._expired) is not None:
             since, error = over
-            if time.monotonic() - since < _OVER_SECONDS:
+            if time.monotonic() - since < _EXPIRED_SECONDS:
                 raise CredentialsError(str(error), call=error.call, code=error.code, status=error.status)
-            self._over = None
+            self._expired = None
 
 
 def _keys_of(session: Any, mask: Mask) -> tuple[str, str] | None:
@@ -272,7 +272,7 @@ def _keys_of(session: Any, mask: Mask) -> tuple[str, str] | None:
     return frozen.access_key, frozen.token or ""
 
 
-def _moment(value: Any) -> datetime:
+def _parse_timestamp(value: Any) -> datetime:
     """Parse a timestamp. botocore's own parser guesses among formats, which takes three quarters of the time to read a listing."""
     from botocore.utils import parse_timestamp
 

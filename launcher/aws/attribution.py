@@ -33,7 +33,7 @@ _REMEDIES = {
 }
 
 
-def placed(error: AwsError, plan: Plan) -> AccountError:
+def locate_refusal(error: AwsError, plan: Plan) -> AccountError:
     """Return the refusal as one problem with its place in the spec."""
     message = str(error)
     path = _refused_member(message, error.code, plan.masked_request())  # the account has masked AWS's message

@@ -76,7 +76,7 @@ def _is_whole(account: Account, bucket: str, key: str) -> bool:
     except AwsError as error:
         if error.status in (403, 404):  # without s3:ListBucket, S3 denies a missing object too; the upload will show it
             return False
-        raise _refused(error, bucket) from None
+        raise _upload_refusal(error, bucket) from None
     kept = head.get("ChecksumSHA256")
     return kept is not None and f"{head['ContentLength']} {kept}" == head.get("Metadata", {}).get(_CONTENT)
 
@@ -97,7 +97,7 @@ def _put(
         try:
             start(lambda: account.attempt("s3", "put_object", send)).result()
         except AwsError as error:
-            raise _refused(error, bucket) from None
+            raise _upload_refusal(error, bucket) from None
 
 
 def _sha256(file: Path) -> str:
@@ -138,7 +138,7 @@ def _encryption(plan: Plan) -> dict[str, str]:
     return {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": key} if key else {}
 
 
-def _refused(error: AwsError, bucket: str) -> Exception:
+def _upload_refusal(error: AwsError, bucket: str) -> Exception:
     if error.is_expired:
         return error
     if error.status in (403, 404) or error.code == "NoSuchBucket":

@@ -50,13 +50,13 @@ class Statuses:
             message, start = transition.get("StatusMessage") or "", transition.get("StartTime")
             if index >= shown or (index == shown - 1 and message != self._message):
                 clock = f"{start.astimezone():%H:%M:%S} " if start else ""
-                took = _took(transitions[index - 1], start) if index and index >= shown else ""
+                took = _duration_of(transitions[index - 1], start) if index and index >= shown else ""
                 self._say(f"{clock}{transition['Status']:11} {message}{took}".rstrip(), "cyan")
                 self._message = message
         return len(transitions) > shown
 
 
-def _took(status: Mapping[str, Any], next_start: datetime | None) -> str:
+def _duration_of(status: Mapping[str, Any], next_start: datetime | None) -> str:
     begun, ended = status.get("StartTime"), status.get("EndTime") or next_start
     if begun is None or ended is None:
         return ""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from launcher.aws.account import Account, AwsError
-from launcher.aws.attribution import placed
+from launcher.aws.attribution import locate_refusal
 from launcher.aws.code_upload import upload_code
 from launcher.aws.masking import HIDDEN, is_secret_name
 from launcher.console import Console
@@ -50,7 +50,7 @@ def submit(plan: Plan, account: Account, console: Console) -> Submitted:
     name = plan.request["TrainingJobName"]
     mask(plan, account)
     if _look_up(account, name) is not None:
-        raise _taken(plan)
+        raise _name_taken(plan)
     upload_code(plan, account, console)
     try:
         return _create(plan, account, console)
@@ -83,13 +83,13 @@ def _create(plan: Plan, account: Account, console: Console) -> Submitted:
         unsure = unsure or last.may_have_happened
         if (unsure or is_taken) and (job := _look_up(account, name, last)) is not None:
             if not is_of_request(job, plan.request):
-                raise _taken(plan)
+                raise _name_taken(plan)
             # The name was free before. If none of our answers was lost, another submission has taken it since.
             return Submitted(name, str(job["TrainingJobArn"]), account.region, plan.spec.profile, was_found=not unsure)
         if last.is_expired:
             raise RefusedError(f"{last}; no job {name} was created")
         if not last.is_passing and not is_taken:
-            raise placed(last, plan)
+            raise locate_refusal(last, plan)
         console.warn(f"{last}; no job {name} exists yet, trying again")
     raise RefusedError(f"{last}; no job {name} was created. Try again later; repeating the command is safe")
 
@@ -115,19 +115,19 @@ def _look_up(account: Account, name: str, cause: AwsError | None = None) -> Mapp
 def is_of_request(job: Mapping[str, Any], request: Mapping[str, Any]) -> bool:
     """Whether a described job is the requested one, judged by the members that DescribeTrainingJob returns."""
     described = shapes()["DescribeTrainingJobResponse"]["members"]
-    return all(_holds(job.get(member), value) for member, value in request.items() if member in described)
+    return all(_contains(job.get(member), value) for member, value in request.items() if member in described)
 
 
-def _holds(actual: Any, asked: Any) -> bool:
+def _contains(actual: Any, asked: Any) -> bool:
     """Whether `actual` has everything in `asked`; AWS may have added defaults."""
     if isinstance(asked, Mapping):
-        return isinstance(actual, Mapping) and all(_holds(actual.get(key), value) for key, value in asked.items())
+        return isinstance(actual, Mapping) and all(_contains(actual.get(key), value) for key, value in asked.items())
     if isinstance(asked, list):
-        return isinstance(actual, list) and len(actual) == len(asked) and all(map(_holds, actual, asked))
+        return isinstance(actual, list) and len(actual) == len(asked) and all(map(_contains, actual, asked))
     return bool(actual == asked) or (actual is None and not asked)
 
 
-def _taken(plan: Plan) -> AccountError:
+def _name_taken(plan: Plan) -> AccountError:
     name = plan.request["TrainingJobName"]
     path, location = place_of_name(name, plan.spec)
     instead = ", or write base_name instead, which makes a new name each time" if path else ""
