@@ -91,7 +91,7 @@ def varints(data: bytes) -> npt.NDArray[np.uint64]:
         array = np.frombuffer(data, np.uint8).astype(np.uint64)
         return array
     if len(data) <= _FEW_BYTES:
-        array = np.array(_few(data), np.uint64)
+        array = np.array(_varints_in_python(data), np.uint64)
         return array
     # A byte before the first number, as if one ended there, makes every number begin after the end of one; those after the
     # last number can be read without a check.
@@ -122,7 +122,7 @@ def varints(data: bytes) -> npt.NDArray[np.uint64]:
     return array
 
 
-def _few(data: bytes) -> list[int]:
+def _varints_in_python(data: bytes) -> list[int]:
     """Do the same in plain Python; the data ends with a whole number."""
     found = []
     value = shift = 0

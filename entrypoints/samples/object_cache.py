@@ -80,12 +80,12 @@ class ObjectCache:
                     yield reader.key_of(channel, item), FileIO(place)
                 continue
             places: deque[str] = deque()  # of the items that the reader has requested but not yielded yet
-            with closing(reader.open_objects(channel, self._noting(items, places))) as streams:
+            with closing(reader.open_objects(channel, self._note_places(items, places))) as streams:
                 for key, stream in streams:
                     place = places.popleft()
-                    yield key, _Keeping(stream, self, place) if self.has_room(0) else stream
+                    yield key, _CachingStream(stream, self, place) if self.has_room(0) else stream
 
-    def _noting(self, items: Iterable[tuple[Any, str]], places: deque[str]) -> Iterator[Any]:
+    def _note_places(self, items: Iterable[tuple[Any, str]], places: deque[str]) -> Iterator[Any]:
         for item, place in items:
             places.append(place)
             yield item
@@ -112,7 +112,7 @@ class ObjectCache:
         _log.warning("%s: no more objects are kept here: %s", self._folder, reason)
 
     @contextmanager
-    def _keeping_on(self) -> Iterator[None]:
+    def _stop_on_error(self) -> Iterator[None]:
         """Keep no more objects after an error of the disk."""
         try:
             yield
@@ -122,7 +122,7 @@ class ObjectCache:
     def begin_part(self) -> FileIO | None:
         """Make a file for an object, locked while it is open; None if that fails."""
         part = None
-        with self._keeping_on():
+        with self._stop_on_error():
             descriptor, name = tempfile.mkstemp(dir=self._parts, prefix="part-")
             os.close(descriptor)
             part = FileIO(name, "r+")
@@ -131,21 +131,21 @@ class ObjectCache:
 
     def add_to(self, part: FileIO, data: memoryview) -> bool:
         """Write to a part; return False if that fails."""
-        with self._keeping_on():
+        with self._stop_on_error():
             while len(data):
                 data = data[part.write(data) :]
         return not len(data)
 
     def end_part(self, part: FileIO, place: str | None) -> None:
         """Move a part to its object's path, or remove it if that is None."""
-        with self._keeping_on(), part:
+        with self._stop_on_error(), part:
             if place is None:
                 os.unlink(part.name)  # noqa: PTH108 (names are plain strings here)
             else:
                 os.replace(part.name, place)  # noqa: PTH105
 
 
-class _Keeping:
+class _CachingStream:
     """A stream whose bytes are also written to a file: as they are read, or all at the first seek to the end."""
 
     def __init__(self, stream: ByteStream, cache: ObjectCache, place: str) -> None:

@@ -71,7 +71,7 @@ class Pipeline:
         for item in islice(items, cursor.object):
             self._begin(cursor, reader.key_of(self.channel, item))
         if cursor.begun < cursor.object:
-            raise self._fewer(cursor, cursor.begun, "objects")
+            raise self._too_few(cursor, cursor.begun, "objects")
         if self.cache is None:
             opened = reader.open_objects(self.channel, items)
         else:
@@ -85,7 +85,7 @@ class Pipeline:
                 cursor.object += 1
                 cursor.start = cursor.position = 0
         if cursor.start or cursor.begun < cursor.expected[0]:
-            raise self._fewer(cursor, cursor.begun, "objects")
+            raise self._too_few(cursor, cursor.begun, "objects")
 
     def _begin(self, cursor: ShardCursor, key: str) -> None:
         if not cursor.begin(key):
@@ -98,10 +98,10 @@ class Pipeline:
         """Skip the samples that were read before. Raises ChannelError if there are fewer."""
         before = sum(1 for _ in islice(samples, cursor.object))
         if before < cursor.object:
-            raise self._fewer(cursor, before, "samples")
+            raise self._too_few(cursor, before, "samples")
         return samples
 
-    def _fewer(self, cursor: ShardCursor, count: int, what: str) -> ChannelError:
+    def _too_few(self, cursor: ShardCursor, count: int, what: str) -> ChannelError:
         begun = max(cursor.object, cursor.expected[0])
         return ChannelError(
             f"channel {self.channel.name!r}: the state says that {begun:,} {what} of this shard were begun, but there are"

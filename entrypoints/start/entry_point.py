@@ -23,7 +23,7 @@ from entrypoints import contract
 from entrypoints.errors import ConfigError
 from entrypoints.job.environment import Environment, load_environment
 from entrypoints.job.hyperparameters import command_line_arguments
-from entrypoints.start.failure import failure_text, fitted, how_it_ended, write_failure
+from entrypoints.start.failure import failure_text, fit_to_limit, how_it_ended, write_failure
 from entrypoints.start.process import ProgramResult, run_program
 from entrypoints.start.requirements import install, install_package, is_package, packages_folder
 from entrypoints.start.variables import Machine, count_machine, sagemaker_variables
@@ -75,10 +75,10 @@ def run_entry_point(root: Path, environ: Mapping[str, str], options: StartOption
         result = _run(command, _child_environ(environment, environ, variables, packages), environment.code_dir)
     except (StartError, ConfigError) as error:
         print(f"boot: {error}", file=sys.stderr, flush=True)
-        write_failure(failure_file, fitted(str(error), ""))
+        write_failure(failure_file, fit_to_limit(str(error), ""))
         return 1
     if result.stopped_by is not None and result.exit_code != 0:
-        reason = fitted(f"{options.entry_point} was stopped by {result.stopped_by.name}", result.stderr)
+        reason = fit_to_limit(f"{options.entry_point} was stopped by {result.stopped_by.name}", result.stderr)
         write_failure(failure_file, reason)
     elif result.exit_code != 0:
         write_failure(failure_file, failure_text(options.entry_point, result.exit_code, result.stderr))
@@ -252,4 +252,4 @@ def _pip_failure(what: str, pip: ProgramResult) -> str:
     of_build = re.search(r"^ +(\S.*)\n +\[end of output\]", pip.stderr, re.MULTILINE)  # the failed build's last line
     lines = [line for line in pip.stderr.splitlines() if line.startswith("ERROR: ")]
     reason = of_build[1] if of_build else lines[0] if lines else "pip gave no reason"
-    return fitted(f"installing {what} {how_it_ended(pip.exit_code)}: {reason}", pip.stderr)
+    return fit_to_limit(f"installing {what} {how_it_ended(pip.exit_code)}: {reason}", pip.stderr)

@@ -47,8 +47,8 @@ def failure_text(program: str, exit_code: int, stderr: str) -> str:
     if found := _last_exception(lines):
         start, exception = found
         if exit_code == _UNCAUGHT or (exit_code == _ABORTED and all(map(_ABORT_LINE.match, lines[exception + 1 :]))):
-            return fitted(lines[exception], "\n".join(lines[start:]))
-    return fitted(f"{program} {how_it_ended(exit_code)}", "\n".join(lines))
+            return fit_to_limit(lines[exception], "\n".join(lines[start:]))
+    return fit_to_limit(f"{program} {how_it_ended(exit_code)}", "\n".join(lines))
 
 
 def shell_code(exit_code: int) -> int:
@@ -68,7 +68,7 @@ def how_it_ended(exit_code: int) -> str:
     return f"ended with exit code {exit_code}"
 
 
-def fitted(headline: str, details: str) -> str:
+def fit_to_limit(headline: str, details: str) -> str:
     """Return the headline and the last whole lines of the details that fit into SageMaker's limit."""
     headline = headline.strip()[: contract.FAILURE_LIMIT]
     room = contract.FAILURE_LIMIT - len(headline) - 2

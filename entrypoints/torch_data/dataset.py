@@ -265,7 +265,7 @@ def uneven_ranks(model: torch.nn.Module) -> AbstractContextManager[Any]:
     return nullcontext()
 
 
-def foreign(state: Any) -> str | None:
+def foreign_state(state: Any) -> str | None:
     """Return, in words, what a state is that comes neither from a dataset nor from a ThreadLoader; else None."""
     known = state if isinstance(state, dict) else {}
     if "_snapshot" in known or "_num_yielded" in known:
@@ -277,7 +277,7 @@ def foreign(state: Any) -> str | None:
 
 def _check(state: Any) -> None:
     """Refuse a ThreadLoader's state, too: its epoch alone would restart the epoch and repeat samples."""
-    what = foreign(state) or ("a ThreadLoader's: load it there" if "threads" in state else None)
+    what = foreign_state(state) or ("a ThreadLoader's: load it there" if "threads" in state else None)
     if what is not None:
         raise ChannelError(
             f"a dataset resumes only from a dataset's state_dict(); this is {what}; or restart the epoch"

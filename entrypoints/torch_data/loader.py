@@ -33,7 +33,7 @@ from entrypoints.fetching.prefetch import end_all
 from entrypoints.order.sampling import Samples, State
 from entrypoints.samples.error_notes import add_sample_note
 from entrypoints.samples.mixing import Mixture
-from entrypoints.torch_data.dataset import StreamDataset, foreign
+from entrypoints.torch_data.dataset import StreamDataset, foreign_state
 
 T = TypeVar("T")
 _AHEAD = 2  # batches that each thread prepares in advance
@@ -198,7 +198,7 @@ def _join_workers() -> None:
 def _check(state: Any) -> None:
     """Raise ChannelError for anything that is not a ThreadLoader's state, with what it is."""
     known = state if isinstance(state, dict) else {}
-    what = foreign(state)
+    what = foreign_state(state)
     if "version" in known:
         dataset = "MixedDataset's" if "sources" in known else "ChannelDataset's"
         what = f"a {dataset}, without a loader or with num_workers=0: load it there"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from entrypoints import contract
-from entrypoints.start.failure import failure_text, fitted, how_it_ended, write_failure
+from entrypoints.start.failure import failure_text, fit_to_limit, how_it_ended, write_failure
 
 
 def stderr_of(script: str, folder: Path) -> str:
@@ -143,7 +143,7 @@ def test_killed_worker_of_torchrun_is_named() -> None:
 
 def test_fitted_text_keeps_the_headline_within_the_limit() -> None:
     for length in (0, 10, 1019, 1020, 1021, 1022, 1023, 1024, 2000):
-        text = fitted("h" * length, "\n".join(["detail" * 10] * 100))
+        text = fit_to_limit("h" * length, "\n".join(["detail" * 10] * 100))
         assert len(text) <= contract.FAILURE_LIMIT
         assert text.startswith("h" * min(length, contract.FAILURE_LIMIT))
 
