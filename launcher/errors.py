@@ -81,7 +81,7 @@ def place_order(location: Location | None) -> tuple[str, int, int]:
     return (location.file, location.line, location.column) if location else ("", 0, 0)
 
 
-def once_each(problems: list[Problem]) -> list[Problem]:
+def without_repetitions(problems: list[Problem]) -> list[Problem]:
     """Return the problems without repetitions at one location, which aliases cause.
 
     Problems of different keys are kept, since all keys missing from a mapping are reported at the mapping.
@@ -92,7 +92,7 @@ def once_each(problems: list[Problem]) -> list[Problem]:
     return list(first.values())
 
 
-def cut(problems: Sequence[Problem], left_out: int = 0) -> list[Problem]:
+def limit_problems(problems: Sequence[Problem], left_out: int = 0) -> list[Problem]:
     """Return the first hundred problems; the last one's message counts the others, of which the caller has left out some."""
     left_out += max(0, len(problems) - MAX_REPORTED)
     *reported, last = problems[:MAX_REPORTED]

@@ -111,7 +111,7 @@ class EstimatorInputs:
         except ValidationError as error:
             first = error.errors()[0]
             raise self._refusal(entry, "Channel", f"{dotted(first['loc'])}: {first['msg']}") from error
-        for place, value in _lost(entry, serializing.serialize(made)):
+        for place, value in _changed_members(entry, serializing.serialize(made)):
             raise self._refusal(entry, "Channel", f"{dotted(place)}: {value!r} is dropped when it is sent")
         return made
 
@@ -212,12 +212,12 @@ def _warnings(plan: Plan, made: EstimatorInputs) -> Iterator[str]:
         )
 
 
-def _lost(entry: Any, sent: Any, place: SpecPath = ()) -> Iterator[tuple[SpecPath, Any]]:
+def _changed_members(entry: Any, sent: Any, place: SpecPath = ()) -> Iterator[tuple[SpecPath, Any]]:
     """Yield the innermost members of an entry that are not sent unchanged, with their values."""
     if isinstance(entry, Mapping) and entry:
         for member, value in entry.items():
             inner = sent.get(member) if isinstance(sent, Mapping) else None
-            yield from _lost(value, inner, (*place, member))
+            yield from _changed_members(value, inner, (*place, member))
     elif entry != sent:
         yield place, entry
 

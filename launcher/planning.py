@@ -17,7 +17,7 @@ from launcher.checks.channels.entries import MAX_CHANNELS
 from launcher.checks.codes import without_ignored
 from launcher.code.archive import CodeArchive
 from launcher.code.files import CodeError
-from launcher.errors import Problem, SpecError, SpecPath, cut, did_you_mean, in_file_order
+from launcher.errors import Problem, SpecError, SpecPath, did_you_mean, in_file_order, limit_problems
 from launcher.request.aws_model import REQUEST, shapes, shown, violations
 from launcher.request.build import build_request
 from launcher.request.origin import Origin
@@ -99,7 +99,7 @@ def make_plan(
             wrong |= {path} - {("code",)}
     problems = in_file_order(without_ignored(problems, spec, ignore))
     if any(strict or problem.severity == "error" for problem in problems):
-        raise SpecError(cut(problems))
+        raise SpecError(limit_problems(problems))
     if spec.code is not None and uri is not None:
         _add_code(request, spec.code, uri)
     return Plan(request, built.origin, spec, code if isinstance(code, CodeArchive) else None, uri, tuple(problems))
@@ -145,16 +145,16 @@ def _warnings(code: Code, archive: CodeArchive, request: dict[str, Any]) -> Iter
         yield ("code",), "code-requirements-unnamed", message
     if archive.skipped:
         remedy = "correct or delete those that are needed, and leave out the rest with code.exclude"
-        yield ("code",), "code-skipped", f"{_first(archive.skipped)} cannot be sent with the code; {remedy}"
+        yield ("code",), "code-skipped", f"{_first_names(archive.skipped)} cannot be sent with the code; {remedy}"
     if archive.aws_keys:
         message = (
-            f"{_first(archive.aws_keys)}: these lines seem to have AWS secret access keys, which would be stored in S3"
+            f"{_first_names(archive.aws_keys)}: these lines seem to have AWS secret access keys, which would be stored in S3"
             " with the code; delete them, since the job has its role's own credentials, or leave the files out with code.exclude"
         )
         yield ("code", "directory"), "code-aws-keys", message
 
 
-def _first(names: tuple[str, ...]) -> str:
+def _first_names(names: tuple[str, ...]) -> str:
     """Return the first five names, and how many more there are."""
     return ", ".join(names[:5]) + f" and {len(names) - 5:,} more" * (len(names) > 5)
 

@@ -88,7 +88,7 @@ def _exclusive(first: str, second: str) -> click.UsageError:
     return click.UsageError(f"{first} and {second} exclude each other; pass one of them")
 
 
-def say_code(plan: launcher.Plan) -> None:
+def print_code_summary(plan: launcher.Plan) -> None:
     """Report what code the job gets, if it has any."""
     if plan.code is not None and (described := plan.code.described()) is not None:
         say(f"code      {described}")

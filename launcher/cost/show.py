@@ -31,15 +31,15 @@ def _rows(found: Estimate) -> Iterator[tuple[str, str]]:
     else:
         yield "per hour", " to ".join(dict.fromkeys(map(rate, found.per_hour)))
         longest = duration(found.max_seconds) + (", AWS's default" if found.is_default_time else "")
-        yield "training", f"{_at(found.most_for_training)}, for {longest} (max_runtime_in_seconds)"
+        yield "training", f"{_amount_text(found.most_for_training)}, for {longest} (max_runtime_in_seconds)"
         if found.keep_alive_seconds:
             kept = duration(found.keep_alive_seconds)
-            yield "warm pool", f"{_at(found.most_for_keep_alive)}, for {kept} without another job"
+            yield "warm pool", f"{_amount_text(found.most_for_keep_alive)}, for {kept} without another job"
         if any(amounts := [cluster.volume_gb for cluster in found.clusters]):
             gigabytes = " to ".join(dict.fromkeys(f"{amount:,}" for amount in (min(amounts), max(amounts))))
             price = f"{rate(found.volume.usd)} per GB and month, {_place(found.volume, found.region)}"
-            yield "storage", f"{_at(found.most_for_volumes)}, for {gigabytes} GB at {price}"
-        yield "altogether", _at(found.maximum)
+            yield "storage", f"{_amount_text(found.most_for_volumes)}, for {gigabytes} GB at {price}"
+        yield "altogether", _amount_text(found.maximum)
         if found.is_spot:
             yield "spot", "at most this; AWS reports the saving when the job has ended"
     prices = [each.price for each in found.instances if each.price is not None]
@@ -67,7 +67,7 @@ def limit(found: Estimate) -> str:
     return f"{duration(found.max_seconds)}{' (AWS default)' if found.is_default_time else ''}"
 
 
-def in_short(found: Estimate) -> str:
+def cost_in_one_line(found: Estimate) -> str:
     """Return the highest cost of the job in one line."""
     if found.maximum is None:
         return _unknown(found)
@@ -113,7 +113,7 @@ def _place(price: Price, region: str | None) -> str:
     return f"{other}{price.source} of {price.date}"
 
 
-def _at(amounts: Range | None) -> str:
+def _amount_text(amounts: Range | None) -> str:
     return "unknown" if amounts is None else at_most(amounts)
 
 

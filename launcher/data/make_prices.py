@@ -58,7 +58,7 @@ def sheet_of(offer: dict[str, Any]) -> dict[str, Any]:
     return sheet | ({"usd_per_gb_month": volumes.pop()} if len(volumes) == 1 else {})
 
 
-def laid_over(sheets: list[dict[str, Any]], new: dict[str, Any]) -> list[dict[str, Any]]:
+def replace_sheet(sheets: list[dict[str, Any]], new: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the sheets with those of the new one's region replaced; a storage price that it lacks is kept."""
     kept = [new]
     for sheet in sheets:
@@ -77,5 +77,5 @@ def to_text(sheets: list[dict[str, Any]]) -> str:
 if __name__ == "__main__":
     everything = json.loads(OUTPUT.read_text(encoding="utf-8"))["sheets"]
     for argument in sys.argv[1:]:
-        everything = laid_over(everything, sheet_of(json.loads(Path(argument).read_text(encoding="utf-8"))))
+        everything = replace_sheet(everything, sheet_of(json.loads(Path(argument).read_text(encoding="utf-8"))))
     OUTPUT.write_text(to_text(everything), encoding="utf-8")

@@ -69,7 +69,7 @@ def import_request(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _spec_of(found: FoundRequest) -> dict[str, Any]:
-    friendly, planned = _sound({**found.keys, **_friendly(found.request)})
+    friendly, planned = _valid_keys({**found.keys, **_spec_keys(found.request)})
     patch = _difference(planned, found.request)
     return dict(_escaped({**friendly, "request": patch} if patch else friendly))
 
@@ -83,7 +83,7 @@ def _escaped(value: Any) -> Any:
     return value.replace("${", "$${") if isinstance(value, str) else value
 
 
-def _friendly(request: dict[str, Any]) -> dict[str, Any]:
+def _spec_keys(request: dict[str, Any]) -> dict[str, Any]:
     """Return the keys of a spec for a request's members, as far as it has them."""
     spec: dict[str, Any] = {}
     for key, field in JobSpec.model_fields.items():
@@ -104,11 +104,11 @@ def _friendly(request: dict[str, Any]) -> dict[str, Any]:
         spec["training_input_mode"] = None
     if (channels := _channels(request.get("InputDataConfig"), mode)) is not None:
         spec["channels"] = channels
-        _leave_to_channels(spec, request["InputDataConfig"])
+        _remove_derived_variables(spec, request["InputDataConfig"])
     return spec
 
 
-def _leave_to_channels(spec: dict[str, Any], entries: list[dict[str, Any]]) -> None:
+def _remove_derived_variables(spec: dict[str, Any], entries: list[dict[str, Any]]) -> None:
     """Remove the environment variables that the plan derives from the channels; `request:` gets those that differ."""
     variables = spec.get("environment")
     if isinstance(variables, dict) and contract.CODE_CHANNEL in spec["channels"]:
@@ -185,7 +185,7 @@ def _channel(entry: dict[str, Any], mode: Any) -> dict[str, Any] | str | None:
     return uri if set(channel) == {"source", "s3_uri"} and isinstance(uri, str) else channel
 
 
-def _sound(spec: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _valid_keys(spec: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the keys whose values are valid, and the request that they plan to; `request:` gets the others."""
     try:
         parsed = parse_spec(json.dumps(_escaped(spec)))
@@ -194,7 +194,7 @@ def _sound(spec: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         misshapen = [each for each in wrong if each.code in _SHAPE_CODES]
         # Lists and the channels are removed whole, since their order matters.
         sound = without(spec, [each.path[: 1 if each.path[0] == "channels" else 2] for each in misshapen or wrong])
-        return _sound(sound) if sound != spec else ({}, {})
+        return _valid_keys(sound) if sound != spec else ({}, {})
     planned = build_request(parsed, parsed.training_job_name or "").request
     if "training_job_name" not in spec:
         del planned["TrainingJobName"]

@@ -43,10 +43,10 @@ def read_layers(
     text: str | bytes, file: str, sets: Sequence[str], environ: Mapping[str, str]
 ) -> tuple[Tree, MaskedSettings]:
     """Return the merged tree of a spec, and its settings that name variables. Raises SpecError."""
-    tree = _extended(_read(text, file), (), environ, iter(range(_MAX_FILES)))
+    tree = _merge_bases(_read(text, file), (), environ, iter(range(_MAX_FILES)))
     for assignment in sets if isinstance(tree.value, dict) else ():
         _assign(tree, assignment)
-    _spell_out(tree)
+    _expand_bare_uris(tree)
     masked = _masked(tree.value)
     tree.value = _resolved(tree.value, (), tree, environ)
     return tree, masked
@@ -64,11 +64,11 @@ def _read(text: str | bytes, file: str) -> Tree:
     tree = read_tree(text, file)
     if tree.value is None:
         raise tree.empty()
-    _spell_out(tree)
+    _expand_bare_uris(tree)
     return tree
 
 
-def _spell_out(tree: Tree) -> None:
+def _expand_bare_uris(tree: Tree) -> None:
     """Expand channels written as a bare URI to mappings, so that other layers can add keys to them."""
     channels: Any = tree.value.get("channels") if isinstance(tree.value, dict) else None
     for name, channel in channels.items() if isinstance(channels, dict) else ():
@@ -78,7 +78,7 @@ def _spell_out(tree: Tree) -> None:
                 tree.places["channels", name, "s3_uri"] = place
 
 
-def _extended(tree: Tree, above: tuple[str, ...], environ: Mapping[str, str], files: Iterator[int]) -> Tree:
+def _merge_bases(tree: Tree, above: tuple[str, ...], environ: Mapping[str, str], files: Iterator[int]) -> Tree:
     """Merge the tree over the files that it extends, of which later ones win; each file takes an item of `files`."""
     named = tree.value.get(_EXTENDS) if isinstance(tree.value, dict) else None
     if named is None:
@@ -111,15 +111,15 @@ def _extended(tree: Tree, above: tuple[str, ...], environ: Mapping[str, str], fi
             raise refused(message) from None
         if not isinstance(base.value, dict):
             raise refused(f"{shown} is not a mapping; write it as `key: value` lines")
-        lower = _laid_over(_extended(base, above, environ, files), lower)
-    return _laid_over(tree, lower)
+        lower = _merge_trees(_merge_bases(base, above, environ, files), lower)
+    return _merge_trees(tree, lower)
 
 
 def _shown(name: str) -> str:
     return name if name.isprintable() else repr(name)
 
 
-def _laid_over(upper: Tree, lower: Tree) -> Tree:
+def _merge_trees(upper: Tree, lower: Tree) -> Tree:
     """Merge two trees, of which the upper wins; locations follow the values."""
     replaced: set[SpecPath] = set()
     value = _merged(upper.value, lower.value, (), replaced)
@@ -157,7 +157,7 @@ def _assign(tree: Tree, assignment: str) -> None:
         raise _refused((), place, "is not path=value, such as resource_config.instance_count=2")
     if steps[0] == _EXTENDS:
         raise _refused(steps, place, "cannot be set, since the files are read before; write it in the spec")
-    given = _given(text, steps, place)
+    given = _parse_set_value(text, steps, place)
     try:
         if given.value is None and steps[:-1] in _OF_USERS:
             tree.value = _merged(_with({}, steps, None), tree.value, (), set())
@@ -172,7 +172,7 @@ def _assign(tree: Tree, assignment: str) -> None:
         tree.places.setdefault(steps[:length], place)
 
 
-def _given(text: str, steps: SpecPath, place: Location) -> Tree:
+def _parse_set_value(text: str, steps: SpecPath, place: Location) -> Tree:
     """Parse the value of a `--set`: as YAML if it begins like a list, mapping or quoted text, else as plain text.
 
     In plain text, `#`, `: ` and line breaks have no meaning. Raises SpecError.

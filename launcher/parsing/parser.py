@@ -24,14 +24,14 @@ from launcher.errors import (
     Problem,
     SpecError,
     SpecPath,
-    cut,
     did_you_mean,
     did_you_mean_path,
     dotted,
     in_file_order,
+    limit_problems,
     nearest,
-    once_each,
     place_order,
+    without_repetitions,
 )
 from launcher.parsing.foreign_keys import as_list, as_mapping, place_of
 from launcher.parsing.layers import is_within, read_bytes, read_layers
@@ -109,7 +109,9 @@ def parse_spec(
     ]
     known = {problem.location for problem in tree.problems}  # other problems at these places follow from these
     problems = [problem for problem in problems + more if problem.location not in known]
-    raise SpecError(cut(once_each(in_file_order(problems + tree.problems)), len(found) - len(first)))
+    raise SpecError(
+        limit_problems(without_repetitions(in_file_order(problems + tree.problems)), len(found) - len(first))
+    )
 
 
 def _located(problem: Problem, details: Mapping[str, Any], tree: Tree) -> Problem:
@@ -163,9 +165,9 @@ def _problem(details: Mapping[str, Any], value: Mapping[str, Any]) -> Problem:
     path = _spec_path(details["loc"])
     match details["type"]:
         case "extra_forbidden":
-            hint, meant = _instead(path, _known_keys(path[:-1], value))
+            hint, meant = _suggestion(path, _known_keys(path[:-1], value))
             meant = meant[:1] if meant[:1] and value.get(str(meant[0])) is None else meant
-            return Problem(path, f"is not a key of {_called(path[:-1])}; {hint}", "unknown-key", meant=meant)
+            return Problem(path, f"is not a key of {_section_name(path[:-1])}; {hint}", "unknown-key", meant=meant)
         case "string_type":
             return Problem(path, "has no value; write it, or '' for an empty text", WRONG_TYPE)
         case "union_tag_invalid":
@@ -175,12 +177,12 @@ def _problem(details: Mapping[str, Any], value: Mapping[str, Any]) -> Problem:
             return Problem((*path, "source"), message, "unknown-source")
         case "model_type" | "model_attributes_type" | "dict_type":
             advice = as_mapping(path, details["input"])
-            message = f"{_what(details['input'])}, but a mapping of `key: value` belongs here{advice}"
+            message = f"{_description(details['input'])}, but a mapping of `key: value` belongs here{advice}"
             return Problem(path, message, WRONG_TYPE)
         case "tuple_type" | "list_type":
             dash = str(details["input"]).startswith("-")
             example = "; write a space after the '-' of an item" if dash else f", {as_list(path, details['input'])}"
-            return Problem(path, f"{_what(details['input'])}, but a list belongs here{example}", WRONG_TYPE)
+            return Problem(path, f"{_description(details['input'])}, but a list belongs here{example}", WRONG_TYPE)
         case "literal_error":
             given = "null" if details["input"] is None else str(details["input"])
             expected = details["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
@@ -190,7 +192,7 @@ def _problem(details: Mapping[str, Any], value: Mapping[str, Any]) -> Problem:
             return Problem(path, details["msg"], kind if kind == WRONG_TYPE else "invalid-value")
 
 
-def _instead(path: SpecPath, known: list[str]) -> tuple[str, SpecPath]:
+def _suggestion(path: SpecPath, known: list[str]) -> tuple[str, SpecPath]:
     """Return what to write instead of an unknown key, and the place that was probably meant."""
     if (elsewhere := place_of(path, known)) is not None:
         return elsewhere
@@ -229,7 +231,7 @@ def _mappings_by_key() -> Mapping[str, Iterable[str]]:
     return found
 
 
-def _called(path: SpecPath) -> str:
+def _section_name(path: SpecPath) -> str:
     if path and isinstance(path[-1], int):
         return dotted(path[-2:])
     return "a spec" if not path else "a channel" if path[0] == "channels" and len(path) == 2 else str(path[-1])
@@ -247,7 +249,7 @@ def _known_keys(path: SpecPath, value: Mapping[str, Any]) -> list[str]:
     return list(model.model_fields) if model else []
 
 
-def _what(value: Any) -> str:
+def _description(value: Any) -> str:
     if value is None:
         return "has no value"
     if isinstance(value, dict):

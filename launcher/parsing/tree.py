@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from launcher.errors import Location, Problem, SpecError, SpecPath, once_each
+from launcher.errors import Location, Problem, SpecError, SpecPath, without_repetitions
 from launcher.parsing.spec_text import SMART_QUOTES, checked_text, lines_of, refused
 from launcher.spec.values import BOOLEANS, INTEGER, Plain
 
@@ -91,7 +91,7 @@ def read_tree(text: str | bytes, file: str) -> Tree:
         raise tree.empty()
     tree.places[()] = tree.location(root.place)
     tree.value = _plain(root, (), tree, iter(range(MAX_VALUES)))
-    tree.problems = once_each(tree.problems)
+    tree.problems = without_repetitions(tree.problems)
     return tree
 
 

@@ -72,11 +72,11 @@ def explanation(code: str) -> str | None:
 
 
 def _formatted(code: str, severity: str, text: str, wrong: str, right: str) -> str:
-    wrong, right = (textwrap.indent(f"{_own_lines(example)}\n", "    ") for example in (wrong, right))
+    wrong, right = (textwrap.indent(f"{_distinct_lines(example)}\n", "    ") for example in (wrong, right))
     return f"{code} ({severity})\n\n{text}\n\nwrong:\n\n{wrong}\nright:\n\n{right}"
 
 
-def _own_lines(example: str) -> str:
+def _distinct_lines(example: str) -> str:
     """Return an example without the lines that every example has."""
     common = set(laid_over_base("").splitlines())
     return "\n".join(line for line in laid_over_base(example).splitlines() if line not in common) or example

@@ -140,11 +140,11 @@ def _members(value: dict[str, Any], shape: dict[str, Any], path: SpecPath) -> It
         if name in shape["members"]:
             yield from violations(item, shape["members"][name]["shape"], (*path, name))
         else:
-            hint = _instead(name, shape["members"], path)
+            hint = _suggestion(name, shape["members"], path)
             yield Violation((*path, name), f"is not a member of the request{hint}", "aws-unknown-member")
 
 
-def _instead(name: str, known: dict[str, Any], path: SpecPath) -> str:
+def _suggestion(name: str, known: dict[str, Any], path: SpecPath) -> str:
     """Return what to do with an unknown member of a structure."""
     if not path and name == REQUEST:
         return "; it is the request itself: write its members in its place"

@@ -41,7 +41,7 @@ def find_request(data: Mapping[str, Any]) -> FoundRequest:
     Raises:
         InputError: There is no request, there are several, or some values are computed only later.
     """
-    held, around = _held(data)
+    held, around = _unwrapped(data)
     left_out = ", ".join(key for key in _OF_TOOLS if held.get(key) is not None)
     held = {key: value for key, value in held.items() if key not in _OF_TOOLS and value is not None}
     region = held.pop("region", None)
@@ -49,7 +49,7 @@ def find_request(data: Mapping[str, Any]) -> FoundRequest:
     _refuse_computed(held)
     names = shapes()[REQUEST]["members"]
     request = held if not names.keys().isdisjoint(held) else _renamed(held, REQUEST)
-    request = typed(_as_sent(request), REQUEST)
+    request = typed(_without_response_members(request), REQUEST)
     made_text = ", ".join(_make_text(request))
     notes = {
         "Left out, since it is not part of the request": left_out,
@@ -60,10 +60,10 @@ def find_request(data: Mapping[str, Any]) -> FoundRequest:
     return FoundRequest(request, keys, tuple(f"{why}: {names}" for why, names in notes.items() if names))
 
 
-def _held(data: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+def _unwrapped(data: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     """Return the request as stored, and the name of the object around it, or an empty text."""
-    known = {_bare(member) for member in shapes()[REQUEST]["members"]}
-    if not known.isdisjoint(map(_bare, data)):
+    known = {_normalized(member) for member in shapes()[REQUEST]["members"]}
+    if not known.isdisjoint(map(_normalized, data)):
         return dict(data), ""
     found = list(_candidates(data, (), ""))
     if not found:
@@ -78,7 +78,7 @@ def _held(data: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
 def _candidates(value: Any, place: SpecPath, name: str) -> Iterator[tuple[SpecPath, dict[str, Any], str]]:
     """Yield every request below `value`, with its place and the name of the object around it."""
     if isinstance(value, dict):
-        names = {_bare(key) for key in value}
+        names = {_normalized(key) for key in value}
         if names & _WHAT_IS_TRAINED and len(names) > 1 and _OF_TUNING not in names:
             yield place, value, name
             return
@@ -91,7 +91,7 @@ def _candidates(value: Any, place: SpecPath, name: str) -> Iterator[tuple[SpecPa
             yield from _candidates(item, (*place, index), "")
 
 
-def _bare(name: Any) -> str:
+def _normalized(name: Any) -> str:
     """Return a member's name in a form common to all spellings: `trainingJobName`, `training_job_name`, `TrainingJobName.$`."""
     return str(name).removesuffix(".$").replace("_", "").lower()
 
@@ -142,10 +142,10 @@ def _renamed(value: Any, shape_name: str) -> Any:
         return [_renamed(item, shape["member"]["shape"]) for item in value]
     if shape["type"] != "structure" or not isinstance(value, dict):
         return value
-    names = {_bare(member): member for member in shape["members"]}
+    names = {_normalized(member): member for member in shape["members"]}
     renamed = {}
     for key, item in value.items():
-        member = names.get(_bare(key), key)
+        member = names.get(_normalized(key), key)
         member = key if member in renamed else member  # written twice: the plan reports it
         renamed[member] = _renamed(item, shape["members"][member]["shape"]) if member in shape["members"] else item
     return renamed
@@ -169,7 +169,7 @@ def _is_pair(item: Any) -> bool:
     return isinstance(item, dict) and set(item) == {"name", "value"}
 
 
-def _as_sent(data: Mapping[str, Any]) -> dict[str, Any]:
+def _without_response_members(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the request without nulls, and without the members of a response if it is one."""
     response = not _DESCRIBED.isdisjoint(data)
     known = shapes()[REQUEST]["members"]

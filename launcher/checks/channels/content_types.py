@@ -30,15 +30,15 @@ MIME_TYPES = {
 }
 
 
-def _named(*types: str) -> frozenset[str]:
+def _with_short_names(*types: str) -> frozenset[str]:
     return frozenset({*types, *(name for name, mime_type in MIME_TYPES.items() if mime_type in types)})
 
 
 # Content types and short names whose samples are lines, and those whose table of contents is at the end of the object.
-LINES = _named("application/jsonlines", "text/csv", "text/plain")
-READ_FROM_END = _named("application/x-parquet", "application/zip")
+LINES = _with_short_names("application/jsonlines", "text/csv", "text/plain")
+READ_FROM_END = _with_short_names("application/x-parquet", "application/zip")
 # Those that mark the end of a record; with any other content type an object is one record.
-BOUNDED = _named(*MIME_TYPES.values()) - READ_FROM_END - _named("application/octet-stream")
+BOUNDED = _with_short_names(*MIME_TYPES.values()) - READ_FROM_END - _with_short_names("application/octet-stream")
 # Other types by common names, and types that resemble a known one and are right.
 _OTHERS = {
     "image": "application/x-image",
@@ -70,7 +70,7 @@ def content_type_is_known(draft: Draft) -> Iterator[Mistake]:
                 f"{written!r} is the short name of a format, not a MIME type; write {MIME_TYPES[written]}, and if the script"
                 f" needs this very format, open_channel(..., format={written!r})",
             )
-        elif meant := _meant(written):
+        elif meant := _nearest_type(written):
             yield path, f"{written!r} is not a known content type; did you mean {meant}?"
 
 
@@ -82,7 +82,7 @@ def _content_types(draft: Draft) -> Iterator[tuple[SpecPath, str]]:
             yield ("channels", name, "content_type"), media_type(channel.content_type)
 
 
-def _meant(content_type: str) -> str | None:
+def _nearest_type(content_type: str) -> str | None:
     """Return the known type that an unknown one resembles; its part before the slash and prefixes such as `x-` do not count."""
     kind, _, name = content_type.rpartition("/")
     name = re.sub(r"^(x-|vnd\.apache\.)", "", name)

@@ -95,11 +95,13 @@ def code_by_toolkit(draft: Draft) -> Code | None:
     """Return the code if the sagemaker-training toolkit in the image fetches it, since it has no channel."""
     code = draft.spec.code
     return (
-        code if code and (code.delivery == "submit_directory" or (code.delivery == "auto" and _full(draft))) else None
+        code
+        if code and (code.delivery == "submit_directory" or (code.delivery == "auto" and _uses_all_channels(draft)))
+        else None
     )
 
 
-def _full(draft: Draft) -> bool:
+def _uses_all_channels(draft: Draft) -> bool:
     return len(draft.request.get("InputDataConfig", ())) >= MAX_CHANNELS
 
 
@@ -110,7 +112,7 @@ def a_channel_is_free_for_code(draft: Draft) -> Iterator[Mistake]:
     Source: CreateTrainingJobRequest.InputDataConfig in the service model (at most 20). With `delivery: auto` the code is then
     sent by the toolkit's own hyperparameters.
     """
-    if draft.spec.code is not None and draft.spec.code.delivery == "channel" and _full(draft):
+    if draft.spec.code is not None and draft.spec.code.delivery == "channel" and _uses_all_channels(draft):
         message = f"needs a channel for the code, but all {MAX_CHANNELS} are taken; use auto or submit_directory"
         yield ("code", "delivery"), message
 

@@ -69,7 +69,7 @@ def metrics_have_a_group(draft: Draft) -> Iterator[Mistake]:
     becomes the value.
     """
     for path, regex in _regexes(draft):
-        if regex and _broken(regex) is None and not re.search(r"(?<!\\)\((?!\?[:=!<])|\(\?<[A-Za-z]", regex):
+        if regex and _regex_error(regex) is None and not re.search(r"(?<!\\)\((?!\?[:=!<])|\(\?<[A-Za-z]", regex):
             message = "has no group, so no value can be read; put the number's pattern in parentheses: loss=([0-9.]+)"
             yield path, message
 
@@ -82,7 +82,7 @@ def metrics_compile(draft: Draft) -> Iterator[Mistake]:
     Source: developer guide, training-metrics; MetricDefinition.Regex in the service model allows any text.
     """
     for path, regex in _regexes(draft):
-        if broken := _broken(regex):
+        if broken := _regex_error(regex):
             remedy = "fix it, or put a backslash before a literal character"
             yield path, f"is not a valid regular expression: {broken}; {remedy}"
 
@@ -92,7 +92,7 @@ def _regexes(draft: Draft) -> Iterator[tuple[SpecPath, str]]:
     return islice(draft.each("AlgorithmSpecification.MetricDefinitions.Regex"), _MANY_METRICS)
 
 
-def _broken(regex: str) -> str | None:
+def _regex_error(regex: str) -> str | None:
     """Return the error of a regular expression that is invalid in any dialect; None if none is known."""
     if len(regex) > _LONGEST_REGEX:
         return None

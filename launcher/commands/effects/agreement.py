@@ -14,7 +14,7 @@ from entrypoints import contract
 from launcher.console import Console, duration
 from launcher.cost.estimate import estimate, why_not
 from launcher.cost.limit import limit_of, objection, refuse_above_limit
-from launcher.cost.show import in_short, limit, machines
+from launcher.cost.show import cost_in_one_line, limit, machines
 from launcher.errors import StoppedError
 
 _MOST_CHANNELS = 4  # that are listed by name
@@ -72,4 +72,4 @@ def _lines(plan: launcher.Plan, region: str, report: launcher.Report | None) -> 
     yield f"data      {'; '.join([*data[:_MOST_CHANNELS], *rest]) or 'none'}"
     warm = f", then kept warm for {duration(found.keep_alive_seconds)}" if found and found.keep_alive_seconds else ""
     yield f"time      {f'at most {limit(found)}{warm}' if found else 'as the spec says'}"
-    yield f"cost      {in_short(found) if found else f'unknown: {why_not(request)}'}"
+    yield f"cost      {cost_in_one_line(found) if found else f'unknown: {why_not(request)}'}"

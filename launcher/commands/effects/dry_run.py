@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import launcher
-from launcher.commands.card import Effect, GetAccount, say_code
+from launcher.commands.card import Effect, GetAccount, print_code_summary
 from launcher.commands.options import flag
 from launcher.console import say
 from launcher.errors import dotted
@@ -27,5 +27,5 @@ class DryRun(Effect):
         if plan.masked and not self.show_secrets:
             names = ", ".join(map(dotted, plan.masked))
             say(f"warning: {names}: masked, so this is not the request to send; --show-secrets prints that", "yellow")
-        say_code(plan)
+        print_code_summary(plan)
         return 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 import launcher
-from launcher.commands.card import GetAccount, say_code
+from launcher.commands.card import GetAccount, print_code_summary
 from launcher.commands.effects.check import AskingEffect
 from launcher.commands.options import flag, option
 from launcher.console import Console
@@ -41,7 +41,7 @@ class Submit(AskingEffect):
         if not self.no_check:
             report = self.ask(plan, opened, console)
             self.show(report)
-        say_code(plan)
+        print_code_summary(plan)
         require_agreement(plan, opened.region, console, report, yes=self.yes)
         job = launcher.submit(plan, yes=True, account=opened, console=console)
         try:

@@ -15,7 +15,7 @@ from launcher.errors import RefusedError
 from launcher.local.data.delivery import BindMount, Delivery
 
 
-def one_by_one(
+def for_each_delivery(
     provide: Callable[[Delivery], AbstractContextManager[Sequence[BindMount]]],
 ) -> Callable[..., AbstractContextManager[Sequence[BindMount]]]:
     """Let a provider of one delivery take any number of them, which share nothing."""

@@ -22,7 +22,7 @@ from threading import Event, Thread
 from entrypoints.contract import epochs_name, fifo_name
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import BindMount, Delivery
-from launcher.local.providers.directories import one_by_one
+from launcher.local.providers.directories import for_each_delivery
 from launcher.local.providers.pipe_content import Epochs, open_epochs
 from launcher.local.providers.read_ahead import in_order, read_ahead
 
@@ -31,7 +31,7 @@ _SHORT, _LONG = 0.001, 0.05  # seconds between two attempts to find a reader: at
 _LOOK_MILLISECONDS = 100  # between two checks of the stop event while the pipe is full
 
 
-@one_by_one
+@for_each_delivery
 @contextmanager
 def provide(delivery: Delivery) -> Iterator[Sequence[BindMount]]:
     """Make and write the FIFOs of all epochs, one after another; on leaving, no FIFO is left.

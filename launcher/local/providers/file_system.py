@@ -13,11 +13,11 @@ from pathlib import Path, PurePosixPath
 
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import BindMount, Delivery
-from launcher.local.providers.directories import empty_directory, one_by_one, replaced
+from launcher.local.providers.directories import empty_directory, for_each_delivery, replaced
 from launcher.request.view import file_system_source
 
 
-@one_by_one
+@for_each_delivery
 @contextmanager
 def provide(delivery: Delivery) -> Iterator[Sequence[BindMount]]:
     """Make an empty `delivery.directory` and yield its mount; without namespaces, make the copy or link instead.

@@ -127,7 +127,7 @@ def create_multipart_upload(call: Call) -> Response:
             reason = f"{name.upper()} checksums of whole objects cannot be made of parts."
             raise S3Error("InvalidRequest", Message=reason)
     upload_id = call.uploads.create(call.bucket, call.key, headers, name)
-    response = xml("InitiateMultipartUploadResult", _named(call, upload_id))
+    response = xml("InitiateMultipartUploadResult", _upload_fields(call, upload_id))
     if name:
         response.headers |= {"x-amz-checksum-algorithm": name.upper(), checksums.TYPE: headers[checksums.TYPE]}
     response.headers |= headers_with(ENCRYPTION, headers)
@@ -160,7 +160,7 @@ def list_parts(call: Call) -> Response:
     limit = min(call.number("max-parts", _PAGE), _PAGE)
     parts = sorted((number, part) for number, part in upload.parts.copy().items() if number > marker)
     shown = parts[:limit]
-    pairs: list[tuple[str, Value]] = [*_named(call, upload_id), ("PartNumberMarker", marker)]
+    pairs: list[tuple[str, Value]] = [*_upload_fields(call, upload_id), ("PartNumberMarker", marker)]
     pairs += [("NextPartNumberMarker", shown[-1][0] if shown else 0), ("MaxParts", limit)]
     pairs.append(("IsTruncated", len(parts) > limit))
     for number, part in shown:
@@ -199,5 +199,5 @@ def abort_multipart_upload(call: Call) -> Response:
     return Response(204)
 
 
-def _named(call: Call, upload_id: str) -> list[tuple[str, Value]]:
+def _upload_fields(call: Call, upload_id: str) -> list[tuple[str, Value]]:
     return [("Bucket", call.bucket), ("Key", call.key), ("UploadId", upload_id)]

@@ -14,7 +14,7 @@ import launcher
 from launcher.cost.estimate import estimate, why_not
 from launcher.cost.show import as_data, as_text
 from launcher.cost.table import instance_price, instance_prices, volume_price
-from launcher.data.make_prices import OUTPUT, laid_over, sheet_of, to_text
+from launcher.data.make_prices import OUTPUT, replace_sheet, sheet_of, to_text
 from launcher.request.aws_model import shapes
 
 SHEETS: list[dict[str, Any]] = json.loads(OUTPUT.read_text(encoding="utf-8"))["sheets"]
@@ -157,7 +157,7 @@ def test_sheet_is_built_from_offer_file() -> None:
     assert (sheet["region"], sheet["date"]) == ("us-east-1", "2027-02-03")
     assert sheet["url"].endswith("/AmazonSageMaker/20270203040506/us-east-1/index.json")
 
-    sheets = laid_over(SHEETS, sheet)
+    sheets = replace_sheet(SHEETS, sheet)
     assert [each for each in sheets if each["region"] == "us-east-1"] == [sheet]
     assert len([each for each in sheets if each["region"] != "us-east-1"]) == len(
         [each for each in SHEETS if each["region"] != "us-east-1"]

@@ -32,7 +32,7 @@ def is_plain(key: str) -> bool:
     return not any(part in ("", ".", "..") for part in parts)
 
 
-def _beyond(prefix: str) -> str | None:
+def _first_after(prefix: str) -> str | None:
     """Return the smallest string that sorts after all strings that begin with `prefix`; None if there is none."""
     head = prefix.rstrip(_LAST)
     return head[:-1] + chr(ord(head[-1]) + 1) if head else None
@@ -172,7 +172,7 @@ def make_page(
     low: str | None = marker + "\0" if marker else ""  # the smallest string that sorts after it
     rolled = _rolled_up(marker, prefix, delimiter)
     if rolled is not None:
-        low = _beyond(rolled)  # S3 does not list a common prefix again unless it sorts after the marker
+        low = _first_after(rolled)  # S3 does not list a common prefix again unless it sorts after the marker
     last = marker
     while low is not None and limit:
         for key, path in keys_from(low):
@@ -181,7 +181,7 @@ def make_page(
             rolled = _rolled_up(key, prefix, delimiter)
             if rolled is not None:
                 common.append(rolled)
-                last, low = rolled, _beyond(rolled)
+                last, low = rolled, _first_after(rolled)
                 break
             keys.append((key, path))
             last = key
