@@ -34,8 +34,8 @@ class ByteStream(Protocol):
         ...
 
 
-def whole_object(data: bytes, key: str | None) -> Sample:
-    """Return the sample of a whole object."""
+def sample_of(data: bytes, key: str | None) -> Sample:
+    """Return the sample whose only field is `data`: a whole object, a record or a line."""
     return {DATA: data} if key is None else {KEY: key, DATA: data}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from entrypoints.records.cursor import Cursor
 from entrypoints.records.format import Format
-from entrypoints.sample import ByteStream, Sample, whole_object
+from entrypoints.sample import ByteStream, Sample, sample_of
 
 
 def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
@@ -14,7 +14,7 @@ def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
     if cursor.start == 0:
         data = stream.read()
         cursor.position = 1
-        yield whole_object(data, key)
+        yield sample_of(data, key)
 
 
 FORMAT = Format(

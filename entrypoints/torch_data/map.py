@@ -22,7 +22,7 @@ from entrypoints.errors import ChannelError, expect
 from entrypoints.fetching.listing import Keys
 from entrypoints.job.environment import Environment
 from entrypoints.readers import mounted, reader_of, s3
-from entrypoints.sample import KEY, ByteStream, Sample, whole_object
+from entrypoints.sample import KEY, ByteStream, Sample, sample_of
 from entrypoints.samples.channel import find_channel, known_environment
 from entrypoints.samples.error_notes import add_key_note
 from entrypoints.torch_data.shared_memory import shared
@@ -91,7 +91,7 @@ class _MapDataset(Dataset[Any]):
             if stream is None:
                 return None
             with closing(stream):
-                return whole_object(stream.read(), key)
+                return sample_of(stream.read(), key)
         except OSError as error:
             raise ChannelError(
                 f"channel {self._channel.name!r} cannot be read at {self.keys[left[0]]!r}: {error}"

@@ -20,7 +20,7 @@ from entrypoints.records.format import Format
 from entrypoints.records.sizes import MAX_TEXT_BYTES, max_sample_bytes, too_large
 from entrypoints.records.window import CHUNK
 from entrypoints.records.writing import data_of, write_each
-from entrypoints.sample import DATA, KEY, ByteStream, Sample, whole_object
+from entrypoints.sample import DATA, KEY, ByteStream, Sample, sample_of
 
 
 def plain(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
@@ -42,13 +42,13 @@ def plain(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
             cursor.position = position
             if returns and line.endswith(b"\r"):
                 line = line[:-1]
-            # Made here, since calling whole_object for each line would be measurably slower.
+            # Made here, since calling sample_of for each line would be measurably slower.
             yield {DATA: line} if key is None else {KEY: key, DATA: line}
         if begun.write(rest) and begun.tell() > most:
             raise too_large(key, position, f"a line that begins here has more than {begun.tell():,} bytes", most)
     if begun.tell():
         cursor.position = position + begun.tell()
-        yield whole_object(begun.getvalue(), key)
+        yield sample_of(begun.getvalue(), key)
 
 
 def _write(stream: BinaryIO, samples: Iterable[Sample]) -> int:
