@@ -1,4 +1,4 @@
-"""Rules on the code that travels with the job."""
+"""Rules on the code that is sent with the job."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def entry_point_can_be_run(draft: Draft) -> Iterator[Mistake]:
     wrong="code: {entry_point: train.py}\n",
 )
 def code_or_container_entrypoint(draft: Draft) -> Iterator[Mistake]:
-    """The launcher's own ContainerEntrypoint starts code that travels with the job, so the spec cannot have another.
+    """The launcher's own ContainerEntrypoint starts code that is sent with the job, so the spec cannot have another.
 
     The entrypoint unpacks the code, sets the SM_* variables and forwards SIGTERM; your own one is for an image that contains
     its code (AlgorithmSpecification.ContainerEntrypoint in the service model).
@@ -68,7 +68,7 @@ def code_or_container_entrypoint(draft: Draft) -> Iterator[Mistake]:
     right="code",
 )
 def code_channel_is_ours(draft: Draft) -> Iterator[Mistake]:
-    """The code travels in its own channel, so no other channel may have that name.
+    """The code is sent in its own channel, so no other channel may have that name.
 
     Channels become directories, so two of one name would share one (Channel.ChannelName in the service model).
     """
@@ -128,7 +128,7 @@ def toolkit_fetches_the_code(draft: Draft) -> Iterator[Mistake]:
     """
     if code := code_by_toolkit(draft):
         why = "as asked" if code.delivery == "submit_directory" else f"since all {MAX_CHANNELS} channels are taken"
-        message = f"travels by sagemaker_submit_directory, {why}; the image must hold the sagemaker-training toolkit"
+        message = f"is sent by sagemaker_submit_directory, {why}; the image must hold the sagemaker-training toolkit"
         yield ("code",), message
 
 

@@ -168,7 +168,7 @@ def connector_reads_over_the_network(draft: Draft) -> Iterator[Mistake]:
 def requirements_need_the_network(draft: Draft) -> Iterator[Mistake]:
     """A requirements file is installed from a package index, which an isolated container cannot reach.
 
-    Source: as for connector-needs-network. It is a warning, since a file can name wheels that travel with the code.
+    Source: as for connector-needs-network. It is a warning, since a file can name wheels that are sent with the code.
     """
     code = draft.spec.code
     if draft.get("EnableNetworkIsolation") and code is not None and code.requirements is not None:
