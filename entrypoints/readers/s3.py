@@ -107,11 +107,11 @@ def open_objects(channel: Channel, chosen: Iterable[Listed]) -> Generator[tuple[
             yield stream.key, stream
 
 
-def open_object(bucket: str, key: str) -> Generator[ByteStream, None, None]:
+def open_object(bucket: str, key: str, limits: Limits = _LIMITS) -> Generator[ByteStream, None, None]:
     """Yield the seekable stream of one object; closing the generator ends its reading. Raises ChannelError."""
     size, etag = s3_client.head_in_thread(bucket, key)
     source = S3Object(bucket, key, Listed(key, size, version_of(etag)))
-    with closing(read_ahead(iter([source]), _LIMITS, f"s3://{bucket}/{key}")) as streams:
+    with closing(read_ahead(iter([source]), limits, f"s3://{bucket}/{key}")) as streams:
         yield from streams
 
 

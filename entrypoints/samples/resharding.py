@@ -23,6 +23,7 @@ from typing import Any
 
 from entrypoints.errors import ChannelError
 from entrypoints.fetching.background import in_background
+from entrypoints.fetching.schedule import Limits
 from entrypoints.order.sampling import Samples
 from entrypoints.readers import s3, s3_client
 from entrypoints.records.shards import write_shard, writer_of
@@ -34,6 +35,7 @@ from entrypoints.samples.lst import Line, line_of
 Say = Any  # prints a line
 FORMATS = ("tar", "zip", "recordio", "image-recordio", "tfrecord", "tfrecord-example", "parquet")
 LABELLED = {"recordio": "image-recordio", "tfrecord": "tfrecord-example"}  # the formats that can hold a label, too
+_VERIFYING = Limits(held_bytes=4 << 20, piece_bytes=1 << 20)  # far ahead would take 300 MB of memory
 _ARCHIVES = ("tar", "zip")
 _SINGLE = ("recordio", "image-recordio", "tfrecord")  # records without names of fields
 
@@ -160,7 +162,7 @@ def _store(file: Path, number: int, tally: Tally, state: dict[str, Any], about: 
 
     s3_client.upload(bucket, key, write)
     stored = Tally()
-    with closing(s3.open_object(bucket, key)) as streams:
+    with closing(s3.open_object(bucket, key, _VERIFYING)) as streams:
         for sample in writer_of(target.format).split(next(streams), key):
             stored.add(sample)
     if stored != tally:
