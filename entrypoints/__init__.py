@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from entrypoints.torch_data.loader import even_batches as even_batches
     from entrypoints.torch_data.map import ConnectorMapDataset as ConnectorMapDataset
     from entrypoints.torch_data.map import MountedMapDataset as MountedMapDataset
+    from entrypoints.waits import timed as timed
 
 _NAMES_OF = {
     "checkpoint": "load_checkpoint save_checkpoint",
@@ -50,6 +51,7 @@ _NAMES_OF = {
     "torch_data.dataset": "ChannelDataset MixedDataset uneven_ranks",
     "torch_data.loader": "ThreadLoader even_batches",
     "torch_data.map": "ConnectorMapDataset MountedMapDataset",
+    "waits": "timed",
 }
 _EXPORTS = {name: module for module, names in _NAMES_OF.items() for name in names.split()}  # public names
 

@@ -28,6 +28,7 @@ from entrypoints.order.sharding import Shard
 from entrypoints.readers.fifo import wait_seconds
 from entrypoints.records import Format
 from entrypoints.sample import DATA, Sample
+from entrypoints.waits import received, waited
 
 # The broker gets the path of its starter, and so the same modules, whatever environment variables say.
 _PROGRAM = """
@@ -63,7 +64,10 @@ def read_shard(
     with closing(_ask(channel, request)) as connection:
         try:
             while True:
+                begin = time.perf_counter()
                 kind, content, fields = protocol.receive_frame(connection)
+                waited(begin)
+                received(len(content) + sum(map(len, fields)))
                 if kind == protocol.END:
                     return
                 if kind == protocol.ERROR:

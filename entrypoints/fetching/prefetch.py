@@ -26,6 +26,7 @@ from entrypoints.fetching.background import exit_deadline
 from entrypoints.fetching.schedule import Fetch, Fetchable, Limits, Schedule, Slot
 from entrypoints.fetching.silence import remote_silence
 from entrypoints.fetching.stream import ReadStream
+from entrypoints.waits import received, waited
 
 _LOOK_SECONDS = 1.0  # between two checks of an idle thread for dropped streams
 _QUIT_SECONDS = 1.0  # for all requests together that are under way at exit
@@ -111,6 +112,7 @@ class ReadAhead:
                 self._start()
                 self._wait(f"object {slot.source.key!r}")
             self._start()
+            received(len(piece))
             return piece
 
     def seek(self, slot: Slot, place: int) -> None:
@@ -141,8 +143,10 @@ class ReadAhead:
 
     def _wait(self, what: str) -> None:
         """Wait for news, for a moment at most. Raises ChannelError if the store has been silent for too long."""
+        begin = time.perf_counter()
         if not self._news.wait(self._silence.patience):
             self._silence.check(what)
+        waited(begin)
 
     def _drop_closed(self) -> None:
         """End the slots of streams that were closed, or dropped before they were closed."""

@@ -27,6 +27,7 @@ from entrypoints.fetching.silence import Silence, warn_once
 from entrypoints.job.environment import Channel
 from entrypoints.job.process_identity import Processes, owner_process
 from entrypoints.readers import fifo_numbers
+from entrypoints.waits import received, waited
 
 WAIT_SECONDS = 600.0  # for the FIFO and for any bytes; the feeder may have a million objects to list first
 REREAD_SECONDS = 10.0  # for a FIFO that this job has read before; only a feeder run by hand writes to it again
@@ -183,11 +184,14 @@ class FifoStream:
         poll = select.poll()
         poll.register(self.file, select.POLLIN)
         self.silence.begin()
+        begin = time.perf_counter()
         while not poll.poll(1000 * self.silence.patience):
             self.silence.check()
+        waited(begin)
 
     def _received(self, count: int) -> None:
         self.silence.bytes += count
+        received(count)
         if not self.silence.bytes:  # An epoch without samples is rarely intended.
             warn_once(
                 f"{self.silence.who} ended without a byte: this host has no samples in this epoch; check that the channel's s3_uri "

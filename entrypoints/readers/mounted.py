@@ -17,9 +17,11 @@ import errno
 import logging
 import os
 import stat
+import time
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from io import FileIO
+from typing import Any
 
 from entrypoints import contract
 from entrypoints.errors import ChannelError
@@ -29,6 +31,7 @@ from entrypoints.fetching.silence import warn_once
 from entrypoints.job.environment import Channel
 from entrypoints.readers.remote_file import RemoteFile, is_remote
 from entrypoints.sample import ByteStream
+from entrypoints.waits import received, waited
 
 # A file's size is unknown before it is read, so a piece is reserved for it: enough for all 64 threads.
 _LIMITS = Limits(held_bytes=48 << 20, piece_bytes=768 << 10)
@@ -56,10 +59,37 @@ def key_of(channel: Channel, path: str) -> str:
     return path
 
 
+class _LocalFile(FileIO):
+    """A file of a disk: reading it is waiting for the source."""
+
+    def readinto(self, buffer: Any, /) -> int:
+        begin = time.perf_counter()
+        count = super().readinto(buffer)
+        waited(begin)
+        received(count)
+        return count
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is None or size < 0:
+            return self.readall()
+        begin = time.perf_counter()
+        data = super().read(size)
+        waited(begin)
+        received(len(data))
+        return data
+
+    def readall(self) -> bytes:
+        begin = time.perf_counter()
+        data = super().readall()
+        waited(begin)
+        received(len(data))
+        return data
+
+
 def open_file(channel: Channel, path: str) -> FileIO:
     """Open one file of the channel, unbuffered: formats have their own buffers. Raises ChannelError."""
     try:
-        return FileIO(os.path.join(channel.path, path), opener=_opened)  # noqa: PTH118 (Path costs 5 us each)
+        return _LocalFile(os.path.join(channel.path, path), opener=_opened)  # noqa: PTH118 (Path costs 5 us each)
     except OSError as error:
         raise ChannelError(f"channel {channel.name!r} cannot be read at {path!r}: {error}") from error
 

@@ -17,6 +17,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -43,6 +45,8 @@ from entrypoints.samples.error_notes import add_sample_note
 from entrypoints.samples.mixing import Mixture, known_weights
 from entrypoints.torch_data.epoch_counter import Epochs
 from entrypoints.torch_data.shared_memory import shared
+from entrypoints.torch_data.shared_work import SharedWork, writer
+from entrypoints.waits import Waits, Work, Write, about, are_recorded, counting
 
 Transform = Callable[[Sample], Any]
 
@@ -57,9 +61,13 @@ class StreamDataset(IterableDataset[Any]):
 
     transform: Transform | None = None  # for the samples that `samples` returns
     placement: Placement
+    source: tuple[str, str]  # the names and the input mode of what is read
+    write_waits: Write
+    is_timed = False  # whether the loop is timed elsewhere, as for a worker's dataset
 
     def __init__(self) -> None:
         self._epochs = Epochs()
+        self.shared_work = SharedWork()
         self._current: Samples | Mixture | None = None
         self._resumed: State | None = None
 
@@ -111,7 +119,16 @@ class StreamDataset(IterableDataset[Any]):
             yield from transformed
 
     def _transformed(self, samples: Samples | Mixture) -> Generator[Any, None, None]:
-        transform, is_worker = self.transform, get_worker_info() is not None
+        """Yield the transformed samples, and record how long the loop waits for them."""
+        plain, info, work = self._untimed(samples), get_worker_info(), Work()
+        if not are_recorded():
+            return plain
+        if info is not None or self.is_timed:
+            return work.serve(plain, partial(self.shared_work.add, info.id if info else 0))
+        return Waits(about(*self.source, 0), lambda: replace(work), self.write_waits).loop(plain, work)
+
+    def _untimed(self, samples: Samples | Mixture) -> Generator[Any, None, None]:
+        transform, is_worker = counting(self.transform), get_worker_info() is not None
         with closing(samples):
             if isinstance(samples, Mixture) or transform is None:
                 yield from map(shared, samples) if is_worker else samples
@@ -193,6 +210,8 @@ class ChannelDataset(StreamDataset):
         expect(transform is None or callable(transform), "transform", transform, "a function of a sample")
         self._format = format
         self.transform = transform
+        self.source = (channel, self.channel.mode)
+        self.write_waits = writer(self._environment)
         self._reading = reading
         self.placement = _placement(self._environment)
         self._job = job()  # Its workers read the same listing.
@@ -235,6 +254,9 @@ class MixedDataset(StreamDataset):
         self._parts, self._weights = list(parts), known_weights(parts.values())
         self._seed, self._stop_at_first = seed, stop_at_first
         self.placement = self._parts[0].placement
+        modes = dict.fromkeys(part.channel.mode for part in self._parts)
+        self.write_waits = self._parts[0].write_waits
+        self.source = ("+".join(part.channel.name for part in self._parts), "+".join(modes))
 
     def samples(self, worker: int = 0, workers: int = 1, epoch: int | None = None) -> Mixture:
         epoch = self.epoch if epoch is None else epoch
@@ -249,7 +271,7 @@ class MixedDataset(StreamDataset):
             [part.samples(worker, workers, epoch) for part in self._parts],
             self._weights,
             seed=f"{self._seed}/{epoch}/{rank}/{worker}/{workers}",
-            transforms=[part.transform for part in self._parts],
+            transforms=[counting(part.transform) for part in self._parts],
             stop_at_first=self._stop_at_first,
         )
 

@@ -20,6 +20,7 @@ import weakref
 from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, repeat
 from typing import Any, TypeVar
 
@@ -34,6 +35,7 @@ from entrypoints.order.sampling import Samples, State
 from entrypoints.samples.error_notes import add_sample_note
 from entrypoints.samples.mixing import Mixture
 from entrypoints.torch_data.dataset import StreamDataset, foreign_state
+from entrypoints.waits import Waits, Work, about, are_recorded, begin_work, counting, total
 
 T = TypeVar("T")
 _AHEAD = 2  # batches that each thread prepares in advance
@@ -54,7 +56,7 @@ class _Item:
 class ThreadLoader:
     """Batches of a dataset, read by threads of this process; one epoch per iteration.
 
-    An error is raised in place of its batch. Leaving the loop early ends the threads.
+    An error is raised in place of its batch. Leaving the loop early ends the threads. Its loops record their waits (waits.py).
 
     Args:
         dataset: A ChannelDataset or MixedDataset.
@@ -67,6 +69,8 @@ class ThreadLoader:
         TypeError: The dataset is of another kind, or `collate` is not a function.
         ValueError: A number is not a whole number from 1 on.
     """
+
+    is_timed = True
 
     def __init__(
         self,
@@ -104,7 +108,13 @@ class ThreadLoader:
             each.load_state_dict(state)
         states = [each.state_dict() for each in samples]
         self._state = begin or {"epoch": self.dataset.epoch, "threads": states, "ended": [], "turn": 0}
-        return self._batches(samples, self._state)
+        works = [Work() for _ in samples]
+        batches = self._batches(samples, self._state, works)
+        if not are_recorded():
+            return batches
+        return Waits(about(*self.dataset.source, self._threads), partial(total, works), self.dataset.write_waits).loop(
+            batches
+        )
 
     def state_dict(self) -> State:
         """Return the position of the last iteration: after the batch that it yielded last."""
@@ -127,14 +137,14 @@ class ThreadLoader:
         self.dataset.load_state_dict({"epoch": state["epoch"], "finished": _is_finished(state)})
         self._resumed = state if "threads" in state else None
 
-    def _batches(self, samples: list[Samples | Mixture], begin: State) -> Generator[Any, None, None]:
+    def _batches(self, samples: list[Samples | Mixture], begin: State, works: list[Work]) -> Generator[Any, None, None]:
         # Threads that had ended start too, and are waited for: a Pipe's other readers must know that their shards are finished.
         states, ended, turn = list(begin["threads"]), set[int](), begin["turn"]
         stop = threading.Event()
         queues: list[queue.Queue[_Item]] = [queue.Queue(_AHEAD) for _ in samples]
         workers = [
-            threading.Thread(target=self._work, args=(each, filled, stop), name="loader", daemon=True)
-            for each, filled in zip(samples, queues, strict=True)
+            threading.Thread(target=self._work, args=(each, filled, stop, work), name="loader", daemon=True)
+            for each, filled, work in zip(samples, queues, works, strict=True)
         ]
         for worker in workers:
             _workers.add(worker)
@@ -157,10 +167,20 @@ class ThreadLoader:
             # Do not wait here: Python may be finalizing this generator, and would lose a Ctrl-C during the wait.
             stop.set()
 
-    def _work(self, samples: Samples | Mixture, filled: queue.Queue[_Item], stop: threading.Event) -> None:
+    def _work(self, samples: Samples | Mixture, filled: queue.Queue[_Item], stop: threading.Event, work: Work) -> None:
         """Run a thread: make batches of its shard until it ends or fails, or the loop is left."""
         error: BaseException | None = None
-        transform, sample = self.dataset.transform, None
+        transform, sample = counting(self.dataset.transform), None
+        collate: Any = counting(self._collate)
+        begin_work(work)
+        begin = time.perf_counter()
+
+        def put(batch: list[Any]) -> bool:
+            item = _Item(samples.state_dict(), collate(batch))
+            work.busy += time.perf_counter() - begin
+            work.samples += len(batch)
+            return _put(filled, item, stop)
+
         try:
             with closing(samples):
                 batch: list[Any] = []
@@ -170,11 +190,11 @@ class ThreadLoader:
                     if stop.is_set():
                         return  # immediately, not after a whole batch
                     if len(batch) == self._batch_size:
-                        if not _put(filled, _Item(samples.state_dict(), self._collate(batch)), stop):
+                        if not put(batch):
                             return
-                        batch = []
+                        batch, begin = [], time.perf_counter()
                 if batch and not self._drop_last:
-                    _put(filled, _Item(samples.state_dict(), self._collate(batch)), stop)
+                    put(batch)
         except BaseException as caught:  # noqa: BLE001 - raised again where the batches are read
             error = caught
             if sample is not None and isinstance(caught, Exception) and isinstance(samples, Samples):

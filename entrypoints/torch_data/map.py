@@ -12,6 +12,7 @@ begins the next epoch, while a ChannelDataset's state from there yields no more 
 from __future__ import annotations
 
 import operator
+import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from typing import Any, TypeAlias
@@ -26,6 +27,8 @@ from entrypoints.sample import KEY, ByteStream, Sample, sample_of
 from entrypoints.samples.channel import find_channel, known_environment
 from entrypoints.samples.error_notes import add_key_note
 from entrypoints.torch_data.shared_memory import shared
+from entrypoints.torch_data.shared_work import SharedWork, writer
+from entrypoints.waits import Waits, Work, about, are_recorded, begin_work, counting
 
 Transform: TypeAlias = Callable[[Sample], Any]
 Streams: TypeAlias = Generator[tuple[str | None, ByteStream], None, None]
@@ -35,18 +38,24 @@ class _MapDataset(Dataset[Any]):
     """Samples by index, in the order of `keys`."""
 
     keys: Sequence[str]  # the samples' keys, by index
+    is_timed = False  # whether the loop is timed elsewhere
     _reader: Any
 
     def __init__(
         self, channel: str, transform: Transform | None = None, *, environment: Environment | None = None
     ) -> None:
-        self._channel = find_channel(known_environment(environment), channel)
+        environment = known_environment(environment)
+        self._channel = find_channel(environment, channel)
+        self.write_waits = writer(environment)
         if reader_of(self._channel) is not self._reader:
             raise ChannelError(
                 f"channel {channel!r} has input_mode {self._channel.mode}, which this dataset does not read; use ChannelDataset"
             )
         expect(transform is None or callable(transform), "transform", transform, "a function of a sample")
         self._transform = transform
+        self.source, self.shared_work = (channel, self._channel.mode), SharedWork()
+        self._ended = 0.0  # when the last batch was returned
+        self._waits = Waits(about(*self.source, 0), self.shared_work.total, self.write_waits)
         self.keys = Keys(self._list())
 
     def _list(self) -> Iterable[str]:
@@ -62,6 +71,24 @@ class _MapDataset(Dataset[Any]):
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Return the samples of a batch, in the order of its indices; DataLoader calls this."""
         places = [self._place(index) for index in indices]
+        if not are_recorded():
+            return self._read(places)
+        begin_work(work := Work(samples=len(places)))
+        begin = time.perf_counter()
+        samples = self._read(places)
+        self._record(work, begin, time.perf_counter())
+        return samples
+
+    def _record(self, work: Work, begin: float, end: float) -> None:
+        """Record a batch: as a worker's work, or as a wait of the loop that asked for it."""
+        before, self._ended = self._ended or begin, end
+        work.busy, work.handover = end - begin, begin - before
+        info = get_worker_info()
+        self.shared_work.add(info.id if info else 0, work)
+        if info is None and not self.is_timed:
+            self._waits.add(end - begin, begin - before)
+
+    def _read(self, places: Sequence[int]) -> list[Any]:
         samples: list[Any] = []
         with closing(self._streams(places)) as streams:
             while (sample := self._next(streams, places[len(samples) :])) is not None:
@@ -98,9 +125,9 @@ class _MapDataset(Dataset[Any]):
             ) from error
 
     def _transformed(self, sample: Sample) -> Any:
-        key = sample[KEY]
+        key, transform = sample[KEY], counting(self._transform)
         try:
-            transformed = sample if self._transform is None else self._transform(sample)
+            transformed = sample if transform is None else transform(sample)
         except Exception as error:
             add_key_note(error, key, self._channel.name)
             raise

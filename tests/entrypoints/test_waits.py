@@ -1,0 +1,226 @@
+"""How long training loops wait: the records' numbers against a fake clock, what was waited for, lines and files."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as some
+from torch.utils.data import DataLoader
+
+from entrypoints import ChannelDataset, MixedDataset, MountedMapDataset, ThreadLoader, timed
+from entrypoints.job.environment import Environment, load_environment
+from entrypoints.waits import STEPS, Waits, Work, about, line_of
+
+SLOW = 0.01  # seconds; far more than anything else that a step of these tests does
+Record = dict[str, Any]
+
+
+class Clock:
+    """Time that passes when the test says so."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def batches(self, waits: list[float]) -> Iterator[int]:
+        for number, wait in enumerate(waits):
+            self.now += wait
+            yield number
+
+
+def recorded(waits: list[float], work: float = 1.0) -> list[Record]:
+    records: list[Record] = []
+    clock = Clock()
+    for _ in Waits(about("train", "File", 0), Work, records.append, clock).loop(clock.batches([*waits, 0.0])):
+        clock.now += work
+    return records
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
+    """A job with the channel `train` of 40 objects and `extra` of 8."""
+    for channel, objects in (("train", 40), ("extra", 8)):
+        (tmp_path / "input/data" / channel).mkdir(parents=True)
+        for number in range(objects):
+            (tmp_path / "input/data" / channel / f"{number:02}").write_bytes(bytes(10_000))
+    (tmp_path / "input/config").mkdir()
+    entry = {"TrainingInputMode": "File"}
+    (tmp_path / "input/config/inputdataconfig.json").write_text(json.dumps({"train": entry, "extra": entry}))
+    monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path))
+    return load_environment(tmp_path, {})
+
+
+def written(environment: Environment) -> list[Record]:
+    file = environment.output_data_dir / "waits-algo-1-0.jsonl"
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def slow(sample: dict[str, Any]) -> torch.Tensor:
+    time.sleep(SLOW)
+    return torch.zeros(1)
+
+
+@given(some.lists(some.floats(0, 10), min_size=1, max_size=400), some.floats(0.01, 5))
+def test_records_hold_the_mean_variance_and_share_of_all_waits(waits: list[float], work: float) -> None:
+    records = recorded(waits, work)
+    assert sum(record["steps"] for record in records) == len(waits) + 1
+    share = sum(record["wait_s"] * record["steps"] for record in records) / sum(
+        record["step_s"] * record["steps"] for record in records
+    )
+    assert share == pytest.approx(sum(waits) / (sum(waits) + work * (len(waits) + 1)), rel=1e-6, abs=1e-9)
+    begun = 0
+    for record in records:
+        part = [*waits, 0.0][begun : begun + record["steps"]]
+        assert record["wait_variance"] == pytest.approx(statistics.pvariance(part), rel=1e-6, abs=1e-6)
+        assert sum(wait > record["wait_p99_s"] + 1e-6 for wait in part) <= len(part) / 50
+        assert any(record["wait_p99_s"] == pytest.approx(wait, abs=1e-6) for wait in part)
+        begun += record["steps"]
+
+
+def test_a_record_is_written_per_100_steps_of_a_tenth_of_a_second() -> None:
+    assert [record["steps"] for record in recorded([0.1] * 349, work=0.1)] == [STEPS, STEPS, STEPS, 50]
+
+
+def test_loops_of_short_steps_write_a_record_per_10_seconds() -> None:
+    records = recorded([0.001] * 49_999, work=0.001)
+    assert records[0]["steps"] == STEPS
+    assert 1 < len(records) < 20
+
+
+def test_the_line_has_each_number_in_the_form_that_metric_definitions_match() -> None:
+    [record] = recorded([3.0] * 9, work=1.0)
+    line = line_of(record)
+    for name in ("step_s", "wait_s", "wait_variance", "wait_p99_s", "wait_share", "source_share", "bytes_per_s"):
+        found = re.search(rf"channel=train .*\b{name}=([0-9.e+-]+)", line)
+        assert found and float(found[1]) == pytest.approx(record[name], rel=1e-3)
+
+
+LOADERS: dict[str, Callable[[Environment], Any]] = {
+    "dataset": lambda job: ChannelDataset("train", transform=slow, environment=job),
+    "threads": lambda job: ThreadLoader(ChannelDataset("train", transform=slow, environment=job), 4, threads=2),
+    "mixture": lambda job: MixedDataset({ChannelDataset("train", transform=slow, environment=job): 1.0}),
+    "process": lambda job: timed(DataLoader(ChannelDataset("train", transform=slow, environment=job), 4)),
+    "workers": lambda job: timed(
+        DataLoader(ChannelDataset("train", transform=slow, environment=job), 4, num_workers=2)
+    ),
+    "map": lambda job: timed(DataLoader(MountedMapDataset("train", slow, environment=job), 4)),
+    "map workers": lambda job: timed(DataLoader(MountedMapDataset("train", slow, environment=job), 4, num_workers=2)),
+}
+
+
+@pytest.mark.parametrize("loader", LOADERS)
+def test_a_slow_transform_is_what_the_loop_waits_for(
+    environment: Environment, capfd: pytest.CaptureFixture[str], loader: str
+) -> None:
+    batches = sum(1 for _ in LOADERS[loader](environment))
+    records = written(environment)
+    assert sum(record["steps"] for record in records) == batches
+    [record] = records
+    assert (record["channel"], record["mode"]) == ("train", "File")
+    assert record["wait_share"] > 0.5
+    assert record["transform_share"] > record["source_share"] + record["parse_share"]
+    assert 0 < record["samples_per_s"] < 2 / SLOW + 1
+    assert record["bytes_per_s"] == pytest.approx(10_000 * record["samples_per_s"], rel=0.3)
+    assert line_of(record) in capfd.readouterr().err.splitlines()
+
+
+@pytest.mark.parametrize("loader", ["dataset", "threads"])
+def test_an_injected_wait_is_found_and_attributed(environment: Environment, loader: str) -> None:
+    """Only lower bounds, since a busy machine adds waits of its own; against a fake clock, waits are exact."""
+    injected = []
+
+    def counted(sample: dict[str, Any]) -> torch.Tensor:
+        begin = time.perf_counter()
+        time.sleep(SLOW)
+        injected.append(time.perf_counter() - begin)
+        return torch.zeros(1)
+
+    dataset = ChannelDataset("train", transform=counted, environment=environment)
+    for _ in dataset if loader == "dataset" else ThreadLoader(dataset, 1, threads=1):
+        pass
+    [record] = written(environment)
+    waited = record["wait_s"] * record["steps"]
+    assert waited > 0.95 * sum(injected)
+    assert record["transform_share"] / record["wait_share"] * waited > 0.5 * sum(injected)
+
+
+def test_a_slow_feeder_of_a_pipe_is_waiting_for_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "input/config").mkdir(parents=True)
+    (tmp_path / "input/data").mkdir()
+    entry = {"TrainingInputMode": "Pipe", "ContentType": "text/plain"}
+    (tmp_path / "input/config/inputdataconfig.json").write_text(json.dumps({"train": entry}))
+    os.mkfifo(tmp_path / "input/data/train_0")
+
+    def feed() -> None:
+        with (tmp_path / "input/data/train_0").open("wb", buffering=0) as file:
+            for number in range(30):
+                time.sleep(SLOW)
+                file.write(b"%02d\n" % number)
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    job = load_environment(tmp_path, {})
+    assert len(list(ThreadLoader(ChannelDataset("train", environment=job), 1, threads=1, collate=list))) == 30
+    feeder.join()
+    [record] = written(job)
+    assert record["mode"] == "Pipe"
+    assert record["wait_share"] > 0.5
+    assert record["source_share"] > record["parse_share"] + record["transform_share"]
+    assert record["bytes_per_s"] == pytest.approx(3 * record["samples_per_s"])
+
+
+def test_shares_of_the_parts_add_up_to_the_share_of_the_waits(environment: Environment) -> None:
+    assert list(ThreadLoader(ChannelDataset("train", transform=slow, environment=environment), 4))
+    [record] = written(environment)
+    parts = [record[f"{name}_share"] for name in ("source", "parse", "transform", "handover")]
+    assert sum(parts) == pytest.approx(record["wait_share"])
+
+
+def test_timed_records_any_iterable_each_time_and_keeps_its_length_and_attributes() -> None:
+    loader = DataLoader([torch.zeros(2)] * 6, batch_size=2)  # type: ignore[arg-type]
+    records: list[Record] = []
+    watched: Any = timed(loader, "mine", write=records.append)
+    assert (len(watched), watched.batch_size) == (3, 2)
+    assert [len(list(watched)) for _ in range(2)] == [3, 3]
+    assert [(record["channel"], record["steps"]) for record in records] == [("mine", 3)] * 2
+    with pytest.raises(TypeError, match="loader"):
+        timed(3)  # type: ignore[type-var]
+
+
+def test_waits_are_not_recorded_if_the_variable_says_so(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LAUNCHER_WAITS", "0")
+    for make in (LOADERS["threads"], LOADERS["process"], LOADERS["map"]):
+        assert list(make(environment))
+    assert list(ChannelDataset("train", environment=environment))
+    assert not written(environment)
+    assert "waits" not in capfd.readouterr().err
+
+
+def test_a_validation_inside_a_training_loop_counts_as_its_own_channel(environment: Environment) -> None:
+    for number, _ in enumerate(ChannelDataset("train", environment=environment)):
+        if number == 5:
+            assert len(list(ChannelDataset("extra", transform=slow, environment=environment))) == 8
+    extra, train = written(environment)
+    assert (extra["channel"], train["channel"]) == ("extra", "train")
+    assert extra["transform_share"] > 0.5
+    assert train["transform_share"] == 0
+
+
+def test_a_full_disk_does_not_end_the_training(environment: Environment) -> None:
+    environment.output_data_dir.mkdir(parents=True)
+    (environment.output_data_dir / "waits-algo-1-0.jsonl").symlink_to("/dev/full")
+    assert len(list(ChannelDataset("train", environment=environment))) == 40
