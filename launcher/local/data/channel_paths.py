@@ -39,7 +39,7 @@ class ChannelPaths:
 
     @contextmanager
     def named_errors(self) -> Iterator[None]:
-        """Let errors name the files of these channels by their own paths."""
+        """Replace S3 URIs in errors by the paths that the user gave for these channels."""
         try:
             yield
         except LaunchError as error:
