@@ -16,6 +16,7 @@ from launcher.commands.options import JOB_NAME, AccountOptions, moment_of, optio
 from launcher.console import Console, shown_path
 from launcher.jobs.follow import View, line_printer
 from launcher.jobs.logs.job_logs import lines_so_far
+from launcher.jobs.logs.loop_waits import LoopWaits
 from launcher.jobs.logs.metrics import Metrics, plot
 from launcher.jobs.logs.streams import Line, Selection, check_host
 from launcher.jobs.lookup import describe
@@ -69,16 +70,19 @@ class Logs(AccountOptions, Command):
             selection = selection._replace(until=int(time.time() * 1000) + 1)
         metrics = Metrics(description.get("AlgorithmSpecification", {}).get("MetricDefinitions", ()), console.warn)
         show = _print_json if self.as_json else line_printer(console)
-        count = 0
+        waits, count = LoopWaits(), 0
         for line in lines_so_far(account, name, selection, on_trouble=lambda error: _warn(console, error)):
             show(line)
             metrics.note(line.timestamp, line.host, line.message)
+            waits.note(line.message)
             count += 1
         if not count and (selection.since or selection.host):
             of_host, in_time = f"of {selection.host} " * bool(selection.host), "in this time " * bool(selection.since)
             console.say(f"{name}: no lines {of_host}{in_time}".rstrip() + "; leave out --since or --host for more")
         elif not count:
             console.say(f"{name}: {description['SecondaryStatus']}; no lines{' yet' * (not ended)}")
+        for each in waits.worst():
+            console.say(f"{name}: {each}")
         if not ended:
             console.say(f"{name} continues ({description['SecondaryStatus']}); --follow shows the rest")
         if self.plot:

@@ -17,6 +17,7 @@ from launcher.aws.account import Account, AwsError
 from launcher.console import Console, last_state, shown_path
 from launcher.errors import RefusedError
 from launcher.jobs.logs.job_logs import SETTLING_SECONDS, JobLogs, last_lines
+from launcher.jobs.logs.loop_waits import LoopWaits
 from launcher.jobs.logs.metrics import LiveTable, Metrics, plot
 from launcher.jobs.logs.streams import Line, Selection, check_host, hosts_of
 from launcher.jobs.lookup import describe
@@ -121,6 +122,7 @@ class _Following:
         definitions = self.description.get("AlgorithmSpecification", {}).get("MetricDefinitions", ())
         self.metrics = Metrics(definitions, console.warn)
         self.table = LiveTable(self.metrics)
+        self.waits = LoopWaits()
         self._account, self._name, self._console = account, description["TrainingJobName"], console
         check_host(view.selection.host, description)
         hosts = len(hosts_of(description))
@@ -152,7 +154,7 @@ class _Following:
         if self.description["TrainingJobStatus"] == "Failed":
             lines = last_lines(self._account, self._name) if self._logs is None else self._last
         shown = tuple(map(self._account.mask.apply, lines))  # our report may quote them, so mask secrets
-        return Outcome(self.description, self.metrics.last, shown, interrupted)
+        return Outcome(self.description, self.metrics.last, shown, interrupted, self.waits.worst())
 
     def _describe_when_due(self) -> None:
         if time.monotonic() < self._next_describe:
@@ -220,6 +222,7 @@ class _Following:
                 for line in shown:
                     self._on_line(line)
                     self.metrics.note(line.timestamp, line.host, line.message)
+                    self.waits.note(line.message)
                     self._last.append(line.message)
 
     def _report_trouble(self, what: str, error: AwsError | None) -> None:

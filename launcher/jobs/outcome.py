@@ -12,6 +12,7 @@ from launcher.console import Console, duration
 from launcher.cost.ended import estimate_of_job
 from launcher.errors import StoppedError, TrainingFailedError
 from launcher.jobs.failures.reasons import headline, likely_cause
+from launcher.jobs.logs.loop_waits import ChannelWaits, as_data
 from launcher.jobs.logs.streams import hosts_of
 
 ENDED = ("Completed", "Failed", "Stopped")  # values of TrainingJobStatus; the others are InProgress and Stopping
@@ -71,6 +72,7 @@ class Outcome:
     metrics: Mapping[str, float] = field(default_factory=dict)  # the last value of each
     last_lines: tuple[str, ...] = ()  # of all hosts, oldest first; they explain a failure
     interrupted: bool = False
+    waits: tuple[ChannelWaits, ...] = ()  # what its training loops wait for
 
     @property
     def name(self) -> str:
@@ -100,7 +102,7 @@ class Outcome:
             data["LikelyCause"] = {"Code": cause.code, "Cause": cause.cause, "Remedy": cause.remedy}
         if estimate := estimate_of_job(self.description, self.region):
             data["EstimatedCost"] = estimate.as_data()
-        return {**data, "ExitCode": self.exit_code}
+        return {**data, **as_data(self.waits), "ExitCode": self.exit_code}
 
     def show(self, console: Console) -> None:
         """Print how the job ended: duration, cost, outputs, and the likely cause of a failure."""
@@ -122,6 +124,8 @@ class Outcome:
         final = {one["MetricName"]: one["Value"] for one in description.get("FinalMetricDataList") or ()}
         for name, value in {**final, **self.metrics}.items():
             yield "metric", f"{name} = {value:.6g}"
+        for waits in self.waits:
+            yield "waits", str(waits)
         if reason := description.get("FailureReason"):
             yield "reason", headline(reason)
         elif self.status == "Stopped" and (secondary := description.get("SecondaryStatus")) != "Stopped":

@@ -15,6 +15,7 @@ from entrypoints import contract
 from entrypoints.start.failure import shell_code
 from launcher.console import human_bytes, shown_path
 from launcher.jobs.failures.reasons import Cause, headline, likely_cause
+from launcher.jobs.logs.loop_waits import as_data
 from launcher.local.watch import RunResult
 from launcher.local.workspace import LocalRun
 
@@ -51,6 +52,7 @@ def report(run: LocalRun, outcome: RunResult) -> int:
         "TrainingTimeInSeconds": round(outcome.seconds, 1),
         # JSON has no NaN, which is what a training that diverged reports.
         "Metrics": {name: value if math.isfinite(value) else None for name, value in outcome.metrics.items()},
+        **as_data(outcome.waits),
         "Artifacts": artifacts,
         "Folder": str(run.folder),
     }
@@ -139,6 +141,8 @@ def _summarise(run: LocalRun, result: dict[str, Any], outcome: RunResult) -> Non
         say(f"  remedy   {cause['Remedy']}")
     for name, value in outcome.metrics.items():
         say(f"  metric   {name} = {value:g}")
+    for waits in outcome.waits:
+        say(f"  waits    {waits}")
     for name, path in result["Artifacts"].items():
         say(f"  {name:8} {shown_path(path)} ({human_bytes(_size(Path(path)))})")
     say(f"  folder   {shown_path(run.folder)}")

@@ -14,6 +14,7 @@ from typing import IO, Literal
 from entrypoints import contract
 from launcher.console import last_state
 from launcher.errors import StoppedError, TrainingFailedError
+from launcher.jobs.logs.loop_waits import ChannelWaits, LoopWaits
 from launcher.jobs.logs.metrics import Patterns, patterns, readings
 from launcher.local import sandbox
 from launcher.local.workspace import LocalRun
@@ -34,6 +35,7 @@ class RunResult:
     reason: str = ""
     seconds: float = 0.0
     metrics: Mapping[str, float] = field(default_factory=dict)
+    waits: tuple[ChannelWaits, ...] = ()
 
 
 @dataclass
@@ -43,6 +45,7 @@ class _Watch:
     patterns: Patterns
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     metrics: dict[str, float] = field(default_factory=dict)
+    waits: LoopWaits = field(default_factory=LoopWaits)
     silent: set[str] = field(default_factory=set)  # hosts whose lines can no longer be printed or logged
 
     def follow(self, host: str, stream: IO[bytes], colour: str) -> None:
@@ -64,8 +67,9 @@ class _Watch:
         """Write whole lines to the terminal and the log; a progress bar's `state` to the terminal only."""
         shown = [last_state(line) if b"\r" in line else line for line in lines]
         texts = [line.decode("utf-8", "replace") for line in shown]
-        for text in texts if self.patterns else ():
+        for text in texts:
             self.metrics.update(readings(self.patterns, text, self._on_bad))
+            self.waits.note(text)
         if host in self.silent:
             return
         try:
@@ -147,4 +151,4 @@ def watch(hosts: Sequence[sandbox.HostProcess], run: LocalRun, failures: list[Ex
         result = RunResult("Failed", tuple(code or 0 for code in ended), TrainingFailedError.exit_code)
     else:
         result = RunResult("Completed", codes, 0)
-    return replace(result, seconds=time.monotonic() - begun, metrics=state.metrics)
+    return replace(result, seconds=time.monotonic() - begun, metrics=state.metrics, waits=state.waits.worst())

@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import subprocess
+import tarfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -155,3 +156,21 @@ def test_closed_stdout_does_not_stop_the_job(here: Path) -> None:
     words = " ".join(command())
     subprocess.run(["bash", "-c", f"{words} | head -1"], cwd=here, check=True, capture_output=True, timeout=100)
     assert result(here)["TrainingJobStatus"] == "Completed"
+
+
+def test_end_of_a_run_reports_what_its_loops_waited_for(here: Path) -> None:
+    script = """
+import time
+from entrypoints import timed
+def slow():
+    for number in range(20):
+        time.sleep(0.02)
+        yield number
+for number in timed(slow(), "train"):
+    time.sleep(0.002)
+"""
+    write_job(here, script)
+    assert re.search(r"\n  waits    \d+ % of each step waits for channel train\n", launch(here))
+    assert result(here)["Waits"]["train"]["Share"] > 0.5
+    with tarfile.open(result(here)["Artifacts"]["output"]) as outputs:
+        assert outputs.getnames() == ["waits-algo-1-0.jsonl"]

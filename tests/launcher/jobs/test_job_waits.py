@@ -1,0 +1,108 @@
+"""What a job's loops wait for, in the reports of `launch status`, `launch logs` and followed jobs, from the job's log."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from aws_stand_in import StandIn
+from entrypoints.waits import line_of
+from followed_job import job
+from launcher.cli import main
+from launcher.jobs.logs.loop_waits import ChannelWaits, waits_in
+
+PARTS = ("source", "parse", "transform", "handover")
+
+
+def line(channel: str, share: float, cause: str = "source", **changes: Any) -> str:
+    """The line of 100 steps of 0.1 seconds each, as entrypoints writes it."""
+    record = {"channel": channel, "mode": "S3Connector", "rank": 0, "workers": 4, "cores": 8, "steps": 100}
+    record |= {"step_s": 0.1, "wait_s": 0.1 * share, "wait_share": share, **{f"{part}_share": 0.0 for part in PARTS}}
+    return line_of({**record, f"{cause}_share": share, **changes})
+
+
+def reported(*lines: str) -> list[str]:
+    return [str(waits) for waits in waits_in(lines)]
+
+
+def simulated_share(workers: int, waiting: float, working: float, own: float, cores: int) -> float:
+    """The part of a step that waits, if workers prepare each batch in `waiting` + `working` seconds."""
+    making = waiting / workers + working / min(workers, cores)
+    return max(0.0, making - own) / max(making, own)
+
+
+@pytest.mark.parametrize(
+    ("cause", "changes", "text"),
+    [
+        ("source", {}, "41 % of each step waits for channel train (S3); more workers would remove about 40 %"),
+        (
+            "source",
+            {"mode": "Pipe"},
+            "41 % of each step waits for channel train (the Pipe's feeder); more workers would not help",
+        ),
+        (
+            "transform",
+            {"cores": 4},
+            "41 % of each step waits for channel train (the transform); more workers would not help",
+        ),
+        (
+            "parse",
+            {"cores": 5},
+            "41 % of each step waits for channel train (parsing); more workers would remove about 20 %",
+        ),
+        (
+            "handover",
+            {},
+            "41 % of each step waits for channel train (the hand-over between processes); a ThreadLoader sends nothing"
+            " between processes",
+        ),
+        ("wait", {}, "41 % of each step waits for channel train"),
+    ],
+)
+def test_report_names_the_share_its_cause_and_what_would_help(cause: str, changes: dict[str, Any], text: str) -> None:
+    assert reported(line("train", 0.41, cause, **changes)) == [text]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize(("waiting", "working"), [(0.8, 0.0), (0.0, 0.8), (0.4, 0.4)])
+def test_removable_part_is_that_of_a_loop_with_twice_the_workers(workers: int, waiting: float, working: float) -> None:
+    own, cores = 0.05, 6
+    share = simulated_share(workers, waiting, working, own, cores)
+    seconds = own / (1 - share)
+    waits = ChannelWaits("train", "S3Connector", workers, cores, seconds, seconds * share)
+    known = waiting / workers + working / min(workers, cores)
+    waits.parts |= {
+        "source": waits.waited * waiting / workers / known,
+        "parse": waits.waited * working / workers / known,
+    }
+    more = simulated_share(2 * workers, waiting, working, own, cores)
+    assert waits.removable == pytest.approx(1 - (own / (1 - more)) / seconds)
+
+
+def test_lines_of_all_hosts_add_up_and_the_longest_wait_is_first() -> None:
+    lines = [line("train", 0.2), line("train", 0.4), line("extra", 0.8), line("idle", 0.01)]
+    first, second = waits_in(["epoch 1", *lines, "waits channel=train mode=x wait_share=cut"])
+    assert (first.channel, first.share) == ("extra", pytest.approx(0.8))
+    assert (second.channel, second.share) == ("train", pytest.approx(0.3))
+
+
+def test_status_and_logs_report_waits(aws: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
+    job(aws)
+    aws.job("cats-1", "Training")
+    aws.log("cats-1", ["epoch 1", line("train", 0.41)])
+    text = "41 % of each step waits for channel train (S3); more workers would remove about 40 %"
+    for command in (["status", "cats-1"], ["logs", "cats-1"]):
+        with pytest.raises(SystemExit) as ended:
+            main(command)
+        assert ended.value.code == 0
+        assert text in capsys.readouterr().err
+    aws.job("cats-1", "Completed")
+    with pytest.raises(SystemExit):
+        main(["logs", "cats-1", "--follow"])
+    assert f"  waits      {text}" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["status", "cats-1", "--json"])
+    waits = json.loads(capsys.readouterr().out)["Waits"]["train"]
+    assert (waits["Share"], waits["source"], waits["Report"]) == (0.41, 0.41, text)
